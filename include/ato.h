@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libato: atomic, lazy writes to memory-mapped files.
+ *
+ * Map a file with ato_mmap(), write it with ato_memcpy(). Every call is all or nothing across the
+ * death of the process, of the kernel and of the power (as far as the file's durability domain
+ * reaches), however many pages it spans.
+ *
+ * Conventions
+ *
+ *   Errors       A function answers as its POSIX cousin does (-1, NULL or MAP_FAILED), sets errno,
+ *                and leaves a sentence for people in ato_errormsg(). The library never exits and
+ *                prints nothing unless asked to (ato_set_log(), ATO_LOG).
+ *   Ownership    The caller keeps its descriptor: it may be closed as soon as ato_mmap() returned.
+ *                The library keeps nothing of what it is passed.
+ *   Threads      Every function may be called from any thread at any time, except that a mapping
+ *                must not be unmapped while another thread is in a call on it. Reads take no lock
+ *                and never wait for a writer. Not from a signal handler, and not to be left by
+ *                longjmp() or thread cancellation.
+ *   fork         A mapping is unusable in the child until the child maps the file itself.
+ *   Durability   When a writing call returns, its bytes are durable in the sense of the mapping's
+ *                domain (ATO_DOMAIN_...). When it fails, nothing has changed.
+ *   Units        Sizes and offsets are bytes. A page is 4096 bytes, a slice 64.
+ *
+ * Plain loads through the mapped address see the file's own copy, which is current only after
+ * ato_deploy() of that range (and until the next write to those pages): read with ato_memcpy().
+ */
+#ifndef ATO_H
+#define ATO_H 1
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+#define ATO_VERSION_MAJOR 0
+#define ATO_VERSION_MINOR 1
+#define ATO_VERSION_PATCH 0
+
+/* The library's version, "MAJOR.MINOR.PATCH". Never fails. Since 0.1. */
+const char *ato_version(void);
+
+/* ---- Constants ---------------------------------------------------------------------------- */
+
+/* How reads treat slices whose valid copy lies in the reflection file. */
+enum ato_read_policy {
+    ATO_READ_LAZY = 0,     /* the first read of such a page deploys it; the default */
+    ATO_READ_GATHER = 1,   /* read every slice from where it is; never deploy */
+    ATO_READ_ADAPTIVE = 2, /* gather, and deploy at the 4th read since the page's last write */
+    ATO_READ_EAGER = 3,    /* each write deploys what it wrote before it returns */
+};
+
+/* What 'durable' takes. The domain belongs to the file: its first mapper fixes it. */
+enum ato_domain {
+    ATO_DOMAIN_AUTO = 0,    /* found by looking at the file's medium */
+    ATO_DOMAIN_PMEM = 1,    /* persistent memory: flush and fence; survives a power cut */
+    ATO_DOMAIN_EADR = 2,    /* the same with CPU caches that are flushed at a power cut */
+    ATO_DOMAIN_MSYNC = 3,   /* page cache on a disk: msync(); survives a power cut */
+    ATO_DOMAIN_PROCESS = 4, /* survives the death of the process, not of the kernel */
+};
+
+enum ato_format {
+    ATO_FORMAT_DENSE = 0, /* one RefPage for each page of the file, space taken where written */
+    ATO_FORMAT_SPARSE = 1 /* for few updates far apart; not in this version: ENOTSUP */
+};
+
+/* ato_options.flags */
+#define ATO_WRITABLE_VIEW 0x1u /* hand out a writable view: stray stores are not caught */
+#define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
+#define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of the journal */
+
+/* ato_memcpy_opt() flags */
+#define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
+#define ATO_SKIP_EQUAL 0x2u /* slices that hold these bytes already are not written */
+
+/* ato_munmap() modes */
+#define ATO_UNMAP_FAST    0 /* keep the reflection file: unmapping and the next mapping are O(1) */
+#define ATO_UNMAP_SPATIAL 1 /* bring everything home and remove the reflection: a plain file */
+
+/* ato_set_log() levels */
+#define ATO_LOG_ERROR   0
+#define ATO_LOG_WARNING 1
+#define ATO_LOG_INFO    2
+
+/* Zero everything, set struct_size; zero is every default. Grows at its end only. */
+struct ato_options {
+    size_t struct_size; /* sizeof(struct ato_options) */
+    int read_policy;    /* enum ato_read_policy */
+    int domain;         /* enum ato_domain; EXDEV when the file has another one */
+    int format;         /* enum ato_format; at the reflection's creation only */
+    unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
+    size_t max_size;    /* bytes of address space kept for growth of the file; 0: enough for
+                           the file, at least 1 GiB */
+    uint64_t max_reflection_bytes; /* space budget; 0: none. Not in this version: ENOTSUP if set */
+    const char *reflection_dir;    /* where reflections lie; NULL: $ATO_REFLECTION_DIR, else the
+                                      folder .ato beside the file */
+};
+
+struct ato_unmap_options {
+    size_t struct_size; /* sizeof(struct ato_unmap_options) */
+    int mode;           /* ATO_UNMAP_FAST or ATO_UNMAP_SPATIAL */
+    unsigned threads;   /* spatial: threads that deploy; 0: chosen by size and CPUs */
+    /* Called now and then, by one thread at a time, while a spatial unmap deploys: bytes of the
+     * file looked at so far, and its size. May be NULL. */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *progress_arg;
+};
+
+/* Everything since the mapping was made, unless said otherwise. */
+struct ato_stat {
+    size_t struct_size; /* set by the caller: sizeof(struct ato_stat) */
+    int domain, format, read_policy;
+    /* states, of the file */
+    uint64_t size;                 /* logical size, bytes */
+    uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
+    uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
+    /* asked for, through this mapping */
+    uint64_t writes, bytes_written;
+    uint64_t reads, bytes_read;
+    /* done, through this mapping */
+    uint64_t bytes_to_media;  /* slices, words and journal records stored on the media */
+    uint64_t flips;           /* bitmap words changed */
+    uint64_t commits_single;  /* operations committed by one 8-byte store */
+    uint64_t commits_rtm;     /* by a hardware transaction */
+    uint64_t commits_journal; /* by the redo journal */
+    uint64_t rtm_aborts;      /* hardware transactions that aborted */
+    uint64_t deployed_slices; /* slices brought home */
+    uint64_t read_retries;    /* reads begun again because a commit came between */
+};
+
+/* ---- Lifecycle ----------------------------------------------------------------------------- */
+
+/*
+ * Map `length` bytes of the file `fd` from `offset` (a multiple of 4096), as mmap(2) does with
+ * MAP_SHARED. The view handed out is read-only even when `prot` has PROT_WRITE: PROT_WRITE says
+ * that ato_memcpy() may write to it. It begins on a boundary of 1 GiB. `addr` is a hint.
+ * `length` may reach beyond the end of the file; only bytes within the file can be read or written.
+ *
+ * Makes or adopts the file's reflection, and recovers what a crash left. Durable when it returns:
+ * the pairing of file and reflection.
+ *
+ * Errors, beside mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
+ *   EAGAIN    fd is read-only and this process has not mapped the file for writing
+ *   EBUSY     another process has the file mapped
+ *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file
+ *   EXDEV     the file is in use with another durability domain
+ *   EFBIG     the file is larger than the maximum the first mapper chose
+ *   ENOSPC    no room for the manifest, the reflection or the shared page states
+ *   EACCES    no permission for the reflection folder, or the folder is not to be trusted
+ *   ESTALE    the reflection that belongs to the file is missing, or the file was written by
+ *             other means since it was unmapped
+ *   EUCLEAN   a manifest, reflection or journal is damaged, or of a version not known here
+ *   EIO       the medium says so
+ * Since 0.1.
+ */
+void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
+
+/* The same with options (NULL: all defaults). Writable when `fd` is open for reading and writing.
+ * Since 0.1. */
+void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt);
+
+/*
+ * Unmap a whole mapping: the address and the length that it was made with.
+ *   ATO_UNMAP_FAST     keeps the reflection; the file is not plain.
+ *   ATO_UNMAP_SPATIAL  the last mapping of the file deploys everything and removes reflection,
+ *                      manifest and attribute: what read(2) sees is the file. Others only detach.
+ * Where the file system has no extended attributes a fast unmap deploys too.
+ * On failure (EIO, ENOSPC) the mapping is still there. EINVAL: not a mapping, or a part of one.
+ * Since 0.1.
+ */
+int ato_munmap(void *addr, size_t length, int mode);
+int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt);
+
+/* ---- Data ------------------------------------------------------------------------------------ */
+
+/*
+ * Copy n bytes. `dst`, `src` or both lie in a mapping.
+ *   into a mapping    one atomic write of any length: durable when it returns
+ *   out of a mapping  one consistent snapshot: never a mix of before and after of another call
+ *   both              one atomic write; ranges may overlap, as with memmove()
+ * Returns dst, or NULL with errno:
+ *   EINVAL    neither side lies in a mapping
+ *   EFAULT    a side lies partly in a mapping, or beyond the end of the file
+ *   EACCES    dst lies in a mapping without PROT_WRITE
+ *   ENOSPC    no space for the other copy, the page states or the journal
+ *   E2BIG     the write spans more pages than a journal record can hold (1 GiB always fits)
+ *   EIO       the medium failed; after a failure that leaves a commit in doubt, every call on the
+ *             file is EIO until it is unmapped and mapped anew
+ * Since 0.1.
+ */
+void *ato_memcpy(void *dst, const void *src, size_t n);
+
+/* The same with ATO_EAGER, ATO_SKIP_EQUAL (both for writes; without effect on reads). Since 0.1. */
+void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
+
+/* Set n bytes of a mapping to c: one atomic write, errors and durability as ato_memcpy(). Since
+ * 0.1. */
+void *ato_memset(void *dst, int c, size_t n);
+
+/*
+ * Bring every slice of the pages that [addr, addr+n) touches home, so that plain loads there are
+ * right until the next write to those pages. Each page is deployed by itself; the content of the
+ * file does not change. Durable when it returns. Errors: EINVAL, EFAULT, EACCES, ENOSPC, EIO.
+ * Since 0.1.
+ */
+int ato_deploy(const void *addr, size_t n);
+
+/* Everything is durable already: checks its arguments as msync(2) does, and that the file is in
+ * order (EIO). ENOMEM: not within a mapping. Since 0.1. */
+int ato_msync(void *addr, size_t n, int flags);
+
+/* ---- Diagnostics ----------------------------------------------------------------------------- */
+
+/* Counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
+ * bitmaps of the whole file. EINVAL: not in a mapping, or a struct_size that is none. Since 0.1. */
+int ato_stat(const void *addr, struct ato_stat *st);
+
+/* What the calling thread's last failed call has to say: a sentence, valid until its next call.
+ * "" if there was none. Since 0.1. */
+const char *ato_errormsg(void);
+
+/* Where warnings and news go, for the whole process; NULL: to where ATO_LOG says (a file name or
+ * "stderr"), else nowhere. `log` may be called from any thread and must not call libato. Since 0.1.
+ */
+void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls that move data: which side of a copy lies in which mapping, and whether it lies there
+ * as a whole. Everything behind this file works on a mapping and an offset that are known good.
+ */
+#include "../reflection/report.h"
+#include "deploy.h"
+#include "file.h"
+#include "read.h"
+#include "table.h"
+#include "write.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* One side of a copy. */
+struct side {
+    struct mapping *m; /* NULL: plain memory */
+    uint64_t offset;   /* in the file */
+};
+
+static int outside(const void *addr, size_t n)
+{
+    return report_error(EFAULT,
+                        "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
+                        "file",
+                        addr, n);
+}
+
+/* Finds the side, n > 0. EFAULT: partly in a mapping. EIO: its file is poisoned. */
+static inline int find_side(struct side *s, const void *addr, size_t n)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    s->m = table_find(addr);
+    s->offset = 0;
+    if (__builtin_expect(at + n - 1 < at, 0))
+        return outside(addr, n);
+    if (!s->m)
+        return __builtin_expect(table_touches_other(addr, n, NULL), 0) ? outside(addr, n) : 0;
+    struct mapping *m = s->m;
+    uint64_t from = at - (uint64_t)(uintptr_t)m->base;
+    if (__builtin_expect(from >= m->length || n > m->length - from, 0))
+        return outside(addr, n);
+    s->offset = m->offset + from;
+    uint64_t size = file_size(m->file);
+    if (__builtin_expect(s->offset >= size || n > size - s->offset, 0))
+        return outside(addr, n);
+    return __builtin_expect(file_is_poisoned(m->file), 0) ? file_check(m->file) : 0;
+}
+
+static int no_mapping(const void *a, const void *b)
+{
+    return report_error(EINVAL, "neither %p nor %p lies in a mapping of this process", a, b);
+}
+
+static int check_writable(const struct mapping *m, const void *addr)
+{
+    return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
+}
+
+void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
+{
+    struct side to, from;
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0)) {
+        report_error(EINVAL, "flags 0x%x are not known", flags);
+        return NULL;
+    }
+    if (__builtin_expect(n == 0, 0)) {
+        if (table_find(dst) || table_find(src))
+            return dst;
+        no_mapping(dst, src);
+        return NULL;
+    }
+    if (find_side(&to, dst, n) < 0 || find_side(&from, src, n) < 0)
+        return NULL;
+    int r;
+    if (to.m) {
+        r = check_writable(to.m, dst);
+        if (r == 0)
+            r = from.m ? write_from_mapping(to.m, to.offset, from.m, from.offset, n, flags)
+                       : write_bytes(to.m, to.offset, src, n, flags);
+    } else {
+        r = from.m ? read_bytes(from.m, from.offset, dst, n) : no_mapping(dst, src);
+    }
+    return r < 0 ? NULL : dst;
+}
+
+void *ato_memcpy(void *dst, const void *src, size_t n)
+{
+    return ato_memcpy_opt(dst, src, n, 0);
+}
+
+void *ato_memset(void *dst, int c, size_t n)
+{
+    struct side to;
+    if (n == 0) {
+        if (table_find(dst))
+            return dst;
+        no_mapping(dst, dst);
+        return NULL;
+    }
+    if (find_side(&to, dst, n) < 0)
+        return NULL;
+    if (!to.m) {
+        no_mapping(dst, dst);
+        return NULL;
+    }
+    if (check_writable(to.m, dst) < 0 || write_fill(to.m, to.offset, c, n, 0) < 0)
+        return NULL;
+    return dst;
+}
+
+int ato_deploy(const void *addr, size_t n)
+{
+    struct side s;
+    if (n == 0)
+        return table_find(addr) ? 0 : no_mapping(addr, addr);
+    if (find_side(&s, addr, n) < 0)
+        return -1;
+    if (!s.m)
+        return no_mapping(addr, addr);
+    return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+}
+
+int ato_msync(void *addr, size_t n, int flags)
+{
+    const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
+        return report_error(EINVAL, "msync flags 0x%x", (unsigned)flags);
+    if (at % PAGE_BYTES)
+        return report_error(EINVAL, "%p is not at a page's beginning", addr);
+    struct mapping *m = table_find(addr);
+    uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
+    /* msync(2) counts in pages: the last one of a mapping is in it as a whole. */
+    uint64_t length = m ? (m->length + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : 0;
+    if (!m || from > length || n > length - from)
+        return report_error(ENOMEM, "[%p, +%zu) does not lie in a mapping", addr, n);
+    return file_check(m->file);
+}

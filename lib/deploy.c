@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copy slices whose bit is 1 from R to O, which is their invalid home (I2); fence; flip them to 0.
+ * What a page holds does not change, so that each page may flip by itself, without a journal; many
+ * pages share the two fences.
+ */
+#include "deploy.h"
+
+#include "../reflection/bitmap.h"
+#include "../reflection/report.h"
+#include "flip.h"
+#include "space.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Pages that share two fences. */
+enum { BATCH = HOLD_SMALL };
+
+static int copy_home(struct mapping *m, struct held *at)
+{
+    struct file *f = at->file;
+    struct page_state *s = at->state;
+    uint64_t mask = s->bitmap;
+    if (!mask)
+        return 0;
+    /* The word has space already: it is not zero. */
+    if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
+        return -1;
+    persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
+    if (persist_flush_data(&f->persist, file_o(f, at->page), PAGE_BYTES) < 0)
+        return report_errno(errno, "the medium of %s failed; nothing has changed", f->pairing.path);
+    s->pending = mask;
+    count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
+    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    return 0;
+}
+
+int deploy_held(struct mapping *m, struct hold *h)
+{
+    int r = 0;
+    for (uint64_t i = 0; i < h->n && r == 0; i++)
+        if (h->pages[i].file == m->file)
+            r = copy_home(m, &h->pages[i]);
+    /* Those that came home may flip whatever happened to the rest. */
+    int flips = flip_each(m, h);
+    return r < 0 ? r : flips;
+}
+
+int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
+{
+    for (uint64_t page = first; page <= last; page += BATCH) {
+        uint64_t end = last - page < BATCH ? last : page + BATCH - 1;
+        struct hold h;
+        hold_init(&h);
+        int r = hold_range(&h, m->file, page, end);
+        if (r == 0)
+            r = deploy_held(m, &h);
+        hold_release(&h);
+        if (r < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Pages that a reader asks for and that it may deploy now. */
+static bool wants_deploy(struct mapping *m, struct page_state *s, uint64_t asked)
+{
+    if (!(__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked))
+        return false;
+    if (m->policy != ATO_READ_ADAPTIVE)
+        return true;
+    /* A count that is off by a racing reader's is as good. */
+    uint8_t reads = __atomic_load_n(&s->reads, __ATOMIC_RELAXED);
+    if (reads < 3) {
+        __atomic_store_n(&s->reads, reads + 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
+}
+
+void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
+{
+    struct file *f = m->file;
+    uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
+    struct hold h;
+    hold_init(&h);
+    for (uint64_t page = first; page <= last; page++) {
+        unsigned begin = page == first ? (unsigned)(offset % PAGE_BYTES) : 0;
+        uint64_t end = page == last ? offset + n - page * PAGE_BYTES : PAGE_BYTES;
+        struct page_state *s = pages_look(f, page);
+        if (!s)
+            break;
+        if (wants_deploy(m, s, bitmap_touched(begin, (unsigned)end - begin)) &&
+            pages_try_reserve(f, s))
+            h.pages[h.n++] = (struct held){f, s, page};
+        if (h.n == BATCH) {
+            int r = deploy_held(m, &h);
+            hold_release(&h);
+            if (r < 0)
+                return;
+        }
+    }
+    (void)deploy_held(m, &h);
+    hold_release(&h);
+}
+
+/* ---- the whole file
+ * ------------------------------------------------------------------------------ */
+
+struct everything {
+    struct mapping *m;
+    uint64_t chunks, next, done; /* of 512 pages */
+    int error;
+    const struct ato_unmap_options *options;
+    pthread_mutex_t progress;
+};
+
+/* Runs of pages that have slices in R; the rest of the chunk is not even looked at. The words on
+ * the media are what counts: a page that nobody touched since it was mapped has no state. */
+static int deploy_chunk(struct everything *e, uint64_t chunk)
+{
+    struct file *f = e->m->file;
+    uint64_t pages = layout_pages(file_size(f));
+    uint64_t first = chunk * CHUNK_PAGES,
+             end = first + CHUNK_PAGES < pages ? first + CHUNK_PAGES : pages;
+    uint64_t words[CHUNK_PAGES];
+    /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
+    ssize_t got = pread(f->pairing.reflection, words, (end - first) * 8, (off_t)layout_word(first));
+    if (got != (ssize_t)((end - first) * 8))
+        return report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
+                            (unsigned long long)first, f->pairing.path);
+    for (uint64_t page = first; page < end; page++) {
+        if (!words[page - first])
+            continue;
+        uint64_t last = page;
+        while (last + 1 < end && words[last + 1 - first])
+            last++;
+        if (deploy_range(e->m, page, last) < 0)
+            return -1;
+        page = last;
+    }
+    return 0;
+}
+
+static void tell(struct everything *e)
+{
+    if (!e->options->progress)
+        return;
+    pthread_mutex_lock(&e->progress);
+    uint64_t size = file_size(e->m->file);
+    uint64_t done = ++e->done * CHUNK_PAGES * PAGE_BYTES;
+    e->options->progress(e->options->progress_arg, done < size ? done : size, size);
+    pthread_mutex_unlock(&e->progress);
+}
+
+static void *work(void *arg)
+{
+    struct everything *e = arg;
+    while (!__atomic_load_n(&e->error, __ATOMIC_RELAXED)) {
+        uint64_t chunk = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED);
+        if (chunk >= e->chunks)
+            break;
+        if (deploy_chunk(e, chunk) < 0)
+            __atomic_store_n(&e->error, errno ? errno : EIO, __ATOMIC_RELAXED);
+        else
+            tell(e);
+    }
+    return NULL;
+}
+
+/* A thread is worth starting from here on. */
+enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
+
+static unsigned choose_threads(const struct everything *e)
+{
+    uint64_t n = e->options->threads;
+    if (n == 0) {
+        cpu_set_t cpus;
+        n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
+        if (n > e->chunks / CHUNKS_A_THREAD)
+            n = e->chunks / CHUNKS_A_THREAD;
+    }
+    if (n > MOST_THREADS)
+        n = MOST_THREADS;
+    return n ? (unsigned)n : 1;
+}
+
+int deploy_file(struct file *f, const struct ato_unmap_options *options)
+{
+    /* A mapping of its own: whoever unmaps may have mapped only a part, and for reading. */
+    struct counters *counters = calloc(THREAD_SHARED + 1, sizeof(*counters));
+    if (!counters)
+        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
+    struct mapping whole = {.file = f, .counters = counters};
+    uint64_t pages = layout_pages(file_size(f));
+    struct everything e = {.m = &whole,
+                           .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
+                           .options = options,
+                           .progress = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[MOST_THREADS];
+    unsigned wanted = choose_threads(&e), started = 0;
+    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &e) == 0)
+        started++;
+    work(&e);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    free(counters);
+    if (!e.error)
+        return 0;
+    /* The sentence is the failing thread's, which may not be this one. */
+    return report_errno(e.error, "cannot bring all of %s home", f->pairing.path);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "file.h"
+
+#include "../reflection/domain.h"
+#include "../reflection/fsops.h"
+#include "../reflection/report.h"
+#include "deploy.h"
+#include "journals.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Mapping and unmapping are rare: one lock for the process. No call that moves data takes it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct file *all;
+
+void file_lock_all(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void file_unlock_all(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+int file_check(const struct file *f)
+{
+    if (file_is_poisoned(f))
+        return report_error(EIO,
+                            "the medium of %s failed while a commit was made durable; unmap the "
+                            "file everywhere and map it anew",
+                            f->pairing.path);
+    return 0;
+}
+
+static bool holes_fault(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Both files, up to the largest size to come: growing needs no new view. Beyond the end of the
+ * files there is nothing to touch, which the size check of each call prevents. */
+static int map_views(struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    f->r_bytes = layout_reflection_bytes(f->max_size);
+    void *o =
+        domain_map(f->persist.domain, NULL, f->max_size, PROT_READ | PROT_WRITE, pr->original, 0);
+    if (o == MAP_FAILED)
+        return report_errno(errno, "cannot map %s for writing", pr->path);
+    f->o = o;
+    void *r =
+        domain_map(f->persist.domain, NULL, f->r_bytes, PROT_READ | PROT_WRITE, pr->reflection, 0);
+    if (r == MAP_FAILED)
+        return report_errno(errno, "cannot map the reflection of %s", pr->path);
+    f->r = r;
+    madvise(f->o, f->max_size, MADV_DONTFORK);
+    madvise(f->r, f->r_bytes, MADV_DONTFORK);
+    f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, 1);
+    if (!f->chunks)
+        return report_error(ENOMEM, "no memory to map %s", pr->path);
+    return 0;
+}
+
+static void unmap_views(struct file *f)
+{
+    if (f->o)
+        munmap(f->o, f->max_size);
+    if (f->r)
+        munmap(f->r, f->r_bytes);
+    f->o = f->r = NULL;
+}
+
+static void destroy(struct file *f, bool remove_shared)
+{
+    int saved = errno;
+    unmap_views(f);
+    if (f->shared.header)
+        shared_close(&f->shared, remove_shared);
+    pairing_close(&f->pairing);
+    free(f->chunks);
+    free(f);
+    errno = saved;
+}
+
+/* The first to attach: what the dead left in memory is made anew. */
+static int attach(struct file *f)
+{
+    struct pairing *pr = &f->pairing;
+    uint64_t generation = pr->record.shm_generation + 1;
+    if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
+        /* R4 for all words at once: a system call a word would be far more. */
+        if (fdatasync(pr->reflection) < 0)
+            return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+        pr->settled = true;
+    }
+    f->settled = pr->settled;
+    pr->record.domain = f->persist.domain;
+    identity_boot(pr->record.boot_id);
+    if (shared_create(&f->shared, &pr->record, generation, f->max_size, pr->identity.size,
+                      pr->identity.owner, pr->identity.group, pr->identity.mode) < 0)
+        return -1;
+    struct shared_slot *slot = &f->shared.slots[pr->slot];
+    slot->generation++;
+    slot->state = SLOT_LIVE;
+    slot->pid = (uint32_t)getpid();
+    f->holder = (pr->slot + 1) | (slot->generation & 0xfffff) << 11;
+    return pairing_use(pr, generation);
+}
+
+static uint64_t choose_max_size(const struct identity *who, const struct file_wish *wish)
+{
+    uint64_t n = wish->options->max_size;
+    if (n == 0)
+        n = 1ull << 30;
+    if (n < who->size)
+        n = who->size;
+    if (n < wish->end)
+        n = wish->end;
+    return round_up(n, PAGE_BYTES);
+}
+
+static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
+{
+    if (wish->access != O_RDWR) {
+        report_error(EAGAIN,
+                     "descriptor %d is read-only, and this process has not mapped the file "
+                     "for writing: there are no page states to read by",
+                     fd);
+        return NULL;
+    }
+    if (wish->options->format != ATO_FORMAT_DENSE) {
+        report_error(ENOTSUP, "format %d is not in this version", wish->options->format);
+        return NULL;
+    }
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f) {
+        report_error(ENOMEM, "no memory to map a file");
+        return NULL;
+    }
+    f->shared.fd = -1;
+    const char *folder = wish->options->reflection_dir;
+    if (!folder)
+        folder = secure_getenv("ATO_REFLECTION_DIR");
+    struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
+                              .domain = wish->options->domain,
+                              .domain_word = secure_getenv("ATO_DURABILITY")};
+    if (pairing_open(&f->pairing, fd, who, &pw) < 0) {
+        int saved = errno;
+        free(f);
+        errno = saved;
+        return NULL;
+    }
+    f->persist = f->pairing.persist;
+    f->max_size = choose_max_size(who, wish);
+    f->holes_fault = holes_fault(f->pairing.original) || holes_fault(f->pairing.reflection);
+    if (f->max_size > LAYOUT_MAX_BYTES) {
+        report_error(EFBIG, "max_size is more than 256 TiB");
+    } else if (map_views(f) == 0 && attach(f) == 0) {
+        pairing_unlock_attach(&f->pairing);
+        f->next = all;
+        all = f;
+        return f;
+    }
+    destroy(f, true);
+    return NULL;
+}
+
+static int fits(const struct file *f, const struct file_wish *wish)
+{
+    const struct ato_options *o = wish->options;
+    if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
+        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
+                            f->pairing.path, domain_name(f->persist.domain),
+                            domain_name(o->domain));
+    if (o->max_size > f->max_size || wish->end > f->max_size)
+        return report_error(
+            EFBIG,
+            "%s is mapped with a largest size of %llu bytes; a mapping up to %llu "
+            "does not fit",
+            f->pairing.path, (unsigned long long)f->max_size,
+            (unsigned long long)(o->max_size > wish->end ? o->max_size : wish->end));
+    return file_check(f);
+}
+
+struct file *file_open(int fd, const struct file_wish *wish)
+{
+    struct identity who;
+    if (identity_of(fd, &who) < 0)
+        return NULL;
+    struct file *f = all;
+    while (f &&
+           (f->pairing.identity.inode != who.inode || f->pairing.identity.device != who.device))
+        f = f->next;
+    if (!f)
+        f = make(fd, &who, wish);
+    else if (fits(f, wish) < 0)
+        return NULL;
+    if (f)
+        f->mappings++;
+    return f;
+}
+
+static void forget(struct file *f)
+{
+    struct file **at = &all;
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+}
+
+int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
+{
+    struct pairing *pr = &f->pairing;
+    *kept = false;
+    if (f->mappings > 1) {
+        f->mappings--;
+        return 0;
+    }
+    /* A file whose commits are in doubt stays `in use`: the next map recovers it. */
+    bool poisoned = file_is_poisoned(f);
+    bool plain = !poisoned && (options->mode == ATO_UNMAP_SPATIAL || !pr->has_attributes);
+    *kept = true;
+    if (plain && deploy_file(f, options) < 0)
+        return -1;
+    if (pairing_lock_attach(pr) < 0)
+        return -1;
+    /* From here on the mapping is gone, whatever happens: the media are in order as they are, and a
+     * state that could not be written is recovered by the next map. */
+    *kept = false;
+    f->mappings--;
+    forget(f);
+    journals_detach(f);
+    unmap_views(f); /* before mtime is kept: the kernel moves it for stores through a mapping */
+    int r = 0;
+    if (plain)
+        r = pairing_remove(pr);
+    else if (!poisoned)
+        r = pairing_clean(pr, f->written);
+    destroy(f, true);
+    return r;
+}
+
+void file_exit_all(void)
+{
+    file_lock_all();
+    for (struct file *f = all; f; f = f->next)
+        (void)fsops->shm_unlink(f->shared.name);
+    file_unlock_all();
+}
+
+void file_forget_all(void)
+{
+    for (struct file *f = all; f;) {
+        struct file *next = f->next;
+        /* The views were not inherited: nothing to unmap, nothing that could reach the parent's. */
+        f->o = f->r = NULL;
+        f->pairing.manifest = NULL;
+        f->shared.base = NULL;
+        close(f->shared.fd);
+        free(f->shared.ready);
+        f->shared.header = NULL;
+        pairing_close(&f->pairing);
+        free(f->chunks);
+        free(f);
+        f = next;
+    }
+    all = NULL;
+}

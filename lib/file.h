@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A file that this process has mapped, once or several times, and its mappings.
+ *
+ * One struct file for each original, whatever descriptors and ranges it was mapped by: one
+ * reflection, one set of page states. Its views O and R are the library's own, private addresses;
+ * what callers get is a read-only view beside them.
+ */
+#ifndef ATO_LIB_FILE_H
+#define ATO_LIB_FILE_H
+
+#include "../reflection/layout.h"
+#include "../reflection/pairing.h"
+#include "shared.h"
+#include "thread.h"
+
+#include "ato.h"
+
+#include <errno.h>
+
+/* What a process knows of the space under 512 pages, for good: homes are not given back while a
+ * file is mapped. */
+#define CHUNK_ASKED      1u /* the two bits below are known */
+#define CHUNK_META_SPACE 2u /* the meta page has space */
+#define CHUNK_O_SPACE    4u /* every page of the original has space */
+
+struct file {
+    struct file *next; /* of the process's files */
+    unsigned mappings;
+    struct pairing pairing;
+    struct persist persist;
+    char *o, *r;       /* writable views of original and reflection, up to max_size */
+    uint64_t max_size; /* bytes of the original that fit in the views; whole pages */
+    uint64_t r_bytes;
+    struct shared shared;
+    uint32_t holder;           /* this process in page_state.holder */
+    bool settled;              /* words on the media are durable as they are visible */
+    bool holes_fault;          /* reading a hole of the original may be SIGBUS (tmpfs) */
+    uint8_t *chunks;           /* CHUNK_ bits */
+    bool written;              /* the original was stored to */
+    struct journals *journals; /* the folder's, once there was a commit through one */
+    bool stuck;                /* a lane of it holds a commit in doubt */
+};
+
+enum counter {
+    COUNT_WRITES,
+    COUNT_BYTES_WRITTEN,
+    COUNT_READS,
+    COUNT_BYTES_READ,
+    COUNT_BYTES_TO_MEDIA,
+    COUNT_FLIPS,
+    COUNT_COMMITS_SINGLE,
+    COUNT_COMMITS_RTM,
+    COUNT_COMMITS_JOURNAL,
+    COUNT_RTM_ABORTS,
+    COUNT_DEPLOYED_SLICES,
+    COUNT_READ_RETRIES,
+    COUNTERS,
+};
+
+/* One set a thread, so that counting costs neither a locked instruction nor a shared line. */
+struct counters {
+    uint64_t of[COUNTERS];
+    uint64_t pad[16 - COUNTERS];
+};
+
+struct mapping {
+    struct file *file;
+    char *base;
+    uint64_t length;   /* as the caller asked */
+    uint64_t reserved; /* of address space */
+    uint64_t offset;   /* of base in the file */
+    bool writable;
+    int policy;                /* enum ato_read_policy */
+    unsigned flags;            /* ato_options.flags */
+    struct counters *counters; /* THREAD_SHARED + 1 of them */
+};
+
+static inline void count(struct mapping *m, enum counter which, uint64_t n)
+{
+    unsigned thread = thread_number();
+    uint64_t *at = &m->counters[thread].of[which];
+    if (__builtin_expect(thread < THREAD_SHARED, 1))
+        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_add(at, n, __ATOMIC_RELAXED);
+}
+
+static inline char *file_o(const struct file *f, uint64_t page)
+{
+    return f->o + page * PAGE_BYTES;
+}
+
+static inline char *file_r(const struct file *f, uint64_t page)
+{
+    return f->r + layout_reflected(page * PAGE_BYTES);
+}
+
+static inline uint64_t *file_word(const struct file *f, uint64_t page)
+{
+    return (uint64_t *)(f->r + layout_word(page));
+}
+
+static inline uint64_t file_size(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+}
+
+/* Memory and media may disagree from now on. */
+static inline void file_poison(struct file *f)
+{
+    __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
+}
+
+static inline bool file_is_poisoned(const struct file *f)
+{
+    return __builtin_expect(__atomic_load_n(&f->shared.header->poisoned, __ATOMIC_RELAXED), 0);
+}
+
+/* -1 with EIO and a sentence if it is. */
+int file_check(const struct file *f);
+
+struct file_wish {
+    const struct ato_options *options; /* complete */
+    int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
+    uint64_t end;                      /* last byte asked for + 1 */
+};
+
+/* The file behind `fd`: the one that this process has mapped already, or a new one. Takes part in
+ * `mappings`. Errors: those of ato_mmap(). */
+struct file *file_open(int fd, const struct file_wish *wish);
+
+/* One mapping less; its view is unmapped already. The last one leaves the file as `options` say.
+ * On failure (-1, errno) with *kept the mapping still counts; without it, it is gone. */
+int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept);
+
+/* Around a change to the mappings of the process. */
+void file_lock_all(void);
+void file_unlock_all(void);
+
+/* At exit with files still mapped: the shared memory objects go, which nobody else uses. The files
+ * stay `in use`, as after a kill, and lose nothing. */
+void file_exit_all(void);
+
+/* In a forked child: descriptors closed, everything forgotten. */
+void file_forget_all(void);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "flip.h"
+
+#include "../reflection/bitmap.h"
+#include "../reflection/report.h"
+#include "journals.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RTM_TRIES = 6 };
+
+static uint64_t flipped(const struct held *at)
+{
+    return at->state->bitmap ^ at->state->pending;
+}
+
+static int in_doubt(struct file *f)
+{
+    file_poison(f);
+    return report_errno(
+        EIO,
+        "the medium failed while a commit to %s was made durable: whether it counts "
+        "is seen when the file is mapped anew",
+        f->pairing.path);
+}
+
+/* Shows the flips of all pages in memory: for readers one moment, since each page is marked before
+ * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
+ * are durable by now. */
+static void show(struct hold *h)
+{
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].state->pending)
+            pages_mark_flipping(h->pages[i].state);
+    seam_point(SEAM_FLIPPING, h);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct page_state *s = h->pages[i].state;
+        if (s->pending)
+            pages_set_bitmap(s, flipped(&h->pages[i]));
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct page_state *s = h->pages[i].state;
+        if (!s->pending)
+            continue;
+        s->pending = 0;
+        pages_unmark_flipping(s);
+    }
+}
+
+/* Stores and flushes the words of all pending pages. In domain msync what is flushed is the meta
+ * page: once for all its words. */
+static int store_words(struct hold *h)
+{
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].state->pending)
+            persist_store_word(&h->pages[i].file->persist,
+                               file_word(h->pages[i].file, h->pages[i].page),
+                               flipped(&h->pages[i]));
+    uint64_t *last = NULL;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].state->pending)
+            continue;
+        struct file *f = h->pages[i].file;
+        uint64_t *word = file_word(f, h->pages[i].page);
+        bool same_page = ((uintptr_t)last ^ (uintptr_t)word) < PAGE_BYTES;
+        if (!(f->persist.domain == PERSIST_MSYNC && last && same_page) &&
+            persist_flush_word(&f->persist, word) < 0)
+            return -1;
+        last = word;
+    }
+    return 0;
+}
+
+static int commit_single(struct mapping *m, struct held *at)
+{
+    const struct persist *p = &at->file->persist;
+    uint64_t *word = file_word(at->file, at->page);
+    /* persist-order W1 (readers: R1 recover_apply, R4 pages_load_slow): the slices are durable
+     * before the word that makes them valid, or a crash leaves the bitmap naming garbage. I1. */
+    persist_fence(p);
+    persist_store_word(p, word, flipped(at));
+    if (persist_flush_word(p, word) < 0)
+        return in_doubt(at->file);
+    /* persist-order W2 (reader: the next write to these slices): the word is durable before the
+     * page is released and the homes it made invalid may be written. I3. */
+    persist_fence(p);
+    count(m, COUNT_COMMITS_SINGLE, 1);
+    return 0;
+}
+
+/* 1 done, 0 not this way, -1 error. */
+static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p, uint64_t k)
+{
+    if ((m->flags & ATO_NO_RTM) || k > PERSIST_RTM_MAX || !persist_rtm_allowed(p))
+        return 0;
+    struct persist_flip small[HOLD_SMALL], *flips = small;
+    if (k > HOLD_SMALL && !(flips = malloc(k * sizeof(*flips))))
+        return report_error(ENOMEM, "no memory to commit %llu pages", (unsigned long long)k);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].state->pending)
+            flips[n++] = (struct persist_flip){file_word(h->pages[i].file, h->pages[i].page),
+                                               flipped(&h->pages[i])};
+    /* W1. Where this is allowed what is visible is durable: after XEND there is nothing to flush,
+     * and no moment at which half of the words could be seen or lost. */
+    persist_fence(p);
+    int done = 0;
+    for (int i = 0; i < RTM_TRIES && !done; i++) {
+        done = persist_flip_rtm(p, flips, n);
+        if (!done)
+            count(m, COUNT_RTM_ABORTS, 1);
+    }
+    if (flips != small)
+        free(flips);
+    if (done)
+        count(m, COUNT_COMMITS_RTM, 1);
+    return done;
+}
+
+static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uint64_t k)
+{
+    const struct persist *p = &f->persist;
+    struct journal_lane lane;
+    struct journal_writer w;
+    struct journal_file who = {.inode = f->pairing.record.inode};
+    memcpy(who.id, f->pairing.record.id, sizeof(who.id));
+    if (journals_take_lane(f, k, &lane) < 0)
+        return -1;
+    journal_begin(&w, lane.journal, p, lane.lane, &who, 1, k);
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].state->pending)
+            journal_add(&w, 0, layout_word(h->pages[i].page), flipped(&h->pages[i]));
+    if (journal_finish(&w) < 0) { /* not committed: the lane is as good as before */
+        journals_give_lane(&lane);
+        return report_errno(EIO, "the medium of the journal in %s failed", f->pairing.folder.path);
+    }
+    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are
+     * durable before the commit line that says so. */
+    persist_fence(p);
+    if (journal_commit(&w) < 0 || store_words(h) < 0) {
+        journals_leave_lane(f, &lane);
+        return in_doubt(f);
+    }
+    /* persist-order J4 (reader: R2): every word is durable before the lane is retired, or a crash
+     * finds half of them and no lane to finish the rest. Also W2. */
+    persist_fence(p);
+    if (journal_retire(&w) < 0) {
+        journals_leave_lane(f, &lane);
+        return in_doubt(f);
+    }
+    journals_give_lane(&lane);
+    count(m, COUNT_COMMITS_JOURNAL, 1);
+    count(m, COUNT_BYTES_TO_MEDIA,
+          sizeof(struct journal_commit) + sizeof(who) + k * sizeof(struct journal_word) + 8);
+    return 0;
+}
+
+static void account(struct mapping *m, uint64_t slices, uint64_t words)
+{
+    count(m, COUNT_FLIPS, words);
+    count(m, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
+}
+
+int flip_commit(struct mapping *m, struct hold *h)
+{
+    uint64_t k = 0, slices = 0;
+    struct held *some = NULL;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].state->pending)
+            continue;
+        k++;
+        slices += bitmap_count(h->pages[i].state->pending);
+        some = &h->pages[i];
+    }
+    if (k == 0)
+        return 0;
+    int r;
+    if (k == 1) {
+        r = commit_single(m, some);
+    } else {
+        r = commit_rtm(m, h, &some->file->persist, k);
+        if (r == 0 && (m->flags & ATO_RTM_ONLY))
+            r = report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
+                             (unsigned long long)k, some->file->pairing.path);
+        else if (r == 0)
+            r = commit_journal(m, h, some->file, k);
+    }
+    if (r < 0)
+        return -1;
+    show(h);
+    account(m, slices, k);
+    return 0;
+}
+
+int flip_each(struct mapping *m, struct hold *h)
+{
+    uint64_t k = 0, slices = 0;
+    const struct persist *p = NULL;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].state->pending)
+            continue;
+        k++;
+        slices += bitmap_count(h->pages[i].state->pending);
+        p = &h->pages[i].file->persist;
+    }
+    if (k == 0)
+        return 0;
+    persist_fence(p); /* W1 */
+    if (store_words(h) < 0)
+        return in_doubt(h->pages[0].file);
+    persist_fence(p); /* W2 */
+    show(h);
+    account(m, slices, k);
+    return 0;
+}

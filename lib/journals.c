@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "journals.h"
+
+#include "../reflection/fsops.h"
+#include "../reflection/pool.h"
+#include "../reflection/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct journals {
+    struct journals *next;
+    dev_t device; /* of the folder */
+    ino_t inode;
+    struct folder folder;
+    struct pool pool;
+    uint64_t busy, stuck; /* lanes, a bit each */
+    unsigned files;
+    bool abandoned; /* not for new commits any more */
+};
+
+/* Taken for nanoseconds on each journaled commit; creating a pool holds it for milliseconds once.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
+static struct journals *all;
+static bool exiting;
+
+static struct journals *find(const struct file *f, const struct stat *st)
+{
+    for (struct journals *j = all; j; j = j->next)
+        if (j->device == st->st_dev && j->inode == st->st_ino && !j->abandoned &&
+            j->pool.journal.domain == f->persist.domain)
+            return j;
+    return NULL;
+}
+
+static struct journals *make(struct file *f, const struct stat *st)
+{
+    struct journals *j = calloc(1, sizeof(*j));
+    if (!j) {
+        report_error(ENOMEM, "no memory for a journal");
+        return NULL;
+    }
+    const struct identity *who = &f->pairing.identity;
+    j->device = st->st_dev;
+    j->inode = st->st_ino;
+    memcpy(j->folder.path, f->pairing.folder.path, sizeof(j->folder.path));
+    j->folder.fd = fcntl(f->pairing.folder.fd, F_DUPFD_CLOEXEC, 3);
+    if (j->folder.fd < 0) {
+        report_errno(errno, "cannot duplicate a descriptor");
+    } else if (pool_create(&j->pool, &j->folder, &f->persist, who->owner, who->group, who->mode) ==
+               0) {
+        j->next = all;
+        all = j;
+        return j;
+    }
+    int saved = errno;
+    folder_close(&j->folder);
+    free(j);
+    errno = saved;
+    return NULL;
+}
+
+/* With the lock held. */
+static int attach(struct file *f)
+{
+    struct stat st;
+    if (f->journals)
+        return 0;
+    if (fstat(f->pairing.folder.fd, &st) < 0)
+        return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
+    struct journals *j = find(f, &st);
+    if (!j)
+        j = make(f, &st);
+    if (!j)
+        return -1;
+    j->files++;
+    f->journals = j;
+    return 0;
+}
+
+/* The smallest free lane that holds so many words; UINT_MAX: none free; UINT_MAX - 1: none fits. */
+static unsigned pick(const struct journals *j, uint64_t words)
+{
+    bool fits = false;
+    for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
+        if (words > journal_capacity(&j->pool.journal, lane, 1) || (j->stuck >> lane & 1))
+            continue;
+        fits = true;
+        if (!(j->busy >> lane & 1))
+            return lane;
+    }
+    return fits ? UINT32_MAX : UINT32_MAX - 1;
+}
+
+int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane)
+{
+    int result = -1;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        if (exiting) {
+            report_error(ECANCELED, "the process is exiting: its journals are gone");
+            break;
+        }
+        if (attach(f) < 0)
+            break;
+        unsigned n = pick(f->journals, words);
+        if (n == UINT32_MAX - 1) {
+            report_error(E2BIG, "a write of %llu pages is more than the journal holds",
+                         (unsigned long long)words);
+            break;
+        }
+        if (n != UINT32_MAX) {
+            f->journals->busy |= 1ull << n;
+            *lane = (struct journal_lane){f->journals, &f->journals->pool.journal, n};
+            result = 0;
+            break;
+        }
+        pthread_cond_wait(&lane_free, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void journals_give_lane(const struct journal_lane *lane)
+{
+    pthread_mutex_lock(&lock);
+    lane->in->busy &= ~(1ull << lane->lane);
+    pthread_cond_broadcast(&lane_free);
+    pthread_mutex_unlock(&lock);
+}
+
+void journals_leave_lane(struct file *f, const struct journal_lane *lane)
+{
+    pthread_mutex_lock(&lock);
+    lane->in->stuck |= 1ull << lane->lane;
+    lane->in->busy &= ~(1ull << lane->lane);
+    f->stuck = true;
+    pthread_cond_broadcast(&lane_free);
+    pthread_mutex_unlock(&lock);
+}
+
+static void unlink_from_list(struct journals *j)
+{
+    struct journals **at = &all;
+    while (*at && *at != j)
+        at = &(*at)->next;
+    if (*at)
+        *at = j->next;
+}
+
+void journals_detach(struct file *f)
+{
+    pthread_mutex_lock(&lock);
+    struct journals *j = f->journals;
+    f->journals = NULL;
+    if (j) {
+        j->files--;
+        if (f->stuck)
+            j->abandoned = true;
+        if (j->files == 0) {
+            while (j->busy)
+                pthread_cond_wait(&lane_free, &lock);
+            unlink_from_list(j);
+            /* With a commit in doubt the journal must be found by the next map. */
+            (void)pool_close(&j->pool, &j->folder, !j->stuck);
+            folder_close(&j->folder);
+            free(j);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void journals_close_all(void)
+{
+    pthread_mutex_lock(&lock);
+    exiting = true;
+    for (struct journals *j = all; j; j = j->next) {
+        /* Other threads may be within a commit still; theirs is left for recovery. The pool stays
+         * mapped: the process goes away in a moment, and they do not know it. */
+        if (!j->busy && !j->stuck && j->pool.lock >= 0)
+            (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void journals_forget_all(void)
+{
+    struct journals *next;
+    for (struct journals *j = all; j; j = next) {
+        next = j->next;
+        pool_forget(&j->pool);
+        folder_close(&j->folder);
+        free(j);
+    }
+    all = NULL;
+}
+
+void journals_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void journals_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ato_mmap() and ato_munmap(): arguments checked, views handed out and taken back; what becomes of
+ * the process and its children.
+ */
+#include "../reflection/domain.h"
+#include "../reflection/report.h"
+#include "file.h"
+#include "journals.h"
+#include "table.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct view_wish {
+    void *hint;
+    size_t length;
+    int prot;
+    off_t offset;
+};
+
+static void release_mapping(struct mapping *m)
+{
+    free(m->counters);
+    free(m);
+}
+
+/* How the caller's view is mapped: read-only, so that a stray store faults instead of corrupting
+ * the file silently. */
+static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsigned flags)
+{
+    uint64_t length = (v->length + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    int prot = PROT_READ;
+    if ((flags & ATO_WRITABLE_VIEW) && m->writable)
+        prot |= PROT_WRITE;
+    m->base = table_reserve(v->hint, length);
+    if (!m->base)
+        return report_errno(errno, "no address space for %zu bytes", v->length);
+    m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
+    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, v->offset) == MAP_FAILED) {
+        int saved = errno;
+        munmap(m->base, m->reserved);
+        return report_errno(saved, "cannot map descriptor %d", fd);
+    }
+    madvise(m->base, length, MADV_DONTFORK);
+    return 0;
+}
+
+static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v)
+{
+    struct mapping *m = calloc(1, sizeof(*m));
+    if (m)
+        m->counters = calloc(THREAD_SHARED + 1, sizeof(*m->counters));
+    if (!m || !m->counters) {
+        free(m);
+        report_error(ENOMEM, "no memory to map a file");
+        return NULL;
+    }
+    m->length = v->length;
+    m->offset = (uint64_t)v->offset;
+    m->writable = v->prot & PROT_WRITE;
+    m->policy = o->read_policy;
+    m->flags = o->flags;
+    return m;
+}
+
+static void *map(int fd, const struct ato_options *o, const struct view_wish *v, int access)
+{
+    struct file_wish wish = {
+        .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
+    struct mapping *m = new_mapping(o, v);
+    if (!m)
+        return MAP_FAILED;
+    void *base = MAP_FAILED;
+    file_lock_all();
+    m->file = file_open(fd, &wish);
+    if (m->file) {
+        if (map_view(m, fd, v, o->flags) == 0) {
+            table_put(m->base, m->reserved, m);
+            base = m->base;
+        } else {
+            static const struct ato_unmap_options fast = {.mode = ATO_UNMAP_FAST};
+            bool kept;
+            int saved = errno;
+            (void)file_close(m->file, &fast, &kept);
+            errno = saved;
+        }
+    }
+    if (base == MAP_FAILED)
+        release_mapping(m);
+    file_unlock_all();
+    return base;
+}
+
+/* ---- options ----------------------------------------------------------------------------------
+ */
+
+/* Structs grow at their end: a smaller one is an older caller's, a larger one a newer caller's, who
+ * must not have set what is not known here. */
+static int take_struct(void *to, size_t known, const void *from, const char *name)
+{
+    size_t given;
+    memcpy(&given, from, sizeof(given));
+    if (given < sizeof(size_t) || given > 65536)
+        return report_error(EINVAL, "%s.struct_size is %zu: set it to sizeof(struct %s)", name,
+                            given, name);
+    memcpy(to, from, given < known ? given : known);
+    memcpy(to, &known, sizeof(known));
+    for (size_t i = known; i < given; i++)
+        if (((const char *)from)[i])
+            return report_error(EINVAL, "%s has a field set that this version does not know", name);
+    return 0;
+}
+
+static int policy_from_environment(void)
+{
+    static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
+    const char *word = secure_getenv("ATO_READ_POLICY");
+    if (!word || !*word)
+        return ATO_READ_LAZY;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(word, names[i]) == 0)
+            return i;
+    return report_error(EINVAL, "ATO_READ_POLICY '%.40s' is none of lazy, gather, adaptive, eager",
+                        word);
+}
+
+static int complete(struct ato_options *o, const struct ato_options *given)
+{
+    memset(o, 0, sizeof(*o));
+    if (given && take_struct(o, sizeof(*o), given, "ato_options") < 0)
+        return -1;
+    if (o->read_policy < ATO_READ_LAZY || o->read_policy > ATO_READ_EAGER)
+        return report_error(EINVAL, "read policy %d is not known", o->read_policy);
+    if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
+        return report_error(EINVAL, "durability domain %d is not known", o->domain);
+    if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
+        return report_error(EINVAL, "reflection format %d is not known", o->format);
+    if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY))
+        return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
+    if (o->max_reflection_bytes)
+        return report_error(ENOTSUP, "a space budget is not in this version");
+    if (o->read_policy == ATO_READ_LAZY) {
+        o->read_policy = policy_from_environment();
+        if (o->read_policy < 0)
+            return -1;
+    }
+    const char *rtm = secure_getenv("ATO_RTM");
+    if (rtm && strcmp(rtm, "0") == 0)
+        o->flags |= ATO_NO_RTM;
+    return 0;
+}
+
+static int access_of(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0)
+        return report_errno(errno, "descriptor %d", fd);
+    if (flags & O_PATH)
+        return report_error(EBADF, "descriptor %d was opened with O_PATH", fd);
+    if ((flags & O_ACCMODE) == O_WRONLY)
+        return report_error(EACCES, "descriptor %d cannot be read", fd);
+    return flags & O_ACCMODE;
+}
+
+static int check_range(size_t length, off_t offset)
+{
+    if (length == 0)
+        return report_error(EINVAL, "a mapping of 0 bytes");
+    if (offset < 0 || (uint64_t)offset % PAGE_BYTES)
+        return report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
+    if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
+        return report_error(EFBIG, "a mapping beyond 256 TiB");
+    return 0;
+}
+
+/* ---- fork and exit ------------------------------------------------------------------------------
+ */
+
+static void before_fork(void)
+{
+    file_lock_all();
+    journals_lock();
+}
+
+static void in_parent(void)
+{
+    journals_unlock();
+    file_unlock_all();
+}
+
+/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
+ * an unlock would drop the parent's. */
+static void in_child(void)
+{
+    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
+        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
+            table_entries[i] = NULL;
+    file_forget_all();
+    journals_forget_all();
+    in_parent();
+}
+
+static void at_exit(void)
+{
+    journals_close_all();
+    file_exit_all();
+}
+
+static void set_up(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
+    atexit(at_exit);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- the calls ----------------------------------------------------------------------------------
+ */
+
+void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+    struct ato_options o;
+    const int ignored = MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_LOCKED;
+    int type = flags & MAP_TYPE;
+    pthread_once(&once, set_up);
+    if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) {
+        report_error(EINVAL, "only MAP_SHARED mappings are atomic; flags are 0x%x",
+                     (unsigned)flags);
+        return MAP_FAILED;
+    }
+    if (flags & ~(MAP_TYPE | ignored)) {
+        report_error(EINVAL, "mapping flags 0x%x are not for atomic mappings",
+                     (unsigned)(flags & ~(MAP_TYPE | ignored)));
+        return MAP_FAILED;
+    }
+    if (!(prot & PROT_READ) || (prot & ~(PROT_READ | PROT_WRITE))) {
+        report_error(EINVAL, "protection 0x%x: PROT_READ, with or without PROT_WRITE",
+                     (unsigned)prot);
+        return MAP_FAILED;
+    }
+    int access = access_of(fd);
+    if (access < 0 || check_range(length, offset) < 0 || complete(&o, NULL) < 0)
+        return MAP_FAILED;
+    if ((prot & PROT_WRITE) && access != O_RDWR) {
+        report_error(EACCES, "PROT_WRITE, but descriptor %d is read-only", fd);
+        return MAP_FAILED;
+    }
+    struct view_wish v = {addr, length, prot, offset};
+    return map(fd, &o, &v, access);
+}
+
+void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
+{
+    struct ato_options o;
+    pthread_once(&once, set_up);
+    int access = access_of(fd);
+    if (access < 0 || check_range(length, offset) < 0 || complete(&o, opt) < 0)
+        return MAP_FAILED;
+    struct view_wish v = {NULL, length, PROT_READ | (access == O_RDWR ? PROT_WRITE : 0), offset};
+    return map(fd, &o, &v, access);
+}
+
+static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
+{
+    if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
+        return report_error(EINVAL, "unmap mode %d is not known", o->mode);
+    file_lock_all();
+    struct mapping *m = table_find(addr);
+    int r = -1;
+    if (!m || addr != m->base) {
+        report_error(EINVAL, "%p is not where a mapping begins", addr);
+    } else if (length != m->length) {
+        report_error(EINVAL,
+                     "the mapping at %p has %llu bytes, not %zu: only the whole can be "
+                     "unmapped",
+                     addr, (unsigned long long)m->length, length);
+    } else {
+        bool kept;
+        r = file_close(m->file, o, &kept);
+        if (!kept) {
+            int saved = errno;
+            table_clear(m->base, m->reserved);
+            munmap(m->base, m->reserved);
+            release_mapping(m);
+            errno = saved;
+        }
+    }
+    file_unlock_all();
+    return r;
+}
+
+int ato_munmap(void *addr, size_t length, int mode)
+{
+    struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
+    return unmap(addr, length, &o);
+}
+
+int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
+{
+    struct ato_unmap_options o = {.struct_size = sizeof(o)};
+    if (opt && take_struct(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+        return -1;
+    return unmap(addr, length, &o);
+}

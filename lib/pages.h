@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reservations of pages, and the first touch of their states.
+ *
+ * Guarantees, for one page state s:
+ *   P1  s.bitmap, s.version, s.flags and s.pending change only while s.holder is the changer's.
+ *   P2  s.bitmap changes only while s.version is odd, and only to what the media hold durably.
+ *   P3  After a release, whoever reserves next sees all that the releaser stored.
+ * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
+ * waiting can close.
+ *
+ * Reading follows no lock: see read.c for why a stale read is harmless.
+ */
+#ifndef ATO_LIB_PAGES_H
+#define ATO_LIB_PAGES_H
+
+#include "../reflection/seam.h"
+#include "file.h"
+
+void pages_wait(struct file *f, struct page_state *s);
+void pages_wake(struct page_state *s);
+
+static inline bool pages_try_reserve(struct file *f, struct page_state *s)
+{
+    uint32_t free = 0;
+    /* Acquire: pairs with the release in pages_release() (P3). */
+    if (!__atomic_compare_exchange_n(&s->holder, &free, f->holder, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return false;
+    __atomic_store_n(&s->owner, (uint16_t)thread_number(), __ATOMIC_RELAXED);
+    seam_point(SEAM_RESERVED, s);
+    return true;
+}
+
+static inline void pages_reserve(struct file *f, struct page_state *s)
+{
+    seam_point(SEAM_RESERVE, s);
+    if (__builtin_expect(!pages_try_reserve(f, s), 0))
+        pages_wait(f, s);
+}
+
+static inline void pages_release(struct page_state *s)
+{
+    seam_point(SEAM_RELEASE, s);
+    if (__builtin_expect(__atomic_exchange_n(&s->holder, 0, __ATOMIC_RELEASE) & PAGE_WAITERS, 0))
+        pages_wake(s);
+}
+
+/* Takes the bitmap from the media, and makes sure that O may be read, if neither was done.
+ * Reserved. ENOSPC, EIO: nothing changed. */
+int pages_load_slow(struct file *f, uint64_t page, struct page_state *s);
+
+static inline int pages_load(struct file *f, uint64_t page, struct page_state *s)
+{
+    if (__builtin_expect(__atomic_load_n(&s->flags, __ATOMIC_RELAXED) & PAGE_LOADED, 1))
+        return 0;
+    return pages_load_slow(f, page, s);
+}
+
+/* The state of a page, loaded. For readers: reserves for that if need be. NULL with ENOSPC, EIO. */
+struct page_state *pages_look(struct file *f, uint64_t page);
+
+/*
+ * Shows a durable flip in memory: version odd, bitmap, version even. Between the two halves an
+ * operation changes all its pages, so that a reader of several sees all or none. Reserved.
+ *
+ * Stores in order: x86 keeps stores in order, and the release on each keeps the compiler to it.
+ * Pairs with the loads in read.c: a reader that saw the new bitmap and the old even version on both
+ * sides of its copy cannot exist, since the odd version came before the bitmap.
+ */
+static inline void pages_mark_flipping(struct page_state *s)
+{
+    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+}
+
+static inline void pages_set_bitmap(struct page_state *s, uint64_t bitmap)
+{
+    __atomic_store_n(&s->bitmap, bitmap, __ATOMIC_RELEASE);
+}
+
+static inline void pages_unmark_flipping(struct page_state *s)
+{
+    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+}
+
+#endif

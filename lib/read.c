@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading without a lock.
+ *
+ * The problem: while a reader copies slices from the homes that a bitmap names, a writer may flip
+ * the page and another may begin to overwrite the homes that were valid. And an operation of
+ * several pages must be seen whole or not at all.
+ *
+ * The reader notes the version of every page, copies, and looks at every version again. Why this is
+ * enough:
+ *
+ *   1. A writer that has not flipped stores to invalid homes only (I2). The reader copies from
+ * homes that the bitmap calls valid. They do not meet, so a reader never waits for a writer's copy.
+ *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that
+ *      made it invalid was shown: version odd, bitmap, version even. So if a page's version is the
+ *      same even number before and after the copy, no byte that was copied from it had been given
+ *      to anyone to overwrite.
+ *   3. Let t be a moment between the last first look and the first second look. No version moved
+ *      across t, so that all pages were copied as they were at t: one moment. An operation of
+ *      several pages marks all of them before it changes the first bitmap, and unmarks the first
+ *      after it changed the last: at t it had not begun to show or was done.
+ *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
+ *
+ * Versions only grow. So the sum of all is unchanged if and only if none moved, and noting any
+ * number of versions takes one word.
+ *
+ * Absent barriers: x86 lets no load pass an earlier load. The fence below is for the compiler, and
+ * for whoever ports this. A stale version (a load that was answered before another CPU's store was
+ * visible) only means that the reader's moment t is a little earlier.
+ *
+ * Progress: a reader tries again when a commit came between. After some tries it reserves the
+ * pages, which bounds its wait by those of the writers ahead of it.
+ */
+#include "read.h"
+
+#include "../reflection/bitmap.h"
+#include "deploy.h"
+#include "hold.h"
+
+#include <immintrin.h>
+
+enum { TRIES = 8 };
+
+/* An even version: a page is flipping for as long as a few stores take. */
+static uint64_t steady_version(const struct page_state *s)
+{
+    for (;;) {
+        uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+        if (__builtin_expect(!(v & 1), 1))
+            return v;
+        seam_point(SEAM_WAIT, s);
+        _mm_pause();
+    }
+}
+
+static void copy_page(struct file *f, const struct page_state *s, uint64_t page, unsigned begin,
+                      unsigned n, char *dst)
+{
+    uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
+    copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
+}
+
+static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
+{
+    struct file *f = m->file;
+    uint64_t page = offset / PAGE_BYTES;
+    const struct page_state *s = pages_look(f, page);
+    if (!s)
+        return -1;
+    if (m->policy != ATO_READ_GATHER && (__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) &
+                                         bitmap_touched((unsigned)(offset % PAGE_BYTES), n)))
+        deploy_for_reader(m, offset, n);
+    for (; *retries < TRIES; (*retries)++) {
+        uint64_t version = steady_version(s);
+        seam_point(SEAM_VERSION, s);
+        copy_page(f, s, page, (unsigned)(offset % PAGE_BYTES), n, dst);
+        seam_point(SEAM_CHECK, s);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&s->version, __ATOMIC_RELAXED) == version)
+            return 1;
+    }
+    return 0;
+}
+
+/* Walks the pages of [offset, offset + n). */
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
+static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
+{
+    struct file *f = m->file;
+    if (m->policy != ATO_READ_GATHER)
+        deploy_for_reader(m, offset, n);
+    for (; *retries < TRIES; (*retries)++) {
+        uint64_t before = 0, after = 0;
+        FOR_EACH_PAGE(page, begin, bytes, offset, n)
+        {
+            const struct page_state *s = pages_look(f, page);
+            if (!s)
+                return -1;
+            before += steady_version(s);
+            (void)begin;
+        }
+        seam_point(SEAM_VERSION, f);
+        char *to = dst;
+        FOR_EACH_PAGE(page, begin, bytes, offset, n)
+        {
+            copy_page(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes,
+                      to);
+            to += bytes;
+        }
+        seam_point(SEAM_CHECK, f);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        FOR_EACH_PAGE(page, begin, bytes, offset, n)
+        {
+            after += __atomic_load_n(&shared_state(&f->shared, page)->version, __ATOMIC_RELAXED);
+            (void)begin;
+        }
+        if (before == after)
+            return 1;
+    }
+    return 0;
+}
+
+static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    struct hold h;
+    hold_init(&h);
+    int r = hold_range(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
+    uint64_t i = 0;
+    if (r == 0)
+        FOR_EACH_PAGE(page, begin, bytes, offset, n)
+        {
+            copy_page(f, h.pages[i++].state, page, (unsigned)begin, (unsigned)bytes, dst);
+            dst += bytes;
+        }
+    hold_release(&h);
+    return r;
+}
+
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+{
+    struct file *f = m->file;
+    unsigned retries = 0;
+    int r = offset % PAGE_BYTES + n <= PAGE_BYTES ? read_one(m, offset, dst, (unsigned)n, &retries)
+                                                  : read_many(m, offset, dst, n, &retries);
+    if (r == 0)
+        r = read_reserved(f, offset, dst, n);
+    if (r < 0)
+        return -1;
+    if (retries)
+        count(m, COUNT_READ_RETRIES, retries);
+    count(m, COUNT_READS, 1);
+    count(m, COUNT_BYTES_READ, n);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shared.h"
+
+#include "../reflection/fsops.h"
+#include "../reflection/identity.h"
+#include "../reflection/layout.h"
+#include "../reflection/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SLOTS_AT = 4096,
+    DIRECTORY_AT = SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    GROUPS_IN_BATCH = 256,
+};
+
+/* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
+#define CAPACITY_MIN (1ull << 40)
+
+static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+{
+    if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
+        return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
+    return 0;
+}
+
+static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at)
+{
+    s->capacity = capacity_pages;
+    s->mapped = groups_at + capacity_pages / GROUP_PAGES * sizeof(struct page_group);
+    s->base = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    if (s->base == MAP_FAILED) {
+        s->base = NULL;
+        return report_errno(errno, "cannot map the shared memory /dev/shm%s", s->name);
+    }
+    madvise(s->base, s->mapped, MADV_DONTFORK);
+    madvise(s->base, s->mapped, MADV_DONTDUMP);
+    s->header = (struct shared_header *)s->base;
+    s->slots = (struct shared_slot *)(s->base + SLOTS_AT);
+    s->directory = (uint32_t *)(s->base + DIRECTORY_AT);
+    s->groups = (struct page_group *)(s->base + groups_at);
+    s->ready = calloc(capacity_pages / GROUP_PAGES / SHARED_BATCH + 1, 1);
+    if (!s->ready)
+        return report_error(ENOMEM, "no memory to map a file");
+    return 0;
+}
+
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t generation,
+                  uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode)
+{
+    char id[33];
+    memset(s, 0, sizeof(*s));
+    identity_hex(record->id, id);
+    snprintf(s->name, sizeof(s->name), "/ato-%s", id);
+    /* We hold the attach lock and every slot was free: what is there belongs to the dead. */
+    if (fsops->shm_unlink(s->name) < 0 && errno != ENOENT) {
+        s->fd = -1;
+        return report_errno(errno, "cannot remove the old shared memory /dev/shm%s", s->name);
+    }
+    s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (s->fd < 0)
+        return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
+    if (capacity < CAPACITY_MIN)
+        capacity = CAPACITY_MIN;
+    uint64_t pages = GROUP_PAGES * SHARED_BATCH;
+    while (pages * PAGE_BYTES < capacity)
+        pages *= 2;
+    uint64_t groups_at = DIRECTORY_AT + pages / GROUP_PAGES * 4;
+    groups_at = (groups_at + 4095) & ~4095ull;
+    if (allocate(s, 0, DIRECTORY_AT, "slots") < 0 || map_object(s, pages, groups_at) < 0)
+        goto fail;
+    if (fsops->fchown(s->fd, owner, group) < 0 && fsops->fchown(s->fd, (uid_t)-1, group) < 0)
+        report_log(REPORT_INFO, "/dev/shm%s keeps its maker's owner and group", s->name);
+    if (fsops->fchmod(s->fd, mode & 0666) < 0) {
+        report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
+        goto fail;
+    }
+    struct shared_header *h = s->header;
+    h->version = SHARED_VERSION;
+    h->slots = MANIFEST_SLOTS;
+    memcpy(h->id, record->id, 16);
+    memcpy(h->boot_id, record->boot_id, 16);
+    h->generation = generation;
+    h->capacity = pages;
+    h->groups_at = groups_at;
+    h->size = size;
+    h->domain = record->domain;
+    __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+fail:;
+    int saved = errno;
+    shared_close(s, true);
+    errno = saved;
+    return -1;
+}
+
+void shared_close(struct shared *s, bool remove)
+{
+    if (remove && s->fd >= 0 && fsops->shm_unlink(s->name) < 0)
+        report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
+    if (s->base)
+        munmap(s->base, s->mapped);
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->ready);
+    memset(s, 0, sizeof(*s));
+    s->fd = -1;
+}
+
+/* Hands a new group out; ENOSPC. Killing its caller anywhere loses at most this one group. */
+static uint64_t new_group(struct shared *s)
+{
+    uint64_t index = __atomic_fetch_add(&s->header->next_group, 1, __ATOMIC_RELAXED);
+    uint64_t have = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_ACQUIRE);
+    while (index >= have) {
+        /* Idempotent, so that racing callers, in other processes too, need no lock. */
+        uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
+        if (index >= s->capacity / GROUP_PAGES) {
+            report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
+            return UINT64_MAX;
+        }
+        if (allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
+            return UINT64_MAX;
+        if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have, have + GROUPS_IN_BATCH,
+                                        false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            have += GROUPS_IN_BATCH;
+    }
+    return index;
+}
+
+struct page_state *shared_make_state(struct shared *s, uint64_t page)
+{
+    uint64_t group = page / GROUP_PAGES, batch = group / SHARED_BATCH;
+    if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
+        if (allocate(s, DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
+                     "a directory of page states") < 0)
+            return NULL;
+        __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
+    }
+    uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
+    if (!index) {
+        uint64_t made = new_group(s);
+        if (made == UINT64_MAX)
+            return NULL;
+        /* Who loses this race wastes 128 bytes. Release: pairs with shared_state(). */
+        if (__atomic_compare_exchange_n(&s->directory[group], &index, (uint32_t)made + 1, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            index = (uint32_t)made + 1;
+    }
+    return &s->groups[index - 1].pages[page % GROUP_PAGES];
+}

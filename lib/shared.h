@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared-memory object: where the states of a file's pages live, for every process that maps
+ * the file.
+ *
+ * One POSIX shared-memory object per original, `/ato-<id>`, made anew by the first to attach (which
+ * is also recovery after everyone died), removed by the last. Nothing in it outlives its users: the
+ * media hold the truth. All states are zero at birth and take their bitmap from the media at first
+ * touch, so that mapping a large file costs nothing.
+ *
+ *   offset      what
+ *   0           struct shared_header, then zeros up to 4096
+ *   4096        slots: 1024 of 16 bytes
+ *   20480       directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
+ *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
+ *
+ * The directory keeps memory proportional to the pages that are used, wherever in the file they
+ * are; a flat array would be made whole by scattered writes.
+ *
+ * Space. On tmpfs touching a hole of a full file system is SIGBUS, even to read it. So directory
+ * and groups are allocated in batches before they are touched: ENOSPC is an error like any other.
+ */
+#ifndef ATO_LIB_SHARED_H
+#define ATO_LIB_SHARED_H
+
+#include "../reflection/manifest.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* page_state.flags */
+#define PAGE_LOADED      1u /* bitmap was taken from the media, and O may be read */
+#define PAGE_O_ALLOCATED 2u /* stores to O meet space */
+#define PAGE_R_ALLOCATED 4u /* stores to R and to the word meet space */
+
+/* holder: 0 free; else slot + 1 in bits 0-10, generation of the slot in 11-30, and: */
+#define PAGE_WAITERS 0x80000000u /* somebody sleeps until it is free */
+
+struct page_state {
+    uint32_t holder;  /* who has the write reservation; a futex */
+    uint16_t owner;   /* who within the holder: a thread's number; set by the holder */
+    uint8_t reads;    /* gathered since the last write, for the adaptive policy */
+    uint8_t flags;    /* changed by the holder only */
+    uint64_t version; /* odd: flipping. Moves with every flip, by the holder only */
+    uint64_t bitmap;  /* as on the media, once that is durable; changed by the holder only */
+    uint64_t pending; /* slices whose new bytes lie in their invalid homes; the holder's alone */
+};
+
+#define GROUP_PAGES 4u
+
+struct page_group {
+    struct page_state pages[GROUP_PAGES];
+};
+
+struct shared_slot {
+    uint32_t generation; /* moves when the slot is given out */
+    uint32_t state;      /* enum shared_slot_state */
+    uint32_t pid;        /* information: pids mislead across pid namespaces */
+    uint32_t reserved;
+};
+
+enum shared_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1, SLOT_RECOVERING = 2 };
+
+struct shared_header {
+    uint64_t magic;
+    uint32_t version, slots;
+    uint8_t id[16], boot_id[16]; /* as in the manifest */
+    uint64_t generation;         /* as in the manifest */
+    uint64_t capacity;           /* pages of the largest file that fits */
+    uint64_t groups_at;
+    uint64_t next_group;       /* handed out so far */
+    uint64_t groups_allocated; /* that have space */
+    uint64_t size;             /* logical size of the original, bytes */
+    uint64_t size_version;     /* odd: changing */
+    uint32_t poisoned;         /* a flip is in doubt: every call is EIO */
+    uint32_t domain;
+};
+
+static_assert(sizeof(struct page_state) == 32, "two to a cache line");
+static_assert(sizeof(struct shared_slot) == 16, "layout");
+static_assert(sizeof(struct shared_header) <= 4096, "layout");
+
+#define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
+#define SHARED_VERSION 1
+
+struct shared {
+    struct shared_header *header;
+    struct shared_slot *slots;
+    uint32_t *directory;
+    struct page_group *groups;
+    uint8_t *ready; /* this process saw that batch of the directory allocated */
+    uint64_t capacity;
+    char *base;
+    uint64_t mapped;
+    int fd;
+    char name[48];
+};
+
+/* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
+#define SHARED_BATCH 4096u
+
+/* Makes the object anew for the pairing `record`, over one that dead users left. capacity: bytes of
+ * the largest file to come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t generation,
+                  uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode);
+
+/* Unmaps; `remove`: and unlinks, as the last user. */
+void shared_close(struct shared *s, bool remove);
+
+/* The state of a page whose group is not there yet, or perhaps not: made. NULL with ENOSPC. */
+struct page_state *shared_make_state(struct shared *s, uint64_t page);
+
+/* The state of a page; page < capacity. NULL with ENOSPC. A few loads, no lock. */
+static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+{
+    uint64_t group = page / GROUP_PAGES;
+    if (__builtin_expect(__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 1)) {
+        /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */
+        uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
+        if (__builtin_expect(index != 0, 1))
+            return &s->groups[index - 1].pages[page % GROUP_PAGES];
+    }
+    return shared_make_state(s, page);
+}
+
+#endif

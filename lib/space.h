@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Space before stores: a home is allocated before it is written, so that a full disk is ENOSPC
+ * before anything happened and never SIGBUS in the middle. On tmpfs even reading a hole can be
+ * SIGBUS, so that there O is allocated before it is read.
+ *
+ * Callers hold the reservation of the page.
+ */
+#ifndef ATO_LIB_SPACE_H
+#define ATO_LIB_SPACE_H
+
+#include "file.h"
+
+/* First touch: what is known of the page's space, as PAGE_ flags; O can be read afterwards.
+ * ENOSPC. */
+int space_look(struct file *f, uint64_t page, uint8_t *flags);
+
+/* Does the page's word exist on the media? If not, it is 0 (and reading it might be SIGBUS). Valid
+ * until the page is first written, which nobody else can do meanwhile. */
+static inline bool space_has_word(const struct file *f, uint64_t page)
+{
+    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_SPACE;
+}
+
+/* Makes stores possible to the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of n pages from
+ * `page` on, whose states are s[0..n). In batches. ENOSPC: some may have got space, none changed.
+ */
+int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need);
+
+/* The same for a run of pages that were all found wanting: one call to the kernel for the run. */
+int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a mapping did and what its file is like; what the library has to say. */
+#include "../reflection/bitmap.h"
+#include "../reflection/report.h"
+#include "file.h"
+#include "table.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* By the words on the media, through read(2): nothing is touched, so that nothing can fault. */
+static int count_slices(const struct file *f, uint64_t *slices)
+{
+    uint64_t words[CHUNK_PAGES], pages = layout_pages(file_size(f));
+    *slices = 0;
+    uint64_t chunk = 0;
+    while (chunk * CHUNK_PAGES < pages) {
+        uint64_t n = pages - chunk * CHUNK_PAGES;
+        if (n > CHUNK_PAGES)
+            n = CHUNK_PAGES;
+        uint64_t at = layout_meta_page(chunk);
+        off_t data = lseek(f->pairing.reflection, (off_t)at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break; /* nothing but holes from here on */
+        if (data >= (off_t)(at + PAGE_BYTES)) {
+            /* Holes up to there: on to the next meta page that may have something in it. */
+            chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
+            continue;
+        }
+        if (pread(f->pairing.reflection, words, n * 8, (off_t)at) != (ssize_t)(n * 8))
+            return report_errno(EIO, "cannot read the reflection of %s", f->pairing.path);
+        for (uint64_t i = 0; i < n; i++)
+            *slices += bitmap_count(words[i]);
+        chunk++;
+    }
+    return 0;
+}
+
+static uint64_t total(const struct mapping *m, enum counter which)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        sum += __atomic_load_n(&m->counters[i].of[which], __ATOMIC_RELAXED);
+    return sum;
+}
+
+int ato_stat(const void *addr, struct ato_stat *st)
+{
+    struct mapping *m = table_find(addr);
+    if (!m)
+        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+    size_t given = st->struct_size;
+    if (given < sizeof(size_t) || given > 65536)
+        return report_error(
+            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
+    const struct file *f = m->file;
+    struct stat rs;
+    struct ato_stat all = {
+        .struct_size = given,
+        .domain = f->persist.domain,
+        .format = (int)f->pairing.record.format,
+        .read_policy = m->policy,
+        .size = file_size(f),
+        .writes = total(m, COUNT_WRITES),
+        .bytes_written = total(m, COUNT_BYTES_WRITTEN),
+        .reads = total(m, COUNT_READS),
+        .bytes_read = total(m, COUNT_BYTES_READ),
+        .bytes_to_media = total(m, COUNT_BYTES_TO_MEDIA),
+        .flips = total(m, COUNT_FLIPS),
+        .commits_single = total(m, COUNT_COMMITS_SINGLE),
+        .commits_rtm = total(m, COUNT_COMMITS_RTM),
+        .commits_journal = total(m, COUNT_COMMITS_JOURNAL),
+        .rtm_aborts = total(m, COUNT_RTM_ABORTS),
+        .deployed_slices = total(m, COUNT_DEPLOYED_SLICES),
+        .read_retries = total(m, COUNT_READ_RETRIES),
+    };
+    if (fstat(f->pairing.reflection, &rs) < 0)
+        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+    all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
+    if (count_slices(f, &all.slices_in_reflection) < 0)
+        return -1;
+    memset(st, 0, given);
+    memcpy(st, &all, given < sizeof(all) ? given : sizeof(all));
+    return 0;
+}
+
+const char *ato_errormsg(void)
+{
+    return report_sentence();
+}
+
+void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
+{
+    report_set_log(log, arg);
+}
+
+#define STRING_(x) #x
+#define STRING(x)  STRING_(x)
+
+const char *ato_version(void)
+{
+    return STRING(ATO_VERSION_MAJOR) "." STRING(ATO_VERSION_MINOR) "." STRING(ATO_VERSION_PATCH);
+}

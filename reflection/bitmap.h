@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sets of slices of one page, as 64-bit masks: bit i is slice i, bytes [64 i, 64 i + 64).
+ *
+ * In a validity bitmap B, bit i = 0 says that slice i is valid in the original (O), 1 that it is
+ * valid in the reflection (R). A write of the set M goes to the homes that B calls invalid and
+ * commits by storing B xor M.
+ */
+#ifndef ATO_REFLECTION_BITMAP_H
+#define ATO_REFLECTION_BITMAP_H
+
+#include "layout.h"
+
+/* Slices first..last, both inclusive, both < 64. */
+static inline uint64_t bitmap_slices(unsigned first, unsigned last)
+{
+    return (~0ull << first) & (~0ull >> (63 - last));
+}
+
+/* Slices that bytes [begin, begin + n) of a page touch; n > 0, begin + n <= 4096. */
+static inline uint64_t bitmap_touched(unsigned begin, unsigned n)
+{
+    return bitmap_slices(begin / 64, (begin + n - 1) / 64);
+}
+
+static inline unsigned bitmap_count(uint64_t mask)
+{
+    return (unsigned)__builtin_popcountll(mask);
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "copy.h"
+
+#include "bitmap.h"
+
+#include <string.h>
+
+const struct copy_kernel *const copy_kernels[] = {&copy_avx512, &copy_avx2, &copy_sse2, NULL};
+
+const struct copy_kernel *copy_best(void)
+{
+    /* Two threads that come here first find the same answer. */
+    static const struct copy_kernel *best;
+    const struct copy_kernel *k = __atomic_load_n(&best, __ATOMIC_RELAXED);
+    if (k)
+        return k;
+    const struct copy_kernel *const *try = copy_kernels;
+    while (try[1] && !(*try)->usable())
+        try++; /* the last one, SSE2, is in every x86-64 */
+    __atomic_store_n(&best, *try, __ATOMIC_RELAXED);
+    return *try;
+}
+
+static void part(char *dst, const char *o, const char *r, uint64_t bitmap, unsigned begin,
+                 unsigned n)
+{
+    const char *home = (bitmap >> (begin / 64)) & 1 ? r : o;
+    memcpy(dst, home + begin, n);
+}
+
+void copy_gather_range(const struct copy_kernel *k, char *dst, const char *o, const char *r,
+                       uint64_t bitmap, unsigned begin, unsigned n)
+{
+    uint64_t touched = bitmap_touched(begin, n);
+    if (!(bitmap & touched)) { /* all of it lies in O: the common case, and a plain copy */
+        memcpy(dst, o + begin, n);
+        return;
+    }
+    if (!(~bitmap & touched)) {
+        memcpy(dst, r + begin, n);
+        return;
+    }
+    char *base = dst - begin; /* where byte 0 of the page would go; never used below dst */
+    unsigned end = begin + n;
+    if (begin % 64) {
+        unsigned head = 64 - begin % 64 < n ? 64 - begin % 64 : n;
+        part(dst, o, r, bitmap, begin, head);
+        begin += head;
+    }
+    if (end % 64 && end > begin) {
+        unsigned tail = end % 64;
+        part(base + (end - tail), o, r, bitmap, end - tail, tail);
+        end -= tail;
+    }
+    if (end > begin)
+        k->gather(base, o, r, bitmap, bitmap_slices(begin / 64, end / 64 - 1));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which durability domain a file gets: what its medium offers, and how files are mapped in it.
+ */
+#ifndef ATO_REFLECTION_DOMAIN_H
+#define ATO_REFLECTION_DOMAIN_H
+
+#include "persist.h"
+
+#include <sys/types.h>
+
+/* What the medium of an open regular file (for reading and writing) offers:
+ *   pmem     a mapping with MAP_SYNC works: DAX on persistent memory
+ *   eadr     the same, and the platform flushes CPU caches at a power cut
+ *   process  tmpfs, ramfs: nothing outlives the kernel
+ *   msync    everything else */
+enum persist_domain domain_of(int fd);
+
+/* The one that promises less. */
+enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
+
+/* "pmem" ...; NULL for a number that is none. */
+const char *domain_name(int domain);
+
+/* From ATO_DURABILITY's value; PERSIST_AUTO for NULL or "". -1 with EINVAL for other words. */
+int domain_from_name(const char *name);
+
+/* mmap() of a file of the media: with MAP_SYNC where `domain` wants it and the file can, so that
+ * what was allocated before a store is durable with it. MAP_FAILED and errno on failure. `at`: an
+ * address to replace, or NULL. */
+void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
+
+#endif

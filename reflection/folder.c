@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "folder.h"
+
+#include "fsops.h"
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+
+static int open_parent(const char *path, const char **name)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof(parent), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    *name = slash + 1;
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        report_errno(errno, "cannot open the folder %s", parent);
+    return fd;
+}
+
+static int make_folder(int parent, const struct stat *like, const char *name, const char *path)
+{
+    if (fsops->mkdirat(parent, name, 0700) < 0) {
+        if (errno == EEXIST)
+            return 0;
+        return report_errno(errno, "cannot make the reflection folder %s", path);
+    }
+    int fd = openat(parent, name, OPEN_FLAGS);
+    if (fd < 0)
+        return report_errno(errno, "cannot open the reflection folder %s", path);
+    /* Who may write beside the file may write here. Giving it away takes privileges; without them
+     * the maker stays its owner, which is one of those that are trusted. */
+    if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
+        fsops->fchown(fd, (uid_t)-1, like->st_gid) < 0)
+        report_log(REPORT_INFO, "the reflection folder %s keeps its maker as owner", path);
+    int r = fsops->fchmod(fd, like->st_mode & 07777);
+    close(fd);
+    if (r < 0)
+        return report_errno(errno, "cannot set the mode of the reflection folder %s", path);
+    if (fsops->fsync(parent) < 0)
+        return report_errno(errno, "cannot make the reflection folder %s durable", path);
+    return 0;
+}
+
+static int check_trust(const struct folder *f, const struct stat *parent)
+{
+    struct stat st;
+    if (fstat(f->fd, &st) < 0)
+        return report_errno(errno, "cannot look at %s", f->path);
+    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid)
+        return report_error(EACCES,
+                            "the reflection folder %s belongs to user %u, who is neither the "
+                            "caller, nor root, nor the owner of the folder around it",
+                            f->path, (unsigned)st.st_uid);
+    return 0;
+}
+
+int folder_open(struct folder *f, const char *path, bool make)
+{
+    f->fd = -1;
+    if (path[0] == '/') {
+        if (strlen(path) >= sizeof(f->path))
+            return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
+        strcpy(f->path, path);
+    } else {
+        char cwd[PATH_MAX];
+        if (!getcwd(cwd, sizeof(cwd)))
+            return report_errno(errno, "cannot find the working directory");
+        if (strlen(cwd) + 1 + strlen(path) >= sizeof(f->path))
+            return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
+        strcat(strcat(strcpy(f->path, cwd), "/"), path);
+    }
+    size_t n = strlen(f->path);
+    while (n > 1 && f->path[n - 1] == '/')
+        f->path[--n] = '\0';
+
+    const char *name;
+    int parent = open_parent(f->path, &name);
+    if (parent < 0)
+        return -1;
+    struct stat around;
+    int result = -1;
+    if (fstat(parent, &around) < 0) {
+        report_errno(errno, "cannot look at the folder around %s", f->path);
+        goto out;
+    }
+    f->fd = openat(parent, name, OPEN_FLAGS);
+    if (f->fd < 0 && errno == ENOENT && make) {
+        if (make_folder(parent, &around, name, f->path) < 0)
+            goto out;
+        f->fd = openat(parent, name, OPEN_FLAGS);
+    }
+    if (f->fd < 0) {
+        if (errno == ELOOP || errno == ENOTDIR)
+            report_error(EACCES, "%s is a symbolic link or no folder: refused as reflection folder",
+                         f->path);
+        else
+            report_errno(errno, "cannot open the reflection folder %s", f->path);
+        goto out;
+    }
+    result = check_trust(f, &around);
+out:
+    close(parent);
+    if (result < 0)
+        folder_close(f);
+    return result;
+}
+
+void folder_close(struct folder *f)
+{
+    if (f->fd >= 0) {
+        int saved = errno;
+        close(f->fd);
+        errno = saved;
+    }
+    f->fd = -1;
+}
+
+int folder_sync(const struct folder *f)
+{
+    if (fsops->fsync(f->fd) < 0)
+        return report_errno(errno, "cannot make the names in %s durable", f->path);
+    return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reflection folder: found or made, and checked before anything in it is believed.
+ *
+ * Refused: a symbolic link in its place, and a folder that belongs to neither the caller, nor root,
+ * nor the owner of the folder it lies in: its owner could swap reflections under our feet.
+ */
+#ifndef ATO_REFLECTION_FOLDER_H
+#define ATO_REFLECTION_FOLDER_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#define FOLDER_NAME ".ato"
+
+struct folder {
+    int fd;              /* open for reading: names are looked up and synced through it */
+    char path[PATH_MAX]; /* absolute, for the attribute and for sentences */
+};
+
+/* Opens `path`; makes it (one level, owner, group and mode of its parent) when `make` is set.
+ * Relative paths begin at the working directory. 0, or -1 with errno: EACCES (also: not to be
+ * trusted), ENOENT, ... */
+int folder_open(struct folder *f, const char *path, bool make);
+void folder_close(struct folder *f);
+
+/* Names in it are durable as they are now. */
+int folder_sync(const struct folder *f);
+
+#endif

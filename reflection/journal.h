@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The redo journal's bytes: how the flips of several words become one.
+ *
+ * A journal is a range of bytes, inside whatever holds it (pool.c keeps it in a libpmemobj pool,
+ * tests in an array). It is divided into lanes; a commit uses one lane, alone.
+ *
+ *   offset  bytes   what
+ *   0       4096    struct journal_header, then zeros
+ *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then one of `large_bytes`
+ *
+ * A lane:
+ *
+ *   0       64      struct journal_commit: one cache line
+ *   64      8       retired: the sequence of the last commit that needs no replay any more
+ *   72      56      zeros
+ *   128     32 f    struct journal_file, one for each file named
+ *   ...     16 n    struct journal_word, one for each word
+ *
+ * A lane holds a commit if and only if (1) its sequence is `retired` + 1, (2) its counts are within
+ * the lane, (3) its checksum, over sequence, counts, files and words, fits. A lane whose sequence
+ * is `retired` is idle; one whose checksum does not fit was cut while it was written and never
+ * committed. Any other sequence, or counts out of bounds, is damage.
+ *
+ * The protocol (persist-order tags J1..J3, in lib/flip.c and below):
+ *   data, files and words   | fence
+ *   commit line             | fence    <- the commit point
+ *   every word flipped      | fence
+ *   retired := sequence     | fence    <- only now may any of the pages be released: a lane that is
+ *                                         retired late could be replayed over a newer flip
+ *
+ * Callers hold the lane, and the reservations of all pages named. Takes no lock itself.
+ */
+#ifndef ATO_REFLECTION_JOURNAL_H
+#define ATO_REFLECTION_JOURNAL_H
+
+#include "persist.h"
+
+#include <assert.h>
+
+#define JOURNAL_MAGIC     0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
+#define JOURNAL_VERSION   1
+#define JOURNAL_MAX_FILES 64
+
+struct journal_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t lanes; /* small ones; one large follows */
+    uint64_t lane_bytes, large_bytes;
+    uint32_t folders; /* names of other folders; 0 in this version */
+    uint32_t domain;  /* enum persist_domain of the commits in it */
+    uint8_t id[16];
+    uint64_t checksum; /* of the bytes before it */
+};
+
+struct journal_commit {
+    uint64_t sequence;
+    uint32_t files, words;
+    uint64_t reserved[5];
+    uint64_t checksum;
+};
+
+struct journal_file {
+    uint8_t id[16]; /* of the pairing */
+    uint64_t inode;
+    uint32_t folder;   /* 0: the journal's own; others are not in this version */
+    uint32_t reserved; /* 0 */
+};
+
+/* `word`: bits 0-55 the word's offset in the reflection, bits 56-63 the index of its file. */
+struct journal_word {
+    uint64_t word;
+    uint64_t value;
+};
+
+static_assert(sizeof(struct journal_header) == 64, "format");
+static_assert(sizeof(struct journal_commit) == 64, "format");
+static_assert(sizeof(struct journal_file) == 32, "format");
+static_assert(sizeof(struct journal_word) == 16, "format");
+
+/* What journals are made with: 16 lanes for up to 4088 words each, one for 2^18 + 8192: a write of
+ * 1 GiB anywhere. */
+#define JOURNAL_LANES       16u
+#define JOURNAL_LANE_BYTES  (64ull << 10)
+#define JOURNAL_LARGE_BYTES (128 + 32 * 64 + ((1ull << 18) + 8192) * 16)
+#define JOURNAL_BYTES       (4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + JOURNAL_LARGE_BYTES)
+
+struct journal {
+    char *bytes;
+    uint64_t lane_bytes, large_bytes;
+    enum persist_domain domain;
+    unsigned lanes; /* all of them: the large one is the last */
+};
+
+/* Writes an empty journal over zeros. `bytes` is 64-byte aligned and JOURNAL_BYTES long. */
+int journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16]);
+
+/* Takes a journal as it was found. `name` is for the sentence. EUCLEAN: not one, or damaged. */
+int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
+
+/* ---- writing ---- */
+
+struct journal_writer {
+    const struct journal *journal;
+    const struct persist *persist;
+    char *lane;
+    uint64_t checksum, sequence;
+    char *at; /* where the next word goes */
+    struct journal_commit line;
+    unsigned buffered;
+    struct journal_word buffer[32];
+};
+
+/* Words that lane `lane` holds beside `files` files. */
+uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files);
+
+/* Starts a commit of `words` words in an idle lane. files: 1 to JOURNAL_MAX_FILES. */
+void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
+                   unsigned lane, const struct journal_file *files, unsigned nfiles,
+                   uint64_t words);
+void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value);
+
+/* After the last word, before the fence that also covers the data. */
+int journal_finish(struct journal_writer *w);
+
+/* The commit point: durable when it returns. On failure (EIO) it is in doubt. */
+int journal_commit(struct journal_writer *w);
+
+/* After every word is durable. On failure (EIO) the lane must not be used again. */
+int journal_retire(struct journal_writer *w);
+
+/* ---- reading ---- */
+
+enum journal_finding { JOURNAL_IDLE, JOURNAL_COMMITTED, JOURNAL_DAMAGED };
+
+struct journal_view {
+    uint64_t sequence;
+    uint64_t *retired;
+    const struct journal_file *files;
+    const struct journal_word *words;
+    unsigned nfiles;
+    uint64_t nwords;
+};
+
+enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v);
+
+static inline unsigned journal_word_file(const struct journal_word *w)
+{
+    return (unsigned)(w->word >> 56);
+}
+
+static inline uint64_t journal_word_offset(const struct journal_word *w)
+{
+    return w->word & 0xffffffffffffffull;
+}
+
+/* Makes what a dead process left in the lane durable as it is visible: to be called for each lane
+ * before journal_look() is believed. */
+int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
+
+int journal_retire_view(const struct persist *p, const struct journal_view *v);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "locks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static int apply(int fd, int command, short type, off_t start, off_t n)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = n};
+    int r;
+    do
+        r = fcntl(fd, command, &l);
+    while (r < 0 && errno == EINTR);
+    return r;
+}
+
+enum locks_answer locks_try(int fd, off_t start, off_t n)
+{
+    if (apply(fd, F_OFD_SETLK, F_WRLCK, start, n) == 0)
+        return LOCKS_MINE;
+    return errno == EAGAIN || errno == EACCES ? LOCKS_TAKEN : LOCKS_FAILED;
+}
+
+enum locks_answer locks_ask(int fd, off_t start, off_t n)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = n};
+    if (fcntl(fd, F_OFD_GETLK, &l) < 0)
+        return LOCKS_FAILED;
+    return l.l_type == F_UNLCK ? LOCKS_FREE : LOCKS_TAKEN;
+}
+
+int locks_wait(int fd, off_t start, off_t n)
+{
+    return apply(fd, F_OFD_SETLKW, F_WRLCK, start, n);
+}
+
+int locks_drop(int fd, off_t start, off_t n)
+{
+    return apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Byte locks that tell who lives: open file description locks (Linux 3.15).
+ *
+ * The kernel drops them when the last descriptor of the description closes, at the latest at the
+ * death of the process, and it does so for every pid namespace. Things to know:
+ *   - asking about a byte through the description that locked it says 'free': one's own byte is
+ *     never asked about;
+ *   - a forked child shares the description: its F_UNLCK would drop its parent's lock, so a child
+ *     only ever closes; and a mapping of the locked descriptor would pin the lock, so it is never
+ *     mapped;
+ *   - the bytes need not exist: locks and content are unrelated.
+ */
+#ifndef ATO_REFLECTION_LOCKS_H
+#define ATO_REFLECTION_LOCKS_H
+
+#include <sys/types.h>
+
+enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
+
+/* Exclusive, on [start, start + n). */
+enum locks_answer locks_try(int fd, off_t start, off_t n); /* MINE, TAKEN or FAILED */
+enum locks_answer locks_ask(int fd, off_t start, off_t n); /* FREE, TAKEN or FAILED */
+int locks_wait(int fd, off_t start, off_t n);              /* 0, or -1 and errno */
+int locks_drop(int fd, off_t start, off_t n);
+
+#endif

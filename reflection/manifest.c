@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "manifest.h"
+
+#include "checksum.h"
+#include "layout.h"
+
+#include <string.h>
+
+static bool all_zeros(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record *r)
+{
+    memcpy(r, copy, sizeof(*r));
+    if (r->magic != MANIFEST_MAGIC ||
+        r->checksum != checksum(r, offsetof(struct manifest_record, checksum)))
+        return MANIFEST_DAMAGED;
+    if (r->version != MANIFEST_VERSION)
+        return MANIFEST_FOREIGN;
+    if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
+        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > 16 ||
+        r->guard.offset > LAYOUT_MAX_BYTES || r->clean_size > LAYOUT_MAX_BYTES)
+        return MANIFEST_DAMAGED;
+    return MANIFEST_VALID;
+}
+
+enum manifest_finding manifest_read(const void *bytes, struct manifest_record *record, int *which)
+{
+    const uint8_t *b = bytes;
+    struct manifest_record copies[2];
+    enum manifest_finding found[2];
+    for (int i = 0; i < 2; i++)
+        found[i] = look_at(b + i * MANIFEST_COPY_BYTES, &copies[i]);
+    /* A newer version may have left one copy that we could read: it is not ours to use. */
+    if (found[0] == MANIFEST_FOREIGN || found[1] == MANIFEST_FOREIGN) {
+        *record = copies[found[0] == MANIFEST_FOREIGN ? 0 : 1];
+        *which = 1;
+        return MANIFEST_FOREIGN;
+    }
+    if (found[0] != MANIFEST_VALID && found[1] != MANIFEST_VALID) {
+        *which = 1;
+        memset(record, 0, sizeof(*record));
+        return all_zeros(b + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES) ? MANIFEST_UNBORN
+                                                                       : MANIFEST_DAMAGED;
+    }
+    if (found[0] == MANIFEST_VALID && found[1] == MANIFEST_VALID)
+        *which = copies[1].sequence > copies[0].sequence;
+    else
+        *which = found[1] == MANIFEST_VALID;
+    *record = copies[*which];
+    return MANIFEST_VALID;
+}
+
+int manifest_write(const struct persist *p, void *bytes, struct manifest_record *record, int *which)
+{
+    record->magic = MANIFEST_MAGIC;
+    record->version = MANIFEST_VERSION;
+    record->sequence++;
+    record->checksum = checksum(record, offsetof(struct manifest_record, checksum));
+    int other = !*which;
+    char *copy = (char *)bytes + other * MANIFEST_COPY_BYTES;
+    /* persist-order M1 (reader: manifest_read after a crash): the record is durable before the
+     * caller acts on the state it announces. It is checksummed as a whole, so that inside it
+     * nothing needs an order; the other copy holds until this one does. */
+    persist_copy(p, copy, record, sizeof(*record));
+    if (persist_flush_data(p, copy, sizeof(*record)) < 0)
+        return -1;
+    persist_fence(p);
+    *which = other;
+    return 0;
+}
+
+/* CRC-16/CCITT of the 48 bits, and not 0 for size 0: a word that was never written is no size. */
+static uint16_t size_check(uint64_t size)
+{
+    uint16_t crc = 0xffff;
+    for (int i = 0; i < 48; i++) {
+        uint16_t top = (uint16_t)((crc >> 15) ^ ((size >> (47 - i)) & 1));
+        crc = (uint16_t)(crc << 1);
+        if (top & 1)
+            crc ^= 0x1021;
+    }
+    return crc;
+}
+
+uint64_t manifest_encode_size(uint64_t size)
+{
+    return (size & 0xffffffffffffull) | (uint64_t)size_check(size) << 48;
+}
+
+bool manifest_decode_size(uint64_t word, uint64_t *size)
+{
+    *size = word & 0xffffffffffffull;
+    return manifest_encode_size(*size) == word && *size <= LAYOUT_MAX_BYTES;
+}
+
+int manifest_write_size(const struct persist *p, void *bytes, uint64_t size)
+{
+    uint64_t *word = (uint64_t *)((char *)bytes + MANIFEST_SIZE_WORD);
+    persist_store_word(p, word, manifest_encode_size(size));
+    if (persist_flush_word(p, word) < 0)
+        return -1;
+    persist_fence(p);
+    return 0;
+}

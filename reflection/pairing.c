@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pairing.h"
+
+#include "domain.h"
+#include "fsops.h"
+#include "layout.h"
+#include "locks.h"
+#include "recover.h"
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct names {
+    char reflection[24], manifest[40];
+};
+
+static struct names names_of(uint64_t inode)
+{
+    struct names n;
+    snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
+    snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
+    return n;
+}
+
+/* ---- looking at manifests without taking them -------------------------------------------------
+ */
+
+/* Reads the manifest of `inode` in a folder. 1 found, valid or not (*found tells); 0 there is none;
+ * -1 error. */
+static int peek(const struct folder *f, uint64_t inode, struct manifest_record *record,
+                enum manifest_finding *found)
+{
+    struct names n = names_of(inode);
+    int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT
+                   ? 0
+                   : report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
+    char *bytes = calloc(1, MANIFEST_BYTES);
+    int result = -1, which;
+    if (!bytes)
+        report_error(ENOMEM, "no memory to read the manifest %s/%s", f->path, n.manifest);
+    else if (pread(fd, bytes, MANIFEST_BYTES, 0) < 0)
+        report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
+    else
+        result = 1;
+    if (result == 1)
+        *found = manifest_read(bytes, record, &which);
+    free(bytes);
+    close(fd);
+    return result;
+}
+
+/* Does a reflection hold any slice? Errors count as yes. */
+static bool holds_slices(const struct folder *f, uint64_t inode)
+{
+    struct names n = names_of(inode);
+    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    bool any = false;
+    uint64_t words[CHUNK_PAGES];
+    for (off_t at = 0; !any; at += (off_t)CHUNK_BYTES) {
+        off_t data = lseek(fd, at, SEEK_DATA);
+        if (data < 0) {
+            any = errno != ENXIO;
+            break;
+        }
+        at = data / (off_t)CHUNK_BYTES * (off_t)CHUNK_BYTES;
+        ssize_t got = pread(fd, words, sizeof(words), at);
+        any = got < 0;
+        for (ssize_t i = 0; i < got / 8; i++)
+            any |= words[i] != 0;
+    }
+    close(fd);
+    return any;
+}
+
+/* ---- which folder ------------------------------------------------------------------------------
+ */
+
+/* Where the attribute says the reflection is, as an absolute path. */
+static int attribute_folder(const struct pairing *pr, const char *name, const struct attribute *a,
+                            char out[PATH_MAX])
+{
+    int n;
+    if (a->folder[0] == '/')
+        n = snprintf(out, PATH_MAX, "%s", a->folder);
+    else
+        n = snprintf(out, PATH_MAX, "%.*s/%s", (int)(name - 1 - pr->path), pr->path, a->folder);
+    if (n >= PATH_MAX)
+        return report_error(ENAMETOOLONG,
+                            "the reflection folder that the attribute of %s names "
+                            "has too long a path",
+                            pr->path);
+    return 0;
+}
+
+/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
+static int folder_has(struct folder *f, const char *path, const struct attribute *a)
+{
+    struct manifest_record record;
+    enum manifest_finding found = MANIFEST_UNBORN;
+    struct stat st;
+    f->fd = -1;
+    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    if (folder_open(f, path, false) < 0)
+        return -1;
+    int there = peek(f, a->inode, &record, &found);
+    if (there == 1 && found == MANIFEST_DAMAGED)
+        there = report_error(EUCLEAN, "the manifest %s/%" PRIu64 ".manifest is damaged", f->path,
+                             a->inode);
+    else if (there == 1 && found == MANIFEST_FOREIGN)
+        there = report_error(EUCLEAN,
+                             "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
+                             "reads %d",
+                             f->path, a->inode, record.version, MANIFEST_VERSION);
+    else if (there == 1)
+        there = found == MANIFEST_VALID && memcmp(record.id, a->id, 16) == 0 &&
+                record.inode == a->inode;
+    if (there != 1)
+        folder_close(f);
+    return there;
+}
+
+/* The attribute came along with a copy of another file. Dropped; an error if that file had slices
+ * elsewhere, because then the copied bytes are not what it held. */
+static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
+                       const struct attribute *a)
+{
+    char path[PATH_MAX];
+    const char *places[2] = {path, sibling};
+    bool live = false;
+    if (attribute_folder(pr, name, a, path) < 0)
+        return -1;
+    for (int i = 0; i < 2 && !live; i++) {
+        struct folder f;
+        int there = folder_has(&f, places[i], a);
+        if (there == 1) {
+            live = holds_slices(&f, a->inode);
+            folder_close(&f);
+        }
+    }
+    if (attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    if (live)
+        return report_error(ESTALE,
+                            "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
+                            "its reflection: its bytes are not those of the file. Make the source "
+                            "plain and copy it again; what is here can be mapped from now on as "
+                            "it is",
+                            pr->path);
+    report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
+               pr->path);
+    return 0;
+}
+
+/* Opens the folder that holds the pairing, or the one where it shall be made. */
+static int choose_folder(struct pairing *pr, const char *name, const struct pairing_wish *wish)
+{
+    char sibling[PATH_MAX], told[PATH_MAX];
+    struct attribute a;
+    if (snprintf(sibling, sizeof(sibling), "%.*s/%s", (int)(name - 1 - pr->path), pr->path,
+                 FOLDER_NAME) >= (int)sizeof(sibling))
+        return report_error(ENAMETOOLONG, "the path of %s is too long", pr->path);
+
+    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
+    if (found == ATTRIBUTE_BAD)
+        return -1;
+    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
+    if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode) {
+        if (drop_copied(pr, name, sibling, &a) < 0)
+            return -1;
+    } else if (found == ATTRIBUTE_FOUND) {
+        if (attribute_folder(pr, name, &a, told) < 0)
+            return -1;
+        int there = folder_has(&pr->folder, told, &a);
+        if (there == 0)
+            there = folder_has(&pr->folder, sibling, &a);
+        if (there == 0 && wish->folder)
+            there = folder_has(&pr->folder, wish->folder, &a);
+        if (there == 0)
+            return report_error(ESTALE,
+                                "the reflection of %s is missing: its attribute says it lies in "
+                                "%s, and it is neither there nor in %s",
+                                pr->path, told, sibling);
+        return there < 0 ? -1 : 0;
+    }
+    return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
+}
+
+/* ---- taking the manifest ------------------------------------------------------------------------
+ */
+
+static bool still_named(const struct folder *f, const char *name, int fd)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+/* Opens the manifest, making it if need be, and takes the attach lock. */
+static int take_manifest(struct pairing *pr, const struct names *n)
+{
+    for (;;) {
+        pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        if (pr->lock < 0 && errno == ENOENT)
+            pr->lock = fsops->create(pr->folder.fd, n->manifest, O_RDWR, 0600);
+        if (pr->lock < 0)
+            return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
+                                n->manifest);
+        if (locks_wait(pr->lock, 0, 1) < 0)
+            return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
+                                n->manifest);
+        if (still_named(&pr->folder, n->manifest, pr->lock))
+            return 0;
+        close(pr->lock); /* removed or set aside while we waited: its lock guards nothing now */
+    }
+}
+
+/* Every slot byte can be had: nobody lives. Keeps slot 0's. */
+static int take_slots(struct pairing *pr, const struct names *n)
+{
+    switch (locks_try(pr->lock, 1, MANIFEST_SLOTS)) {
+    case LOCKS_MINE:
+        break;
+    case LOCKS_TAKEN:
+        return report_error(EBUSY,
+                            "%s is mapped by another process; this version of libato lets one "
+                            "process at a time map a file",
+                            pr->path);
+    default:
+        return report_errno(errno, "cannot lock a slot of the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    }
+    pr->slot = 0;
+    if (locks_drop(pr->lock, 2, MANIFEST_SLOTS - 1) < 0)
+        return report_errno(errno, "cannot give back slots of %s/%s", pr->folder.path, n->manifest);
+    return 0;
+}
+
+/* ---- owner, group and mode follow the original --------------------------------------------------
+ */
+
+static int dress(const struct pairing *pr, int fd, const char *name)
+{
+    const struct identity *who = &pr->identity;
+    if (fsops->fchown(fd, who->owner, who->group) < 0 &&
+        fsops->fchown(fd, (uid_t)-1, who->group) < 0)
+        report_log(REPORT_INFO, "%s/%s keeps its maker's owner and group", pr->folder.path, name);
+    if (fsops->fchmod(fd, who->mode & 0666) < 0)
+        return report_errno(errno, "cannot set the mode of %s/%s", pr->folder.path, name);
+    return 0;
+}
+
+/* ---- birth
+ * ---------------------------------------------------------------------------------------- */
+
+static int make_reflection(struct pairing *pr, const struct names *n)
+{
+    /* What an interrupted birth or a removal left holds nothing: begin with a fresh file, whose
+     * bitmaps are all zero. */
+    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot clear away %s/%s", pr->folder.path, n->reflection);
+    pr->reflection = fsops->create(pr->folder.fd, n->reflection, O_RDWR | O_EXCL, 0600);
+    if (pr->reflection < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s", pr->folder.path,
+                            n->reflection);
+    uint64_t bytes = layout_reflection_bytes(pr->identity.size);
+    if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
+        return report_errno(errno, "cannot give the reflection %s/%s its size of %" PRIu64 " bytes",
+                            pr->folder.path, n->reflection, bytes);
+    if (dress(pr, pr->reflection, n->reflection) < 0)
+        return -1;
+    if (fsops->fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
+                            n->reflection);
+    return 0;
+}
+
+static int choose_domain(struct pairing *pr, const struct pairing_wish *wish)
+{
+    int domain = wish->domain;
+    if (domain == PERSIST_AUTO) {
+        domain = domain_from_name(wish->domain_word);
+        if (domain < 0)
+            return -1;
+    }
+    enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->reflection));
+    if (domain == PERSIST_AUTO)
+        domain = medium;
+    else if (domain_weaker(medium, domain) == medium && medium != (enum persist_domain)domain)
+        report_log(REPORT_WARNING, "%s is mapped in domain %s as asked, its medium offers only %s",
+                   pr->path, domain_name(domain), domain_name(medium));
+    persist_init(&pr->persist, domain);
+    return 0;
+}
+
+/* The manifest is mapped through a descriptor of its own: a mapping of the locked one would keep
+ * the locks alive in a forked child. */
+static int map_manifest(struct pairing *pr, const struct names *n)
+{
+    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
+    int fd = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path, n->manifest);
+    void *map = domain_map(pr->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);
+    int saved = errno;
+    close(fd);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, n->manifest);
+    madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
+    pr->manifest = map;
+    return 0;
+}
+
+static int write_record(struct pairing *pr)
+{
+    if (manifest_write(&pr->persist, pr->manifest, &pr->record, &pr->copy) < 0)
+        return report_errno(errno, "cannot make the manifest of %s in %s durable", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+static int write_attribute(struct pairing *pr, const char *name)
+{
+    struct attribute a = {.inode = pr->identity.inode};
+    memcpy(a.id, pr->record.id, 16);
+    size_t base = (size_t)(name - pr->path); /* the original's folder and its slash */
+    bool below = strncmp(pr->folder.path, pr->path, base) == 0 && pr->folder.path[base];
+    snprintf(a.folder, sizeof(a.folder), "%s", pr->folder.path + (below ? base : 0));
+    return attribute_write(pr->original, pr->path, &a);
+}
+
+/* persist-order P1 (reader: decide, in a later pairing_open): each step of the birth is durable
+ * before the next one, so that a manifest which says `in use` has everything it needs. */
+static int give_birth(struct pairing *pr, const struct names *n, const char *name,
+                      const struct pairing_wish *wish)
+{
+    if (!pr->has_attributes && pr->identity.links > 1)
+        return report_error(EINVAL,
+                            "%s has %" PRIu64 " links on a file system without extended "
+                            "attributes: its reflection could not be found by its other names",
+                            pr->path, pr->identity.links);
+    if (make_reflection(pr, n) < 0 || choose_domain(pr, wish) < 0)
+        return -1;
+    /* A half-made manifest may be here: from zeros again, and B is zeros until the first use. */
+    if (fsops->ftruncate(pr->lock, 0) < 0)
+        return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
+    if (map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
+        return -1;
+    memset(&pr->record, 0, sizeof(pr->record));
+    pr->record.state = MANIFEST_BORN;
+    pr->record.domain = pr->persist.domain;
+    pr->record.slots = MANIFEST_SLOTS;
+    pr->copy = 1;
+    identity_to_record(&pr->identity, &pr->record);
+    if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
+        return -1;
+    if (manifest_write_size(&pr->persist, pr->manifest, pr->identity.size) < 0)
+        return report_errno(errno, "cannot write the manifest %s/%s", pr->folder.path, n->manifest);
+    if (write_record(pr) < 0)
+        return -1;
+    if (fsops->fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    if (folder_sync(&pr->folder) < 0)
+        return -1;
+    if (pr->has_attributes && write_attribute(pr, name) < 0) {
+        if (errno != ENOTSUP && errno != EPERM)
+            return -1;
+        /* Some file systems can read no attributes where they can set none. */
+        pr->has_attributes = false;
+        if (pr->identity.links > 1)
+            return report_error(EINVAL,
+                                "%s has several links, and no extended attribute can be "
+                                "set on it",
+                                pr->path);
+    }
+    if (pr->has_attributes)
+        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* durable with `in use` */
+    pr->settled = true;
+    return 0;
+}
+
+/* ---- death
+ * ------------------------------------------------------------------------------------------ */
+
+/* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a
+ * reflection is never missed by a file that still needs it; the manifest goes last, because it is
+ * what tells how far the removal came. */
+static int finish_removal(struct pairing *pr, const struct names *n)
+{
+    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
+                            n->reflection);
+    if (folder_sync(&pr->folder) < 0)
+        return -1;
+    if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    return folder_sync(&pr->folder);
+}
+
+int pairing_remove(struct pairing *pr)
+{
+    struct names n = names_of(pr->identity.inode);
+    pr->record.state = MANIFEST_DEPLOYED;
+    if (write_record(pr) < 0)
+        return -1;
+    return finish_removal(pr, &n);
+}
+
+/* An inode number was given out again: what lies under it belonged to a file that is gone. */
+static int set_aside(struct pairing *pr, const struct names *n)
+{
+    char id[33], to[96];
+    struct stat st;
+    identity_hex(pr->record.id, id);
+    snprintf(to, sizeof(to), "%s.stale-%.8s", n->reflection, id);
+    if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
+                            n->reflection);
+    report_log(REPORT_WARNING,
+               "the reflection %s/%s belonged to another file that had this inode number before; "
+               "set aside as %s",
+               pr->folder.path, n->reflection, to);
+    strcat(to, ".manifest");
+    if (fstatat(pr->folder.fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        (void)fsops->unlinkat(pr->folder.fd, to, 0);
+    if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
+        return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
+                            n->manifest);
+    return folder_sync(&pr->folder);
+}
+
+/* ---- what is there
+ * ---------------------------------------------------------------------------------- */
+
+enum decision { ADOPT, BEAR, START_OVER, REFUSE };
+
+static int check_not_written(const struct pairing *pr)
+{
+    const struct manifest_record *r = &pr->record;
+    const struct identity *who = &pr->identity;
+    if (who->size == r->clean_size && who->mtime_sec == r->clean_mtime_sec &&
+        who->mtime_nsec == r->clean_mtime_nsec)
+        return 0;
+    return report_error(ESTALE,
+                        "%s was written by other means since it was unmapped (size %" PRIu64
+                        ", then %" PRIu64 "), while its reflection %s/%" PRIu64
+                        " may hold parts of it: which of the two is right cannot be known",
+                        pr->path, who->size, r->clean_size, pr->folder.path, who->inode);
+}
+
+static int check_reflection(struct pairing *pr, const struct names *n, uint64_t size)
+{
+    pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (pr->reflection < 0)
+        return report_errno(errno == ENOENT ? ESTALE : errno,
+                            "cannot open the reflection %s/%s of "
+                            "%s",
+                            pr->folder.path, n->reflection, pr->path);
+    struct stat st;
+    if (fstat(pr->reflection, &st) < 0)
+        return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
+    uint64_t need = layout_reflection_bytes(size);
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < need)
+        return report_error(EUCLEAN,
+                            "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
+                            pr->folder.path, n->reflection, (long long)st.st_size, need);
+    return 0;
+}
+
+/* A manifest that is in order and belongs to this file. */
+static int adopt(struct pairing *pr, const struct names *n, const char *bytes,
+                 const struct pairing_wish *wish)
+{
+    uint64_t size, word;
+    uint8_t boot[16];
+    memcpy(&word, bytes + MANIFEST_SIZE_WORD, 8);
+    if (!manifest_decode_size(word, &size))
+        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
+                            pr->folder.path, n->manifest);
+    if (pr->record.format != 0)
+        return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
+                            pr->folder.path, n->reflection, pr->record.format);
+    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr) < 0)
+        return -1;
+    if (pr->identity.size < size)
+        return report_error(ESTALE,
+                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                            ": it was cut by other means",
+                            pr->path, pr->identity.size, size);
+    if (pr->identity.size > size)
+        return report_error(ESTALE,
+                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                            ": it grew by other means",
+                            pr->path, pr->identity.size, size);
+    if (check_reflection(pr, n, size) < 0 || choose_domain(pr, wish) < 0 || map_manifest(pr, n) < 0)
+        return -1;
+    identity_boot(boot);
+    if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
+        memcmp(boot, pr->record.boot_id, 16) != 0)
+        report_log(REPORT_WARNING,
+                   "the kernel went down while %s was mapped in domain process, which promises "
+                   "nothing for that case",
+                   pr->path);
+    /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
+     * its writer was killed between its store and its fence. */
+    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    persist_fence(&pr->persist);
+    pr->settled = pr->record.state == MANIFEST_CLEAN;
+    return 0;
+}
+
+static enum decision decide(struct pairing *pr, const struct names *n, enum manifest_finding found,
+                            const struct pairing_wish *wish)
+{
+    struct attribute a;
+    enum attribute_finding attribute =
+        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
+    if (attribute == ATTRIBUTE_BAD)
+        return REFUSE;
+    if (found == MANIFEST_DAMAGED) {
+        report_error(EUCLEAN, "the manifest %s/%s is damaged: neither of its copies is valid",
+                     pr->folder.path, n->manifest);
+        return REFUSE;
+    }
+    if (found == MANIFEST_FOREIGN) {
+        report_error(EUCLEAN, "the manifest %s/%s is of version %u, this library reads %d",
+                     pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
+        return REFUSE;
+    }
+    if (found == MANIFEST_UNBORN) {
+        if (attribute != ATTRIBUTE_FOUND)
+            return BEAR;
+        report_error(ESTALE,
+                     "%s carries the attribute of a reflection, but the manifest %s/%s is "
+                     "empty",
+                     pr->path, pr->folder.path, n->manifest);
+        return REFUSE;
+    }
+    bool same = identity_same_inode(&pr->identity, &pr->record);
+    if (attribute == ATTRIBUTE_FOUND) {
+        if (memcmp(a.id, pr->record.id, 16) == 0 && pr->record.inode == pr->identity.inode)
+            return pr->record.state == MANIFEST_DEPLOYED ? START_OVER : ADOPT;
+        report_error(ESTALE,
+                     "the manifest %s/%s belongs to another pairing than the attribute of "
+                     "%s says",
+                     pr->folder.path, n->manifest, pr->path);
+        return REFUSE;
+    }
+    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
+        return START_OVER; /* nothing in it: a cut birth, or a cut removal */
+    if (same && attribute == ATTRIBUTE_UNSUPPORTED &&
+        (pr->identity.has_birth || pr->identity.has_generation))
+        return ADOPT;
+    if (same && !(pr->identity.has_birth || pr->identity.has_generation)) {
+        report_error(ESTALE,
+                     "there is a reflection %s/%s, but neither attribute, birth time nor "
+                     "generation tells whether it belongs to %s",
+                     pr->folder.path, n->reflection, pr->path);
+        return REFUSE;
+    }
+    if (same) {
+        report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
+                     pr->path, pr->folder.path, n->reflection);
+        return REFUSE;
+    }
+    /* Another file's. In a folder of its own choosing files of several file systems meet, and one
+     * inode number may be alive twice: never push a live one aside. */
+    if (pr->record.device != pr->identity.device && wish->folder) {
+        report_error(ESTALE,
+                     "the reflection %s/%s belongs to a file of another file system with "
+                     "the same inode number; choose another reflection folder for %s",
+                     pr->folder.path, n->reflection, pr->path);
+        return REFUSE;
+    }
+    if (set_aside(pr, n) < 0)
+        return REFUSE;
+    return START_OVER;
+}
+
+/* One try under the attach lock. 1 done, 0 again, -1 error. */
+static int open_locked(struct pairing *pr, const struct names *n, const char *name,
+                       const struct pairing_wish *wish)
+{
+    int due = recover_is_due(&pr->folder);
+    if (due)
+        return due < 0 ? -1 : 0;
+    char *bytes = calloc(1, MANIFEST_BYTES);
+    if (!bytes)
+        return report_error(ENOMEM, "no memory to read the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    int result = -1;
+    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) {
+        report_errno(errno, "cannot read the manifest %s/%s", pr->folder.path, n->manifest);
+        goto out;
+    }
+    enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
+    switch (decide(pr, n, found, wish)) {
+    case ADOPT:
+        result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        break;
+    case BEAR:
+        result = give_birth(pr, n, name, wish) < 0 ? -1 : 1;
+        break;
+    case START_OVER:
+        /* After set_aside() the name is free already; removing is idempotent. */
+        result = still_named(&pr->folder, n->manifest, pr->lock) ? finish_removal(pr, n) : 0;
+        break;
+    case REFUSE:
+        break;
+    }
+out:
+    free(bytes);
+    return result;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void let_go(struct pairing *pr)
+{
+    if (pr->manifest)
+        munmap(pr->manifest, MANIFEST_BYTES);
+    pr->manifest = NULL;
+    close_fd(&pr->reflection);
+    close_fd(&pr->lock); /* drops attach lock and slot */
+}
+
+int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+                 const struct pairing_wish *wish)
+{
+    char *name;
+    memset(pr, 0, sizeof(*pr));
+    pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
+    pr->identity = *who;
+    if (who->size > LAYOUT_MAX_BYTES)
+        return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
+    pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (pr->original < 0)
+        return report_errno(errno, "cannot duplicate descriptor %d", fd);
+    struct names n = names_of(who->inode);
+    if (identity_path(fd, who, pr->path, &name) < 0 || choose_folder(pr, name, wish) < 0)
+        goto fail;
+    for (;;) {
+        /* Journals before the attach lock: that is the order everywhere. A process that dies in
+         * between leaves a journal that open_locked() notices. */
+        if (recover_folder(&pr->folder) < 0 || take_manifest(pr, &n) < 0 || take_slots(pr, &n) < 0)
+            goto fail;
+        int r = open_locked(pr, &n, name, wish);
+        if (r == 1)
+            return 0;
+        if (r < 0)
+            goto fail;
+        let_go(pr);
+    }
+fail:;
+    int saved = errno;
+    pairing_close(pr);
+    errno = saved;
+    return -1;
+}
+
+int pairing_use(struct pairing *pr, uint64_t shm_generation)
+{
+    pr->record.state = MANIFEST_IN_USE;
+    pr->record.domain = pr->persist.domain;
+    pr->record.device = pr->identity.device;
+    pr->record.shm_generation = shm_generation;
+    identity_boot(pr->record.boot_id);
+    /* P1: the first copy B of a manifest's life. */
+    return write_record(pr);
+}
+
+int pairing_clean(struct pairing *pr, bool written)
+{
+    struct stat st;
+    if (pr->persist.domain == PERSIST_PROCESS &&
+        (fsops->fdatasync(pr->reflection) < 0 || fsops->fdatasync(pr->original) < 0))
+        return report_errno(errno, "cannot sync %s and its reflection", pr->path);
+    if (written) {
+        /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
+         * not move mtime. A stamp of the fine clock cannot be met by chance. */
+        struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
+        clock_gettime(CLOCK_REALTIME, &times[1]);
+        if (fsops->futimens(pr->original, times) < 0)
+            report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
+    }
+    if (fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", pr->path);
+    pr->record.state = MANIFEST_CLEAN;
+    pr->record.clean_size = (uint64_t)st.st_size;
+    pr->record.clean_mtime_sec = st.st_mtim.tv_sec;
+    pr->record.clean_mtime_nsec = (uint64_t)st.st_mtim.tv_nsec;
+    return write_record(pr);
+}
+
+int pairing_lock_attach(struct pairing *pr)
+{
+    if (locks_wait(pr->lock, 0, 1) < 0)
+        return report_errno(errno, "cannot lock the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+void pairing_unlock_attach(struct pairing *pr)
+{
+    if (locks_drop(pr->lock, 0, 1) < 0) /* nobody could attach any more */
+        report_errno(errno, "cannot unlock the manifest of %s in %s", pr->path, pr->folder.path);
+}
+
+void pairing_close(struct pairing *pr)
+{
+    let_go(pr);
+    folder_close(&pr->folder);
+    close_fd(&pr->original);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pairing of an original with its reflection: found, made, checked, taken apart.
+ *
+ * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest,
+ * and on the original the attribute `user.ato`.
+ *
+ * Birth:  reflection, manifest (state `born`), attribute, each durable; then state `in use`,
+ *         durable; only then may anything be stored.               (persist-order P1)
+ * Death:  everything home; state `deployed` durable; remove attribute, reflection, manifest. Who
+ *         finds `deployed` finishes the removal.                    (persist-order P2)
+ *
+ * Identity (I5), asked in this order:
+ *   attribute there, its inode is this one, manifest with its id and inode found
+ *                                         -> the reflection is the file's, whatever else moved
+ *   attribute there, but put on another inode -> the file is a copy: the attribute is dropped, and
+ *                                            it is an error when the source had slices in R
+ *   attribute there, no such manifest     -> ESTALE: never an empty reflection in its place
+ *   no attribute, manifest says there is one: by birth time and generation
+ *       another file's (inode number reused) -> set aside as `<inode>.stale-...`, a warning
+ *       this one's, never used            -> born anew
+ *       this one's, used                  -> ESTALE: somebody took the attribute away
+ *   no attributes on this file system     -> birth time and generation decide; one link only
+ *
+ * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach
+ * lock, byte 1 + s the life of slot s. After locking, the name must still be that of the locked
+ * file.
+ */
+#ifndef ATO_REFLECTION_PAIRING_H
+#define ATO_REFLECTION_PAIRING_H
+
+#include "folder.h"
+#include "identity.h"
+
+struct pairing {
+    int original;   /* duplicate of the caller's descriptor */
+    int reflection; /* open for reading and writing */
+    int lock;       /* manifest: locks only */
+    struct folder folder;
+    struct persist persist;
+    struct identity identity;
+    struct manifest_record record;
+    int copy;       /* of the manifest, that `record` is in */
+    char *manifest; /* its mapping, MANIFEST_BYTES */
+    bool has_attributes;
+    bool settled; /* what is visible is durable: cleanly unmapped before, or just born */
+    unsigned slot;
+    char path[PATH_MAX]; /* of the original, when it was opened */
+};
+
+struct pairing_wish {
+    const char *folder;      /* NULL: beside the file */
+    int domain;              /* enum persist_domain; auto: detected, after `environment` */
+    const char *domain_word; /* ATO_DURABILITY, or NULL */
+    unsigned prefer;         /* reserved for the choice after an outside write: 0 */
+};
+
+/* Finds or makes the pairing of `fd`, and recovers what a crash left. On success the caller is the
+ * file's only user, holds the attach lock and slot `slot`, and the state is still what it was.
+ * Errors: those of ato_mmap() in ato.h. On failure nothing is held, and what was made stays only
+ * if it is worth keeping (a half-made birth is finished by the next one). */
+int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+                 const struct pairing_wish *wish);
+
+/* State `in use`, with the shared-memory object's generation; durable when it returns. */
+int pairing_use(struct pairing *pr, uint64_t shm_generation);
+
+/* State `clean`; call after every mapping of the original is gone (its mtime must not move any
+ * more). `written`: the original was stored to. Durable when it returns. */
+int pairing_clean(struct pairing *pr, bool written);
+
+/* The order of death, from `deployed` on. Everything is home and durable. */
+int pairing_remove(struct pairing *pr);
+
+void pairing_unlock_attach(struct pairing *pr);
+int pairing_lock_attach(struct pairing *pr);
+
+/* Gives the slot up and closes everything. */
+void pairing_close(struct pairing *pr);
+
+#endif

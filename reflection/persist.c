@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "persist.h"
+
+#include "persist_real.h"
+
+#include <sys/mman.h>
+
+#ifdef ATO_SEAM
+void (*seam_hook)(enum seam_point point, const void *about);
+const struct persist_ops *persist_ops = &persist_real;
+#endif
+
+const struct persist_ops persist_real = {
+    .scatter = persist_real_scatter,
+    .line = persist_real_line,
+    .home = persist_real_home,
+    .copy = persist_real_copy,
+    .store_word = persist_real_store_word,
+    .flip_rtm = persist_real_flip_rtm,
+    .flush_data = persist_real_flush_data,
+    .flush_word = persist_real_flush_word,
+    .flush_any = persist_real_flush_any,
+    .fence = persist_real_fence,
+};
+
+void persist_init(struct persist *p, enum persist_domain domain)
+{
+    p->domain = domain;
+    p->kernel = copy_best();
+}
+
+int persist_msync(const void *addr, size_t n)
+{
+    uintptr_t begin = (uintptr_t)addr & ~(uintptr_t)4095;
+    uintptr_t end = ((uintptr_t)addr + n + 4095) & ~(uintptr_t)4095;
+    return msync((void *)begin, end - begin, MS_SYNC);
+}

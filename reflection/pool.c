@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pool.h"
+
+#include "fsops.h"
+#include "identity.h"
+#include "locks.h"
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libpmemobj.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LAYOUT "libato-journal"
+
+enum { POOL_BYTES = 12 << 20 };
+
+/* The root object is a little larger than the journal, which begins at its first byte that lies on
+ * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
+enum { ROOT_SLACK = 4096 };
+
+static char *journal_range(PMEMobjpool *pop, PMEMoid root)
+{
+    uintptr_t at = ((uintptr_t)pmemobj_direct(root) + 4095) & ~(uintptr_t)4095;
+    (void)pop;
+    return (char *)at;
+}
+
+static void path_through(const struct folder *f, const char *name, char *path, size_t n)
+{
+    snprintf(path, n, "/proc/self/fd/%d/%s", f->fd, name);
+}
+
+/* A forked child that kept the mapping would keep the pool's lock alive too. */
+static void keep_from_children(PMEMobjpool *pop)
+{
+    madvise(pop, POOL_BYTES, MADV_DONTFORK);
+}
+
+static int make_pool(struct pool *pool, const struct folder *f, const char *unfinished,
+                     const struct persist *p, const uint8_t id[16])
+{
+    char path[PATH_MAX];
+    path_through(f, unfinished, path, sizeof(path));
+    PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
+    if (!pop)
+        return report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path,
+                            unfinished, pmemobj_errormsg());
+    keep_from_children(pop);
+    pool->pop = pop;
+    PMEMoid root = pmemobj_root(pop, JOURNAL_BYTES + ROOT_SLACK);
+    if (OID_IS_NULL(root))
+        return report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
+                            unfinished, pmemobj_errormsg());
+    return journal_make(p, &pool->journal, journal_range(pop, root), id);
+}
+
+int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uid_t owner,
+                gid_t group, mode_t mode)
+{
+    uint8_t id[16];
+    char hex[33], unfinished[80];
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    if (identity_random(id, sizeof(id)) < 0)
+        return -1;
+    identity_hex(id, hex);
+    snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
+    snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
+
+    pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
+    if (pool->lock < 0)
+        return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
+    /* Locked at once: whoever clears away unfinished journals leaves alone what is locked. */
+    if (locks_try(pool->lock, 0, 1) != LOCKS_MINE) {
+        report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
+        goto fail;
+    }
+    if (fsops->fallocate(pool->lock, 0, 0, POOL_BYTES) < 0) {
+        report_errno(errno, "no space for the journal %s/%s (%d bytes)", f->path, unfinished,
+                     POOL_BYTES);
+        goto fail;
+    }
+    if (fsops->fchown(pool->lock, owner, group) < 0)
+        (void)fsops->fchown(pool->lock, (uid_t)-1, group);
+    if (fsops->fchmod(pool->lock, mode & 0666) < 0) {
+        report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
+        goto fail;
+    }
+    if (make_pool(pool, f, unfinished, p, id) < 0)
+        goto fail;
+    if (fsops->fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
+        report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
+        goto fail;
+    }
+    /* persist-order J0 (reader: recover_folder): the journal can be found before the first commit
+     * relies on being found. */
+    if (folder_sync(f) == 0)
+        return 0;
+    snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
+fail:;
+    int saved = errno;
+    (void)fsops->unlinkat(f->fd, unfinished, 0);
+    if (pool->pop)
+        pmemobj_close(pool->pop);
+    close(pool->lock);
+    pool->pop = NULL;
+    pool->lock = -1;
+    errno = saved;
+    return -1;
+}
+
+int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
+{
+    char path[PATH_MAX], full[PATH_MAX + 80];
+    struct stat st;
+    memset(pool, 0, sizeof(*pool));
+    snprintf(pool->name, sizeof(pool->name), "%s", name);
+    snprintf(full, sizeof(full), "%s/%s", f->path, name);
+    pool->lock = -1;
+    if (fstat(lock, &st) < 0)
+        return report_errno(errno, "cannot look at the journal %s", full);
+    if (st.st_size != POOL_BYTES)
+        return report_error(EUCLEAN, "the journal %s is %lld bytes long, it should be %d", full,
+                            (long long)st.st_size, POOL_BYTES);
+    path_through(f, name, path, sizeof(path));
+    PMEMobjpool *pop = pmemobj_open(path, LAYOUT);
+    if (!pop)
+        return report_error(EUCLEAN, "libpmemobj cannot open the journal %s (%s)", full,
+                            pmemobj_errormsg());
+    keep_from_children(pop);
+    PMEMoid root = pmemobj_root(pop, 0);
+    size_t n = pmemobj_root_size(pop);
+    if (OID_IS_NULL(root) || n < JOURNAL_BYTES + ROOT_SLACK || root.off > POOL_BYTES ||
+        n > POOL_BYTES - root.off) {
+        report_error(EUCLEAN, "the journal %s has no root object of the right size", full);
+    } else if (journal_take(&pool->journal, journal_range(pop, root), JOURNAL_BYTES, full) == 0) {
+        pool->pop = pop;
+        pool->lock = lock;
+        return 0;
+    }
+    int saved = errno;
+    pmemobj_close(pop);
+    errno = saved;
+    return -1;
+}
+
+int pool_close(struct pool *pool, const struct folder *f, bool remove)
+{
+    int result = 0;
+    if (remove) {
+        if (fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
+            result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
+        else
+            result = folder_sync(f);
+    }
+    int saved = errno;
+    pmemobj_close(pool->pop);
+    close(pool->lock);
+    pool->pop = NULL;
+    pool->lock = -1;
+    errno = saved;
+    return result;
+}
+
+void pool_forget(struct pool *pool)
+{
+    close(pool->lock);
+    pool->lock = -1;
+    pool->pop = NULL; /* the mapping was not inherited */
+}

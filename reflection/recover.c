@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "recover.h"
+
+#include "domain.h"
+#include "fsops.h"
+#include "identity.h"
+#include "layout.h"
+#include "locks.h"
+#include "manifest.h"
+#include "pool.h"
+#include "report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
+                  char *reflection, uint64_t bytes, const char *name)
+{
+    for (uint64_t i = 0; i < v->nwords; i++)
+        if (journal_word_file(&v->words[i]) == file &&
+            !layout_is_word(journal_word_offset(&v->words[i]), bytes))
+            return report_error(EUCLEAN,
+                                "a journal names offset %" PRIu64 " of the reflection %s, which is "
+                                "%" PRIu64 " bytes long and has no bitmap word there",
+                                journal_word_offset(&v->words[i]), name, bytes);
+    /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were
+     * durable before the commit line existed, so that the words may be stored in any order. I1. */
+    for (uint64_t i = 0; i < v->nwords; i++) {
+        if (journal_word_file(&v->words[i]) != file)
+            continue;
+        uint64_t *word = (uint64_t *)(reflection + journal_word_offset(&v->words[i]));
+        persist_store_word(p, word, v->words[i].value);
+        if (persist_flush_word(p, word) < 0)
+            return report_errno(errno, "cannot make the replayed bitmap of %s durable", name);
+    }
+    persist_fence(p);
+    return 0;
+}
+
+/* ---- the files that lanes name --------------------------------------------------------------- */
+
+struct named_file {
+    struct journal_file who;
+    int lock; /* manifest, attach lock held */
+    char *map;
+    uint64_t bytes;
+    struct persist persist;
+    char name[32];
+};
+
+static int by_id(const void *a, const void *b)
+{
+    return memcmp(((const struct named_file *)a)->who.id, ((const struct named_file *)b)->who.id,
+                  16);
+}
+
+static void release_file(struct named_file *file)
+{
+    if (file->map)
+        munmap(file->map, file->bytes);
+    if (file->lock >= 0)
+        close(file->lock);
+    file->map = NULL;
+    file->lock = -1;
+}
+
+/* Locks and maps a file's reflection. 1 done; 0 the pairing is gone, nothing to replay; -1 error.
+ */
+static int acquire_file(const struct folder *f, struct named_file *file, const char *journal)
+{
+    char manifest[40];
+    struct manifest_record record;
+    struct stat st, now;
+    int which;
+    file->lock = -1;
+    file->map = NULL;
+    snprintf(file->name, sizeof(file->name), "%" PRIu64, file->who.inode);
+    snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->who.inode);
+    file->lock = openat(f->fd, manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file->lock < 0 && errno == ENOENT)
+        return 0;
+    if (file->lock < 0)
+        return report_errno(errno, "cannot open %s/%s, which the journal %s needs", f->path,
+                            manifest, journal);
+    if (locks_wait(file->lock, 0, 1) < 0 || fstat(file->lock, &st) < 0)
+        return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
+    if (fstatat(f->fd, manifest, &now, AT_SYMLINK_NOFOLLOW) < 0 || now.st_ino != st.st_ino)
+        return 0; /* removed or set aside while we waited */
+    static const uint64_t need = MANIFEST_BYTES;
+    char *bytes = malloc(MANIFEST_BYTES);
+    if (!bytes)
+        return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
+    ssize_t n = pread(file->lock, bytes, MANIFEST_BYTES, 0);
+    enum manifest_finding found = MANIFEST_DAMAGED;
+    if (n == (ssize_t)need)
+        found = manifest_read(bytes, &record, &which);
+    free(bytes);
+    if (found == MANIFEST_UNBORN)
+        return 0;
+    if (found != MANIFEST_VALID)
+        return report_error(EUCLEAN, "the manifest %s/%s, which the journal %s needs, is damaged",
+                            f->path, manifest, journal);
+    if (memcmp(record.id, file->who.id, 16) != 0)
+        return 0; /* another pairing has the inode now: the one that the lane names is gone */
+    int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        int r = report_errno(errno, "cannot open the reflection %s/%s, which the journal %s needs",
+                             f->path, file->name, journal);
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    persist_init(&file->persist, record.domain);
+    file->bytes = (uint64_t)st.st_size;
+    void *map = MAP_FAILED;
+    if (file->bytes)
+        map = domain_map(record.domain, NULL, file->bytes, PROT_READ | PROT_WRITE, fd, 0);
+    int saved = errno;
+    close(fd);
+    if (!file->bytes)
+        return report_error(EUCLEAN, "the reflection %s/%s is empty", f->path, file->name);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the reflection %s/%s", f->path, file->name);
+    file->map = map;
+    return 1;
+}
+
+/* ---- one journal ----------------------------------------------------------------------------- */
+
+struct replay {
+    struct named_file *files; /* sorted by id */
+    size_t nfiles;
+};
+
+static int add_files(struct replay *r, const struct journal_view *v)
+{
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        size_t k = 0;
+        while (k < r->nfiles && memcmp(r->files[k].who.id, v->files[i].id, 16) != 0)
+            k++;
+        if (k < r->nfiles)
+            continue;
+        struct named_file *more = realloc(r->files, (r->nfiles + 1) * sizeof(*more));
+        if (!more)
+            return report_error(ENOMEM, "no memory to replay a journal");
+        r->files = more;
+        memset(&more[r->nfiles], 0, sizeof(more[0]));
+        more[r->nfiles].who = v->files[i];
+        more[r->nfiles].lock = -1;
+        r->nfiles++;
+    }
+    return 0;
+}
+
+static struct named_file *find_file(struct replay *r, const uint8_t id[16])
+{
+    for (size_t k = 0; k < r->nfiles; k++)
+        if (memcmp(r->files[k].who.id, id, 16) == 0)
+            return &r->files[k];
+    return NULL;
+}
+
+static int replay_lane(const struct folder *f, struct replay *r, const struct persist *p,
+                       const struct journal_view *v)
+{
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        struct named_file *file = find_file(r, v->files[i].id);
+        char full[PATH_MAX + 40];
+        snprintf(full, sizeof(full), "%s/%s", f->path, file->name);
+        if (file->map && recover_apply(&file->persist, v, i, file->map, file->bytes, full) < 0)
+            return -1;
+    }
+    if (journal_retire_view(p, v) < 0)
+        return report_errno(errno, "cannot make a replayed journal in %s durable", f->path);
+    return 0;
+}
+
+static int replay_all(const struct folder *f, struct pool *pool)
+{
+    struct replay r = {0};
+    struct persist p;
+    struct journal_view v;
+    int result = -1;
+    uint64_t replayed = 0;
+    persist_init(&p, pool->journal.domain);
+    for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
+        if (journal_settle(&pool->journal, &p, lane) < 0) {
+            report_errno(errno, "cannot make the journal %s/%s durable", f->path, pool->name);
+            goto out;
+        }
+        enum journal_finding found = journal_look(&pool->journal, lane, &v);
+        if (found == JOURNAL_DAMAGED) {
+            report_error(EUCLEAN, "lane %u of the journal %s/%s is damaged", lane, f->path,
+                         pool->name);
+            goto out;
+        }
+        if (found == JOURNAL_COMMITTED && add_files(&r, &v) < 0)
+            goto out;
+    }
+    qsort(r.files, r.nfiles, sizeof(*r.files), by_id);
+    for (size_t k = 0; k < r.nfiles; k++) {
+        int got = acquire_file(f, &r.files[k], pool->name);
+        if (got < 0)
+            goto out;
+        if (got == 0)
+            report_log(REPORT_WARNING,
+                       "the journal %s/%s names a file (inode %" PRIu64
+                       ") whose reflection is gone",
+                       f->path, pool->name, r.files[k].who.inode);
+    }
+    for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
+        if (journal_look(&pool->journal, lane, &v) != JOURNAL_COMMITTED)
+            continue;
+        if (replay_lane(f, &r, &p, &v) < 0)
+            goto out;
+        replayed++;
+    }
+    if (replayed)
+        report_log(REPORT_INFO, "finished %" PRIu64 " commits of the dead journal %s/%s", replayed,
+                   f->path, pool->name);
+    result = 0;
+out:;
+    int saved = errno;
+    for (size_t k = 0; k < r.nfiles; k++)
+        release_file(&r.files[k]);
+    free(r.files);
+    errno = saved;
+    return result;
+}
+
+static bool still_named(const struct folder *f, const char *name, int fd)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+/* Opens a journal's file. The descriptor; -2 when it is gone; -1 error. */
+static int open_journal(const struct folder *f, const char *name)
+{
+    int fd = openat(f->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    if (errno == ENOENT)
+        return -2;
+    return report_errno(errno, "cannot open the journal %s/%s to see whether it needs recovery",
+                        f->path, name);
+}
+
+static int recover_journal(const struct folder *f, const char *name)
+{
+    int fd = open_journal(f, name);
+    if (fd < 0)
+        return fd == -2 ? 0 : -1;
+    int result = 0;
+    if (locks_wait(fd, 1, 1) < 0) {
+        result = report_errno(errno, "cannot lock the journal %s/%s", f->path, name);
+    } else if (still_named(f, name, fd)) {
+        enum locks_answer owner = locks_try(fd, 0, 1);
+        struct pool pool;
+        if (owner == LOCKS_FAILED) {
+            result = report_errno(errno, "cannot lock the journal %s/%s", f->path, name);
+        } else if (owner == LOCKS_MINE) { /* its owner is dead */
+            result = pool_open(&pool, f, name, fd);
+            if (result == 0) {
+                result = replay_all(f, &pool);
+                if (pool_close(&pool, f, result == 0) < 0)
+                    result = -1;
+                return result; /* pool_close closed fd */
+            }
+        }
+    }
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return result;
+}
+
+/* A journal that was never finished holds nothing. Its maker locked it right after creating it, so
+ * that one that can be locked and is not empty has no maker any more; an empty one may be between
+ * those two steps and is left for a later visit. */
+static int clear_unfinished(const struct folder *f, const char *name)
+{
+    int fd = open_journal(f, name);
+    if (fd < 0)
+        return fd == -2 ? 0 : -1;
+    struct stat st;
+    if (locks_try(fd, 0, 1) == LOCKS_MINE && still_named(f, name, fd) && fstat(fd, &st) == 0 &&
+        st.st_size > 0 && fsops->unlinkat(f->fd, name, 0) == 0)
+        report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);
+    close(fd);
+    return 0;
+}
+
+static int is_dead(const struct folder *f, const char *name)
+{
+    int fd = open_journal(f, name);
+    if (fd < 0)
+        return fd == -2 ? 0 : -1;
+    bool dead = locks_ask(fd, 0, 1) == LOCKS_FREE && still_named(f, name, fd);
+    close(fd);
+    return dead;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Calls `visit` for each finished journal and `unfinished` for the others, until one answers other
+ * than 0. */
+static int each_journal(const struct folder *f,
+                        int (*visit)(const struct folder *f, const char *name),
+                        int (*unfinished)(const struct folder *f, const char *name))
+{
+    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        int r = report_errno(errno, "cannot list the reflection folder %s", f->path);
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    int result = 0;
+    struct dirent *entry;
+    while (result == 0 && (entry = readdir(dir))) {
+        const char *name = entry->d_name;
+        if (strncmp(name, POOL_PREFIX, strlen(POOL_PREFIX)) != 0)
+            continue;
+        if (!ends_with(name, POOL_UNFINISHED))
+            result = visit(f, name);
+        else if (unfinished)
+            result = unfinished(f, name);
+    }
+    int saved = errno;
+    closedir(dir);
+    errno = saved;
+    return result;
+}
+
+int recover_folder(const struct folder *f)
+{
+    return each_journal(f, recover_journal, clear_unfinished);
+}
+
+int recover_is_due(const struct folder *f)
+{
+    return each_journal(f, is_dead, NULL);
+}

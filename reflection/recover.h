@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Recovery of journals whose owner died.
+ *
+ * The bitmaps on the media are the truth and need no recovery; what a crash can leave are commits
+ * of several words of which some are flipped. Each is in a lane of a journal in the reflection
+ * folder. Replaying it flips the rest.
+ *
+ * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes,
+ * by ascending id. So the caller must not hold an attach lock of a file in this folder.
+ * Idempotent: may be cut or killed anywhere and done again, by anyone.
+ */
+#ifndef ATO_REFLECTION_RECOVER_H
+#define ATO_REFLECTION_RECOVER_H
+
+#include "folder.h"
+#include "journal.h"
+
+/* Replays and removes every journal in the folder whose owner is dead; clears unfinished ones.
+ * -1 with errno and a sentence when one cannot be: EUCLEAN, EACCES, EIO, ... Nothing is lost then:
+ * the journal stays. */
+int recover_folder(const struct folder *f);
+
+/* Is there a journal of a dead owner? For a caller that holds an attach lock: a process may have
+ * died since recover_folder() returned. 1 yes, 0 no, -1 error. */
+int recover_is_due(const struct folder *f);
+
+/* Applies the words of one committed lane that belong to file `file` of it to that file's
+ * reflection, a range of bytes; durable when it returns. `name` is the reflection's, for the
+ * sentence. EUCLEAN, and nothing stored, when a word does not lie in a meta page of the range. */
+int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
+                  char *reflection, uint64_t bytes, const char *name);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SENTENCE_MAX = 768 };
+
+static _Thread_local char sentence[SENTENCE_MAX];
+
+/* The sink is changed rarely and read on failures only: a lock is good enough, and it makes sure
+ * that after report_set_log() returned the old sink is not called any more. Recursive, because a
+ * sink that calls the library (which it must not) should meet wrong output and not a hang. */
+static pthread_mutex_t sink_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static void (*sink)(void *arg, int level, const char *sentence);
+static void *sink_arg;
+
+static void log_to_environment(int level, const char *text)
+{
+    static const char *const names[] = {"error", "warning", "info"};
+    const char *target = secure_getenv("ATO_LOG");
+    if (!target || !*target)
+        return;
+    char line[SENTENCE_MAX + 64];
+    int n = snprintf(line, sizeof(line), "libato[%d] %s: %s\n", (int)getpid(), names[level], text);
+    if (n < 0)
+        return;
+    if ((size_t)n >= sizeof(line)) {
+        n = sizeof(line) - 1;
+        line[n - 1] = '\n';
+    }
+    bool to_stderr = strcmp(target, "stderr") == 0;
+    int fd = to_stderr ? STDERR_FILENO
+                       : open(target, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, line, (size_t)n);
+    (void)ignored; /* a log that cannot be written has nowhere to say so */
+    if (!to_stderr)
+        close(fd);
+}
+
+static void pass_on(int level, const char *text)
+{
+    int saved = errno;
+    pthread_mutex_lock(&sink_lock);
+    if (sink)
+        sink(sink_arg, level, text);
+    else
+        log_to_environment(level, text);
+    pthread_mutex_unlock(&sink_lock);
+    errno = saved;
+}
+
+static void compose(char *out, int err, const char *format, va_list args)
+{
+    int n = vsnprintf(out, SENTENCE_MAX, format, args);
+    if (err && n >= 0 && n < SENTENCE_MAX) {
+        char text[128];
+        snprintf(out + n, (size_t)(SENTENCE_MAX - n), ": %s", strerror_r(err, text, sizeof(text)));
+    }
+}
+
+int report_error(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    compose(sentence, 0, format, args);
+    va_end(args);
+    errno = err;
+    pass_on(REPORT_ERROR, sentence);
+    return -1;
+}
+
+int report_errno(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    compose(sentence, err, format, args);
+    va_end(args);
+    errno = err;
+    pass_on(REPORT_ERROR, sentence);
+    return -1;
+}
+
+void report_log(enum report_level level, const char *format, ...)
+{
+    char text[SENTENCE_MAX];
+    int saved = errno;
+    va_list args;
+    va_start(args, format);
+    compose(text, 0, format, args);
+    va_end(args);
+    errno = saved;
+    pass_on(level, text);
+}
+
+const char *report_sentence(void)
+{
+    return sentence;
+}
+
+void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
+{
+    pthread_mutex_lock(&sink_lock);
+    sink = log;
+    sink_arg = arg;
+    pthread_mutex_unlock(&sink_lock);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where tests may look in and take over. Compiled in only with ATO_SEAM, which the library that
+ * the tests link has and the one that is installed has not: there every macro below is nothing.
+ *
+ *   PERSIST_SITE   file and line of a store, flush or fence, for the recorder
+ *   seam_point()   a place where a test's scheduler may switch threads
+ */
+#ifndef ATO_REFLECTION_SEAM_H
+#define ATO_REFLECTION_SEAM_H
+
+enum seam_point {
+    SEAM_RESERVE,  /* about to try to reserve a page */
+    SEAM_RESERVED, /* just reserved one */
+    SEAM_RELEASE,  /* about to release one */
+    SEAM_WAIT,     /* waiting for a page that somebody else holds: may be called for ever */
+    SEAM_VERSION,  /* a reader noted its versions, and is about to copy */
+    SEAM_CHECK,    /* a reader copied, and is about to check that no version moved */
+    SEAM_FLIP,     /* about to mark pages as flipping in memory */
+    SEAM_FLIPPING, /* pages are marked, their bitmaps change next */
+    SEAM_DURABLE,  /* the flip is durable, memory does not show it yet */
+};
+
+#ifdef ATO_SEAM
+
+#define SEAM_STRING_(x) #x
+#define SEAM_STRING(x)  SEAM_STRING_(x)
+#define PERSIST_SITE    __FILE__ ":" SEAM_STRING(__LINE__)
+
+extern void (*seam_hook)(enum seam_point point, const void *about);
+
+static inline void seam_point(enum seam_point point, const void *about)
+{
+    void (*hook)(enum seam_point, const void *) = __atomic_load_n(&seam_hook, __ATOMIC_ACQUIRE);
+    if (hook)
+        hook(point, about);
+}
+
+#else
+
+#define PERSIST_SITE ((const char *)0)
+
+static inline void seam_point(enum seam_point point, const void *about)
+{
+    (void)point;
+    (void)about;
+}
+
+#endif
+#endif
