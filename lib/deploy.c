@@ -72,13 +72,10 @@ static bool wants_deploy(struct mapping *m, struct page_state *s, uint64_t asked
         return false;
     if (m->policy != ATO_READ_ADAPTIVE)
         return true;
-    /* A count that is off by a racing reader's is as good. */
-    uint8_t reads = __atomic_load_n(&s->reads, __ATOMIC_RELAXED);
-    if (reads < 3) {
-        __atomic_store_n(&s->reads, reads + 1, __ATOMIC_RELAXED);
-        return false;
-    }
-    return true;
+    if ((__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS) >= 3)
+        return true;
+    __atomic_fetch_add(&s->notes, 1, __ATOMIC_RELAXED);
+    return false;
 }
 
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)

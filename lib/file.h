@@ -76,14 +76,30 @@ struct mapping {
     struct counters *counters; /* THREAD_SHARED + 1 of them */
 };
 
-static inline void count(struct mapping *m, enum counter which, uint64_t n)
+/* The calling thread's counters of a mapping. */
+struct tally {
+    uint64_t *of;
+    bool shared; /* with other threads: the ones beyond the first THREAD_SHARED */
+};
+
+static inline struct tally tally_of(struct mapping *m)
 {
     unsigned thread = thread_number();
-    uint64_t *at = &m->counters[thread].of[which];
-    if (__builtin_expect(thread < THREAD_SHARED, 1))
-        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
-    else
+    return (struct tally){m->counters[thread].of, thread == THREAD_SHARED};
+}
+
+static inline void tally_add(struct tally t, enum counter which, uint64_t n)
+{
+    uint64_t *at = &t.of[which];
+    if (__builtin_expect(t.shared, 0))
         __atomic_fetch_add(at, n, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline void count(struct mapping *m, enum counter which, uint64_t n)
+{
+    tally_add(tally_of(m), which, n);
 }
 
 static inline char *file_o(const struct file *f, uint64_t page)

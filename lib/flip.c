@@ -75,20 +75,38 @@ static int store_words(struct hold *h)
     return 0;
 }
 
-static int commit_single(struct mapping *m, struct held *at)
+static void account(struct mapping *m, enum counter path, uint64_t slices, uint64_t words)
+{
+    struct tally t = tally_of(m);
+    if (path != COUNTERS)
+        tally_add(t, path, 1);
+    tally_add(t, COUNT_FLIPS, words);
+    tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
+}
+
+int flip_one(struct mapping *m, struct held *at)
 {
     const struct persist *p = &at->file->persist;
+    struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
+    uint64_t value = flipped(at);
     /* persist-order W1 (readers: R1 recover_apply, R4 pages_load_slow): the slices are durable
      * before the word that makes them valid, or a crash leaves the bitmap naming garbage. I1. */
     persist_fence(p);
-    persist_store_word(p, word, flipped(at));
+    persist_store_word(p, word, value);
     if (persist_flush_word(p, word) < 0)
         return in_doubt(at->file);
     /* persist-order W2 (reader: the next write to these slices): the word is durable before the
      * page is released and the homes it made invalid may be written. I3. */
     persist_fence(p);
-    count(m, COUNT_COMMITS_SINGLE, 1);
+    seam_point(SEAM_DURABLE, s);
+    seam_point(SEAM_FLIP, s);
+    pages_mark_flipping(s);
+    seam_point(SEAM_FLIPPING, s);
+    pages_set_bitmap(s, value); /* I4 */
+    account(m, COUNT_COMMITS_SINGLE, bitmap_count(s->pending), 1);
+    s->pending = 0;
+    pages_unmark_flipping(s);
     return 0;
 }
 
@@ -116,8 +134,6 @@ static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p
     }
     if (flips != small)
         free(flips);
-    if (done)
-        count(m, COUNT_COMMITS_RTM, 1);
     return done;
 }
 
@@ -153,67 +169,64 @@ static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uin
         return in_doubt(f);
     }
     journals_give_lane(&lane);
-    count(m, COUNT_COMMITS_JOURNAL, 1);
     count(m, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sizeof(who) + k * sizeof(struct journal_word) + 8);
     return 0;
 }
 
-static void account(struct mapping *m, uint64_t slices, uint64_t words)
+/* What the pending masks of all pages come to. */
+struct sum {
+    uint64_t pages, slices;
+    struct held *one; /* of the pages */
+};
+
+static struct sum sum_up(const struct hold *h)
 {
-    count(m, COUNT_FLIPS, words);
-    count(m, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
+    struct sum sum = {0};
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].state->pending)
+            continue;
+        sum.pages++;
+        sum.slices += bitmap_count(h->pages[i].state->pending);
+        sum.one = &h->pages[i];
+    }
+    return sum;
 }
 
 int flip_commit(struct mapping *m, struct hold *h)
 {
-    uint64_t k = 0, slices = 0;
-    struct held *some = NULL;
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].state->pending)
-            continue;
-        k++;
-        slices += bitmap_count(h->pages[i].state->pending);
-        some = &h->pages[i];
-    }
-    if (k == 0)
+    struct sum sum = sum_up(h);
+    if (sum.pages == 0)
         return 0;
-    int r;
-    if (k == 1) {
-        r = commit_single(m, some);
-    } else {
-        r = commit_rtm(m, h, &some->file->persist, k);
-        if (r == 0 && (m->flags & ATO_RTM_ONLY))
-            r = report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
-                             (unsigned long long)k, some->file->pairing.path);
-        else if (r == 0)
-            r = commit_journal(m, h, some->file, k);
+    if (sum.pages == 1)
+        return flip_one(m, sum.one);
+    enum counter path = COUNT_COMMITS_RTM;
+    int r = commit_rtm(m, h, &sum.one->file->persist, sum.pages);
+    if (r == 0 && (m->flags & ATO_RTM_ONLY))
+        return report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
+                            (unsigned long long)sum.pages, sum.one->file->pairing.path);
+    if (r == 0) {
+        path = COUNT_COMMITS_JOURNAL;
+        r = commit_journal(m, h, sum.one->file, sum.pages);
     }
     if (r < 0)
         return -1;
     show(h);
-    account(m, slices, k);
+    account(m, path, sum.slices, sum.pages);
     return 0;
 }
 
 int flip_each(struct mapping *m, struct hold *h)
 {
-    uint64_t k = 0, slices = 0;
-    const struct persist *p = NULL;
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].state->pending)
-            continue;
-        k++;
-        slices += bitmap_count(h->pages[i].state->pending);
-        p = &h->pages[i].file->persist;
-    }
-    if (k == 0)
+    struct sum sum = sum_up(h);
+    if (sum.pages == 0)
         return 0;
+    const struct persist *p = &sum.one->file->persist;
     persist_fence(p); /* W1 */
     if (store_words(h) < 0)
-        return in_doubt(h->pages[0].file);
+        return in_doubt(sum.one->file);
     persist_fence(p); /* W2 */
     show(h);
-    account(m, slices, k);
+    account(m, COUNTERS, sum.slices, sum.pages);
     return 0;
 }

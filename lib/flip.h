@@ -21,6 +21,9 @@
  */
 int flip_commit(struct mapping *m, struct hold *h);
 
+/* flip_commit() for one page, whose pending mask is not empty. */
+int flip_one(struct mapping *m, struct held *at);
+
 /* The same for pages whose content does not change, so that each may flip by itself: deploying. */
 int flip_each(struct mapping *m, struct hold *h);
 

@@ -7,6 +7,7 @@
 #include "../reflection/report.h"
 #include "file.h"
 #include "journals.h"
+#include "pages.h"
 #include "table.h"
 
 #include <fcntl.h>
@@ -214,6 +215,7 @@ static void set_up(void)
 {
     pthread_atfork(before_fork, in_parent, in_child);
     atexit(at_exit);
+    pages_set_up();
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

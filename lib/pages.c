@@ -5,56 +5,58 @@
 #include "space.h"
 
 #include <immintrin.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Most reservations last as long as the copy of a page or two: spin that long, then sleep. */
-enum { SPINS = 200, LOOK_AFTER_NS = 10 * 1000 * 1000 };
+/* Most reservations last as long as the copy of a page or two: spin that long, then sleep. The time
+ * limit is what lets a waiter notice that a holder died; and where the kernel has no membarrier, it
+ * is how long a wake-up that was missed takes. */
+enum { SPINS = 200, SLEEP_NS = 10 * 1000 * 1000 };
 
-static void sleep_on(uint32_t *word, uint32_t value)
+static bool have_barrier;
+
+void pages_set_up(void)
 {
-    /* Shared between processes, hence no FUTEX_PRIVATE_FLAG. The time limit is what lets a waiter
-     * notice that a holder died. */
-    struct timespec limit = {.tv_nsec = LOOK_AFTER_NS};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+    have_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+static void sleep_until_free(struct page_state *s)
+{
+    __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
+    /* Pairs with the absent barrier of pages_release(). Global: the page may be another process's.
+     */
+    if (have_barrier)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    uint32_t seen = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+    if (!seen)
+        return;
+    /* Shared between processes, hence no FUTEX_PRIVATE_FLAG. */
+    struct timespec limit = {.tv_nsec = SLEEP_NS};
+    syscall(SYS_futex, &s->holder, FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
 void pages_wait(struct file *f, struct page_state *s)
 {
-    for (int i = 0; i < SPINS; i++) {
+    for (unsigned i = 0;; i++) {
         seam_point(SEAM_WAIT, s);
         if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s))
             return;
-        _mm_pause();
-    }
-    uint32_t seen = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-    for (;;) {
-        seam_point(SEAM_WAIT, s);
-        if (!seen) {
-            /* Reserved with the mark on: whoever else sleeps must be woken by our release, and we
-             * cannot tell whether there is anyone. */
-            if (__atomic_compare_exchange_n(&s->holder, &seen, f->holder | PAGE_WAITERS, false,
-                                            __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-                __atomic_store_n(&s->owner, (uint16_t)thread_number(), __ATOMIC_RELAXED);
-                seam_point(SEAM_RESERVED, s);
-                return;
-            }
-            continue;
-        }
-        if (!(seen & PAGE_WAITERS) &&
-            !__atomic_compare_exchange_n(&s->holder, &seen, seen | PAGE_WAITERS, false,
-                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-            continue;
-        sleep_on(&s->holder, seen | PAGE_WAITERS);
-        seen = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+        if (i < SPINS)
+            _mm_pause();
+        else
+            sleep_until_free(s);
     }
 }
 
 void pages_wake(struct page_state *s)
 {
-    syscall(SYS_futex, &s->holder, FUTEX_WAKE, 1, NULL, NULL, 0);
+    /* All of them: who does not get the page leaves its note anew. */
+    __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &s->holder, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
@@ -76,7 +78,6 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
     }
     s->bitmap = word;
     s->pending = 0;
-    s->reads = 0;
     /* Release: a reader that sees PAGE_LOADED sees the bitmap. */
     __atomic_store_n(&s->flags, s->flags | flags | PAGE_LOADED, __ATOMIC_RELEASE);
     return 0;

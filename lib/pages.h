@@ -17,6 +17,9 @@
 #include "../reflection/seam.h"
 #include "file.h"
 
+/* Once for the process, before the first reservation. */
+void pages_set_up(void);
+
 void pages_wait(struct file *f, struct page_state *s);
 void pages_wake(struct page_state *s);
 
@@ -39,10 +42,20 @@ static inline void pages_reserve(struct file *f, struct page_state *s)
         pages_wait(f, s);
 }
 
+/*
+ * A plain store, no locked instruction: a locked one waits until everything this thread stored has
+ * drained, which after a flush takes longer than all the rest of a small write.
+ *
+ * Absent barrier: the load of `notes` may be answered before the store of `holder` is visible, so
+ * that a sleeper-to-be that looks at `holder` just then and this thread miss one another. The
+ * sleeper pays for that instead: between its note and its look it has every CPU that runs one of us
+ * pass a full barrier (membarrier). Then either it sees the page free or this load saw its note.
+ */
 static inline void pages_release(struct page_state *s)
 {
     seam_point(SEAM_RELEASE, s);
-    if (__builtin_expect(__atomic_exchange_n(&s->holder, 0, __ATOMIC_RELEASE) & PAGE_WAITERS, 0))
+    __atomic_store_n(&s->holder, 0, __ATOMIC_RELEASE);
+    if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_SLEEPERS, 0))
         pages_wake(s);
 }
 

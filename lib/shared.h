@@ -35,13 +35,15 @@
 #define PAGE_O_ALLOCATED 2u /* stores to O meet space */
 #define PAGE_R_ALLOCATED 4u /* stores to R and to the word meet space */
 
-/* holder: 0 free; else slot + 1 in bits 0-10, generation of the slot in 11-30, and: */
-#define PAGE_WAITERS 0x80000000u /* somebody sleeps until it is free */
+/* page_state.notes: what others than the holder have to say */
+#define PAGE_SLEEPERS 0x80u /* somebody sleeps until the page is free */
+#define PAGE_READS    0x7fu /* gathered since the last write, for the adaptive policy */
 
 struct page_state {
-    uint32_t holder;  /* who has the write reservation; a futex */
+    uint32_t holder;  /* who has the write reservation: 0 nobody, else slot + 1 in bits 0-10 and the
+                         generation of the slot in bits 11-30; a futex */
     uint16_t owner;   /* who within the holder: a thread's number; set by the holder */
-    uint8_t reads;    /* gathered since the last write, for the adaptive policy */
+    uint8_t notes;    /* changed by anyone, atomically */
     uint8_t flags;    /* changed by the holder only */
     uint64_t version; /* odd: flipping. Moves with every flip, by the holder only */
     uint64_t bitmap;  /* as on the media, once that is durable; changed by the holder only */

@@ -174,6 +174,19 @@ static int flush_span(struct file *f, const struct span *s)
     return 0;
 }
 
+/* The adaptive policy counts reads since the last write. */
+static inline void forget_reads(struct page_state *s)
+{
+    if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
+        __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
+}
+
+static inline void note_written(struct file *f)
+{
+    if (__builtin_expect(!__atomic_load_n(&f->written, __ATOMIC_RELAXED), 0))
+        __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+}
+
 /* The pages of the span are held; `pages` is where they begin. */
 static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                       const struct span *span, const struct source *src, unsigned flags)
@@ -198,14 +211,14 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
             bytes = bounce;
         }
         pages[i].state->pending = put(&t, begin, n, bytes);
-        __atomic_store_n(&pages[i].state->reads, 0, __ATOMIC_RELAXED);
+        forget_reads(pages[i].state);
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
     }
     if (flush_span(f, span) < 0 || flip_commit(m, h) < 0)
         return -1;
-    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    note_written(f);
     /* The write is committed: that its slices cannot come home now (no space, a medium that fails:
      * then the next call says so) does not undo it. */
     if ((flags & ATO_EAGER) || m->policy == ATO_READ_EAGER)
@@ -213,10 +226,61 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     return 0;
 }
 
-static void count_write(struct mapping *m, uint64_t n)
+static inline void count_write(struct mapping *m, uint64_t n)
 {
-    count(m, COUNT_WRITES, 1);
-    count(m, COUNT_BYTES_WRITTEN, n);
+    struct tally t = tally_of(m);
+    tally_add(t, COUNT_WRITES, 1);
+    tally_add(t, COUNT_BYTES_WRITTEN, n);
+}
+
+/* What a write of one page will touch, fetched while the fences of the thread's last write are
+ * still draining: the reservation below is a locked instruction, and nothing behind it begins
+ * before. */
+static inline void fetch(const struct file *f, const struct page_state *s, uint64_t page,
+                         unsigned begin)
+{
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(file_word(f, page), 1);
+    __builtin_prefetch(file_o(f, page) + begin);
+    __builtin_prefetch(file_r(f, page) + begin);
+}
+
+/* write_held() for plain memory and one page: what most writes are. */
+static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
+                      unsigned flags)
+{
+    struct file *f = m->file;
+    uint64_t page = offset / PAGE_BYTES;
+    unsigned begin = (unsigned)(offset % PAGE_BYTES);
+    struct page_state *s = shared_state(&f->shared, page);
+    if (__builtin_expect(!s, 0))
+        return -1;
+    fetch(f, s, page, begin);
+    pages_reserve(f, s);
+    int r = pages_load(f, page, s);
+    uint8_t need = r == 0 ? space_needed(s, bitmap_touched(begin, n)) : 0;
+    if (__builtin_expect(need, 0))
+        r = space_make(f, page, s, need);
+    if (r == 0) {
+        struct target t = {.file = f,
+                           .o = file_o(f, page),
+                           .r = file_r(f, page),
+                           .bitmap = s->bitmap,
+                           .skip_equal = flags & ATO_SKIP_EQUAL};
+        struct span span = {offset, n, page, page};
+        struct held at = {f, s, page};
+        s->pending = put(&t, begin, n, bytes);
+        forget_reads(s);
+        r = flush_span(f, &span);
+        if (r == 0 && s->pending)
+            r = flip_one(m, &at);
+        s->pending = 0;
+        note_written(f);
+    }
+    pages_release(s);
+    if (r == 0)
+        count_write(m, n);
+    return r;
 }
 
 static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const struct source *src,
@@ -236,6 +300,9 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
 
 int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, unsigned flags)
 {
+    bool eager = (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+    if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
+        return write_page(m, offset, (unsigned)n, bytes, flags);
     struct source src = {.bytes = bytes};
     return write_source(m, offset, n, &src, flags);
 }
