@@ -21,7 +21,7 @@ struct journals {
     struct pool pool;
     uint64_t busy, stuck; /* lanes, a bit each */
     unsigned files;
-    bool abandoned; /* not for new commits any more */
+    bool abandoned; /* let go with a commit in doubt: for nobody any more */
 };
 
 /* Taken for nanoseconds on each journaled commit; creating a pool holds it for milliseconds once.
@@ -67,10 +67,45 @@ static struct journals *make(struct file *f, const struct stat *st)
     return NULL;
 }
 
+static void unlink_from_list(struct journals *j)
+{
+    struct journals **at = &all;
+    while (*at && *at != j)
+        at = &(*at)->next;
+    if (*at)
+        *at = j->next;
+}
+
+/* One file less; the last one takes the journal along. */
+static void drop(struct journals *j)
+{
+    if (--j->files)
+        return;
+    unlink_from_list(j);
+    if (!j->abandoned)
+        (void)pool_close(&j->pool, &j->folder, true);
+    folder_close(&j->folder);
+    free(j);
+}
+
+/* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers
+ * it. Other files of the process go on with a new one. */
+static void abandon(struct journals *j)
+{
+    j->abandoned = true;
+    while (j->busy)
+        pthread_cond_wait(&lane_free, &lock);
+    (void)pool_close(&j->pool, &j->folder, false);
+}
+
 /* With the lock held. */
 static int attach(struct file *f)
 {
     struct stat st;
+    if (f->journals && f->journals->abandoned) {
+        drop(f->journals);
+        f->journals = NULL;
+    }
     if (f->journals)
         return 0;
     if (fstat(f->pairing.folder.fd, &st) < 0)
@@ -146,33 +181,15 @@ void journals_leave_lane(struct file *f, const struct journal_lane *lane)
     pthread_mutex_unlock(&lock);
 }
 
-static void unlink_from_list(struct journals *j)
-{
-    struct journals **at = &all;
-    while (*at && *at != j)
-        at = &(*at)->next;
-    if (*at)
-        *at = j->next;
-}
-
 void journals_detach(struct file *f)
 {
     pthread_mutex_lock(&lock);
     struct journals *j = f->journals;
     f->journals = NULL;
     if (j) {
-        j->files--;
-        if (f->stuck)
-            j->abandoned = true;
-        if (j->files == 0) {
-            while (j->busy)
-                pthread_cond_wait(&lane_free, &lock);
-            unlink_from_list(j);
-            /* With a commit in doubt the journal must be found by the next map. */
-            (void)pool_close(&j->pool, &j->folder, !j->stuck);
-            folder_close(&j->folder);
-            free(j);
-        }
+        if (f->stuck && !j->abandoned)
+            abandon(j);
+        drop(j);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -184,7 +201,7 @@ void journals_close_all(void)
     for (struct journals *j = all; j; j = j->next) {
         /* Other threads may be within a commit still; theirs is left for recovery. The pool stays
          * mapped: the process goes away in a moment, and they do not know it. */
-        if (!j->busy && !j->stuck && j->pool.lock >= 0)
+        if (!j->busy && !j->stuck && !j->abandoned)
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
     pthread_mutex_unlock(&lock);
@@ -195,7 +212,8 @@ void journals_forget_all(void)
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
-        pool_forget(&j->pool);
+        if (!j->abandoned)
+            pool_forget(&j->pool);
         folder_close(&j->folder);
         free(j);
     }

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,6 +53,14 @@ void pages_wait(struct file *f, struct page_state *s)
     }
 }
 
+void pages_pause(unsigned i)
+{
+    if (i < SPINS)
+        _mm_pause();
+    else
+        sched_yield(); /* the other one may be waiting for this CPU */
+}
+
 void pages_wake(struct page_state *s)
 {
     /* All of them: who does not get the page leaves its note anew. */
@@ -88,10 +97,16 @@ struct page_state *pages_look(struct file *f, uint64_t page)
     struct page_state *s = shared_state(&f->shared, page);
     if (!s)
         return NULL;
-    if (__builtin_expect(__atomic_load_n(&s->flags, __ATOMIC_ACQUIRE) & PAGE_LOADED, 1))
-        return s;
-    pages_reserve(f, s);
-    int r = pages_load(f, page, s);
-    pages_release(s);
-    return r < 0 ? NULL : s;
+    /* Who holds a page that is not loaded loads it at once: that is all a reader waits for, not for
+     * what the holder does then. */
+    for (unsigned i = 0; !(__atomic_load_n(&s->flags, __ATOMIC_ACQUIRE) & PAGE_LOADED); i++) {
+        if (pages_try_reserve(f, s)) {
+            int r = pages_load(f, page, s);
+            pages_release(s);
+            return r < 0 ? NULL : s;
+        }
+        seam_point(SEAM_WAIT, s);
+        pages_pause(i);
+    }
+    return s;
 }

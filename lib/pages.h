@@ -70,6 +70,9 @@ static inline int pages_load(struct file *f, uint64_t page, struct page_state *s
     return pages_load_slow(f, page, s);
 }
 
+/* For the i-th time round a loop that waits for a few stores of another thread. */
+void pages_pause(unsigned i);
+
 /* The state of a page, loaded. For readers: reserves for that if need be. NULL with ENOSPC, EIO. */
 struct page_state *pages_look(struct file *f, uint64_t page);
 

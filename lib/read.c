@@ -37,19 +37,17 @@
 #include "deploy.h"
 #include "hold.h"
 
-#include <immintrin.h>
-
 enum { TRIES = 8 };
 
 /* An even version: a page is flipping for as long as a few stores take. */
 static uint64_t steady_version(const struct page_state *s)
 {
-    for (;;) {
+    for (unsigned i = 0;; i++) {
         uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
         if (__builtin_expect(!(v & 1), 1))
             return v;
         seam_point(SEAM_WAIT, s);
-        _mm_pause();
+        pages_pause(i);
     }
 }
 

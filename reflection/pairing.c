@@ -132,6 +132,25 @@ static int folder_has(struct folder *f, const char *path, const struct attribute
     return there;
 }
 
+/* 1: a pairing of this very inode is in this folder; the folder is left open. */
+static int folder_has_inode(struct folder *f, const char *path, const struct identity *who)
+{
+    struct manifest_record record;
+    enum manifest_finding found = MANIFEST_UNBORN;
+    struct stat st;
+    f->fd = -1;
+    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    if (folder_open(f, path, false) < 0)
+        return -1;
+    int there = peek(f, who->inode, &record, &found);
+    if (there == 1)
+        there = found == MANIFEST_VALID && identity_same_inode(who, &record);
+    if (there != 1)
+        folder_close(f);
+    return there;
+}
+
 /* The attribute came along with a copy of another file. Dropped; an error if that file had slices
  * elsewhere, because then the copied bytes are not what it held. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
@@ -194,6 +213,13 @@ static int choose_folder(struct pairing *pr, const char *name, const struct pair
                                 "%s, and it is neither there nor in %s",
                                 pr->path, told, sibling);
         return there < 0 ? -1 : 0;
+    }
+    if (wish->folder && !pr->has_attributes) {
+        /* Nothing on the file says where a reflection that a crash left would be: look beside it
+         * before another one is made elsewhere. */
+        int there = folder_has_inode(&pr->folder, sibling, &pr->identity);
+        if (there != 0)
+            return there < 0 ? -1 : 0;
     }
     return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
 }
@@ -337,7 +363,9 @@ static int write_attribute(struct pairing *pr, const char *name)
     struct attribute a = {.inode = pr->identity.inode};
     memcpy(a.id, pr->record.id, 16);
     size_t base = (size_t)(name - pr->path); /* the original's folder and its slash */
-    bool below = strncmp(pr->folder.path, pr->path, base) == 0 && pr->folder.path[base];
+    /* A file with several links may be opened by one in another folder. */
+    bool below = pr->identity.links == 1 && strncmp(pr->folder.path, pr->path, base) == 0 &&
+                 pr->folder.path[base];
     snprintf(a.folder, sizeof(a.folder), "%s", pr->folder.path + (below ? base : 0));
     return attribute_write(pr->original, pr->path, &a);
 }
@@ -518,6 +546,11 @@ static int adopt(struct pairing *pr, const struct names *n, const char *bytes,
                    "the kernel went down while %s was mapped in domain process, which promises "
                    "nothing for that case",
                    pr->path);
+    if (pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
+        pr->persist.domain != PERSIST_PROCESS &&
+        (fsops->fsync(pr->original) < 0 || fsops->fsync(pr->reflection) < 0))
+        /* The dead flushed nothing: their bytes become durable before their words do (I1). */
+        return report_errno(errno, "cannot make %s and its reflection durable", pr->path);
     /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
      * its writer was killed between its store and its fence. */
     if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)

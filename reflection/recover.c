@@ -205,7 +205,8 @@ static int replay_all(const struct folder *f, struct pool *pool)
         if (found == JOURNAL_COMMITTED && add_files(&r, &v) < 0)
             goto out;
     }
-    qsort(r.files, r.nfiles, sizeof(*r.files), by_id);
+    if (r.nfiles)
+        qsort(r.files, r.nfiles, sizeof(*r.files), by_id);
     for (size_t k = 0; k < r.nfiles; k++) {
         int got = acquire_file(f, &r.files[k], pool->name);
         if (got < 0)

@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# What must be there before anything can be built, and how a build folder is made: for the commands
+# beside this file, which source it. It defines functions and does nothing by itself; it expects
+# `set -euo pipefail` and the top folder of the sources as working folder.
+
+# shellcheck disable=SC2034 # used by those who source this
+BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libpmemobj-dev)
+# shellcheck disable=SC2034
+TEST_PACKAGES=(libgtest-dev libbenchmark-dev)
+
+# A line of progress, with the seconds since the start.
+say()
+{
+    printf '[%3d s] %s\n' "$SECONDS" "$*"
+}
+
+die()
+{
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# ---- Packages ----
+
+is_installed()
+{
+    dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -x installed >/dev/null
+}
+
+as_root()
+{
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# Asks nothing, waits for another apt that is at work, and shows only what it sets up.
+apt_quietly()
+{
+    as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
+        apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" </dev/null 2>&1 |
+        sed -un 's/^Setting up \([^ ]*\).*/    \1/p; /^[EW]:/p; /^sudo:/p'
+}
+
+# Install those of the named Debian packages that are missing.
+need_packages()
+{
+    local package missing=()
+
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+        say "no apt on this system: taking it that there is what these Debian packages hold: $*"
+        return
+    fi
+    for package; do
+        is_installed "$package" || missing+=("$package")
+    done
+    if [ "${#missing[@]}" -eq 0 ]; then
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+        die "packages are missing, and installing them takes root or sudo. As root, run:
+    apt-get install ${missing[*]}"
+    fi
+    say "installing ${missing[*]}"
+    apt_quietly update || say "the package lists could not be brought up to date; trying without"
+    apt_quietly install --no-install-recommends "${missing[@]}" ||
+        die "apt could not install the packages. See why with, as root:
+    apt-get install ${missing[*]}"
+}
+
+# ---- Building ----
+
+# Run a command; show what it prints only if it fails.
+quietly()
+{
+    local log=$1
+    shift
+
+    "$@" >"$log" 2>&1 || {
+        cat "$log" >&2
+        die "failed: $*"
+    }
+}
+
+# configure FOLDER OPTION...: a build folder with these meson options. Kept when it is there, was
+# configured alike and for this place.
+configure()
+{
+    local folder=$1 alike
+    shift
+
+    alike="$PWD ${CC:-} ${CXX:-} ${CFLAGS:-} ${CXXFLAGS:-} ${LDFLAGS:-} $*"
+    if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike" ]; then
+        return
+    fi
+    say "configuring $folder"
+    if ! mkdir -p "$(dirname "$folder")" || ! rm -rf "$folder" "$folder.configured"; then
+        die "cannot make $PWD/$folder anew: does it belong to another user?"
+    fi
+    quietly "$folder.log" meson setup "$folder" "$@"
+    printf '%s\n' "$alike" >"$folder.configured"
+}
+
+# build FOLDER: what is not up to date, with a line for each step.
+build()
+{
+    [ -w "$1" ] || die "cannot write to $PWD/$1: does it belong to another user?"
+    say "building in $1"
+    NINJA_STATUS='  [%f/%t] ' ninja -C "$1" || die "the build failed: see above"
+}
