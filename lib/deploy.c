@@ -26,6 +26,8 @@ static int copy_home(struct mapping *m, struct held *at)
     uint64_t mask = s->bitmap;
     if (!mask)
         return 0;
+    if (file_check(f) < 0) /* I2: a flip in doubt may have made O valid */
+        return -1;
     /* The word has space already: it is not zero. */
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
         return -1;

@@ -30,14 +30,12 @@ void file_unlock_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-int file_check(const struct file *f)
+int file_say_poisoned(const struct file *f)
 {
-    if (file_is_poisoned(f))
-        return report_error(EIO,
-                            "the medium of %s failed while a commit was made durable; unmap the "
-                            "file everywhere and map it anew",
-                            f->pairing.path);
-    return 0;
+    return report_error(EIO,
+                        "the medium of %s failed while a commit was made durable; unmap the file "
+                        "everywhere and map it anew",
+                        f->pairing.path);
 }
 
 static bool holes_fault(int fd)

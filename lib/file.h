@@ -133,8 +133,14 @@ static inline bool file_is_poisoned(const struct file *f)
     return __builtin_expect(__atomic_load_n(&f->shared.header->poisoned, __ATOMIC_RELAXED), 0);
 }
 
-/* -1 with EIO and a sentence if it is. */
-int file_check(const struct file *f);
+int file_say_poisoned(const struct file *f);
+
+/* -1 with EIO and a sentence if it is. After a reservation it is to be asked again: the holder
+ * before may have left this very page's word in doubt. */
+static inline int file_check(const struct file *f)
+{
+    return file_is_poisoned(f) ? file_say_poisoned(f) : 0;
+}
 
 struct file_wish {
     const struct ato_options *options; /* complete */

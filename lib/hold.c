@@ -35,7 +35,8 @@ int hold_range(struct hold *h, struct file *f, uint64_t first, uint64_t last)
             return -1;
         pages_reserve(f, s);
         h->pages[h->n++] = (struct held){f, s, page};
-        if (pages_load(f, page, s) < 0)
+        /* Asked again, now that nobody else can poison this page's word any more (I2). */
+        if (file_check(f) < 0 || pages_load(f, page, s) < 0)
             return -1;
     }
     return 0;

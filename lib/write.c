@@ -257,7 +257,9 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         return -1;
     fetch(f, s, page, begin);
     pages_reserve(f, s);
-    int r = pages_load(f, page, s);
+    int r = file_check(f); /* as in hold_range() */
+    if (r == 0)
+        r = pages_load(f, page, s);
     uint8_t need = r == 0 ? space_needed(s, bitmap_touched(begin, n)) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);

@@ -117,7 +117,7 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 #define persist_store_word(p, word, value) PERSIST_CALL(store_word)(p, word, value, PERSIST_SITE)
 
 /* All words at once in a hardware transaction: 1 done, 0 aborted and nothing changed. The words
- * are write-touched first, by adding 0, since a page fault would abort every try. */
+ * are write-touched first, since a page fault would abort every try. */
 #define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, PERSIST_SITE)
 
 /* Words of one 4096-byte page of the reflection may share one call in `msync`: what is flushed

@@ -55,10 +55,11 @@ bool persist_rtm_allowed(const struct persist *p)
 
 int persist_run_rtm(const struct persist_flip *flips, size_t n)
 {
-    /* Adding 0 takes the write faults here. Every word belongs to a page that the caller has
-     * reserved, so that nobody else stores to it meanwhile. */
+    /* Storing what is there takes the write faults here. Every word belongs to a page that the
+     * caller has reserved, so that nobody else stores to it meanwhile. */
     for (size_t i = 0; i < n; i++)
-        __atomic_fetch_add(flips[i].word, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(flips[i].word, __atomic_load_n(flips[i].word, __ATOMIC_RELAXED),
+                         __ATOMIC_RELAXED);
     unsigned status = _xbegin();
     if (status == _XBEGIN_STARTED) {
         for (size_t i = 0; i < n; i++)
