@@ -15,11 +15,14 @@
  *                The library keeps nothing of what it is passed.
  *   Threads      Every function may be called from any thread at any time, except that a mapping
  *                must not be unmapped while another thread is in a call on it. Reads take no lock
- *                and never wait for a writer. Not from a signal handler, and not to be left by
- *                longjmp() or thread cancellation.
+ *                and do not wait for a writer's copying or flushing; only a reader that met one
+ *                commit after the other on its pages queues up for them in the end. Not from a
+ *                signal handler, and not to be left by longjmp() or thread cancellation.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the mapping's
- *                domain (ATO_DOMAIN_...). When it fails, nothing has changed.
+ *                domain (ATO_DOMAIN_...). When it fails, nothing has changed; the one exception is
+ *                EIO from a medium that failed in the middle of a commit: the write is there wholly
+ *                or not at all, and which of the two is known when the file is mapped anew.
  *   Units        Sizes and offsets are bytes. A page is 4096 bytes, a slice 64.
  *
  * Plain loads through the mapped address see the file's own copy, which is current only after
@@ -48,7 +51,8 @@ const char *ato_version(void);
 
 /* How reads treat slices whose valid copy lies in the reflection file. */
 enum ato_read_policy {
-    ATO_READ_LAZY = 0,     /* the first read of such a page deploys it; the default */
+    ATO_READ_LAZY = 0,     /* the first read of such a page deploys it; the default, which
+                              ATO_READ_POLICY may replace */
     ATO_READ_GATHER = 1,   /* read every slice from where it is; never deploy */
     ATO_READ_ADAPTIVE = 2, /* gather, and deploy at the 4th read since the page's last write */
     ATO_READ_EAGER = 3,    /* each write deploys what it wrote before it returns */
@@ -105,7 +109,7 @@ struct ato_unmap_options {
     int mode;           /* ATO_UNMAP_FAST or ATO_UNMAP_SPATIAL */
     unsigned threads;   /* spatial: threads that deploy; 0: chosen by size and CPUs */
     /* Called now and then, by one thread at a time, while a spatial unmap deploys: bytes of the
-     * file looked at so far, and its size. May be NULL. */
+     * file looked at so far, and its size. Must not map, unmap or fork. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
 };
@@ -146,16 +150,18 @@ struct ato_stat {
  * Errors, beside mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EAGAIN    fd is read-only and this process has not mapped the file for writing
  *   EBUSY     another process has the file mapped
- *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file
- *   EXDEV     the file is in use with another durability domain
- *   EFBIG     the file is larger than the maximum the first mapper chose
- *   ENOSPC    no room for the manifest, the reflection or the shared page states
- *   EACCES    no permission for the reflection folder, or the folder is not to be trusted
- *   ESTALE    the reflection that belongs to the file is missing, or the file was written by
- *             other means since it was unmapped
- *   EUCLEAN   a manifest, reflection or journal is damaged, or of a version not known here
- *   EIO       the medium says so
- * Since 0.1.
+ *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file, one whose
+ *             path does not lead to it any more, one with several links where the file system has
+ * no extended attributes; options, flags or environment words that are not known EXDEV     the file
+ * is in use with another durability domain EFBIG     the file is larger than the maximum the first
+ * mapper chose, or than 256 TiB ENOSPC    no room for the manifest, the reflection or the shared
+ * page states EACCES    no permission for the reflection folder, or the folder is not to be trusted
+ *   ENOTSUP   an option that is not in this version
+ *   ESTALE    reflection and file do not belong together as they are: the reflection is missing,
+ * the file was written or cut by other means since it was unmapped, it is a copy of a file that was
+ * not plain, its attribute was taken away, or another file's reflection is in the way EUCLEAN   a
+ * manifest, reflection or journal is damaged, or of a version not known here EIO       the medium
+ * says so Since 0.1.
  */
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
 
@@ -169,8 +175,10 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
  *   ATO_UNMAP_SPATIAL  the last mapping of the file deploys everything and removes reflection,
  *                      manifest and attribute: what read(2) sees is the file. Others only detach.
  * Where the file system has no extended attributes a fast unmap deploys too.
- * On failure (EIO, ENOSPC) the mapping is still there. EINVAL: not a mapping, or a part of one.
- * Since 0.1.
+ * When deploying fails (EIO, ENOSPC) the mapping is still there. When what comes after it fails
+ * (the manifest cannot be written, a name not be removed; EIO on a file whose last commit is in
+ * doubt, which is not made plain) the mapping is gone, and the next ato_mmap() completes what is
+ * left: no byte is lost. EINVAL: not a mapping, or a part of one. Since 0.1.
  */
 int ato_munmap(void *addr, size_t length, int mode);
 int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt);
@@ -183,11 +191,15 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   out of a mapping  one consistent snapshot: never a mix of before and after of another call
  *   both              one atomic write; ranges may overlap, as with memmove()
  * Returns dst, or NULL with errno:
- *   EINVAL    neither side lies in a mapping
+ *   EINVAL    neither side lies in a mapping; flags that are not known
  *   EFAULT    a side lies partly in a mapping, or beyond the end of the file
  *   EACCES    dst lies in a mapping without PROT_WRITE
- *   ENOSPC    no space for the other copy, the page states or the journal
+ *   ENOSPC    no space for the other copy, the page states or the journal (or EDQUOT)
+ *   ENOMEM    no memory for what a write of many pages has to note
  *   E2BIG     the write spans more pages than a journal record can hold (1 GiB always fits)
+ *   EACCES, EMFILE, ...  the process's journal cannot be made
+ *   ECANCELED the process is exiting, and its journals are gone
+ *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
  *   EIO       the medium failed; after a failure that leaves a commit in doubt, every call on the
  *             file is EIO until it is unmapped and mapped anew
  * Since 0.1.
@@ -204,7 +216,7 @@ void *ato_memset(void *dst, int c, size_t n);
 /*
  * Bring every slice of the pages that [addr, addr+n) touches home, so that plain loads there are
  * right until the next write to those pages. Each page is deployed by itself; the content of the
- * file does not change. Durable when it returns. Errors: EINVAL, EFAULT, EACCES, ENOSPC, EIO.
+ * file does not change. Durable when it returns. Errors: EINVAL, EFAULT, ENOSPC, ENOMEM, EIO.
  * Since 0.1.
  */
 int ato_deploy(const void *addr, size_t n);
@@ -216,15 +228,18 @@ int ato_msync(void *addr, size_t n, int flags);
 /* ---- Diagnostics ----------------------------------------------------------------------------- */
 
 /* Counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
- * bitmaps of the whole file. EINVAL: not in a mapping, or a struct_size that is none. Since 0.1. */
+ * bitmaps of the whole file. EINVAL: not in a mapping, or a struct_size that is none; EIO. Since
+ * 0.1. */
 int ato_stat(const void *addr, struct ato_stat *st);
 
 /* What the calling thread's last failed call has to say: a sentence, valid until its next call.
- * "" if there was none. Since 0.1. */
+ * "" if there was none. To be asked after a failure: a call that succeeded may have left a sentence
+ * about something that it found a way around. Since 0.1. */
 const char *ato_errormsg(void);
 
-/* Where warnings and news go, for the whole process; NULL: to where ATO_LOG says (a file name or
- * "stderr"), else nowhere. `log` may be called from any thread and must not call libato. Since 0.1.
+/* Where errors, warnings and news go, for the whole process; NULL: to where ATO_LOG says (a file
+ * name or "stderr"), else nowhere. `log` may be called from any thread and must not call libato.
+ * Since 0.1.
  */
 void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
 

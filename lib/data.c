@@ -66,7 +66,7 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
         return NULL;
     }
     if (__builtin_expect(n == 0, 0)) {
-        if (table_find(dst) || table_find(src))
+        if (table_find_exactly(dst) || table_find_exactly(src))
             return dst;
         no_mapping(dst, src);
         return NULL;
@@ -94,7 +94,7 @@ void *ato_memset(void *dst, int c, size_t n)
 {
     struct side to;
     if (n == 0) {
-        if (table_find(dst))
+        if (table_find_exactly(dst))
             return dst;
         no_mapping(dst, dst);
         return NULL;
@@ -114,7 +114,7 @@ int ato_deploy(const void *addr, size_t n)
 {
     struct side s;
     if (n == 0)
-        return table_find(addr) ? 0 : no_mapping(addr, addr);
+        return table_find_exactly(addr) ? 0 : no_mapping(addr, addr);
     if (find_side(&s, addr, n) < 0)
         return -1;
     if (!s.m)

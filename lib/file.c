@@ -140,10 +140,6 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
                      fd);
         return NULL;
     }
-    if (wish->options->format != ATO_FORMAT_DENSE) {
-        report_error(ENOTSUP, "format %d is not in this version", wish->options->format);
-        return NULL;
-    }
     struct file *f = calloc(1, sizeof(*f));
     if (!f) {
         report_error(ENOMEM, "no memory to map a file");
@@ -248,6 +244,11 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
         r = pairing_remove(pr);
     else if (!poisoned)
         r = pairing_clean(pr, f->written);
+    else if (options->mode == ATO_UNMAP_SPATIAL)
+        r = report_error(EIO,
+                         "%s is unmapped, but not plain: a commit is in doubt, which the next map "
+                         "recovers",
+                         pr->path);
     destroy(f, true);
     return r;
 }

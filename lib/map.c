@@ -140,6 +140,8 @@ static int complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
     if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
+    if (o->format == ATO_FORMAT_SPARSE)
+        return report_error(ENOTSUP, "the sparse format is not in this version");
     if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if (o->max_reflection_bytes)

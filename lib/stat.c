@@ -48,7 +48,7 @@ static uint64_t total(const struct mapping *m, enum counter which)
 
 int ato_stat(const void *addr, struct ato_stat *st)
 {
-    struct mapping *m = table_find(addr);
+    struct mapping *m = table_find_exactly(addr);
     if (!m)
         return report_error(EINVAL, "%p does not lie in a mapping", addr);
     size_t given = st->struct_size;

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "table.h"
 
+#include "file.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 
 struct mapping *table_entries[TABLE_ENTRIES];
+
+struct mapping *table_find_exactly(const void *addr)
+{
+    struct mapping *m = table_find(addr);
+    return m && (uint64_t)((const char *)addr - m->base) <= m->length ? m : NULL;
+}
 
 static uint64_t whole(uint64_t n)
 {

@@ -37,6 +37,10 @@ static inline struct mapping *table_find(const void *addr)
     return __atomic_load_n(&table_entries[entry], __ATOMIC_ACQUIRE);
 }
 
+/* The mapping that `addr` lies in, or behind whose last byte it is; NULL. For calls that move no
+ * bytes. */
+struct mapping *table_find_exactly(const void *addr);
+
 /* Does [addr, addr + n) reach into any mapping but `m` (NULL: into any at all)? */
 bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
 

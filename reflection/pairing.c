@@ -5,6 +5,7 @@
 #include "fsops.h"
 #include "layout.h"
 #include "locks.h"
+#include "place.h"
 #include "recover.h"
 #include "report.h"
 
@@ -18,212 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct names {
-    char reflection[24], manifest[40];
-};
-
-static struct names names_of(uint64_t inode)
-{
-    struct names n;
-    snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
-    snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
-    return n;
-}
-
-/* ---- looking at manifests without taking them -------------------------------------------------
- */
-
-/* Reads the manifest of `inode` in a folder. 1 found, valid or not (*found tells); 0 there is none;
- * -1 error. */
-static int peek(const struct folder *f, uint64_t inode, struct manifest_record *record,
-                enum manifest_finding *found)
-{
-    struct names n = names_of(inode);
-    int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT
-                   ? 0
-                   : report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
-    char *bytes = calloc(1, MANIFEST_BYTES);
-    int result = -1, which;
-    if (!bytes)
-        report_error(ENOMEM, "no memory to read the manifest %s/%s", f->path, n.manifest);
-    else if (pread(fd, bytes, MANIFEST_BYTES, 0) < 0)
-        report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
-    else
-        result = 1;
-    if (result == 1)
-        *found = manifest_read(bytes, record, &which);
-    free(bytes);
-    close(fd);
-    return result;
-}
-
-/* Does a reflection hold any slice? Errors count as yes. */
-static bool holds_slices(const struct folder *f, uint64_t inode)
-{
-    struct names n = names_of(inode);
-    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return errno != ENOENT;
-    bool any = false;
-    uint64_t words[CHUNK_PAGES];
-    for (off_t at = 0; !any; at += (off_t)CHUNK_BYTES) {
-        off_t data = lseek(fd, at, SEEK_DATA);
-        if (data < 0) {
-            any = errno != ENXIO;
-            break;
-        }
-        at = data / (off_t)CHUNK_BYTES * (off_t)CHUNK_BYTES;
-        ssize_t got = pread(fd, words, sizeof(words), at);
-        any = got < 0;
-        for (ssize_t i = 0; i < got / 8; i++)
-            any |= words[i] != 0;
-    }
-    close(fd);
-    return any;
-}
-
-/* ---- which folder ------------------------------------------------------------------------------
- */
-
-/* Where the attribute says the reflection is, as an absolute path. */
-static int attribute_folder(const struct pairing *pr, const char *name, const struct attribute *a,
-                            char out[PATH_MAX])
-{
-    int n;
-    if (a->folder[0] == '/')
-        n = snprintf(out, PATH_MAX, "%s", a->folder);
-    else
-        n = snprintf(out, PATH_MAX, "%.*s/%s", (int)(name - 1 - pr->path), pr->path, a->folder);
-    if (n >= PATH_MAX)
-        return report_error(ENAMETOOLONG,
-                            "the reflection folder that the attribute of %s names "
-                            "has too long a path",
-                            pr->path);
-    return 0;
-}
-
-/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
-static int folder_has(struct folder *f, const char *path, const struct attribute *a)
-{
-    struct manifest_record record;
-    enum manifest_finding found = MANIFEST_UNBORN;
-    struct stat st;
-    f->fd = -1;
-    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return 0;
-    if (folder_open(f, path, false) < 0)
-        return -1;
-    int there = peek(f, a->inode, &record, &found);
-    if (there == 1 && found == MANIFEST_DAMAGED)
-        there = report_error(EUCLEAN, "the manifest %s/%" PRIu64 ".manifest is damaged", f->path,
-                             a->inode);
-    else if (there == 1 && found == MANIFEST_FOREIGN)
-        there = report_error(EUCLEAN,
-                             "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
-                             "reads %d",
-                             f->path, a->inode, record.version, MANIFEST_VERSION);
-    else if (there == 1)
-        there = found == MANIFEST_VALID && memcmp(record.id, a->id, 16) == 0 &&
-                record.inode == a->inode;
-    if (there != 1)
-        folder_close(f);
-    return there;
-}
-
-/* 1: a pairing of this very inode is in this folder; the folder is left open. */
-static int folder_has_inode(struct folder *f, const char *path, const struct identity *who)
-{
-    struct manifest_record record;
-    enum manifest_finding found = MANIFEST_UNBORN;
-    struct stat st;
-    f->fd = -1;
-    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return 0;
-    if (folder_open(f, path, false) < 0)
-        return -1;
-    int there = peek(f, who->inode, &record, &found);
-    if (there == 1)
-        there = found == MANIFEST_VALID && identity_same_inode(who, &record);
-    if (there != 1)
-        folder_close(f);
-    return there;
-}
-
-/* The attribute came along with a copy of another file. Dropped; an error if that file had slices
- * elsewhere, because then the copied bytes are not what it held. */
-static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
-                       const struct attribute *a)
-{
-    char path[PATH_MAX];
-    const char *places[2] = {path, sibling};
-    bool live = false;
-    if (attribute_folder(pr, name, a, path) < 0)
-        return -1;
-    for (int i = 0; i < 2 && !live; i++) {
-        struct folder f;
-        int there = folder_has(&f, places[i], a);
-        if (there == 1) {
-            live = holds_slices(&f, a->inode);
-            folder_close(&f);
-        }
-    }
-    if (attribute_remove(pr->original, pr->path) < 0)
-        return -1;
-    if (live)
-        return report_error(ESTALE,
-                            "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
-                            "its reflection: its bytes are not those of the file. Make the source "
-                            "plain and copy it again; what is here can be mapped from now on as "
-                            "it is",
-                            pr->path);
-    report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
-               pr->path);
-    return 0;
-}
-
-/* Opens the folder that holds the pairing, or the one where it shall be made. */
-static int choose_folder(struct pairing *pr, const char *name, const struct pairing_wish *wish)
-{
-    char sibling[PATH_MAX], told[PATH_MAX];
-    struct attribute a;
-    if (snprintf(sibling, sizeof(sibling), "%.*s/%s", (int)(name - 1 - pr->path), pr->path,
-                 FOLDER_NAME) >= (int)sizeof(sibling))
-        return report_error(ENAMETOOLONG, "the path of %s is too long", pr->path);
-
-    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
-    if (found == ATTRIBUTE_BAD)
-        return -1;
-    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
-    if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode) {
-        if (drop_copied(pr, name, sibling, &a) < 0)
-            return -1;
-    } else if (found == ATTRIBUTE_FOUND) {
-        if (attribute_folder(pr, name, &a, told) < 0)
-            return -1;
-        int there = folder_has(&pr->folder, told, &a);
-        if (there == 0)
-            there = folder_has(&pr->folder, sibling, &a);
-        if (there == 0 && wish->folder)
-            there = folder_has(&pr->folder, wish->folder, &a);
-        if (there == 0)
-            return report_error(ESTALE,
-                                "the reflection of %s is missing: its attribute says it lies in "
-                                "%s, and it is neither there nor in %s",
-                                pr->path, told, sibling);
-        return there < 0 ? -1 : 0;
-    }
-    if (wish->folder && !pr->has_attributes) {
-        /* Nothing on the file says where a reflection that a crash left would be: look beside it
-         * before another one is made elsewhere. */
-        int there = folder_has_inode(&pr->folder, sibling, &pr->identity);
-        if (there != 0)
-            return there < 0 ? -1 : 0;
-    }
-    return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
-}
-
 /* ---- taking the manifest ------------------------------------------------------------------------
  */
 
@@ -235,7 +30,7 @@ static bool still_named(const struct folder *f, const char *name, int fd)
 }
 
 /* Opens the manifest, making it if need be, and takes the attach lock. */
-static int take_manifest(struct pairing *pr, const struct names *n)
+static int take_manifest(struct pairing *pr, const struct place_names *n)
 {
     for (;;) {
         pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -254,7 +49,7 @@ static int take_manifest(struct pairing *pr, const struct names *n)
 }
 
 /* Every slot byte can be had: nobody lives. Keeps slot 0's. */
-static int take_slots(struct pairing *pr, const struct names *n)
+static int take_slots(struct pairing *pr, const struct place_names *n)
 {
     switch (locks_try(pr->lock, 1, MANIFEST_SLOTS)) {
     case LOCKS_MINE:
@@ -291,7 +86,7 @@ static int dress(const struct pairing *pr, int fd, const char *name)
 /* ---- birth
  * ---------------------------------------------------------------------------------------- */
 
-static int make_reflection(struct pairing *pr, const struct names *n)
+static int make_reflection(struct pairing *pr, const struct place_names *n)
 {
     /* What an interrupted birth or a removal left holds nothing: begin with a fresh file, whose
      * bitmaps are all zero. */
@@ -333,7 +128,7 @@ static int choose_domain(struct pairing *pr, const struct pairing_wish *wish)
 
 /* The manifest is mapped through a descriptor of its own: a mapping of the locked one would keep
  * the locks alive in a forked child. */
-static int map_manifest(struct pairing *pr, const struct names *n)
+static int map_manifest(struct pairing *pr, const struct place_names *n)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0)
         return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
@@ -372,7 +167,7 @@ static int write_attribute(struct pairing *pr, const char *name)
 
 /* persist-order P1 (reader: decide, in a later pairing_open): each step of the birth is durable
  * before the next one, so that a manifest which says `in use` has everything it needs. */
-static int give_birth(struct pairing *pr, const struct names *n, const char *name,
+static int give_birth(struct pairing *pr, const struct place_names *n, const char *name,
                       const struct pairing_wish *wish)
 {
     if (!pr->has_attributes && pr->identity.links > 1)
@@ -427,7 +222,7 @@ static int give_birth(struct pairing *pr, const struct names *n, const char *nam
 /* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a
  * reflection is never missed by a file that still needs it; the manifest goes last, because it is
  * what tells how far the removal came. */
-static int finish_removal(struct pairing *pr, const struct names *n)
+static int finish_removal(struct pairing *pr, const struct place_names *n)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
@@ -444,7 +239,7 @@ static int finish_removal(struct pairing *pr, const struct names *n)
 
 int pairing_remove(struct pairing *pr)
 {
-    struct names n = names_of(pr->identity.inode);
+    struct place_names n = place_names(pr->identity.inode);
     pr->record.state = MANIFEST_DEPLOYED;
     if (write_record(pr) < 0)
         return -1;
@@ -452,7 +247,7 @@ int pairing_remove(struct pairing *pr)
 }
 
 /* An inode number was given out again: what lies under it belonged to a file that is gone. */
-static int set_aside(struct pairing *pr, const struct names *n)
+static int set_aside(struct pairing *pr, const struct place_names *n)
 {
     char id[33], to[96];
     struct stat st;
@@ -493,7 +288,7 @@ static int check_not_written(const struct pairing *pr)
                         pr->path, who->size, r->clean_size, pr->folder.path, who->inode);
 }
 
-static int check_reflection(struct pairing *pr, const struct names *n, uint64_t size)
+static int check_reflection(struct pairing *pr, const struct place_names *n, uint64_t size)
 {
     pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (pr->reflection < 0)
@@ -513,7 +308,7 @@ static int check_reflection(struct pairing *pr, const struct names *n, uint64_t 
 }
 
 /* A manifest that is in order and belongs to this file. */
-static int adopt(struct pairing *pr, const struct names *n, const char *bytes,
+static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
                  const struct pairing_wish *wish)
 {
     uint64_t size, word;
@@ -561,8 +356,8 @@ static int adopt(struct pairing *pr, const struct names *n, const char *bytes,
     return 0;
 }
 
-static enum decision decide(struct pairing *pr, const struct names *n, enum manifest_finding found,
-                            const struct pairing_wish *wish)
+static enum decision decide(struct pairing *pr, const struct place_names *n,
+                            enum manifest_finding found, const struct pairing_wish *wish)
 {
     struct attribute a;
     enum attribute_finding attribute =
@@ -630,7 +425,7 @@ static enum decision decide(struct pairing *pr, const struct names *n, enum mani
 }
 
 /* One try under the attach lock. 1 done, 0 again, -1 error. */
-static int open_locked(struct pairing *pr, const struct names *n, const char *name,
+static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
 {
     int due = recover_is_due(&pr->folder);
@@ -693,8 +488,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (pr->original < 0)
         return report_errno(errno, "cannot duplicate descriptor %d", fd);
-    struct names n = names_of(who->inode);
-    if (identity_path(fd, who, pr->path, &name) < 0 || choose_folder(pr, name, wish) < 0)
+    struct place_names n = place_names(who->inode);
+    if (identity_path(fd, who, pr->path, &name) < 0 || place_open(pr, name, wish) < 0)
         goto fail;
     for (;;) {
         /* Journals before the attach lock: that is the order everywhere. A process that dies in

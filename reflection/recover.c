@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
@@ -287,7 +288,7 @@ static int recover_journal(const struct folder *f, const char *name)
 
 /* A journal that was never finished holds nothing. Its maker locked it right after creating it, so
  * that one that can be locked and is not empty has no maker any more; an empty one may be between
- * those two steps and is left for a later visit. */
+ * those two steps and gets a minute. */
 static int clear_unfinished(const struct folder *f, const char *name)
 {
     int fd = open_journal(f, name);
@@ -295,7 +296,7 @@ static int clear_unfinished(const struct folder *f, const char *name)
         return fd == -2 ? 0 : -1;
     struct stat st;
     if (locks_try(fd, 0, 1) == LOCKS_MINE && still_named(f, name, fd) && fstat(fd, &st) == 0 &&
-        st.st_size > 0 && fsops->unlinkat(f->fd, name, 0) == 0)
+        (st.st_size > 0 || time(NULL) - st.st_mtime > 60) && fsops->unlinkat(f->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);
     close(fd);
     return 0;

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "place.h"
+
+#include "layout.h"
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct place_names place_names(uint64_t inode)
+{
+    struct place_names n;
+    snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
+    snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
+    return n;
+}
+
+/* ---- looking at manifests without taking them -------------------------------------------------
+ */
+
+/* Reads the manifest of `inode` in a folder. 1 found, valid or not (*found tells); 0 there is none;
+ * -1 error. */
+static int peek(const struct folder *f, uint64_t inode, struct manifest_record *record,
+                enum manifest_finding *found)
+{
+    struct place_names n = place_names(inode);
+    int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT
+                   ? 0
+                   : report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
+    char *bytes = calloc(1, MANIFEST_BYTES);
+    int result = -1, which;
+    if (!bytes)
+        report_error(ENOMEM, "no memory to read the manifest %s/%s", f->path, n.manifest);
+    else if (pread(fd, bytes, MANIFEST_BYTES, 0) < 0)
+        report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
+    else
+        result = 1;
+    if (result == 1)
+        *found = manifest_read(bytes, record, &which);
+    free(bytes);
+    close(fd);
+    return result;
+}
+
+/* Does a reflection hold any slice? Errors count as yes. */
+static bool holds_slices(const struct folder *f, uint64_t inode)
+{
+    struct place_names n = place_names(inode);
+    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    bool any = false;
+    uint64_t words[CHUNK_PAGES];
+    for (off_t at = 0; !any; at += (off_t)CHUNK_BYTES) {
+        off_t data = lseek(fd, at, SEEK_DATA);
+        if (data < 0) {
+            any = errno != ENXIO;
+            break;
+        }
+        at = data / (off_t)CHUNK_BYTES * (off_t)CHUNK_BYTES;
+        ssize_t got = pread(fd, words, sizeof(words), at);
+        any = got < 0;
+        for (ssize_t i = 0; i < got / 8; i++)
+            any |= words[i] != 0;
+    }
+    close(fd);
+    return any;
+}
+
+/* ---- which folder ------------------------------------------------------------------------------
+ */
+
+/* Where the attribute says the reflection is, as an absolute path. */
+static int attribute_folder(const struct pairing *pr, const char *name, const struct attribute *a,
+                            char out[PATH_MAX])
+{
+    int n;
+    if (a->folder[0] == '/')
+        n = snprintf(out, PATH_MAX, "%s", a->folder);
+    else
+        n = snprintf(out, PATH_MAX, "%.*s/%s", (int)(name - 1 - pr->path), pr->path, a->folder);
+    if (n >= PATH_MAX)
+        return report_error(ENAMETOOLONG,
+                            "the reflection folder that the attribute of %s names "
+                            "has too long a path",
+                            pr->path);
+    return 0;
+}
+
+/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
+static int folder_has(struct folder *f, const char *path, const struct attribute *a)
+{
+    struct manifest_record record;
+    enum manifest_finding found = MANIFEST_UNBORN;
+    struct stat st;
+    f->fd = -1;
+    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    if (folder_open(f, path, false) < 0)
+        return -1;
+    int there = peek(f, a->inode, &record, &found);
+    if (there == 1 && found == MANIFEST_DAMAGED)
+        there = report_error(EUCLEAN, "the manifest %s/%" PRIu64 ".manifest is damaged", f->path,
+                             a->inode);
+    else if (there == 1 && found == MANIFEST_FOREIGN)
+        there = report_error(EUCLEAN,
+                             "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
+                             "reads %d",
+                             f->path, a->inode, record.version, MANIFEST_VERSION);
+    else if (there == 1)
+        there = found == MANIFEST_VALID && memcmp(record.id, a->id, 16) == 0 &&
+                record.inode == a->inode;
+    if (there != 1)
+        folder_close(f);
+    return there;
+}
+
+/* 1: a pairing of this very inode is in this folder; the folder is left open. */
+static int folder_has_inode(struct folder *f, const char *path, const struct identity *who)
+{
+    struct manifest_record record;
+    enum manifest_finding found = MANIFEST_UNBORN;
+    struct stat st;
+    f->fd = -1;
+    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return 0;
+    if (folder_open(f, path, false) < 0)
+        return -1;
+    int there = peek(f, who->inode, &record, &found);
+    if (there == 1)
+        there = found == MANIFEST_VALID && identity_same_inode(who, &record);
+    if (there != 1)
+        folder_close(f);
+    return there;
+}
+
+/* The attribute came along with a copy of another file. Dropped; an error if that file had slices
+ * elsewhere, because then the copied bytes are not what it held. */
+static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
+                       const struct attribute *a)
+{
+    char path[PATH_MAX];
+    const char *places[2] = {path, sibling};
+    bool live = false;
+    if (attribute_folder(pr, name, a, path) < 0)
+        return -1;
+    for (int i = 0; i < 2 && !live; i++) {
+        struct folder f;
+        int there = folder_has(&f, places[i], a);
+        if (there == 1) {
+            live = holds_slices(&f, a->inode);
+            folder_close(&f);
+        }
+    }
+    if (attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    if (live)
+        return report_error(ESTALE,
+                            "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
+                            "its reflection: its bytes are not those of the file. Make the source "
+                            "plain and copy it again; what is here can be mapped from now on as "
+                            "it is",
+                            pr->path);
+    report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
+               pr->path);
+    return 0;
+}
+
+/* Opens the folder that holds the pairing, or the one where it shall be made. */
+int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish)
+{
+    char sibling[PATH_MAX], told[PATH_MAX];
+    struct attribute a;
+    if (snprintf(sibling, sizeof(sibling), "%.*s/%s", (int)(name - 1 - pr->path), pr->path,
+                 FOLDER_NAME) >= (int)sizeof(sibling))
+        return report_error(ENAMETOOLONG, "the path of %s is too long", pr->path);
+
+    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
+    if (found == ATTRIBUTE_BAD)
+        return -1;
+    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
+    if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode) {
+        if (drop_copied(pr, name, sibling, &a) < 0)
+            return -1;
+    } else if (found == ATTRIBUTE_FOUND) {
+        if (attribute_folder(pr, name, &a, told) < 0)
+            return -1;
+        int there = folder_has(&pr->folder, told, &a);
+        if (there == 0)
+            there = folder_has(&pr->folder, sibling, &a);
+        if (there == 0 && wish->folder)
+            there = folder_has(&pr->folder, wish->folder, &a);
+        if (there == 0)
+            return report_error(ESTALE,
+                                "the reflection of %s is missing: its attribute says it lies in "
+                                "%s, and it is neither there nor in %s",
+                                pr->path, told, sibling);
+        return there < 0 ? -1 : 0;
+    }
+    if (wish->folder && !pr->has_attributes) {
+        /* Nothing on the file says where a reflection that a crash left would be: look beside it
+         * before another one is made elsewhere. */
+        int there = folder_has_inode(&pr->folder, sibling, &pr->identity);
+        if (there != 0)
+            return there < 0 ? -1 : 0;
+    }
+    return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
+}
