@@ -159,7 +159,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         return NULL;
     }
     f->persist = f->pairing.persist;
-    f->max_size = choose_max_size(who, wish);
+    f->max_size = choose_max_size(&f->pairing.identity, wish);
     f->holes_fault = holes_fault(f->pairing.original) || holes_fault(f->pairing.reflection);
     if (f->max_size > LAYOUT_MAX_BYTES) {
         report_error(EFBIG, "max_size is more than 256 TiB");
@@ -266,13 +266,9 @@ void file_forget_all(void)
     for (struct file *f = all; f;) {
         struct file *next = f->next;
         /* The views were not inherited: nothing to unmap, nothing that could reach the parent's. */
-        f->o = f->r = NULL;
-        f->pairing.manifest = NULL;
-        f->shared.base = NULL;
         close(f->shared.fd);
         free(f->shared.ready);
-        f->shared.header = NULL;
-        pairing_close(&f->pairing);
+        pairing_forget(&f->pairing);
         free(f->chunks);
         free(f);
         f = next;

@@ -87,7 +87,8 @@ static uint64_t put(const struct target *t, unsigned begin, unsigned n, const ch
     uint64_t whole = bitmap_slices(first, last);
     if (t->skip_equal)
         whole = t->file->persist.kernel->differing(t->o, t->r, base, t->bitmap, whole);
-    persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, whole); /* I2 */
+    if (whole)
+        persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, whole); /* I2 */
     return done | whole;
 }
 
@@ -193,6 +194,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
 {
     struct file *f = m->file;
     uint64_t npages = span->last - span->first + 1;
+    uint64_t stored = 0;
     char bounce[PAGE_BYTES];
     const char *bytes = src->bytes;
     uint64_t from = src->from_offset;
@@ -210,13 +212,13 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
         }
-        pages[i].state->pending = put(&t, begin, n, bytes);
+        stored |= pages[i].state->pending = put(&t, begin, n, bytes);
         forget_reads(pages[i].state);
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
     }
-    if (flush_span(f, span) < 0 || flip_commit(m, h) < 0)
+    if (stored && (flush_span(f, span) < 0 || flip_commit(m, h) < 0))
         return -1;
     note_written(f);
     /* The write is committed: that its slices cannot come home now (no space, a medium that fails:
@@ -273,9 +275,11 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         struct held at = {f, s, page};
         s->pending = put(&t, begin, n, bytes);
         forget_reads(s);
-        r = flush_span(f, &span);
-        if (r == 0 && s->pending)
-            r = flip_one(m, &at);
+        if (s->pending) {
+            r = flush_span(f, &span);
+            if (r == 0)
+                r = flip_one(m, &at);
+        }
         s->pending = 0;
         note_written(f);
     }

@@ -52,6 +52,13 @@ int journal_make(const struct persist *p, struct journal *j, void *bytes, const 
     return 0;
 }
 
+bool journal_is_at(const void *bytes)
+{
+    uint64_t magic;
+    memcpy(&magic, bytes, sizeof(magic));
+    return magic == JOURNAL_MAGIC;
+}
+
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
 {
     struct journal_header h;
@@ -113,7 +120,8 @@ void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, 
 
 int journal_finish(struct journal_writer *w)
 {
-    drain(w);
+    if (w->buffered)
+        drain(w);
     w->line.checksum = w->checksum;
     return persist_flush_data(w->persist, w->lane + FILES, (size_t)(w->at - w->lane - FILES));
 }

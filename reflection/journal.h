@@ -98,6 +98,9 @@ int journal_make(const struct persist *p, struct journal *j, void *bytes, const 
 /* Takes a journal as it was found. `name` is for the sentence. EUCLEAN: not one, or damaged. */
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
 
+/* Does this look like the beginning of a journal? */
+bool journal_is_at(const void *bytes);
+
 /* ---- writing ---- */
 
 struct journal_writer {

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- taking the manifest ------------------------------------------------------------------------
@@ -48,10 +49,22 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
     }
 }
 
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+}
+
 /* Every slot byte can be had: nobody lives. Keeps slot 0's. */
 static int take_slots(struct pairing *pr, const struct place_names *n)
 {
-    switch (locks_try(pr->lock, 1, MANIFEST_SLOTS)) {
+    enum locks_answer answer = locks_try(pr->lock, 1, MANIFEST_SLOTS);
+    /* A process that is just dying, or a child that it was just forking, has its descriptors for a
+     * moment longer. */
+    for (int i = 0; answer == LOCKS_TAKEN && i < 20; i++) {
+        nap();
+        answer = locks_try(pr->lock, 1, MANIFEST_SLOTS);
+    }
+    switch (answer) {
     case LOCKS_MINE:
         break;
     case LOCKS_TAKEN:
@@ -428,9 +441,10 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
 static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
 {
-    int due = recover_is_due(&pr->folder);
-    if (due)
-        return due < 0 ? -1 : 0;
+    /* As it is now that nobody else maps it: while we waited for the lock its last user may have
+     * unmapped it. */
+    if (identity_of(pr->original, &pr->identity) < 0)
+        return -1;
     char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read the manifest %s/%s", pr->folder.path,
@@ -441,6 +455,11 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
+    int due = recover_is_due(&pr->folder, pr->record.id);
+    if (due) {
+        result = due < 0 ? -1 : 0;
+        goto out;
+    }
     switch (decide(pr, n, found, wish)) {
     case ADOPT:
         result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
@@ -473,7 +492,11 @@ static void let_go(struct pairing *pr)
         munmap(pr->manifest, MANIFEST_BYTES);
     pr->manifest = NULL;
     close_fd(&pr->reflection);
-    close_fd(&pr->lock); /* drops attach lock and slot */
+    /* Attach lock and slot. Not by closing alone: a child that is just being forked has the
+     * descriptor too. */
+    if (pr->lock >= 0)
+        (void)locks_drop(pr->lock, 0, 0);
+    close_fd(&pr->lock);
 }
 
 int pairing_open(struct pairing *pr, int fd, const struct identity *who,
@@ -491,7 +514,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     struct place_names n = place_names(who->inode);
     if (identity_path(fd, who, pr->path, &name) < 0 || place_open(pr, name, wish) < 0)
         goto fail;
-    for (;;) {
+    for (int i = 0;; i++) {
         /* Journals before the attach lock: that is the order everywhere. A process that dies in
          * between leaves a journal that open_locked() notices. */
         if (recover_folder(&pr->folder) < 0 || take_manifest(pr, &n) < 0 || take_slots(pr, &n) < 0)
@@ -502,6 +525,15 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         if (r < 0)
             goto fail;
         let_go(pr);
+        if (i == 5000) {
+            report_error(EBUSY,
+                         "a journal in %s holds a commit of %s, and its owner neither lives "
+                         "nor dies",
+                         pr->folder.path, pr->path);
+            goto fail;
+        }
+        if (i > 2)
+            nap();
     }
 fail:;
     int saved = errno;
@@ -556,6 +588,15 @@ void pairing_unlock_attach(struct pairing *pr)
 {
     if (locks_drop(pr->lock, 0, 1) < 0) /* nobody could attach any more */
         report_errno(errno, "cannot unlock the manifest of %s in %s", pr->path, pr->folder.path);
+}
+
+void pairing_forget(struct pairing *pr)
+{
+    close_fd(&pr->lock);
+    close_fd(&pr->reflection);
+    close_fd(&pr->original);
+    folder_close(&pr->folder);
+    pr->manifest = NULL; /* was not inherited */
 }
 
 void pairing_close(struct pairing *pr)

@@ -78,4 +78,8 @@ int pairing_lock_attach(struct pairing *pr);
 /* Gives the slot up and closes everything. */
 void pairing_close(struct pairing *pr);
 
+/* In a forked child: closes the descriptors and touches nothing else. An unlock here would drop the
+ * parent's locks. */
+void pairing_forget(struct pairing *pr);
+
 #endif

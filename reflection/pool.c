@@ -160,6 +160,8 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     }
     int saved = errno;
     pmemobj_close(pool->pop);
+    /* Not by closing alone: a child that is just being forked has the descriptor too. */
+    (void)locks_drop(pool->lock, 0, 0);
     close(pool->lock);
     pool->pop = NULL;
     pool->lock = -1;
@@ -167,9 +169,36 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     return result;
 }
 
+void *pool_peek(int fd, struct journal *j)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size != POOL_BYTES)
+        return NULL;
+    char *map = mmap(NULL, POOL_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business.
+     */
+    for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
+        if (journal_is_at(map + at) && journal_take(j, map + at, JOURNAL_BYTES, "looked at") == 0)
+            return map;
+    pool_peek_end(map);
+    return NULL;
+}
+
+void pool_peek_end(void *map)
+{
+    if (map)
+        munmap(map, POOL_BYTES);
+}
+
 void pool_forget(struct pool *pool)
 {
     close(pool->lock);
     pool->lock = -1;
-    pool->pop = NULL; /* the mapping was not inherited */
+    /* The mapping was not inherited, but libpmemobj's memory was: it knows a pool at this address,
+     * and would refuse another one that the kernel puts there. */
+    (void)mmap(pool->pop, POOL_BYTES, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    pool->pop = NULL;
 }

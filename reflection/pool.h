@@ -43,6 +43,12 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
  * a commit. */
 int pool_close(struct pool *pool, const struct folder *f, bool remove);
 
+/* Finds the journal in the file of a pool that may be another process's, for looking only: nothing
+ * is opened by libpmemobj, locked or changed. NULL when there is none to be found; else a mapping
+ * for pool_peek_end(), which takes NULL too. */
+void *pool_peek(int fd, struct journal *j);
+void pool_peek_end(void *map);
+
 /* In a forked child: drops the descriptor, touches nothing else. */
 void pool_forget(struct pool *pool);
 

@@ -257,8 +257,9 @@ static int open_journal(const struct folder *f, const char *name)
                         f->path, name);
 }
 
-static int recover_journal(const struct folder *f, const char *name)
+static int recover_journal(const struct folder *f, const char *name, const void *unused)
 {
+    (void)unused;
     int fd = open_journal(f, name);
     if (fd < 0)
         return fd == -2 ? 0 : -1;
@@ -302,14 +303,37 @@ static int clear_unfinished(const struct folder *f, const char *name)
     return 0;
 }
 
-static int is_dead(const struct folder *f, const char *name)
+/* Does some lane of a journal hold a commit of the file `id`? */
+static bool names_file(const struct journal *j, const uint8_t id[16])
 {
+    struct journal_view v;
+    for (unsigned lane = 0; lane < j->lanes; lane++) {
+        if (journal_look(j, lane, &v) != JOURNAL_COMMITTED)
+            continue;
+        for (unsigned i = 0; i < v.nfiles; i++)
+            if (memcmp(v.files[i].id, id, 16) == 0)
+                return true;
+    }
+    return false;
+}
+
+static int needs_recovery(const struct folder *f, const char *name, const void *id)
+{
+    struct journal journal;
     int fd = open_journal(f, name);
     if (fd < 0)
         return fd == -2 ? 0 : -1;
-    bool dead = locks_ask(fd, 0, 1) == LOCKS_FREE && still_named(f, name, fd);
+    enum locks_answer owner = locks_ask(fd, 0, 1);
+    int due = owner == LOCKS_FREE && still_named(f, name, fd);
+    if (owner == LOCKS_FAILED) {
+        due = report_errno(errno, "cannot ask for the lock of the journal %s/%s", f->path, name);
+    } else if (owner == LOCKS_TAKEN) {
+        void *map = pool_peek(fd, &journal);
+        due = map && names_file(&journal, id);
+        pool_peek_end(map);
+    }
     close(fd);
-    return dead;
+    return due;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -321,8 +345,9 @@ static bool ends_with(const char *name, const char *end)
 /* Calls `visit` for each finished journal and `unfinished` for the others, until one answers other
  * than 0. */
 static int each_journal(const struct folder *f,
-                        int (*visit)(const struct folder *f, const char *name),
-                        int (*unfinished)(const struct folder *f, const char *name))
+                        int (*visit)(const struct folder *f, const char *name, const void *arg),
+                        int (*unfinished)(const struct folder *f, const char *name),
+                        const void *arg)
 {
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -339,7 +364,7 @@ static int each_journal(const struct folder *f,
         if (strncmp(name, POOL_PREFIX, strlen(POOL_PREFIX)) != 0)
             continue;
         if (!ends_with(name, POOL_UNFINISHED))
-            result = visit(f, name);
+            result = visit(f, name, arg);
         else if (unfinished)
             result = unfinished(f, name);
     }
@@ -351,10 +376,10 @@ static int each_journal(const struct folder *f,
 
 int recover_folder(const struct folder *f)
 {
-    return each_journal(f, recover_journal, clear_unfinished);
+    return each_journal(f, recover_journal, clear_unfinished, NULL);
 }
 
-int recover_is_due(const struct folder *f)
+int recover_is_due(const struct folder *f, const uint8_t id[16])
 {
-    return each_journal(f, is_dead, NULL);
+    return each_journal(f, needs_recovery, NULL, id);
 }

@@ -21,9 +21,18 @@
  * the journal stays. */
 int recover_folder(const struct folder *f);
 
-/* Is there a journal of a dead owner? For a caller that holds an attach lock: a process may have
- * died since recover_folder() returned. 1 yes, 0 no, -1 error. */
-int recover_is_due(const struct folder *f);
+/*
+ * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds
+ * the file's attach lock and all its slots: a process may have died since recover_folder()
+ * returned. 1 yes, 0 no, -1 error.
+ *
+ * A journal whose owner byte is free: yes. One whose owner byte is held is looked into, since what
+ * the byte says is not enough: a dying process gives up its descriptors one by one, and its slot of
+ * this file may be free already while its journal still looks alive. A live owner that does not
+ * have the file mapped has no commit of it; so if there is one, its owner is on the way out, and
+ * the caller lets the attach lock go and tries again in a moment.
+ */
+int recover_is_due(const struct folder *f, const uint8_t id[16]);
 
 /* Applies the words of one committed lane that belong to file `file` of it to that file's
  * reflection, a range of bytes; durable when it returns. `name` is the reflection's, for the
