@@ -106,7 +106,28 @@ static uint8_t space_needed(const struct page_state *s, uint64_t mask)
     return need & (uint8_t)~s->flags;
 }
 
+/*
+ * What a write of a page will touch, fetched while the fences of the thread's last write are still
+ * draining: the reservation that follows is a locked instruction, behind which nothing begins
+ * earlier. Of the homes only the address translation is wanted, so that a line is fetched that the
+ * write does not store to: it goes round the caches, and a copy there would have to leave first.
+ * Inlined by force, because gcc takes a function of prefetches for one without effect, and drops
+ * calls of it.
+ */
+static inline __attribute__((always_inline)) void
+fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
+{
+    unsigned far = (begin / 64 + 32) % 64 * 64;
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(file_word(f, page), 1);
+    __builtin_prefetch(file_o(f, page) + far);
+    __builtin_prefetch(file_r(f, page) + far);
+}
+
 /* ---- the operation ---- */
+
+/* Pages of a longer write that are fetched: the first ones, before anything is reserved. */
+enum { FETCHED = 4 };
 
 struct span {
     uint64_t offset, n, first, last; /* bytes; pages */
@@ -235,18 +256,6 @@ static inline void count_write(struct mapping *m, uint64_t n)
     tally_add(t, COUNT_BYTES_WRITTEN, n);
 }
 
-/* What a write of one page will touch, fetched while the fences of the thread's last write are
- * still draining: the reservation below is a locked instruction, and nothing behind it begins
- * before. */
-static inline void fetch(const struct file *f, const struct page_state *s, uint64_t page,
-                         unsigned begin)
-{
-    __builtin_prefetch(s, 1);
-    __builtin_prefetch(file_word(f, page), 1);
-    __builtin_prefetch(file_o(f, page) + begin);
-    __builtin_prefetch(file_r(f, page) + begin);
-}
-
 /* write_held() for plain memory and one page: what most writes are. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
@@ -295,6 +304,11 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     struct span span = span_of(offset, n);
     struct hold h;
     hold_init(&h);
+    for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
+        struct page_state *s = shared_state(&m->file->shared, page);
+        if (s)
+            fetch(m->file, s, page, span_begin(&span, page));
+    }
     int r = hold_range(&h, m->file, span.first, span.last);
     if (r == 0)
         r = write_held(m, &h, h.pages, &span, src, flags);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where does a benchmark run? Its folder and files, the names of medium and CPU, and the median:
+ * what every benchmark here needs and no backend differs in.
+ */
+#include "bench.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+namespace bench
+{
+
+namespace
+{
+
+std::string made_folder;
+
+void remove_folder()
+{
+    std::error_code ignored;
+    std::filesystem::remove_all(made_folder, ignored);
+}
+
+volatile std::sig_atomic_t asked_to_stop;
+
+void ask_to_stop(int number)
+{
+    asked_to_stop = number;
+}
+
+} // namespace
+
+const char *domain_name(Domain domain)
+{
+    return domain == Domain::pmem ? "pmem" : "process";
+}
+
+void fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    std::vfprintf(stderr, format, args);
+    va_end(args);
+    std::fputc('\n', stderr);
+    std::exit(1);
+}
+
+const std::string &folder(const char *where)
+{
+    if (made_folder.empty()) {
+        std::string path = std::string(where) + "/ato-bench-XXXXXX";
+        if (!mkdtemp(path.data()))
+            fail("cannot make a folder in %s: %s", where, std::strerror(errno));
+        made_folder = path;
+        std::atexit(remove_folder);
+        for (int number : {SIGINT, SIGTERM, SIGHUP})
+            std::signal(number, ask_to_stop);
+    }
+    return made_folder;
+}
+
+void stop_if_asked()
+{
+    if (asked_to_stop)
+        std::exit(128 + asked_to_stop);
+}
+
+MappedFile::MappedFile(const char *name, size_t bytes) : bytes_(bytes)
+{
+    std::string path = folder() + "/" + name;
+    int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+        fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
+    void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        fail("cannot map %s: %s", path.c_str(), std::strerror(errno));
+    base_ = static_cast<char *>(base);
+    close(fd);
+    unlink(path.c_str()); /* the mapping holds it */
+}
+
+MappedFile::~MappedFile()
+{
+    munmap(base_, bytes_);
+}
+
+std::string medium_name()
+{
+    struct statfs fs;
+    if (statfs(folder().c_str(), &fs) != 0)
+        fail("statfs of %s: %s", folder().c_str(), std::strerror(errno));
+    switch (static_cast<unsigned long>(fs.f_type)) {
+    case TMPFS_MAGIC:
+        return "tmpfs (DRAM)";
+    case RAMFS_MAGIC:
+        return "ramfs (DRAM)";
+    case EXT4_SUPER_MAGIC:
+        return "ext4";
+    case XFS_SUPER_MAGIC:
+        return "xfs";
+    default: {
+        char name[32];
+        std::snprintf(name, sizeof(name), "file system %#lx", static_cast<long>(fs.f_type));
+        return name;
+    }
+    }
+}
+
+std::string cpu_name()
+{
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+        if (line.rfind("model name", 0) == 0)
+            return line.substr(line.find(':') + 2);
+    return "CPU unknown";
+}
+
+uint64_t free_bytes()
+{
+    struct statvfs fs;
+    if (statvfs(folder().c_str(), &fs) != 0)
+        fail("statvfs of %s: %s", folder().c_str(), std::strerror(errno));
+    return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+double median(std::vector<double> values)
+{
+    std::sort(values.begin(), values.end());
+    size_t n = values.size();
+    return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+} // namespace bench

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What do programs do today? memcpy() into a shared mapping: no durability and no atomicity.
+ */
+#ifndef ATO_BENCHMARKS_PLAIN_H
+#define ATO_BENCHMARKS_PLAIN_H
+
+#include "bench.h"
+
+#include <memory>
+
+namespace bench
+{
+
+std::unique_ptr<Backend> make_plain(size_t file_bytes);
+
+}
+
+#endif
