@@ -148,20 +148,23 @@ struct ato_stat {
  * the pairing of file and reflection.
  *
  * Errors, beside mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
+ *   EACCES    no permission for the reflection folder, or the folder is not to be trusted
  *   EAGAIN    fd is read-only and this process has not mapped the file for writing
- *   EBUSY     another process has the file mapped
+ *   EBUSY     another process has the file mapped, or this one an image of it with the same id
+ *   EFBIG     the file is larger than the maximum the first mapper chose, or than 256 TiB
  *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file, one whose
  *             path does not lead to it any more, one with several links where the file system has
- * no extended attributes; options, flags or environment words that are not known EXDEV     the file
- * is in use with another durability domain EFBIG     the file is larger than the maximum the first
- * mapper chose, or than 256 TiB ENOSPC    no room for the manifest, the reflection or the shared
- * page states EACCES    no permission for the reflection folder, or the folder is not to be trusted
+ *             no extended attributes; options, flags or environment words that are not known
+ *   EIO       the medium says so
+ *   ENOSPC    no room for the manifest, the reflection or the shared page states
  *   ENOTSUP   an option that is not in this version
  *   ESTALE    reflection and file do not belong together as they are: the reflection is missing,
- * the file was written or cut by other means since it was unmapped, it is a copy of a file that was
- * not plain, its attribute was taken away, or another file's reflection is in the way EUCLEAN   a
- * manifest, reflection or journal is damaged, or of a version not known here EIO       the medium
- * says so Since 0.1.
+ *             the file was written or cut by other means since it was unmapped, it is a copy of a
+ *             file that was not plain, its attribute was taken away, or another file's reflection
+ *             is in the way
+ *   EUCLEAN   a manifest, reflection or journal is damaged, or of a version not known here
+ *   EXDEV     the file is in use with another durability domain
+ * Since 0.1.
  */
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
 

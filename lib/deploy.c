@@ -32,8 +32,8 @@ static int copy_home(struct mapping *m, struct held *at)
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
         return -1;
     persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
-    if (persist_flush_data(&f->persist, file_o(f, at->page), PAGE_BYTES) < 0)
-        return report_errno(errno, "the medium of %s failed; nothing has changed", f->pairing.path);
+    if (file_flush_data(f, file_o(f, at->page), PAGE_BYTES) < 0)
+        return -1;
     s->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);

@@ -30,6 +30,23 @@ void file_unlock_all(void)
     pthread_mutex_unlock(&lock);
 }
 
+int file_msync(struct file *f, const void *addr, bool word, size_t n)
+{
+    pthread_mutex_lock(&f->medium);
+    int r = word ? persist_flush_word(&f->persist, (const uint64_t *)addr)
+                 : persist_flush_data(&f->persist, addr, n);
+    if (r < 0)
+        file_poison(f);
+    else
+        r = file_check(f);
+    pthread_mutex_unlock(&f->medium);
+    return r < 0 ? report_error(EIO,
+                                "the medium of %s failed: what was not durable yet may be lost; "
+                                "unmap the file everywhere and map it anew",
+                                f->pairing.path)
+                 : 0;
+}
+
 int file_say_poisoned(const struct file *f)
 {
     return report_error(EIO,
@@ -94,21 +111,46 @@ static void destroy(struct file *f, bool remove_shared)
     errno = saved;
 }
 
+/* Makes all words durable as they are visible (R4 for the whole file). Meta pages that are holes have
+ * none. */
+static int settle_words(struct file *f)
+{
+    uint64_t chunks = (layout_pages(f->pairing.identity.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    uint64_t chunk = 0;
+    while (chunk < chunks) {
+        uint64_t at = layout_meta_page(chunk);
+        off_t data = lseek(f->pairing.reflection, (off_t)at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break;
+        if (data < 0)
+            return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
+        if (data >= (off_t)(at + PAGE_BYTES)) {
+            chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
+            continue;
+        }
+        if (persist_flush_any(&f->persist, f->r + at, PAGE_BYTES) < 0)
+            return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
+        chunk++;
+    }
+    persist_fence(&f->persist);
+    return 0;
+}
+
 /* The first to attach: what the dead left in memory is made anew. */
 static int attach(struct file *f)
 {
     struct pairing *pr = &f->pairing;
-    uint64_t generation = pr->record.shm_generation + 1;
+    uint64_t generation = pr->record.shm_generation;
     if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
-        /* R4 for all words at once: a system call a word would be far more. */
-        if (fdatasync(pr->reflection) < 0)
-            return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+        /* All at once: a system call at each first touch would be far more. */
+        if (settle_words(f) < 0)
+            return -1;
         pr->settled = true;
     }
     f->settled = pr->settled;
     pr->record.domain = f->persist.domain;
     identity_boot(pr->record.boot_id);
-    if (shared_create(&f->shared, &pr->record, generation, f->max_size, pr->identity.size,
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->identity.size,
                       pr->identity.owner, pr->identity.group, pr->identity.mode) < 0)
         return -1;
     struct shared_slot *slot = &f->shared.slots[pr->slot];
@@ -131,6 +173,20 @@ static uint64_t choose_max_size(const struct identity *who, const struct file_wi
     return round_up(n, PAGE_BYTES);
 }
 
+/* Two files with one id: the one is an image of the other (a snapshot, a copied file system). Pages
+ * are ordered by id, and so are locks. */
+static int check_not_mapped_twice(const struct file *f)
+{
+    for (const struct file *g = all; g; g = g->next)
+        if (memcmp(g->pairing.record.id, f->pairing.record.id, 16) == 0)
+            return report_error(
+                EBUSY,
+                "%s is an image of %s, which this process has mapped: they carry the "
+                "same id",
+                f->pairing.path, g->pairing.path);
+    return 0;
+}
+
 static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
 {
     if (wish->access != O_RDWR) {
@@ -146,6 +202,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         return NULL;
     }
     f->shared.fd = -1;
+    pthread_mutex_init(&f->medium, NULL);
     const char *folder = wish->options->reflection_dir;
     if (!folder)
         folder = secure_getenv("ATO_REFLECTION_DIR");
@@ -161,9 +218,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     f->persist = f->pairing.persist;
     f->max_size = choose_max_size(&f->pairing.identity, wish);
     f->holes_fault = holes_fault(f->pairing.original) || holes_fault(f->pairing.reflection);
-    if (f->max_size > LAYOUT_MAX_BYTES) {
-        report_error(EFBIG, "max_size is more than 256 TiB");
-    } else if (map_views(f) == 0 && attach(f) == 0) {
+    if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0) {
         pairing_unlock_attach(&f->pairing);
         f->next = all;
         all = f;
@@ -230,6 +285,10 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     *kept = true;
     if (plain && deploy_file(f, options) < 0)
         return -1;
+    /* `clean` says that words can be believed as they are, those too that nobody touched since a
+     * process died. */
+    if (!plain && !poisoned && !f->settled && settle_words(f) < 0)
+        return -1;
     if (pairing_lock_attach(pr) < 0)
         return -1;
     /* From here on the mapping is gone, whatever happens: the media are in order as they are, and a
@@ -253,9 +312,22 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     return r;
 }
 
+void file_abandon(struct file *f)
+{
+    if (--f->mappings)
+        return;
+    int saved = errno;
+    forget(f);
+    journals_detach(f);
+    destroy(f, true);
+    errno = saved;
+}
+
 void file_exit_all(void)
 {
-    file_lock_all();
+    /* Taken: exit() from within a call of ours, or another thread is in one: as after a kill then. */
+    if (pthread_mutex_trylock(&lock) != 0)
+        return;
     for (struct file *f = all; f; f = f->next)
         (void)fsops->shm_unlink(f->shared.name);
     file_unlock_all();

@@ -17,6 +17,7 @@
 #include "ato.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 /* What a process knows of the space under 512 pages, for good: homes are not given back while a
  * file is mapped. */
@@ -39,6 +40,7 @@ struct file {
     uint8_t *chunks;           /* CHUNK_ bits */
     bool written;              /* the original was stored to */
     struct journals *journals; /* the folder's, once there was a commit through one */
+    pthread_mutex_t medium;    /* domain msync: around each flush */
     bool stuck;                /* a lane of it holds a commit in doubt */
 };
 
@@ -122,6 +124,27 @@ static inline uint64_t file_size(const struct file *f)
     return __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
 }
 
+/*
+ * persist_flush_data() and persist_flush_word() for a file's media; -1 with EIO and a sentence.
+ *
+ * In domain msync a failure poisons the file, whosever bytes they were: the kernel reports a failed
+ * write-back once, to whichever msync() of the file comes first, and then takes the pages for
+ * clean. Hence also one at a time, and a look at whether somebody else got the report meanwhile.
+ */
+int file_msync(struct file *f, const void *addr, bool word, size_t n);
+
+static inline int file_flush_data(struct file *f, const void *addr, size_t n)
+{
+    return f->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n) : 0;
+}
+
+static inline int file_flush_word(struct file *f, const uint64_t *word)
+{
+    if (f->persist.domain == PERSIST_MSYNC)
+        return file_msync(f, word, true, 8);
+    return persist_flush_word(&f->persist, word);
+}
+
 /* Memory and media may disagree from now on. */
 static inline void file_poison(struct file *f)
 {
@@ -155,6 +178,10 @@ struct file *file_open(int fd, const struct file_wish *wish);
 /* One mapping less; its view is unmapped already. The last one leaves the file as `options` say.
  * On failure (-1, errno) with *kept the mapping still counts; without it, it is gone. */
 int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept);
+
+/* The same for a mapping that came to nothing, whatever the file looks like: as if its process had
+ * died. Keeps errno. */
+void file_abandon(struct file *f);
 
 /* Around a change to the mappings of the process. */
 void file_lock_all(void);

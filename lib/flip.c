@@ -68,7 +68,7 @@ static int store_words(struct hold *h)
         uint64_t *word = file_word(f, h->pages[i].page);
         bool same_page = ((uintptr_t)last ^ (uintptr_t)word) < PAGE_BYTES;
         if (!(f->persist.domain == PERSIST_MSYNC && last && same_page) &&
-            persist_flush_word(&f->persist, word) < 0)
+            file_flush_word(f, word) < 0)
             return -1;
         last = word;
     }
@@ -94,7 +94,7 @@ int flip_one(struct mapping *m, struct held *at)
      * before the word that makes them valid, or a crash leaves the bitmap naming garbage. I1. */
     persist_fence(p);
     persist_store_word(p, word, value);
-    if (persist_flush_word(p, word) < 0)
+    if (file_flush_word(at->file, word) < 0)
         return in_doubt(at->file);
     /* persist-order W2 (reader: the next write to these slices): the word is durable before the
      * page is released and the homes it made invalid may be written. I3. */
@@ -150,21 +150,22 @@ static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uin
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].state->pending)
             journal_add(&w, 0, layout_word(h->pages[i].page), flipped(&h->pages[i]));
-    if (journal_finish(&w) < 0) { /* not committed: the lane is as good as before */
+    if (journals_step(&lane, journal_finish, &w) <
+        0) { /* not committed: the lane is as good as before */
         journals_give_lane(&lane);
         return report_errno(EIO, "the medium of the journal in %s failed", f->pairing.folder.path);
     }
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are
      * durable before the commit line that says so. */
     persist_fence(p);
-    if (journal_commit(&w) < 0 || store_words(h) < 0) {
+    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(h) < 0) {
         journals_leave_lane(f, &lane);
         return in_doubt(f);
     }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired, or a crash
      * finds half of them and no lane to finish the rest. Also W2. */
     persist_fence(p);
-    if (journal_retire(&w) < 0) {
+    if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(f, &lane);
         return in_doubt(f);
     }

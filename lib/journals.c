@@ -17,10 +17,15 @@ struct journals {
     struct journals *next;
     dev_t device; /* of the folder */
     ino_t inode;
+    uid_t owner; /* of the file and of all its files: who may recover one may recover the other */
+    gid_t group;
+    mode_t mode;
     struct folder folder;
     struct pool pool;
     uint64_t busy, stuck; /* lanes, a bit each */
     unsigned files;
+    pthread_mutex_t medium;
+    bool failed;    /* its medium did: no new commits */
     bool abandoned; /* let go with a commit in doubt: for nobody any more */
 };
 
@@ -31,31 +36,46 @@ static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static struct journals *all;
 static bool exiting;
 
-static struct journals *find(const struct file *f, const struct stat *st)
+/* What a journal has to match: its folder, and owner, group and mode of the reflection. */
+struct key {
+    struct stat folder, reflection;
+};
+
+static bool fits(const struct journals *j, const struct file *f, const struct key *k)
 {
-    for (struct journals *j = all; j; j = j->next)
-        if (j->device == st->st_dev && j->inode == st->st_ino && !j->abandoned &&
-            j->pool.journal.domain == f->persist.domain)
-            return j;
-    return NULL;
+    return j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
+           j->owner == k->reflection.st_uid && j->group == k->reflection.st_gid &&
+           j->mode == (k->reflection.st_mode & 0666) && !j->abandoned &&
+           !__atomic_load_n(&j->failed, __ATOMIC_RELAXED) &&
+           j->pool.journal.domain == f->persist.domain;
 }
 
-static struct journals *make(struct file *f, const struct stat *st)
+static struct journals *find(const struct file *f, const struct key *k)
+{
+    struct journals *j = all;
+    while (j && !fits(j, f, k))
+        j = j->next;
+    return j;
+}
+
+static struct journals *make(struct file *f, const struct key *k)
 {
     struct journals *j = calloc(1, sizeof(*j));
     if (!j) {
         report_error(ENOMEM, "no memory for a journal");
         return NULL;
     }
-    const struct identity *who = &f->pairing.identity;
-    j->device = st->st_dev;
-    j->inode = st->st_ino;
+    j->device = k->folder.st_dev;
+    j->inode = k->folder.st_ino;
+    j->owner = k->reflection.st_uid;
+    j->group = k->reflection.st_gid;
+    j->mode = k->reflection.st_mode & 0666;
+    pthread_mutex_init(&j->medium, NULL);
     memcpy(j->folder.path, f->pairing.folder.path, sizeof(j->folder.path));
     j->folder.fd = fcntl(f->pairing.folder.fd, F_DUPFD_CLOEXEC, 3);
     if (j->folder.fd < 0) {
         report_errno(errno, "cannot duplicate a descriptor");
-    } else if (pool_create(&j->pool, &j->folder, &f->persist, who->owner, who->group, who->mode) ==
-               0) {
+    } else if (pool_create(&j->pool, &j->folder, &f->persist, j->owner, j->group, j->mode) == 0) {
         j->next = all;
         all = j;
         return j;
@@ -83,7 +103,7 @@ static void drop(struct journals *j)
         return;
     unlink_from_list(j);
     if (!j->abandoned)
-        (void)pool_close(&j->pool, &j->folder, true);
+        (void)pool_close(&j->pool, &j->folder, !j->stuck);
     folder_close(&j->folder);
     free(j);
 }
@@ -101,18 +121,20 @@ static void abandon(struct journals *j)
 /* With the lock held. */
 static int attach(struct file *f)
 {
-    struct stat st;
-    if (f->journals && f->journals->abandoned) {
+    struct key k;
+    if (f->journals &&
+        (f->journals->abandoned || __atomic_load_n(&f->journals->failed, __ATOMIC_RELAXED))) {
         drop(f->journals);
         f->journals = NULL;
     }
     if (f->journals)
         return 0;
-    if (fstat(f->pairing.folder.fd, &st) < 0)
+    if (fstat(f->pairing.folder.fd, &k.folder) < 0 ||
+        fstat(f->pairing.reflection, &k.reflection) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
-    struct journals *j = find(f, &st);
+    struct journals *j = find(f, &k);
     if (!j)
-        j = make(f, &st);
+        j = make(f, &k);
     if (!j)
         return -1;
     j->files++;
@@ -163,6 +185,22 @@ int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane
     return result;
 }
 
+int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
+                  struct journal_writer *w)
+{
+    struct journals *j = lane->in;
+    if (lane->journal->domain != PERSIST_MSYNC)
+        return step(w);
+    pthread_mutex_lock(&j->medium);
+    int r = j->failed ? -1 : step(w);
+    if (r < 0)
+        __atomic_store_n(&j->failed, true, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&j->medium);
+    if (r < 0)
+        errno = EIO;
+    return r;
+}
+
 void journals_give_lane(const struct journal_lane *lane)
 {
     pthread_mutex_lock(&lock);
@@ -196,7 +234,10 @@ void journals_detach(struct file *f)
 
 void journals_close_all(void)
 {
-    pthread_mutex_lock(&lock);
+    /* Taken: somebody exits from within a call of ours, or another thread is in one. Then everything
+     * stays as after a kill. */
+    if (pthread_mutex_trylock(&lock) != 0)
+        return;
     exiting = true;
     for (struct journals *j = all; j; j = j->next) {
         /* Other threads may be within a commit still; theirs is left for recovery. The pool stays
@@ -209,6 +250,7 @@ void journals_close_all(void)
 
 void journals_forget_all(void)
 {
+    lane_free = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* its waiters are not here */
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;

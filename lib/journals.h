@@ -26,6 +26,11 @@ struct journal_lane {
  * nothing happened. */
 int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane);
 
+/* One of journal_finish(), journal_commit(), journal_retire(), with what file_msync() does for files:
+ * in domain msync one at a time, and no success after somebody else was told of a failure. */
+int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
+                  struct journal_writer *w);
+
 /* The commit is retired, or never was. */
 void journals_give_lane(const struct journal_lane *lane);
 

@@ -83,11 +83,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
             table_put(m->base, m->reserved, m);
             base = m->base;
         } else {
-            static const struct ato_unmap_options fast = {.mode = ATO_UNMAP_FAST};
-            bool kept;
-            int saved = errno;
-            (void)file_close(m->file, &fast, &kept);
-            errno = saved;
+            file_abandon(m->file);
         }
     }
     if (base == MAP_FAILED)
@@ -144,6 +140,8 @@ static int complete(struct ato_options *o, const struct ato_options *given)
         return report_error(ENOTSUP, "the sparse format is not in this version");
     if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
+    if (o->max_size > LAYOUT_MAX_BYTES)
+        return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->max_reflection_bytes)
         return report_error(ENOTSUP, "a space budget is not in this version");
     if (o->read_policy == ATO_READ_LAZY) {
@@ -152,7 +150,9 @@ static int complete(struct ato_options *o, const struct ato_options *given)
             return -1;
     }
     const char *rtm = secure_getenv("ATO_RTM");
-    if (rtm && strcmp(rtm, "0") == 0)
+    if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
+        return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);
+    if (rtm && *rtm == '0')
         o->flags |= ATO_NO_RTM;
     return 0;
 }
@@ -187,12 +187,19 @@ static void before_fork(void)
 {
     file_lock_all();
     journals_lock();
+    report_before_fork();
+}
+
+static void unlock_all(void)
+{
+    journals_unlock();
+    file_unlock_all();
 }
 
 static void in_parent(void)
 {
-    journals_unlock();
-    file_unlock_all();
+    report_in_parent();
+    unlock_all();
 }
 
 /* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
@@ -204,7 +211,8 @@ static void in_child(void)
             table_entries[i] = NULL;
     journals_forget_all();
     file_forget_all();
-    in_parent();
+    report_in_child();
+    unlock_all();
 }
 
 static void at_exit(void)

@@ -14,7 +14,8 @@
  *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that
  *      made it invalid was shown: version odd, bitmap, version even. So if a page's version is the
  *      same even number before and after the copy, no byte that was copied from it had been given
- *      to anyone to overwrite.
+ *      to anyone to overwrite. (Between showing and overwriting lies a new reservation, or W3 in
+ *      write.c.)
  *   3. Let t be a moment between the last first look and the first second look. No version moved
  *      across t, so that all pages were copied as they were at t: one moment. An operation of
  *      several pages marks all of them before it changes the first bitmap, and unmarks the first

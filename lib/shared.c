@@ -21,6 +21,9 @@ enum {
     GROUPS_IN_BATCH = 256,
 };
 
+/* Tries at a name that nobody has taken. */
+enum { NAMES = 16 };
+
 /* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
 #define CAPACITY_MIN (1ull << 40)
 
@@ -29,6 +32,13 @@ static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
     if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
         return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
     return 0;
+}
+
+static void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
+{
+    char hex[33];
+    identity_hex(id, hex);
+    snprintf(name, 64, "/ato-%s-%llx", hex, (unsigned long long)generation);
 }
 
 static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at)
@@ -52,19 +62,22 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-int shared_create(struct shared *s, const struct manifest_record *record, uint64_t generation,
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode)
 {
-    char id[33];
     memset(s, 0, sizeof(*s));
-    identity_hex(record->id, id);
-    snprintf(s->name, sizeof(s->name), "/ato-%s", id);
-    /* We hold the attach lock and every slot was free: what is there belongs to the dead. */
-    if (fsops->shm_unlink(s->name) < 0 && errno != ENOENT) {
-        s->fd = -1;
-        return report_errno(errno, "cannot remove the old shared memory /dev/shm%s", s->name);
+    /* We hold the attach lock and every slot was free: what is there belongs to the dead. Another
+     * user's may not be ours to remove; the new one has another name, and the old one is litter. */
+    shared_name(s->name, record->id, *generation);
+    if (fsops->shm_unlink(s->name) < 0 && errno != ENOENT)
+        report_log(REPORT_INFO, "cannot remove the old shared memory /dev/shm%s", s->name);
+    s->fd = -1;
+    for (int i = 0; i < NAMES && s->fd < 0; i++) {
+        shared_name(s->name, record->id, ++*generation);
+        s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (s->fd < 0 && errno != EEXIST)
+            break;
     }
-    s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (s->fd < 0)
         return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
     if (capacity < CAPACITY_MIN)
@@ -87,7 +100,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->slots = MANIFEST_SLOTS;
     memcpy(h->id, record->id, 16);
     memcpy(h->boot_id, record->boot_id, 16);
-    h->generation = generation;
+    h->generation = *generation;
     h->capacity = pages;
     h->groups_at = groups_at;
     h->size = size;
@@ -114,25 +127,31 @@ void shared_close(struct shared *s, bool remove)
     s->fd = -1;
 }
 
-/* Hands a new group out; ENOSPC. Killing its caller anywhere loses at most this one group. */
+/* Hands a new group out; UINT64_MAX with ENOSPC. Space first, so that a failed try uses nothing up.
+ * Killing its caller anywhere loses at most this one group. */
 static uint64_t new_group(struct shared *s)
 {
-    uint64_t index = __atomic_fetch_add(&s->header->next_group, 1, __ATOMIC_RELAXED);
     uint64_t have = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_ACQUIRE);
-    while (index >= have) {
-        /* Idempotent, so that racing callers, in other processes too, need no lock. */
-        uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
-        if (index >= s->capacity / GROUP_PAGES) {
+    uint64_t index = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
+    for (;;) {
+        if (index < have) {
+            if (__atomic_compare_exchange_n(&s->header->next_group, &index, index + 1, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+                return index;
+            continue;
+        }
+        if (have >= s->capacity / GROUP_PAGES) {
             report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
             return UINT64_MAX;
         }
+        /* Idempotent, so that racing callers, in other processes too, need no lock. */
+        uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
         if (allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
             return UINT64_MAX;
         if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have, have + GROUPS_IN_BATCH,
                                         false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             have += GROUPS_IN_BATCH;
     }
-    return index;
 }
 
 struct page_state *shared_make_state(struct shared *s, uint64_t page)

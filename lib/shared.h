@@ -3,8 +3,8 @@
  * The shared-memory object: where the states of a file's pages live, for every process that maps
  * the file.
  *
- * One POSIX shared-memory object per original, `/ato-<id>`, made anew by the first to attach (which
- * is also recovery after everyone died), removed by the last. Nothing in it outlives its users: the
+ * One POSIX shared-memory object per original, `/ato-<id>-<generation>`, made anew by the first to
+ * attach (which is also recovery after everyone died), removed by the last. Nothing in it outlives its users: the
  * media hold the truth. All states are zero at birth and take their bitmap from the media at first
  * touch, so that mapping a large file costs nothing.
  *
@@ -97,15 +97,15 @@ struct shared {
     char *base;
     uint64_t mapped;
     int fd;
-    char name[48];
+    char name[64];
 };
 
 /* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
 #define SHARED_BATCH 4096u
 
-/* Makes the object anew for the pairing `record`, over one that dead users left. capacity: bytes of
- * the largest file to come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
-int shared_create(struct shared *s, const struct manifest_record *record, uint64_t generation,
+/* Makes the object anew for the pairing `record`, and removes the one of *generation, which dead users
+ * may have left; *generation moves to the new one's. capacity: bytes of the largest file to come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode);
 
 /* Unmaps; `remove`: and unlinks, as the last user. */

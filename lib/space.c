@@ -13,26 +13,34 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Is [from, to) of a file free of holes? Unwritten extents may count as holes: then a needless
- * fallocate() follows, no harm. */
-static bool is_dense(int fd, uint64_t from, uint64_t to)
+/* Is [from, to) of a file free of holes? 1 yes, 0 no, -1 error: not knowing is no answer, since a
+ * meta page without space means that its words are 0. Unwritten extents may count as holes: then a
+ * needless fallocate() follows, no harm. */
+static int is_dense(const struct file *f, int fd, uint64_t from, uint64_t to)
 {
     off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
-    return hole >= 0 && (uint64_t)hole >= to;
+    if (hole < 0)
+        return report_errno(errno, "cannot find out which parts of %s%s have space",
+                            fd == f->pairing.original ? "" : "the reflection of ", f->pairing.path);
+    return (uint64_t)hole >= to;
 }
 
-static uint8_t ask_chunk(struct file *f, uint64_t chunk)
+/* The chunk's bits, or -1. */
+static int ask_chunk(struct file *f, uint64_t chunk)
 {
     uint8_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
     if (known & CHUNK_ASKED)
         return known;
     uint8_t found = CHUNK_ASKED;
-    uint64_t meta = layout_meta_page(chunk);
-    if (is_dense(f->pairing.reflection, meta, meta + PAGE_BYTES))
+    uint64_t meta = layout_meta_page(chunk), from = chunk * CHUNK_PAGES * PAGE_BYTES;
+    int words = is_dense(f, f->pairing.reflection, meta, meta + PAGE_BYTES);
+    int o = is_dense(f, f->pairing.original, from,
+                     min(from + CHUNK_PAGES * PAGE_BYTES, f->pairing.identity.size));
+    if (words < 0 || o < 0)
+        return -1;
+    if (words)
         found |= CHUNK_META_SPACE;
-    uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
-    if (is_dense(f->pairing.original, from,
-                 min(from + CHUNK_PAGES * PAGE_BYTES, f->pairing.identity.size)))
+    if (o)
         found |= CHUNK_O_SPACE;
     return __atomic_or_fetch(&f->chunks[chunk], found, __ATOMIC_RELAXED);
 }
@@ -54,14 +62,16 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 
 int space_look(struct file *f, uint64_t page, uint8_t *flags)
 {
-    uint8_t chunk = ask_chunk(f, page / CHUNK_PAGES);
+    int chunk = ask_chunk(f, page / CHUNK_PAGES);
     *flags = 0;
+    if (chunk < 0)
+        return -1;
     if (chunk & CHUNK_O_SPACE) {
         *flags = PAGE_O_ALLOCATED;
     } else if (f->holes_fault) {
         uint64_t from = page * PAGE_BYTES;
-        if (!is_dense(f->pairing.original, from, min(from + PAGE_BYTES, file_size(f))) &&
-            allocate_o(f, page, 1) < 0)
+        int dense = is_dense(f, f->pairing.original, from, min(from + PAGE_BYTES, file_size(f)));
+        if (dense < 0 || (!dense && allocate_o(f, page, 1) < 0))
             return -1;
         *flags = PAGE_O_ALLOCATED;
     }

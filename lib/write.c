@@ -92,10 +92,10 @@ static uint64_t put(const struct target *t, unsigned begin, unsigned n, const ch
     return done | whole;
 }
 
-/* What the invalid homes of these slices lack in space. */
-static uint8_t space_needed(const struct page_state *s, uint64_t mask)
+/* What the invalid homes of these slices lack in space; and O, if they are to come home. */
+static uint8_t space_needed(const struct page_state *s, uint64_t mask, bool eager)
 {
-    uint8_t need = 0;
+    uint8_t need = eager ? PAGE_O_ALLOCATED : 0;
     if (mask & ~s->bitmap)
         need |= PAGE_R_ALLOCATED;
     if (mask & s->bitmap)
@@ -152,13 +152,13 @@ static unsigned span_bytes(const struct span *s, uint64_t page)
 }
 
 /* Space for all homes of the operation, in as few calls as there are runs of pages that need it. */
-static int make_space(struct held *pages, uint64_t npages, const struct span *span)
+static int make_space(struct held *pages, uint64_t npages, const struct span *span, bool eager)
 {
     struct file *f = pages[0].file;
     for (uint64_t i = 0; i < npages;) {
         uint64_t page = pages[i].page;
         uint64_t mask = bitmap_touched(span_begin(span, page), span_bytes(span, page));
-        uint8_t need = space_needed(pages[i].state, mask);
+        uint8_t need = space_needed(pages[i].state, mask, eager);
         uint64_t run = 1;
         if (!need) {
             i++;
@@ -167,7 +167,7 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
         while (i + run < npages) {
             uint64_t next = pages[i + run].page;
             mask = bitmap_touched(span_begin(span, next), span_bytes(span, next));
-            if (space_needed(pages[i + run].state, mask) != need)
+            if (space_needed(pages[i + run].state, mask, eager) != need)
                 break;
             run++;
         }
@@ -189,11 +189,9 @@ static int flush_span(struct file *f, const struct span *s)
         return 0;
     uint64_t from = layout_reflected(s->first * PAGE_BYTES);
     uint64_t to = layout_reflected(s->last * PAGE_BYTES) + PAGE_BYTES;
-    if (persist_flush_data(&f->persist, file_o(f, s->first),
-                           (s->last - s->first + 1) * PAGE_BYTES) < 0 ||
-        persist_flush_data(&f->persist, f->r + from, to - from) < 0)
-        return report_errno(EIO, "the medium of %s failed; nothing has changed", f->pairing.path);
-    return 0;
+    if (file_flush_data(f, file_o(f, s->first), (s->last - s->first + 1) * PAGE_BYTES) < 0)
+        return -1;
+    return file_flush_data(f, f->r + from, to - from);
 }
 
 /* The adaptive policy counts reads since the last write. */
@@ -216,10 +214,11 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     struct file *f = m->file;
     uint64_t npages = span->last - span->first + 1;
     uint64_t stored = 0;
+    bool eager = (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
     char bounce[PAGE_BYTES];
     const char *bytes = src->bytes;
     uint64_t from = src->from_offset;
-    if (make_space(pages, npages, span) < 0)
+    if (make_space(pages, npages, span, eager) < 0)
         return -1;
     for (uint64_t i = 0; i < npages; i++) {
         uint64_t page = pages[i].page;
@@ -244,8 +243,13 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     note_written(f);
     /* The write is committed: that its slices cannot come home now (no space, a medium that fails:
      * then the next call says so) does not undo it. */
-    if ((flags & ATO_EAGER) || m->policy == ATO_READ_EAGER)
+    if (eager) {
+        /* persist-order W3 (reader: read.c, point 2): the flip is shown before the homes that it
+         * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between;
+         * here nothing does, and non-temporal stores wait for no earlier ones. */
+        persist_fence(&f->persist);
         (void)deploy_held(m, h);
+    }
     return 0;
 }
 
@@ -271,7 +275,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     int r = file_check(f); /* as in hold_range() */
     if (r == 0)
         r = pages_load(f, page, s);
-    uint8_t need = r == 0 ? space_needed(s, bitmap_touched(begin, n)) : 0;
+    uint8_t need = r == 0 ? space_needed(s, bitmap_touched(begin, n), false) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
     if (r == 0) {

@@ -2,6 +2,7 @@
 #include "folder.h"
 
 #include "fsops.h"
+#include "identity.h"
 #include "report.h"
 
 #include <errno.h>
@@ -25,28 +26,44 @@ static int open_parent(const char *path, const char **name)
     return fd;
 }
 
+/* Under another name first: whoever sees the folder sees it complete. */
 static int make_folder(int parent, const struct stat *like, const char *name, const char *path)
 {
-    if (fsops->mkdirat(parent, name, 0700) < 0) {
-        if (errno == EEXIST)
-            return 0;
+    uint64_t random;
+    char unfinished[NAME_MAX + 1];
+    if (identity_random(&random, sizeof(random)) < 0)
+        return -1;
+    if (snprintf(unfinished, sizeof(unfinished), "%s.%016llx.tmp", name,
+                 (unsigned long long)random) >= (int)sizeof(unfinished))
+        return report_error(ENAMETOOLONG, "the name of the reflection folder %s is too long", path);
+    if (fsops->mkdirat(parent, unfinished, 0700) < 0)
         return report_errno(errno, "cannot make the reflection folder %s", path);
+    int result = -1, fd = openat(parent, unfinished, OPEN_FLAGS);
+    if (fd < 0) {
+        report_errno(errno, "cannot open the new reflection folder %s", path);
+        goto out;
     }
-    int fd = openat(parent, name, OPEN_FLAGS);
-    if (fd < 0)
-        return report_errno(errno, "cannot open the reflection folder %s", path);
     /* Who may write beside the file may write here. Giving it away takes privileges; without them
      * the maker stays its owner, which is one of those that are trusted. */
     if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
         fsops->fchown(fd, (uid_t)-1, like->st_gid) < 0)
         report_log(REPORT_INFO, "the reflection folder %s keeps its maker as owner", path);
-    int r = fsops->fchmod(fd, like->st_mode & 07777);
-    close(fd);
-    if (r < 0)
-        return report_errno(errno, "cannot set the mode of the reflection folder %s", path);
-    if (fsops->fsync(parent) < 0)
-        return report_errno(errno, "cannot make the reflection folder %s durable", path);
-    return 0;
+    if (fsops->fchmod(fd, like->st_mode & 07777) < 0)
+        report_errno(errno, "cannot set the mode of the reflection folder %s", path);
+    else if (fsops->renameat(parent, unfinished, name) < 0 && errno != EEXIST)
+        report_errno(errno, "cannot make the reflection folder %s", path);
+    else if (fsops->fsync(parent) < 0)
+        report_errno(errno, "cannot make the reflection folder %s durable", path);
+    else
+        result = 0;
+out:;
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    (void)fsops->unlinkat(parent, unfinished,
+                          AT_REMOVEDIR); /* still there only if it was not needed */
+    errno = saved;
+    return result;
 }
 
 static int check_trust(const struct folder *f, const struct stat *parent)

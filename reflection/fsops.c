@@ -16,7 +16,9 @@ static int create(int dir, const char *name, int flags, mode_t mode)
 
 static int rename_within(int dir, const char *from, const char *to)
 {
-    return renameat(dir, from, dir, to);
+    int r = renameat2(dir, from, dir, to, RENAME_NOREPLACE);
+    /* Some file systems know no flags: there whoever comes second wins. */
+    return r < 0 && errno == EINVAL ? renameat(dir, from, dir, to) : r;
 }
 
 static int set_attribute(int fd, const char *name, const void *value, size_t n)

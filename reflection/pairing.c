@@ -398,16 +398,23 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
     }
     bool same = identity_same_inode(&pr->identity, &pr->record);
     if (attribute == ATTRIBUTE_FOUND) {
-        if (memcmp(a.id, pr->record.id, 16) == 0 && pr->record.inode == pr->identity.inode)
+        if (memcmp(a.id, pr->record.id, 16) == 0 && same) {
+            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have come to it */
             return pr->record.state == MANIFEST_DEPLOYED ? START_OVER : ADOPT;
+        }
         report_error(ESTALE,
-                     "the manifest %s/%s belongs to another pairing than the attribute of "
-                     "%s says",
+                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
+                     "%s says: was it copied together with its attribute?",
                      pr->folder.path, n->manifest, pr->path);
         return REFUSE;
     }
     if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
         return START_OVER; /* nothing in it: a cut birth, or a cut removal */
+    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
+        /* It never had one: a file system that answers for attributes and takes none. */
+        attribute = ATTRIBUTE_UNSUPPORTED;
+        pr->has_attributes = false;
+    }
     if (same && attribute == ATTRIBUTE_UNSUPPORTED &&
         (pr->identity.has_birth || pr->identity.has_generation))
         return ADOPT;
@@ -455,7 +462,9 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    int due = recover_is_due(&pr->folder, pr->record.id);
+    struct recover_file file = {.manifest = pr->lock};
+    memcpy(file.id, pr->record.id, sizeof(file.id));
+    int due = recover_is_due(&pr->folder, &file);
     if (due) {
         result = due < 0 ? -1 : 0;
         goto out;
@@ -499,6 +508,17 @@ static void let_go(struct pairing *pr)
     close_fd(&pr->lock);
 }
 
+/* An open file of our own: the kernel reports a failed write-back once an open file, and the caller's
+ * fsync() must not get what is meant for us. Who may not open the file any more, but has it open,
+ * shares. */
+static int open_again(int fd)
+{
+    char link[64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    int own = open(link, O_RDWR | O_CLOEXEC);
+    return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 int pairing_open(struct pairing *pr, int fd, const struct identity *who,
                  const struct pairing_wish *wish)
 {
@@ -508,9 +528,9 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     pr->identity = *who;
     if (who->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
-    pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    pr->original = open_again(fd);
     if (pr->original < 0)
-        return report_errno(errno, "cannot duplicate descriptor %d", fd);
+        return report_errno(errno, "cannot open descriptor %d again", fd);
     struct place_names n = place_names(who->inode);
     if (identity_path(fd, who, pr->path, &name) < 0 || place_open(pr, name, wish) < 0)
         goto fail;
@@ -556,8 +576,10 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
-    if (pr->persist.domain == PERSIST_PROCESS &&
-        (fsops->fdatasync(pr->reflection) < 0 || fsops->fdatasync(pr->original) < 0))
+    /* In domain process nothing was made durable yet. And some file systems move mtime when they
+     * write pages back: before it is kept, not after. */
+    if ((pr->persist.domain == PERSIST_PROCESS && fsops->fsync(pr->reflection) < 0) ||
+        fsops->fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s and its reflection", pr->path);
     if (written) {
         /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
@@ -569,6 +591,11 @@ int pairing_clean(struct pairing *pr, bool written)
     }
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot look at %s", pr->path);
+    /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the
+     * record that will be held against it; or after a power cut an untouched file would look as if
+     * others had written to it. */
+    if (written && fsops->fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
     pr->record.state = MANIFEST_CLEAN;
     pr->record.clean_size = (uint64_t)st.st_size;
     pr->record.clean_mtime_sec = st.st_mtim.tv_sec;

@@ -13,8 +13,9 @@
  * Identity (I5), asked in this order:
  *   attribute there, its inode is this one, manifest with its id and inode found
  *                                         -> the reflection is the file's, whatever else moved
- *   attribute there, but put on another inode -> the file is a copy: the attribute is dropped, and
- *                                            it is an error when the source had slices in R
+ *   attribute there, but put on another inode -> the file is a copy. Its source is found: the
+ *                                            attribute is dropped, and it is an error when the
+ *                                            source had slices in R. Not found: ESTALE
  *   attribute there, no such manifest     -> ESTALE: never an empty reflection in its place
  *   no attribute, manifest says there is one: by birth time and generation
  *       another file's (inode number reused) -> set aside as `<inode>.stale-...`, a warning
@@ -33,7 +34,7 @@
 #include "identity.h"
 
 struct pairing {
-    int original;   /* duplicate of the caller's descriptor */
+    int original;   /* the caller's file, opened again */
     int reflection; /* open for reading and writing */
     int lock;       /* manifest: locks only */
     struct folder folder;

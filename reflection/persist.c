@@ -35,3 +35,13 @@ int persist_msync(const void *addr, size_t n)
     uintptr_t end = ((uintptr_t)addr + n + 4095) & ~(uintptr_t)4095;
     return msync((void *)begin, end - begin, MS_SYNC);
 }
+
+/* A page that the kernel failed to write back is marked clean and keeps its bytes: another msync()
+ * would find nothing to do and say that all is well. Storing what is there makes the page dirty. */
+int persist_msync_anew(const void *addr, size_t n)
+{
+    uintptr_t end = (uintptr_t)addr + n;
+    for (uintptr_t at = (uintptr_t)addr & ~(uintptr_t)4095; at < end; at += 4096)
+        __atomic_fetch_add((uint64_t *)at, 0, __ATOMIC_RELAXED);
+    return persist_msync(addr, n);
+}

@@ -125,7 +125,8 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 #define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, PERSIST_SITE)
 
 /* Lines that another process stored, by whatever kind of store: visible is not durable when the
- * storer was killed between its store and its fence. */
+ * storer was killed between its store and its fence, or when its msync failed. Nobody else may
+ * store to the pages: in `msync` they are made dirty anew, by storing what is there. */
 #define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, PERSIST_SITE)
 
 #define persist_fence(p) PERSIST_CALL(fence)(p, PERSIST_SITE)

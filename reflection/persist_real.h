@@ -13,6 +13,7 @@
 #include <xmmintrin.h>
 
 int persist_msync(const void *addr, size_t n);
+int persist_msync_anew(const void *addr, size_t n);
 int persist_run_rtm(const struct persist_flip *flips, size_t n);
 
 /* Non-temporal where a store has to leave the caches anyway. */
@@ -99,14 +100,19 @@ static inline int persist_real_flush_any(const struct persist *p, const void *ad
     if (p->domain == PERSIST_PMEM)
         pmem_flush(addr, n);
     else if (p->domain == PERSIST_MSYNC)
-        return persist_msync(addr, n);
+        return persist_msync_anew(addr, n);
     return 0;
 }
 
 static inline int persist_real_flush_word(const struct persist *p, const uint64_t *word,
                                           const char *site)
 {
-    return persist_real_flush_any(p, word, 8, site);
+    (void)site;
+    if (p->domain == PERSIST_PMEM)
+        pmem_flush(word, 8);
+    else if (p->domain == PERSIST_MSYNC)
+        return persist_msync(word, 8);
+    return 0;
 }
 
 static inline void persist_real_fence(const struct persist *p, const char *site)

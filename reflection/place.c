@@ -142,24 +142,35 @@ static int folder_has_inode(struct folder *f, const char *path, const struct ide
     return there;
 }
 
-/* The attribute came along with a copy of another file. Dropped; an error if that file had slices
- * elsewhere, because then the copied bytes are not what it held. */
+/* The attribute came along with a copy of another file. When that file is found: dropped; and an
+ * error if it had slices elsewhere, because then the copied bytes are not what it held. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a)
 {
     char path[PATH_MAX];
     const char *places[2] = {path, sibling};
-    bool live = false;
+    bool found = false, live = false;
     if (attribute_folder(pr, name, a, path) < 0)
         return -1;
-    for (int i = 0; i < 2 && !live; i++) {
+    for (int i = 0; i < 2 && !found; i++) {
         struct folder f;
-        int there = folder_has(&f, places[i], a);
-        if (there == 1) {
+        if (folder_has(&f, places[i], a) == 1) {
+            found = true;
             live = holds_slices(&f, a->inode);
             folder_close(&f);
         }
     }
+    /* Copied far away, or moved across file systems: this may be all that still says that there is
+     * a reflection, so it stays. */
+    if (!found)
+        return report_error(
+            ESTALE,
+            "%s was copied or moved from a file that was not plain, and that file's "
+            "reflection (inode %" PRIu64 ", in '%s') is not to be found from here: "
+            "parts of the content may be there only. Make the source plain and copy "
+            "it again, or, if these bytes are the right ones, remove the attribute "
+            "user.ato",
+            pr->path, a->inode, a->folder);
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
     if (live)

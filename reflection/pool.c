@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pool.h"
 
+#include "domain.h"
 #include "fsops.h"
 #include "identity.h"
 #include "locks.h"
@@ -114,39 +115,38 @@ fail:;
     return -1;
 }
 
+/* Maps the file of a pool and finds the journal in it; NULL when there is none. */
+static void *map_journal(int fd, int prot, struct journal *j)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size != POOL_BYTES)
+        return NULL;
+    char *map = domain_map(PERSIST_PMEM, NULL, POOL_BYTES, prot, fd, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    madvise(map, POOL_BYTES, MADV_DONTFORK);
+    /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business. */
+    for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
+        if (journal_is_at(map + at) && journal_take(j, map + at, JOURNAL_BYTES, "found") == 0)
+            return map;
+    munmap(map, POOL_BYTES);
+    return NULL;
+}
+
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
 {
-    char path[PATH_MAX], full[PATH_MAX + 80];
-    struct stat st;
+    char full[PATH_MAX + 80];
     memset(pool, 0, sizeof(*pool));
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
-    if (fstat(lock, &st) < 0)
-        return report_errno(errno, "cannot look at the journal %s", full);
-    if (st.st_size != POOL_BYTES)
-        return report_error(EUCLEAN, "the journal %s is %lld bytes long, it should be %d", full,
-                            (long long)st.st_size, POOL_BYTES);
-    path_through(f, name, path, sizeof(path));
-    PMEMobjpool *pop = pmemobj_open(path, LAYOUT);
-    if (!pop)
-        return report_error(EUCLEAN, "libpmemobj cannot open the journal %s (%s)", full,
-                            pmemobj_errormsg());
-    keep_from_children(pop);
-    PMEMoid root = pmemobj_root(pop, 0);
-    size_t n = pmemobj_root_size(pop);
-    if (OID_IS_NULL(root) || n < JOURNAL_BYTES + ROOT_SLACK || root.off > POOL_BYTES ||
-        n > POOL_BYTES - root.off) {
-        report_error(EUCLEAN, "the journal %s has no root object of the right size", full);
-    } else if (journal_take(&pool->journal, journal_range(pop, root), JOURNAL_BYTES, full) == 0) {
-        pool->pop = pop;
-        pool->lock = lock;
-        return 0;
-    }
-    int saved = errno;
-    pmemobj_close(pop);
-    errno = saved;
-    return -1;
+    /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
+    pool->map = map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal);
+    if (!pool->map)
+        return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
+                            full);
+    pool->lock = lock;
+    return 0;
 }
 
 int pool_close(struct pool *pool, const struct folder *f, bool remove)
@@ -159,11 +159,13 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
             result = folder_sync(f);
     }
     int saved = errno;
-    pmemobj_close(pool->pop);
+    if (pool->pop)
+        pmemobj_close(pool->pop);
+    pool_peek_end(pool->map);
     /* Not by closing alone: a child that is just being forked has the descriptor too. */
     (void)locks_drop(pool->lock, 0, 0);
     close(pool->lock);
-    pool->pop = NULL;
+    pool->pop = pool->map = NULL;
     pool->lock = -1;
     errno = saved;
     return result;
@@ -171,19 +173,7 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
 
 void *pool_peek(int fd, struct journal *j)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0 || st.st_size != POOL_BYTES)
-        return NULL;
-    char *map = mmap(NULL, POOL_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        return NULL;
-    /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business.
-     */
-    for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
-        if (journal_is_at(map + at) && journal_take(j, map + at, JOURNAL_BYTES, "looked at") == 0)
-            return map;
-    pool_peek_end(map);
-    return NULL;
+    return map_journal(fd, PROT_READ, j);
 }
 
 void pool_peek_end(void *map)

@@ -2,8 +2,9 @@
 /*
  * A journal's home: the libpmemobj pool `journal-<id>` in a reflection folder.
  *
- * libpmemobj makes, allocates and checks the pool; the journal is its root object, laid out and
- * written by journal.c. A pool is made under the name `journal-<id>.tmp` and renamed when it is
+ * libpmemobj makes the pool and allocates in it; the journal is its root object, laid out and written
+ * by journal.c. Recovery finds the journal by itself, and never has libpmemobj open a pool that a
+ * crash or a bad disk may have damaged. A pool is made under the name `journal-<id>.tmp` and renamed when it is
  * complete, because opening a half-made pool is a SIGBUS inside libpmemobj.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel at death):
@@ -24,7 +25,8 @@
 #define POOL_UNFINISHED ".tmp"
 
 struct pool {
-    void *pop; /* PMEMobjpool */
+    void *pop; /* PMEMobjpool, of one that was created here */
+    void *map; /* of one that was opened */
     struct journal journal;
     int lock;
     char name[64];

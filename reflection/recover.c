@@ -245,14 +245,18 @@ static bool still_named(const struct folder *f, const char *name, int fd)
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-/* Opens a journal's file. The descriptor; -2 when it is gone; -1 error. */
+/* Opens a journal's file. The descriptor; GONE; FORBIDDEN; -1 error. */
+enum { GONE = -2, FORBIDDEN = -3 };
+
 static int open_journal(const struct folder *f, const char *name)
 {
     int fd = openat(f->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         return fd;
     if (errno == ENOENT)
-        return -2;
+        return GONE;
+    if (errno == EACCES)
+        return FORBIDDEN;
     return report_errno(errno, "cannot open the journal %s/%s to see whether it needs recovery",
                         f->path, name);
 }
@@ -261,8 +265,8 @@ static int recover_journal(const struct folder *f, const char *name, const void 
 {
     (void)unused;
     int fd = open_journal(f, name);
-    if (fd < 0)
-        return fd == -2 ? 0 : -1;
+    if (fd < 0) /* one that may not be opened: needs_recovery() tells whether that matters */
+        return fd == -1 ? -1 : 0;
     int result = 0;
     if (locks_wait(fd, 1, 1) < 0) {
         result = report_errno(errno, "cannot lock the journal %s/%s", f->path, name);
@@ -294,7 +298,7 @@ static int clear_unfinished(const struct folder *f, const char *name)
 {
     int fd = open_journal(f, name);
     if (fd < 0)
-        return fd == -2 ? 0 : -1;
+        return fd == -1 ? -1 : 0;
     struct stat st;
     if (locks_try(fd, 0, 1) == LOCKS_MINE && still_named(f, name, fd) && fstat(fd, &st) == 0 &&
         (st.st_size > 0 || time(NULL) - st.st_mtime > 60) && fsops->unlinkat(f->fd, name, 0) == 0)
@@ -317,19 +321,40 @@ static bool names_file(const struct journal *j, const uint8_t id[16])
     return false;
 }
 
-static int needs_recovery(const struct folder *f, const char *name, const void *id)
+/* A journal has owner, group and mode of the reflections that it serves. */
+static int judge_forbidden(const struct folder *f, const char *name,
+                           const struct recover_file *file)
 {
+    struct stat journal, own;
+    if (fstatat(f->fd, name, &journal, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT
+                   ? 0
+                   : report_errno(errno, "cannot look at the journal %s/%s", f->path, name);
+    if (fstat(file->manifest, &own) < 0)
+        return report_errno(errno, "cannot look at a manifest in %s", f->path);
+    if (journal.st_uid != own.st_uid || journal.st_gid != own.st_gid ||
+        (journal.st_mode & 0666) != (own.st_mode & 0666))
+        return 0;
+    return report_error(EACCES, "no permission to open the journal %s/%s, which may name this file",
+                        f->path, name);
+}
+
+static int needs_recovery(const struct folder *f, const char *name, const void *arg)
+{
+    const struct recover_file *file = arg;
     struct journal journal;
     int fd = open_journal(f, name);
+    if (fd == FORBIDDEN)
+        return judge_forbidden(f, name, file);
     if (fd < 0)
-        return fd == -2 ? 0 : -1;
+        return fd == GONE ? 0 : -1;
     enum locks_answer owner = locks_ask(fd, 0, 1);
     int due = owner == LOCKS_FREE && still_named(f, name, fd);
     if (owner == LOCKS_FAILED) {
         due = report_errno(errno, "cannot ask for the lock of the journal %s/%s", f->path, name);
     } else if (owner == LOCKS_TAKEN) {
         void *map = pool_peek(fd, &journal);
-        due = map && names_file(&journal, id);
+        due = map && names_file(&journal, file->id);
         pool_peek_end(map);
     }
     close(fd);
@@ -379,7 +404,7 @@ int recover_folder(const struct folder *f)
     return each_journal(f, recover_journal, clear_unfinished, NULL);
 }
 
-int recover_is_due(const struct folder *f, const uint8_t id[16])
+int recover_is_due(const struct folder *f, const struct recover_file *file)
 {
-    return each_journal(f, needs_recovery, NULL, id);
+    return each_journal(f, needs_recovery, NULL, file);
 }

@@ -31,8 +31,16 @@ int recover_folder(const struct folder *f);
  * this file may be free already while its journal still looks alive. A live owner that does not
  * have the file mapped has no commit of it; so if there is one, its owner is on the way out, and
  * the caller lets the attach lock go and tries again in a moment.
+ *
+ * A journal that the caller may not open is no matter if its owner, group or mode are not those of
+ * the file's manifest, for then it serves other files; else EACCES.
  */
-int recover_is_due(const struct folder *f, const uint8_t id[16]);
+struct recover_file {
+    uint8_t id[16];
+    int manifest; /* its descriptor */
+};
+
+int recover_is_due(const struct folder *f, const struct recover_file *file);
 
 /* Applies the words of one committed lane that belong to file `file` of it to that file's
  * reflection, a range of bytes; durable when it returns. `name` is the reflection's, for the

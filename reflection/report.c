@@ -114,3 +114,19 @@ void report_set_log(void (*log)(void *arg, int level, const char *sentence), voi
     sink_arg = arg;
     pthread_mutex_unlock(&sink_lock);
 }
+
+void report_before_fork(void)
+{
+    pthread_mutex_lock(&sink_lock);
+}
+
+void report_in_parent(void)
+{
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void report_in_child(void)
+{
+    /* Not an unlock: the lock's owner is the thread id of the parent. */
+    sink_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+}

@@ -27,4 +27,9 @@ const char *report_sentence(void);
 /* NULL: back to what ATO_LOG says. */
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
 
+/* Around fork(): a child must not inherit the sink's lock from a thread that it does not have. */
+void report_before_fork(void);
+void report_in_parent(void);
+void report_in_child(void);
+
 #endif
