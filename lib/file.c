@@ -298,6 +298,7 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     forget(f);
     journals_detach(f);
     unmap_views(f); /* before mtime is kept: the kernel moves it for stores through a mapping */
+    shared_close(&f->shared, true); /* while there is a manifest that tells its name */
     int r = 0;
     if (plain)
         r = pairing_remove(pr);

@@ -62,6 +62,11 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
+static int open_new(const char *name)
+{
+    return fsops->shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode)
 {
@@ -74,8 +79,11 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     s->fd = -1;
     for (int i = 0; i < NAMES && s->fd < 0; i++) {
         shared_name(s->name, record->id, ++*generation);
-        s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (s->fd < 0 && errno != EEXIST)
+        s->fd = open_new(s->name);
+        /* Of one who died before it was in the manifest. */
+        if (s->fd < 0 && errno == EEXIST && fsops->shm_unlink(s->name) == 0)
+            s->fd = open_new(s->name);
+        if (s->fd < 0 && errno != EEXIST && errno != EACCES && errno != EPERM)
             break;
     }
     if (s->fd < 0)

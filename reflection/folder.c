@@ -140,6 +140,13 @@ void folder_close(struct folder *f)
     f->fd = -1;
 }
 
+bool folder_names(const struct folder *f, const char *name, int fd)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
 int folder_sync(const struct folder *f)
 {
     if (fsops->fsync(f->fd) < 0)

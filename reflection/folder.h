@@ -24,6 +24,9 @@ struct folder {
 int folder_open(struct folder *f, const char *path, bool make);
 void folder_close(struct folder *f);
 
+/* Is `name` in it (still) the name of the file that is open as `fd`? */
+bool folder_names(const struct folder *f, const char *name, int fd);
+
 /* Names in it are durable as they are now. */
 int folder_sync(const struct folder *f);
 

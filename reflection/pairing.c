@@ -23,13 +23,6 @@
 /* ---- taking the manifest ------------------------------------------------------------------------
  */
 
-static bool still_named(const struct folder *f, const char *name, int fd)
-{
-    struct stat held, named;
-    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
-}
-
 /* Opens the manifest, making it if need be, and takes the attach lock. */
 static int take_manifest(struct pairing *pr, const struct place_names *n)
 {
@@ -43,7 +36,7 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
         if (locks_wait(pr->lock, 0, 1) < 0)
             return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
                                 n->manifest);
-        if (still_named(&pr->folder, n->manifest, pr->lock))
+        if (folder_names(&pr->folder, n->manifest, pr->lock))
             return 0;
         close(pr->lock); /* removed or set aside while we waited: its lock guards nothing now */
     }
@@ -478,7 +471,7 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         break;
     case START_OVER:
         /* After set_aside() the name is free already; removing is idempotent. */
-        result = still_named(&pr->folder, n->manifest, pr->lock) ? finish_removal(pr, n) : 0;
+        result = folder_names(&pr->folder, n->manifest, pr->lock) ? finish_removal(pr, n) : 0;
         break;
     case REFUSE:
         break;

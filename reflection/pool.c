@@ -73,14 +73,19 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
 
-    pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
-    if (pool->lock < 0)
-        return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
-    /* Locked at once: whoever clears away unfinished journals leaves alone what is locked. */
-    if (locks_try(pool->lock, 0, 1) != LOCKS_MINE) {
-        report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
-        goto fail;
-    }
+    /* Locked before it is filled: whoever clears away unfinished journals leaves alone what is locked.
+     * What was cleared away before it was locked is made again. */
+    do {
+        if (pool->lock >= 0)
+            close(pool->lock);
+        pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
+        if (pool->lock < 0)
+            return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
+        if (locks_wait(pool->lock, 0, 1) < 0) {
+            report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
+            goto fail;
+        }
+    } while (!folder_names(f, unfinished, pool->lock));
     if (fsops->fallocate(pool->lock, 0, 0, POOL_BYTES) < 0) {
         report_errno(errno, "no space for the journal %s/%s (%d bytes)", f->path, unfinished,
                      POOL_BYTES);

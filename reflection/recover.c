@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
@@ -238,13 +237,6 @@ out:;
     return result;
 }
 
-static bool still_named(const struct folder *f, const char *name, int fd)
-{
-    struct stat held, named;
-    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
-}
-
 /* Opens a journal's file. The descriptor; GONE; FORBIDDEN; -1 error. */
 enum { GONE = -2, FORBIDDEN = -3 };
 
@@ -270,7 +262,7 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     int result = 0;
     if (locks_wait(fd, 1, 1) < 0) {
         result = report_errno(errno, "cannot lock the journal %s/%s", f->path, name);
-    } else if (still_named(f, name, fd)) {
+    } else if (folder_names(f, name, fd)) {
         enum locks_answer owner = locks_try(fd, 0, 1);
         struct pool pool;
         if (owner == LOCKS_FAILED) {
@@ -291,17 +283,15 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     return result;
 }
 
-/* A journal that was never finished holds nothing. Its maker locked it right after creating it, so
- * that one that can be locked and is not empty has no maker any more; an empty one may be between
- * those two steps and gets a minute. */
+/* A journal that was never finished holds nothing. Its maker holds its lock, or is just about to take
+ * it: then it finds that the name is gone, and begins anew. */
 static int clear_unfinished(const struct folder *f, const char *name)
 {
     int fd = open_journal(f, name);
     if (fd < 0)
         return fd == -1 ? -1 : 0;
-    struct stat st;
-    if (locks_try(fd, 0, 1) == LOCKS_MINE && still_named(f, name, fd) && fstat(fd, &st) == 0 &&
-        (st.st_size > 0 || time(NULL) - st.st_mtime > 60) && fsops->unlinkat(f->fd, name, 0) == 0)
+    if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) &&
+        fsops->unlinkat(f->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);
     close(fd);
     return 0;
@@ -349,7 +339,7 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     if (fd < 0)
         return fd == GONE ? 0 : -1;
     enum locks_answer owner = locks_ask(fd, 0, 1);
-    int due = owner == LOCKS_FREE && still_named(f, name, fd);
+    int due = owner == LOCKS_FREE && folder_names(f, name, fd);
     if (owner == LOCKS_FAILED) {
         due = report_errno(errno, "cannot ask for the lock of the journal %s/%s", f->path, name);
     } else if (owner == LOCKS_TAKEN) {
