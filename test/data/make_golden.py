@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the golden files of the on-media format.
+
+An implementation of its own: written from the description of the format (reflection/FORMAT.md and
+the comments of layout.h, manifest.h, journal.h, checksum.h), not from the C code, so that a mistake
+of one is seen by the other. Run it again only when the format's version changes:
+
+    test/data/make_golden.py          writes the files beside itself
+    test/data/make_golden.py --check  exits 1 if one of them is not what it would write
+
+Images are text: 'size N', then '@offset hex' for runs of 32 bytes that are not all zero.
+"""
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MASK = (1 << 64) - 1
+PAGE, SLICE, CHUNK = 4096, 64, 512
+
+
+# ---- layout -------------------------------------------------------------------------------------
+
+def reflected(o):
+    return o + ((o // 4096) // 512 + 1) * 4096
+
+
+def word_at(page):
+    return (page // 512) * 513 * 4096 + (page % 512) * 8
+
+
+def reflection_size(original):
+    pages = -(-original // PAGE)
+    return 0 if pages == 0 else reflected((pages - 1) * PAGE) + PAGE
+
+
+# ---- checksum -----------------------------------------------------------------------------------
+
+def checksum(data):
+    assert len(data) % 8 == 0
+    h = 0x61746F2D73756D31
+    for (w,) in struct.iter_unpack('<Q', data):
+        h = ((h ^ w) * 0x9FB21C651E98DF25) & MASK
+        h ^= h >> 29
+    return h
+
+
+def layout_table():
+    lines = ['# reflected <byte of the original> <byte of the reflection>']
+    offsets = set()
+    for base in (0, 4096, 511 * 4096, 512 * 4096, 513 * 4096, 1023 * 4096, 1024 * 4096, 10 << 30,
+                 1 << 40, (1 << 48) - 8192):
+        offsets |= {base, base + 1, base + 63, base + 64, base + 4095, max(0, base - 1)}
+    lines += [f'reflected {o} {reflected(o)}' for o in sorted(offsets)]
+    lines.append('# word <page> <byte of the reflection>')
+    pages = {0, 1, 2, 255, 510, 511, 512, 513, 514, 1000, 1023, 1024, 1025, 1535, 1536, 5119, 5120,
+             99999, 262143, 262144, 262145, (1 << 28) - 1, 1 << 28, (1 << 36) - 2}
+    pages |= {p * 7919 for p in range(1, 12)}
+    lines += [f'word {p} {word_at(p)}' for p in sorted(pages)]
+    lines.append('# size <bytes of the original> <bytes of the reflection>')
+    sizes = {0, 1, 4095, 4096, 4097, 8192, 511 * 4096, 512 * 4096 - 1, 512 * 4096, 512 * 4096 + 1,
+             513 * 4096, 1024 * 4096, 1024 * 4096 + 1, 1 << 30, (1 << 30) + 1, 1 << 40, 123456789,
+             (1 << 48) - 4096, 5000, 2097152, 2097153, 4194304, 4194305}
+    lines += [f'size {s} {reflection_size(s)}' for s in sorted(sizes)]
+    lines.append('# checksum <n> <k> <sum of the n words i * k + 1>')
+    for n, k in ((0, 0), (1, 0), (1, 5), (2, 1), (7, 123456789), (8, 0), (63, 3), (64, 1 << 40)):
+        data = b''.join(struct.pack('<Q', (i * k + 1) & MASK) for i in range(n))
+        lines.append(f'checksum {n} {k} {checksum(data)}')
+    return '\n'.join(lines) + '\n'
+
+
+# ---- manifest -----------------------------------------------------------------------------------
+
+def record(sequence, state, known, clean=(0, 0, 0), boot=bytes(16), shm=0):
+    head = b'AMANFEST'
+    head += struct.pack('<II', 1, 0)                      # version, format dense
+    head += struct.pack('<II', 3, state)                  # domain msync
+    head += struct.pack('<Q', sequence)
+    head += bytes(range(16))                              # id
+    head += struct.pack('<QQ', 123456789, 2049)           # inode, device
+    head += struct.pack('<qII', 1700000000, 987654321, 42)  # birth, generation
+    head += struct.pack('<II', known, 1024)               # known, slots
+    head += struct.pack('<QqQ', *clean)                   # size, mtime
+    head += boot
+    head += struct.pack('<Q', shm)
+    head += struct.pack('<QII16s', 18, 2, 0, b'\x01\x01')  # guard
+    head += bytes(336)
+    assert len(head) == 504
+    return head + struct.pack('<Q', checksum(head))
+
+
+def crc16(value, bits):
+    crc = 0xFFFF
+    for i in reversed(range(bits)):
+        bit = (value >> i) & 1
+        crc = ((crc << 1) ^ (0x1021 if (crc >> 15) ^ bit else 0)) & 0xFFFF
+    return crc
+
+
+def manifest():
+    image = bytearray(12288)
+    boot = bytes(range(0xF0, 0x100))
+    a = record(1, 1, 3)                                    # born
+    b = record(2, 2, 7, boot=boot, shm=9)                  # in use
+    a = record(3, 3, 7, clean=(20580, 1700000001, 555), boot=boot, shm=9)  # clean, over the first
+    image[0:512] = a
+    image[4096:4096 + 512] = b
+    image[8192:8200] = struct.pack('<Q', 20580 | crc16(20580, 48) << 48)
+    return bytes(image)
+
+
+# ---- journal ------------------------------------------------------------------------------------
+
+LANES, LANE, LARGE = 16, 65536, 128 + 32 * 64 + (2**18 + 8192) * 16
+
+
+def journal_file(byte, inode):
+    return bytes([byte]) * 16 + struct.pack('<QII', inode, 0, 0)
+
+
+def commit(image, lane, sequence, retired, files, words):
+    at = 4096 + lane * LANE
+    body = b''.join(files) + b''.join(struct.pack('<QQ', w | f << 56, v) for f, w, v in words)
+    line = struct.pack('<QII', sequence, len(files), len(words)) + bytes(40)
+    line += struct.pack('<Q', checksum(line + body))
+    assert len(line) == 64
+    image[at:at + 64] = line
+    image[at + 64:at + 72] = struct.pack('<Q', retired)
+    image[at + 128:at + 128 + len(body)] = body
+
+
+def journal():
+    image = bytearray(4096 + LANES * LANE + LARGE)
+    head = b'AJOURNAL' + struct.pack('<IIQQII', 1, LANES, LANE, LARGE, 0, 1) + bytes(range(100, 116))
+    assert len(head) == 56
+    image[0:64] = head + struct.pack('<Q', checksum(head))
+    a, b = journal_file(1, 111), journal_file(2, 222)
+    commit(image, 3, 1, 1, [a], [(0, 8 * i, i * i) for i in range(3)])           # retired
+    commit(image, 5, 1, 0, [a, b], [(i % 2, word_at(i * 100), MASK - i) for i in range(40)])
+    commit(image, 16, 1, 0, [b], [(0, 8, 1), (0, 513 * 4096, 2)])                # the large lane
+    return bytes(image)
+
+
+# ---- a reflection after some writes --------------------------------------------------------------
+
+SIZE = 520 * PAGE + 1000  # two chunks, an odd end
+WRITES = [(0, 64), (10, 30), (4000, 200), (4096, 64), (512 * PAGE - 100, 300), (64, 128),
+          (520 * PAGE + 950, 50), (513 * PAGE + 1, 1), (0, 256), (10, 5), (4030, 70),
+          (511 * PAGE, 64), (3 * PAGE + 64, 64), (3 * PAGE + 64, 64)]
+
+
+def data(i, n):
+    return bytes((i * 37 + k * 11 + 5) & 0xFF for k in range(n))
+
+
+def original():
+    """byte k of the original is k mod 251, written k // 64 mod 7 higher."""
+    return bytearray(((k % 251) + (k // 64) % 7) & 0xFF for k in range(SIZE))
+
+
+def reflection():
+    """Every write goes to the homes that the bitmap calls invalid, and flips them."""
+    o = original() + bytes(-SIZE % PAGE)
+    r = bytearray(reflection_size(SIZE))
+    bitmaps = {}
+    for i, (at, n) in enumerate(WRITES):
+        new = data(i, n)
+        first, last = at // SLICE, (at + n - 1) // SLICE
+        for s in range(first, last + 1):
+            page, bit = s * SLICE // PAGE, s % 64
+            in_r = bitmaps.get(page, 0) >> bit & 1
+            homes = (o, s * SLICE), (r, reflected(s * SLICE))
+            file, place = homes[in_r]
+            content = bytearray(file[place:place + SLICE])
+            for k in range(SLICE):
+                if at <= s * SLICE + k < at + n:
+                    content[k] = new[s * SLICE + k - at]
+            file, place = homes[1 - in_r]
+            file[place:place + SLICE] = content
+            bitmaps[page] = bitmaps.get(page, 0) ^ 1 << bit
+    for page, bitmap in bitmaps.items():
+        r[word_at(page):word_at(page) + 8] = struct.pack('<Q', bitmap)
+    return bytes(o[:SIZE]), bytes(r)
+
+
+def writes_table():
+    lines = ['# original <bytes>', f'original {SIZE}', '# write <offset> <bytes>, in this order']
+    lines += [f'write {at} {n}' for at, n in WRITES]
+    return '\n'.join(lines) + '\n'
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+def dump(image, base=None):
+    """Lines of what is not zero, or of what differs from `base`."""
+    lines = [f'size {len(image)}']
+    for at in range(0, len(image), 32):
+        piece = image[at:at + 32]
+        if piece != (base[at:at + 32] if base else bytes(len(piece))):
+            lines.append(f'@{at} {piece.hex()}')
+    return '\n'.join(lines) + '\n'
+
+
+def main():
+    o, r = reflection()
+    files = {
+        'layout.golden': layout_table(),
+        'manifest.golden': dump(manifest()),
+        'journal.golden': dump(journal()),
+        'writes.golden': writes_table(),
+        'reflection.golden': dump(r),
+        'original.golden': '# what differs from the original as it was\n' + dump(o, original()),
+    }
+    bad = 0
+    for name, text in files.items():
+        path = os.path.join(HERE, name)
+        if sys.argv[1:] == ['--check']:
+            with open(path, encoding='ascii') as f:
+                if f.read() != text:
+                    print(f'{name} is not what the writer writes')
+                    bad = 1
+        else:
+            with open(path, 'w', encoding='ascii') as f:
+                f.write(text)
+    return bad
+
+
+if __name__ == '__main__':
+    sys.exit(main())

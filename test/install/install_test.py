@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Can a program be built against the installed library, with nothing but pkg-config?
+
+Installs the build into a folder of its own, compiles a C sample against the shared and the static
+library and a C++ sample against the shared one, runs them, and looks at what the library exports.
+One line a claim; exits 1 if one does not hold.
+
+    install_test.py <source folder> <build folder> <cc> <c++>
+"""
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD = (os.path.abspath(p) for p in sys.argv[1:3])
+CC, CXX = (shlex.split(c) for c in sys.argv[3:5])
+failures = 0
+
+
+def claim(what, holds, why=''):
+    global failures
+    failures += not holds
+    print(('ok      ' if holds else 'FAILED  ') + what + (f'\n{why}' if why and not holds else ''),
+          flush=True)
+    return holds
+
+
+def run(command, **env):
+    done = subprocess.run(command, env={**os.environ, **env}, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout
+
+
+def sanitizers():
+    """What the samples must be compiled with, when the library was."""
+    with open(os.path.join(BUILD, 'meson-info', 'intro-buildoptions.json'), encoding='utf-8') as f:
+        found = re.search(r'"name": "b_sanitize", "value": "([^"]*)"', f.read())
+    return [] if not found or found[1] == 'none' else ['-fsanitize=' + found[1]]
+
+
+def exported(library):
+    _, text = run(['nm', '-D', '--defined-only', library])
+    return {line.split()[2].split('@')[0] for line in text.splitlines() if line.split()[1] in 'TDBRVWi'}
+
+
+def declared():
+    with open(os.path.join(SOURCE, 'include', 'ato.h'), encoding='utf-8') as f:
+        code = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.S)
+    return set(re.findall(r'\b(ato_\w+)\(', code))
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    with tempfile.TemporaryDirectory(prefix='ato-install-') as stage, \
+            tempfile.TemporaryDirectory(prefix='ato-test-', dir='/dev/shm') as data:
+        status, text = run(['meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet'],
+                           DESTDIR=stage)
+        if not claim('meson install works', status == 0, text):
+            return
+        found = [os.path.join(path, name) for path, _, names in os.walk(stage) for name in names]
+        by_name = {os.path.basename(path): path for path in found}
+        for name in ('ato.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
+            claim(f'{name} is installed', name in by_name)
+        claim('nothing of the tests is installed',
+              not [p for p in found if 'seam' in p or 'gtest' in p or 'unit_' in p], str(found))
+        if failures:
+            return
+
+        names = exported(by_name['libato.so'])
+        claim('the shared library exports what ato.h declares, and nothing else',
+              names - {'LIBATO_0.1'} == declared(), f'{sorted(names)}\n{sorted(declared())}')
+        _, text = run(['readelf', '-d', by_name['libato.so']])
+        claim('its soname is libato.so.0', '[libato.so.0]' in text, text)
+        _, text = run(['readelf', '--version-info', '--wide', by_name['libato.so']])
+        claim('its symbols carry the version LIBATO_0.1', 'LIBATO_0.1' in text)
+
+        pkg = {'PKG_CONFIG_LIBDIR': os.path.dirname(by_name['libato.pc']) + ':'
+               + run(['pkg-config', '--variable=pc_path', 'pkg-config'])[1].strip(),
+               'PKG_CONFIG_SYSROOT_DIR': ''}
+
+        def pkg_config(*words):
+            status, text = run(['pkg-config', *words, 'libato'], **pkg)
+            claim('pkg-config ' + ' '.join(words) + ' libato', status == 0, text)
+            # The prefix is where it would be without DESTDIR.
+            flags = shlex.split(text)
+            return [re.sub(r'^(-[IL])(?=/)(?!.*' + re.escape(stage) + ')',
+                           lambda m: m[1] + stage, flag)
+                    if os.path.isdir(stage + re.sub('^-[IL]', '', flag)) else flag
+                    for flag in flags]
+
+        # What the compiler finds by itself is left out of the flags: say where it is.
+        place = ['-I' + os.path.dirname(by_name['ato.h']),
+                 '-L' + os.path.dirname(by_name['libato.so'])]
+        version = run(['pkg-config', '--modversion', 'libato'], **pkg)[1].strip()
+        strict = ['-Wall', '-Wextra', '-Wpedantic', '-Werror', *sanitizers()]
+        libraries = {'LD_LIBRARY_PATH': os.path.dirname(by_name['libato.so'])}
+        sample_c = os.path.join(here, 'sample.c')
+        sample_cc = os.path.join(here, 'sample.cc')
+        shared = pkg_config('--cflags', '--libs')
+        static = pkg_config('--cflags', '--libs', '--static')
+        static = [by_name['libato.a'] if flag == '-lato' else flag for flag in static]
+        builds = [
+            ('C, shared', [*CC, '-std=c99', *strict, sample_c, *place, *shared], libraries),
+            ('C, static', [*CC, '-std=c99', *strict, sample_c, *place, *static], {}),
+            ('C++, shared', [*CXX, '-std=c++11', *strict, sample_cc, *place, *shared], libraries),
+        ]
+        for what, command, env in builds:
+            program = os.path.join(stage, what.replace(', ', '-'))
+            status, text = run([*command, '-o', program])
+            if not claim(f'a sample compiles ({what})', status == 0, ' '.join(command) + '\n' + text):
+                continue
+            file = os.path.join(data, os.path.basename(program))
+            status, text = run([program, file], **env)
+            claim(f'it runs ({what})', status == 0, text)
+            claim(f'it is of the version that pkg-config says ({what})',
+                  text.strip() == version, text + version)
+            with open(file, 'rb') as f:
+                claim(f'what it wrote is in the file ({what})', f.read(9) == b'wholly or')
+            _, text = run(['readelf', '-d', program])
+            claim(f'it needs libato.so.0 only when shared ({what})',
+                  ('libato.so.0' in text) == ('shared' in what), text)
+        claim('nothing is left in .ato', not os.listdir(os.path.join(data, '.ato')))
+
+
+main()
+sys.exit(1 if failures else 0)

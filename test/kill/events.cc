@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "events.h"
+
+extern "C" {
+#include "reflection/fsops.h"
+#include "reflection/persist.h"
+}
+
+#include <csignal>
+#include <optional>
+
+namespace kills
+{
+
+namespace
+{
+
+std::optional<Teller> teller;
+bool armed;
+unsigned deadline, seen;
+
+void event(const char *name)
+{
+    if (!armed)
+        return;
+    if (++seen == deadline)
+        raise(SIGKILL);
+    if (deadline == 0)
+        teller->tell_text(Say::Event, name);
+}
+
+/* The lower and the upper half of the slices of a mask. */
+uint64_t lower_half(uint64_t mask)
+{
+    uint64_t lower = 0;
+    for (int n = __builtin_popcountll(mask) / 2; n; n--)
+        lower |= (mask & ~lower) & -(mask & ~lower);
+    return lower;
+}
+
+void scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
+             uint64_t mask, const char *site)
+{
+    uint64_t lower = lower_half(mask);
+    event("scatter");
+    persist_real.scatter(p, o, r, src, bitmap, lower, site);
+    event("scatter");
+    persist_real.scatter(p, o, r, src, bitmap, mask & ~lower, site);
+}
+
+void line(const struct persist *p, char *dst, const char *src, const char *site)
+{
+    event("line");
+    persist_real.line(p, dst, src, site);
+}
+
+void home(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site)
+{
+    uint64_t lower = lower_half(mask);
+    event("home");
+    persist_real.home(p, o, r, lower, site);
+    event("home");
+    persist_real.home(p, o, r, mask & ~lower, site);
+}
+
+void copy(const struct persist *p, void *dst, const void *src, size_t n, const char *site)
+{
+    size_t half = n / 16 * 8;
+    event("copy");
+    persist_real.copy(p, dst, src, half, site);
+    event("copy");
+    persist_real.copy(p, static_cast<char *>(dst) + half, static_cast<const char *>(src) + half,
+                      n - half, site);
+}
+
+void store_word(const struct persist *p, uint64_t *word, uint64_t value, const char *site)
+{
+    event("store_word");
+    persist_real.store_word(p, word, value, site);
+}
+
+int flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n, const char *site)
+{
+    event("flip_rtm");
+    return persist_real.flip_rtm(p, flips, n, site);
+}
+
+int flush_data(const struct persist *p, const void *addr, size_t n, const char *site)
+{
+    event("flush_data");
+    return persist_real.flush_data(p, addr, n, site);
+}
+
+int flush_word(const struct persist *p, const uint64_t *word, const char *site)
+{
+    event("flush_word");
+    return persist_real.flush_word(p, word, site);
+}
+
+int flush_any(const struct persist *p, const void *addr, size_t n, const char *site)
+{
+    event("flush_any");
+    return persist_real.flush_any(p, addr, n, site);
+}
+
+void fence(const struct persist *p, const char *site)
+{
+    event("fence");
+    persist_real.fence(p, site);
+}
+
+const struct persist_ops watched_persist = {scatter,  line,       home,       copy,      store_word,
+                                            flip_rtm, flush_data, flush_word, flush_any, fence};
+
+/* An entry that counts and does the real thing. */
+#define WATCH(op)                                                                                  \
+    table.op = [](auto... args) {                                                                  \
+        event(#op);                                                                                \
+        return fsops_real.op(args...);                                                             \
+    }
+
+const struct fsops &watched_fsops()
+{
+    static const struct fsops watched = [] {
+        struct fsops table = fsops_real;
+        WATCH(mkdirat);
+        WATCH(create);
+        WATCH(renameat);
+        WATCH(unlinkat);
+        WATCH(ftruncate);
+        WATCH(fallocate);
+        WATCH(fsetxattr);
+        WATCH(fremovexattr);
+        WATCH(fchown);
+        WATCH(fchmod);
+        WATCH(futimens);
+        WATCH(fsync);
+        WATCH(fdatasync);
+        WATCH(shm_unlink);
+        table.shm_open = [](const char *name, int flags, mode_t mode) {
+            event("shm_open");
+            teller->tell_text(Say::Object, std::string("/dev/shm") + name);
+            return fsops_real.shm_open(name, flags, mode);
+        };
+        return table;
+    }();
+    return watched;
+}
+
+} // namespace
+
+void watch_events(const Teller &t)
+{
+    teller.emplace(t);
+    fsops = &watched_fsops();
+    persist_ops = &watched_persist;
+}
+
+void arm(unsigned kill_at)
+{
+    seen = 0;
+    deadline = kill_at;
+    armed = true;
+}
+
+void disarm()
+{
+    armed = false;
+}
+
+} // namespace kills

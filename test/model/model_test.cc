@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Does a mapped file hold, after any operations, what a byte array holds after the same? For every
+ * policy, domain and way to commit, in the library as it is installed.
+ */
+#include "world.h"
+
+/* reflection/persist.h; in a build without the seam that header is C only. */
+extern "C" bool persist_rtm_works(void);
+
+using model::Commit;
+using rig::Medium;
+
+namespace
+{
+
+bool rtm_may_commit(const model::Setup &s)
+{
+    return s.domain == ATO_DOMAIN_EADR || s.domain == ATO_DOMAIN_PROCESS;
+}
+
+std::vector<model::Setup> setups()
+{
+    std::vector<model::Setup> all;
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
+        for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
+            for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
+                model::Setup s{policy, domain, commit};
+                if (commit != Commit::Rtm || rtm_may_commit(s))
+                    all.push_back(s);
+            }
+    /* Where msync has something to do. */
+    for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
+        for (Commit commit : {Commit::Single, Commit::Journal})
+            all.push_back({policy, ATO_DOMAIN_MSYNC, commit, Medium::Disk});
+    return all;
+}
+
+class Model : public testing::TestWithParam<model::Setup>
+{
+};
+
+/* Returns what was committed, and how. */
+void run(const model::Setup &s, size_t bytes, unsigned steps, model::Tally *sum)
+{
+    rig::Random random(rig::seed() ^ bytes);
+    model::World world(s, random, bytes);
+    for (unsigned i = 0; i < steps && !testing::Test::HasFailure(); i++)
+        world.step();
+    if (!testing::Test::HasFailure())
+        world.compare_all();
+    if (!testing::Test::HasFailure())
+        world.finish();
+    sum->single += world.tally.single;
+    sum->rtm += world.tally.rtm;
+    sum->journal += world.tally.journal;
+    sum->deployed += world.tally.deployed;
+    sum->refused += world.tally.refused;
+}
+
+TEST_P(Model, HoldsWhatAByteArrayHoldsAfterAnyOperations)
+{
+    const model::Setup &s = GetParam();
+    if (s.commit == Commit::Rtm && !persist_rtm_works())
+        GTEST_SKIP() << "hardware transactions do not commit on this CPU";
+    SCOPED_TRACE(rig::replay());
+    unsigned steps = rig::rounds(s.medium == Medium::Disk ? 25 : 800);
+    model::Tally sum;
+    /* Sizes that are multiples of nothing: less than a slice, some pages, more than the 512 pages
+     * that share a meta page. */
+    rig::Random sizes(rig::seed());
+    for (size_t bytes : {sizes.within(3, 60), sizes.within(5000, 40000) | 1,
+                         sizes.within(4u << 20, 6u << 20) | 1}) {
+        SCOPED_TRACE("a file of " + std::to_string(bytes) + " bytes");
+        run(s, bytes, steps, &sum);
+        if (HasFailure())
+            return;
+    }
+    EXPECT_GT(sum.single, 0u);
+    EXPECT_EQ(sum.rtm > 0, s.commit == Commit::Rtm);
+    EXPECT_EQ(sum.journal > 0, s.commit == Commit::Journal);
+    EXPECT_GT(sum.deployed, 0u);
+    RecordProperty("refused", static_cast<int>(sum.refused));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Model, testing::ValuesIn(setups()),
+                         [](const auto &info) { return model::name_of(info.param); });
+
+} // namespace

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What do the tests of whole protocols (model, threads, kill) stand on? Random numbers that can be
+ * had again, a folder that goes away, mappings that do, and sentences for what failed.
+ *
+ *   ATO_TEST_SEED     the seed, to have a failure again; every failure prints it
+ *   ATO_TEST_PERCENT  how much of the usual work to do; 100, and 20 under a sanitizer
+ *
+ * No assertions in here: it works in forked children too, where GoogleTest does not.
+ */
+#ifndef ATO_TEST_MODEL_RIG_H
+#define ATO_TEST_MODEL_RIG_H
+
+#include "ato.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace rig
+{
+
+/* splitmix64: small, good enough, and the same everywhere. */
+class Random
+{
+  public:
+    explicit Random(uint64_t seed) : state(seed)
+    {
+    }
+    uint64_t next()
+    {
+        uint64_t z = state += 0x9e3779b97f4a7c15ull;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        return z ^ (z >> 31);
+    }
+    uint64_t below(uint64_t n)
+    {
+        return next() % n;
+    }
+    /* lowest..highest, both possible. */
+    uint64_t within(uint64_t lowest, uint64_t highest)
+    {
+        return lowest + below(highest - lowest + 1);
+    }
+    bool chance(unsigned percent)
+    {
+        return below(100) < percent;
+    }
+    /* 1..highest, as many of each order of magnitude. */
+    uint64_t log_uniform(uint64_t highest)
+    {
+        double at = static_cast<double>(next() >> 11) / static_cast<double>(1ull << 53);
+        auto n = static_cast<uint64_t>(std::exp(at * std::log(static_cast<double>(highest) + 1)));
+        return n < 1 ? 1 : n > highest ? highest : n;
+    }
+    void fill(void *to, size_t n)
+    {
+        auto *at = static_cast<unsigned char *>(to);
+        for (; n >= 8; n -= 8, at += 8) {
+            uint64_t v = next();
+            std::memcpy(at, &v, 8);
+        }
+        uint64_t v = next();
+        std::memcpy(at, &v, n);
+    }
+
+  private:
+    uint64_t state;
+};
+
+inline uint64_t seed()
+{
+    static const uint64_t chosen = [] {
+        const char *told = std::getenv("ATO_TEST_SEED");
+        return told ? std::strtoull(told, nullptr, 0)
+                    : (uint64_t{std::random_device{}()} << 16 | 1);
+    }();
+    return chosen;
+}
+
+/* To be put into a SCOPED_TRACE(). */
+inline std::string replay()
+{
+    return "again with ATO_TEST_SEED=" + std::to_string(seed());
+}
+
+/* `usual`, or the part of it that ATO_TEST_PERCENT asks for; never 0. */
+inline unsigned rounds(unsigned usual)
+{
+    static const unsigned percent = [] {
+        const char *told = std::getenv("ATO_TEST_PERCENT");
+        if (told)
+            return static_cast<unsigned>(std::strtoul(told, nullptr, 0));
+#ifdef __SANITIZE_ADDRESS__
+        return 20u;
+#else
+        return 100u;
+#endif
+    }();
+    unsigned n = static_cast<unsigned>(uint64_t{usual} * percent / 100);
+    return n ? n : 1;
+}
+
+enum class Medium { Memory, Disk };
+
+/* Memory: tmpfs. Disk: what TMPDIR names, where msync has something to do. */
+class Folder
+{
+  public:
+    explicit Folder(Medium medium = Medium::Memory)
+    {
+        const char *told = std::getenv("TMPDIR");
+        std::string base = medium == Medium::Memory ? "/dev/shm"
+                           : told && *told          ? told
+                                                    : "/var/tmp";
+        std::string name = base + "/ato-test-XXXXXX";
+        if (!mkdtemp(name.data())) {
+            std::perror(name.c_str());
+            std::abort();
+        }
+        at = name;
+    }
+    ~Folder()
+    {
+        std::error_code ignored;
+        std::filesystem::remove_all(at, ignored);
+    }
+    Folder(const Folder &) = delete;
+    Folder &operator=(const Folder &) = delete;
+    std::string operator/(const std::string &name) const
+    {
+        return at + "/" + name;
+    }
+
+    std::string at;
+};
+
+/* An open descriptor. */
+class Descriptor
+{
+  public:
+    explicit Descriptor(const std::string &path, int flags = O_RDWR)
+        : fd(open(path.c_str(), flags | O_CLOEXEC, 0600))
+    {
+    }
+    ~Descriptor()
+    {
+        if (fd >= 0)
+            close(fd);
+    }
+    Descriptor(const Descriptor &) = delete;
+    Descriptor &operator=(const Descriptor &) = delete;
+
+    const int fd;
+};
+
+inline bool write_file(const std::string &path, const std::vector<unsigned char> &bytes)
+{
+    Descriptor to(path, O_RDWR | O_CREAT | O_TRUNC);
+    size_t done = 0;
+    while (to.fd >= 0 && done < bytes.size()) {
+        ssize_t n = write(to.fd, bytes.data() + done, bytes.size() - done);
+        if (n <= 0)
+            return false;
+        done += static_cast<size_t>(n);
+    }
+    return to.fd >= 0;
+}
+
+/* What read(2) says the file is. */
+inline std::vector<unsigned char> read_file(const std::string &path)
+{
+    Descriptor from(path, O_RDONLY);
+    std::vector<unsigned char> bytes;
+    unsigned char some[1 << 16];
+    ssize_t n;
+    while ((n = read(from.fd, some, sizeof(some))) > 0)
+        bytes.insert(bytes.end(), some, some + n);
+    return bytes;
+}
+
+inline ato_options options(int policy, int domain, unsigned flags = 0)
+{
+    ato_options o{};
+    o.struct_size = sizeof(o);
+    o.read_policy = policy;
+    o.domain = domain;
+    o.flags = flags;
+    return o;
+}
+
+/* A mapping that goes away with its owner, unless that has unmapped it before. `base` is nullptr
+ * when it could not be made. */
+class Map
+{
+  public:
+    Map() = default;
+    Map(const std::string &path, size_t length, const ato_options &o, off_t offset = 0)
+    {
+        Descriptor file(path);
+        void *at = ato_mmap_opt(length, file.fd, offset, &o);
+        if (at == MAP_FAILED)
+            return;
+        base = static_cast<unsigned char *>(at);
+        n = length;
+    }
+    ~Map()
+    {
+        unmap(ATO_UNMAP_FAST);
+    }
+    Map(Map &&other) noexcept : base(other.base), n(other.n)
+    {
+        other.base = nullptr;
+    }
+    Map &operator=(Map &&other) noexcept
+    {
+        if (this != &other) {
+            unmap(ATO_UNMAP_FAST);
+            base = other.base;
+            n = other.n;
+            other.base = nullptr;
+        }
+        return *this;
+    }
+    int unmap(int mode)
+    {
+        int r = base ? ato_munmap(base, n, mode) : 0;
+        base = nullptr;
+        return r;
+    }
+    struct ato_stat stat() const
+    {
+        struct ato_stat st = {};
+        st.struct_size = sizeof(st);
+        ::ato_stat(base, &st);
+        return st;
+    }
+
+    unsigned char *base = nullptr;
+    size_t n = 0;
+};
+
+/* The shared-memory objects of this library that the process has mapped: paths in /dev/shm. */
+inline std::vector<std::string> shared_objects()
+{
+    std::vector<std::string> found;
+    FILE *maps = std::fopen("/proc/self/maps", "re");
+    char line[512];
+    while (maps && std::fgets(line, sizeof(line), maps)) {
+        const char *at = std::strstr(line, "/dev/shm/ato-");
+        /* Scratch folders of tests lie there too; the objects are ato-<32 hex digits>. */
+        if (at && std::strlen(at) == 13 + 32 + 1)
+            found.emplace_back(at, 13 + 32);
+    }
+    if (maps)
+        std::fclose(maps);
+    return found;
+}
+
+/* Names in a folder; none when there is no such folder. */
+inline std::vector<std::string> names_in(const std::string &folder)
+{
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
+        names.push_back(entry.path().filename());
+    return names;
+}
+
+/* ---- names for parameters ---- */
+
+inline std::string policy_name(int policy)
+{
+    static const char *const names[] = {"Lazy", "Gather", "Adaptive", "Eager"};
+    return names[policy];
+}
+
+inline std::string domain_name(int domain)
+{
+    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Msync", "Process"};
+    return names[domain];
+}
+
+/* Where two runs of bytes differ first; -1: nowhere. */
+inline long first_difference(const unsigned char *a, const unsigned char *b, size_t n)
+{
+    if (std::memcmp(a, b, n) == 0)
+        return -1;
+    size_t i = 0;
+    while (a[i] == b[i])
+        i++;
+    return static_cast<long>(i);
+}
+
+} // namespace rig
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Is the reflection folder made as it should be, and refused when it is not to be trusted?
+#include "support/child.h"
+#include "support/temp.h"
+
+extern "C" {
+#include "reflection/folder.h"
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <climits>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+class Folder : public testing::Test
+{
+  protected:
+    ~Folder() override
+    {
+        folder_close(&f);
+    }
+
+    void expect_refused(const std::string &path, bool make, int err, const std::string &words)
+    {
+        EXPECT_EQ(folder_open(&f, path.c_str(), make), -1);
+        EXPECT_EQ(errno, err) << report_sentence();
+        EXPECT_NE(std::string(report_sentence()).find(words), std::string::npos)
+            << report_sentence();
+        EXPECT_EQ(f.fd, -1);
+    }
+
+    folder f = {};
+    TempDir dir;
+};
+
+TEST_F(Folder, IsMadeWithOwnerGroupAndModeOfItsParent)
+{
+    for (mode_t mode : {0700, 0755, 0770, 02775, 01777}) {
+        std::string parent = dir / ("p" + std::to_string(mode));
+        ASSERT_EQ(mkdir(parent.c_str(), 0700), 0);
+        if (geteuid() == 0) {
+            ASSERT_EQ(chown(parent.c_str(), 1234, 4321), 0);
+        }
+        ASSERT_EQ(chmod(parent.c_str(), mode), 0);
+        ASSERT_EQ(folder_open(&f, (parent + "/.ato").c_str(), true), 0) << report_sentence();
+        struct stat a = stat_of(parent), b = stat_of(parent + "/.ato");
+        EXPECT_EQ(a.st_mode, b.st_mode);
+        EXPECT_EQ(a.st_uid, b.st_uid);
+        EXPECT_EQ(a.st_gid, b.st_gid);
+        folder_close(&f);
+    }
+}
+
+TEST_F(Folder, IsOpenedAgainAndKnowsItsPath)
+{
+    ASSERT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0);
+    folder_close(&f);
+    ASSERT_EQ(folder_open(&f, (dir / ".ato///").c_str(), false), 0);
+    EXPECT_EQ(f.path, dir / ".ato");
+    EXPECT_EQ(folder_sync(&f), 0);
+}
+
+TEST_F(Folder, RelativePathBeginsAtTheWorkingDirectory)
+{
+    int status = in_child([&] {
+        if (chdir(dir.path().c_str()) < 0)
+            return 1;
+        EXPECT_EQ(folder_open(&f, "refl", true), 0);
+        EXPECT_EQ(f.path, dir / "refl");
+        return static_cast<int>(HasFailure());
+    });
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(exists(dir / "refl"));
+}
+
+TEST_F(Folder, IsNotMadeUnlessAskedForAndNotBelowWhatIsMissing)
+{
+    expect_refused(dir / ".ato", false, ENOENT, dir / ".ato");
+    expect_refused(dir / "no/.ato", true, ENOENT, dir / "no");
+    EXPECT_FALSE(exists(dir / ".ato"));
+}
+
+TEST_F(Folder, ThatIsASymbolicLinkIsRefused)
+{
+    ASSERT_EQ(mkdir((dir / "real").c_str(), 0755), 0);
+    ASSERT_EQ(symlink((dir / "real").c_str(), (dir / ".ato").c_str()), 0);
+    expect_refused(dir / ".ato", true, EACCES, "symbolic link");
+    ASSERT_EQ(symlink((dir / "nowhere").c_str(), (dir / "dangling").c_str()), 0);
+    expect_refused(dir / "dangling", true, EACCES, "symbolic link");
+    EXPECT_FALSE(exists(dir / "nowhere"));
+    EXPECT_TRUE(names_in(dir / "real").empty());
+}
+
+TEST_F(Folder, ThatIsAFileIsRefused)
+{
+    write_file(dir / ".ato", Bytes(1));
+    expect_refused(dir / ".ato", true, EACCES, "no folder");
+}
+
+TEST_F(Folder, OfAForeignOwnerIsRefused)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to give folders away";
+    ASSERT_EQ(mkdir((dir / ".ato").c_str(), 0777), 0);
+    ASSERT_EQ(chown((dir / ".ato").c_str(), 4242, 4242), 0);
+    expect_refused(dir / ".ato", true, EACCES, "4242");
+}
+
+TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to give folders away";
+    ASSERT_EQ(mkdir((dir / ".ato").c_str(), 0777), 0);
+    ASSERT_EQ(chown(dir.path().c_str(), 1000, 1000), 0);
+    ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
+    EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0) << "root's own";
+    folder_close(&f);
+    ASSERT_EQ(chown((dir / ".ato").c_str(), 1000, 1000), 0);
+    EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0) << "the parent's owner's";
+    folder_close(&f);
+    // Somebody else sees: the parent's owner's, root's, and his own.
+    for (uid_t owner : {1000u, 0u, 2000u, 3000u}) {
+        ASSERT_EQ(chown((dir / ".ato").c_str(), owner, 1000), 0);
+        int status = in_child([&] {
+            if (setuid(2000) < 0)
+                return 9;
+            return folder_open(&f, (dir / ".ato").c_str(), true) == 0 ? 0 : 1;
+        });
+        EXPECT_EQ(status, owner == 3000 ? 1 : 0) << owner;
+    }
+}
+
+TEST_F(Folder, WithATooLongPathIsRefused)
+{
+    expect_refused("/" + std::string(PATH_MAX, 'a'), true, ENAMETOOLONG, "too long");
+    expect_refused(std::string(PATH_MAX - 2, 'a'), true, ENAMETOOLONG, "too long");
+}
+
+} // namespace

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Is the format the one that is written down? Images of a manifest, a journal and a reflection made
+// by an independent writer (test/data/make_golden.py): the library reads them, and writes the same
+// bytes where they are determined. (Formula (1) and the checksum: layout_test.cc,
+// checksum_test.cc.)
+#include "golden.h"
+#include "journal_lab.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/layout.h"
+#include "reflection/manifest.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace support;
+
+namespace
+{
+
+// ---- manifest -----------------------------------------------------------------------------------
+
+TEST(Golden, ManifestIsReadWithEveryField)
+{
+    Bytes image = golden_image("manifest.golden");
+    ASSERT_EQ(image.size(), size_t(MANIFEST_BYTES));
+    manifest_record r;
+    int which;
+    ASSERT_EQ(manifest_read(image.data(), &r, &which), MANIFEST_VALID);
+    EXPECT_EQ(which, 0);
+    EXPECT_EQ(r.sequence, 3u);
+    EXPECT_EQ(r.format, 0u);
+    EXPECT_EQ(r.domain, 3u);
+    EXPECT_EQ(r.state, unsigned(MANIFEST_CLEAN));
+    for (int i = 0; i < 16; i++) {
+        EXPECT_EQ(r.id[i], i);
+        EXPECT_EQ(r.boot_id[i], 0xf0 + i);
+    }
+    EXPECT_EQ(r.inode, 123456789u);
+    EXPECT_EQ(r.device, 2049u);
+    EXPECT_EQ(r.birth_sec, 1700000000);
+    EXPECT_EQ(r.birth_nsec, 987654321u);
+    EXPECT_EQ(r.generation, 42u);
+    EXPECT_EQ(r.known, 7u);
+    EXPECT_EQ(r.slots, 1024u);
+    EXPECT_EQ(r.clean_size, 20580u);
+    EXPECT_EQ(r.clean_mtime_sec, 1700000001);
+    EXPECT_EQ(r.clean_mtime_nsec, 555u);
+    EXPECT_EQ(r.shm_generation, 9u);
+    EXPECT_EQ(r.guard.offset, 18u);
+    EXPECT_EQ(r.guard.bytes, 2u);
+    uint64_t word, size;
+    memcpy(&word, &image[MANIFEST_SIZE_WORD], 8);
+    ASSERT_TRUE(manifest_decode_size(word, &size));
+    EXPECT_EQ(size, 20580u);
+}
+
+TEST(Golden, ManifestIsWrittenByteForByte)
+{
+    std::vector<uint64_t> words(MANIFEST_BYTES / 8);
+    char *bytes = reinterpret_cast<char *>(words.data());
+    struct persist p;
+    persist_init(&p, PERSIST_PMEM);
+    manifest_record r = {};
+    int which = 1;
+    r.domain = PERSIST_MSYNC;
+    r.state = MANIFEST_BORN;
+    for (int i = 0; i < 16; i++)
+        r.id[i] = static_cast<uint8_t>(i);
+    r.inode = 123456789;
+    r.device = 2049;
+    r.birth_sec = 1700000000;
+    r.birth_nsec = 987654321;
+    r.generation = 42;
+    r.known = MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION;
+    r.slots = MANIFEST_SLOTS;
+    r.guard.offset = 18;
+    r.guard.bytes = 2;
+    r.guard.plain[0] = r.guard.plain[1] = 1;
+    ASSERT_EQ(manifest_write_size(&p, bytes, 20580), 0);
+    ASSERT_EQ(manifest_write(&p, bytes, &r, &which), 0);
+    r.state = MANIFEST_IN_USE;
+    r.known |= MANIFEST_KNOWS_ATTRIBUTE;
+    for (int i = 0; i < 16; i++)
+        r.boot_id[i] = static_cast<uint8_t>(0xf0 + i);
+    r.shm_generation = 9;
+    ASSERT_EQ(manifest_write(&p, bytes, &r, &which), 0);
+    r.state = MANIFEST_CLEAN;
+    r.clean_size = 20580;
+    r.clean_mtime_sec = 1700000001;
+    r.clean_mtime_nsec = 555;
+    ASSERT_EQ(manifest_write(&p, bytes, &r, &which), 0);
+    EXPECT_TRUE(Bytes(bytes, bytes + MANIFEST_BYTES) == golden_image("manifest.golden"));
+}
+
+// ---- journal ------------------------------------------------------------------------------------
+
+TEST(Golden, JournalIsReadWithEveryLane)
+{
+    Bytes image = golden_image("journal.golden");
+    ASSERT_EQ(image.size(), JOURNAL_BYTES);
+    JournalLab lab; // for its alignment
+    memcpy(lab.bytes, image.data(), image.size());
+    struct journal j;
+    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, "NAME"), 0);
+    EXPECT_EQ(j.domain, PERSIST_PMEM);
+    for (unsigned lane = 0; lane < j.lanes; lane++) {
+        journal_view v;
+        bool committed = lane == 5 || lane == 16;
+        ASSERT_EQ(journal_look(&j, lane, &v), committed ? JOURNAL_COMMITTED : JOURNAL_IDLE) << lane;
+        if (lane == 5) {
+            ASSERT_EQ(v.nfiles, 2u);
+            EXPECT_EQ(v.files[1].inode, 222u);
+            EXPECT_EQ(v.files[1].id[15], 2);
+            ASSERT_EQ(v.nwords, 40u);
+            for (unsigned i = 0; i < 40; i++) {
+                EXPECT_EQ(journal_word_file(&v.words[i]), i % 2);
+                EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(i * 100));
+                EXPECT_EQ(v.words[i].value, ~0ull - i);
+            }
+        }
+    }
+}
+
+TEST(Golden, JournalIsWrittenByteForByte)
+{
+    JournalLab lab(PERSIST_PMEM);
+    memset(lab.bytes, 0, 4096);
+    uint8_t id[16];
+    for (int i = 0; i < 16; i++)
+        id[i] = static_cast<uint8_t>(100 + i);
+    ASSERT_EQ(journal_make(&lab.p, &lab.j, lab.bytes, id), 0);
+    journal_file a = JournalLab::file(1, 111), b = JournalLab::file(2, 222), both[] = {a, b};
+    journal_writer w = lab.write(3, {a}, {{0, 0}, {8, 1}, {16, 4}});
+    ASSERT_EQ(journal_retire(&w), 0);
+    journal_begin(&w, &lab.j, &lab.p, 5, both, 2, 40);
+    for (unsigned i = 0; i < 40; i++)
+        journal_add(&w, i % 2, layout_word(i * 100), ~0ull - i);
+    ASSERT_EQ(journal_finish(&w), 0);
+    ASSERT_EQ(journal_commit(&w), 0);
+    lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
+    Bytes image = golden_image("journal.golden");
+    ASSERT_EQ(image.size(), JOURNAL_BYTES);
+    EXPECT_EQ(memcmp(lab.bytes, image.data(), image.size()), 0);
+}
+
+// ---- reflection ---------------------------------------------------------------------------------
+
+class GoldenReflection : public testing::Test
+{
+  protected:
+    GoldenReflection() : path(dir / "file")
+    {
+        before.resize(golden_table("writes.golden", "original").at(0).at(0));
+        for (size_t k = 0; k < before.size(); k++)
+            before[k] = static_cast<unsigned char>(k % 251 + k / 64 % 7);
+        after = before;
+        for (const auto &row : golden_table("writes.golden", "write")) {
+            Bytes bytes(row[1]);
+            for (size_t k = 0; k < bytes.size(); k++)
+                bytes[k] = static_cast<unsigned char>(writes.size() * 37 + k * 11 + 5);
+            std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<long>(row[0]));
+            writes.emplace_back(row[0], bytes);
+        }
+        // The original's image names what differs from `before`.
+        Bytes changed = golden_image("original.golden");
+        original = before;
+        std::ifstream file = golden_open("original.golden");
+        for (std::string line; std::getline(file, line);)
+            if (line[0] == '@') {
+                size_t at = std::stoull(line.substr(1));
+                std::copy_n(changed.begin() + static_cast<long>(at),
+                            std::min<size_t>(32, changed.size() - at),
+                            original.begin() + static_cast<long>(at));
+            }
+        reflection = golden_image("reflection.golden");
+        write_file(path, before);
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes before, after, original, reflection;
+    std::vector<std::pair<uint64_t, Bytes>> writes;
+};
+
+TEST_F(GoldenReflection, IsWrittenByteForByte)
+{
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+        write_file(path, before);
+        Mapped m(path, options(domain, ATO_READ_GATHER));
+        ASSERT_TRUE(m) << m.sentence;
+        for (const auto &w : writes)
+            ASSERT_TRUE(m.write(w.first, w.second)) << m.sentence;
+        EXPECT_EQ(m.read(), after);
+        EXPECT_TRUE(read_file(reflection_of(path)) == reflection);
+        EXPECT_TRUE(read_file(path) == original);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+        EXPECT_TRUE(read_file(path) == after);
+    }
+}
+
+TEST_F(GoldenReflection, IsReadAsAnotherWriterLeftIt)
+{
+    write_file(path, original);
+    {
+        Mapped m(path);
+    } // makes the pairing
+    write_at(reflection_of(path), 0, reflection.data(), reflection.size());
+    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(m.read() == after);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_TRUE(read_file(path) == after);
+}
+
+} // namespace

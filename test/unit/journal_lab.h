@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A journal in plain memory, for the tests of journal.c and recover.c.
+#ifndef ATO_TEST_UNIT_JOURNAL_LAB_H
+#define ATO_TEST_UNIT_JOURNAL_LAB_H
+
+extern "C" {
+#include "reflection/journal.h"
+}
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+class JournalLab
+{
+  public:
+    explicit JournalLab(persist_domain domain = PERSIST_PROCESS)
+    {
+        bytes = static_cast<char *>(mmap(nullptr, JOURNAL_BYTES, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        uint8_t id[16];
+        memset(id, 0x5a, sizeof(id));
+        persist_init(&p, domain);
+        if (bytes == MAP_FAILED || journal_make(&p, &j, bytes, id) < 0)
+            throw std::runtime_error("no journal");
+    }
+    ~JournalLab()
+    {
+        munmap(bytes, JOURNAL_BYTES);
+    }
+
+    static journal_file file(uint8_t id, uint64_t inode)
+    {
+        journal_file f = {};
+        memset(f.id, id, sizeof(f.id));
+        f.inode = inode;
+        return f;
+    }
+
+    char *lane(unsigned n) const
+    {
+        return bytes + 4096 + n * JOURNAL_LANE_BYTES;
+    }
+
+    // A commit up to its commit point, or right before it.
+    journal_writer write(unsigned lane, const std::vector<journal_file> &files,
+                         const std::vector<std::pair<uint64_t, uint64_t>> &words,
+                         bool commit = true, unsigned file = 0)
+    {
+        journal_writer w;
+        journal_begin(&w, &j, &p, lane, files.data(), static_cast<unsigned>(files.size()),
+                      words.size());
+        for (const auto &word : words)
+            journal_add(&w, file, word.first, word.second);
+        if (journal_finish(&w) < 0)
+            throw std::runtime_error("journal_finish");
+        persist_fence(&p);
+        if (commit && journal_commit(&w) < 0)
+            throw std::runtime_error("journal_commit");
+        return w;
+    }
+
+    struct persist p;
+    struct journal j;
+    char *bytes;
+};
+
+#endif

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does a lane say `committed` exactly when it holds a whole commit? Written, torn at every word,
+// retired, used again, damaged.
+#include "journal_lab.h"
+#include "support/faults.h"
+
+extern "C" {
+#include "reflection/checksum.h"
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+namespace
+{
+
+using Words = std::vector<std::pair<uint64_t, uint64_t>>;
+
+journal_finding look(const JournalLab &lab, unsigned lane)
+{
+    journal_view v;
+    return journal_look(&lab.j, lane, &v);
+}
+
+TEST(Journal, NewOneIsIdleEverywhere)
+{
+    JournalLab lab;
+    EXPECT_EQ(lab.j.lanes, JOURNAL_LANES + 1);
+    for (unsigned lane = 0; lane < lab.j.lanes; lane++)
+        EXPECT_EQ(look(lab, lane), JOURNAL_IDLE);
+}
+
+class JournalLanes : public testing::TestWithParam<unsigned>
+{
+};
+
+TEST_P(JournalLanes, HoldTheirCommitUntilItIsRetired)
+{
+    JournalLab lab(PERSIST_PMEM);
+    std::vector<journal_file> files = {JournalLab::file(1, 10), JournalLab::file(2, 20)};
+    for (uint64_t round = 1; round <= 3; round++) {
+        Words words;
+        for (uint64_t i = 0; i < 100; i++)
+            words.emplace_back(i * 8, i * round);
+        journal_writer w = lab.write(GetParam(), files, words, true, 1);
+        for (unsigned other = 0; other < lab.j.lanes; other++)
+            if (other != GetParam()) {
+                EXPECT_EQ(look(lab, other), JOURNAL_IDLE);
+            }
+        journal_view v;
+        ASSERT_EQ(journal_look(&lab.j, GetParam(), &v), JOURNAL_COMMITTED);
+        EXPECT_EQ(v.sequence, round);
+        ASSERT_EQ(v.nfiles, 2u);
+        EXPECT_EQ(memcmp(v.files, files.data(), sizeof(journal_file) * 2), 0);
+        ASSERT_EQ(v.nwords, 100u);
+        for (uint64_t i = 0; i < 100; i++) {
+            EXPECT_EQ(journal_word_offset(&v.words[i]), i * 8);
+            EXPECT_EQ(journal_word_file(&v.words[i]), 1u);
+            EXPECT_EQ(v.words[i].value, i * round);
+        }
+        ASSERT_EQ(round % 2 ? journal_retire(&w) : journal_retire_view(&lab.p, &v), 0);
+        EXPECT_EQ(look(lab, GetParam()), JOURNAL_IDLE);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(FirstLastSmallAndLarge, JournalLanes,
+                         testing::Values(0, JOURNAL_LANES - 1, JOURNAL_LANES));
+
+TEST(Journal, ListWithoutItsCommitLineIsIdle)
+{
+    JournalLab lab;
+    lab.write(3, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}}, false);
+    EXPECT_EQ(look(lab, 3), JOURNAL_IDLE); // the lane's first
+    journal_writer w = lab.write(3, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}});
+    ASSERT_EQ(journal_retire(&w), 0);
+    lab.write(3, {JournalLab::file(1, 10)}, {{0, 5}, {16, 6}}, false);
+    EXPECT_EQ(look(lab, 3), JOURNAL_IDLE); // over an older one
+}
+
+// Media tear at 8 bytes: any subset of the line's words may be the new ones.
+TEST(Journal, CommitLineTornAnywhereIsNeverDamageAndNeverHalfACommit)
+{
+    for (bool first : {true, false}) {
+        JournalLab lab;
+        if (!first) {
+            journal_writer w = lab.write(0, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}, {16, 3}});
+            ASSERT_EQ(journal_retire(&w), 0);
+        }
+        uint64_t before[8], after[8];
+        memcpy(before, lab.lane(0), 64);
+        lab.write(0, {JournalLab::file(1, 10), JournalLab::file(2, 11)}, {{24, 9}, {32, 8}});
+        memcpy(after, lab.lane(0), 64);
+        for (unsigned subset = 0; subset < 256; subset++) {
+            uint64_t torn[8];
+            for (unsigned i = 0; i < 8; i++)
+                torn[i] = subset >> i & 1 ? after[i] : before[i];
+            memcpy(lab.lane(0), torn, 64);
+            bool whole = memcmp(torn, after, 64) == 0;
+            EXPECT_EQ(look(lab, 0), whole ? JOURNAL_COMMITTED : JOURNAL_IDLE)
+                << "subset " << subset << (first ? " of a first commit" : "");
+        }
+    }
+}
+
+TEST(Journal, ListTornAtAnyWordIsIdle)
+{
+    JournalLab lab;
+    Words words;
+    for (uint64_t i = 0; i < 40; i++)
+        words.emplace_back(i * 8, i + 1);
+    lab.write(1, {JournalLab::file(1, 10), JournalLab::file(3, 12)}, words);
+    ASSERT_EQ(look(lab, 1), JOURNAL_COMMITTED);
+    for (size_t at = 128; at < 128 + 2 * 32 + 40 * 16; at += 8) {
+        uint64_t *word = reinterpret_cast<uint64_t *>(lab.lane(1) + at);
+        uint64_t kept = *word;
+        *word = kept ^ 0x100;
+        EXPECT_EQ(look(lab, 1), JOURNAL_IDLE) << "at byte " << at;
+        *word = kept;
+    }
+    EXPECT_EQ(look(lab, 1), JOURNAL_COMMITTED);
+}
+
+// ---- damage -------------------------------------------------------------------------------------
+
+TEST(Journal, SequenceThatIsNeitherRetiredNorTheNextIsDamage)
+{
+    for (uint64_t sequence : {2ull, 17ull, ~0ull}) {
+        JournalLab lab;
+        lab.write(0, {JournalLab::file(1, 10)}, {{0, 1}});
+        memcpy(lab.lane(0), &sequence, 8);
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED) << sequence;
+    }
+}
+
+TEST(Journal, CountsBeyondTheLaneAreDamage)
+{
+    for (bool large : {false, true}) {
+        JournalLab lab;
+        unsigned lane = large ? JOURNAL_LANES : 2;
+        lab.write(lane, {JournalLab::file(1, 10)}, {{0, 1}});
+        struct journal_commit *line = reinterpret_cast<struct journal_commit *>(lab.lane(lane));
+        uint64_t most = journal_capacity(&lab.j, lane, 1);
+        line->words = static_cast<uint32_t>(most + 1);
+        EXPECT_EQ(look(lab, lane), JOURNAL_DAMAGED);
+        line->words = UINT32_MAX;
+        EXPECT_EQ(look(lab, lane), JOURNAL_DAMAGED);
+        line->words = 1;
+        line->files = JOURNAL_MAX_FILES + 1;
+        EXPECT_EQ(look(lab, lane), JOURNAL_DAMAGED);
+        line->files = UINT32_MAX;
+        EXPECT_EQ(look(lab, lane), JOURNAL_DAMAGED);
+        line->files = 1;
+        EXPECT_EQ(look(lab, lane), JOURNAL_COMMITTED);
+    }
+}
+
+TEST(Journal, ChecksummedNonsenseIsDamage)
+{
+    {
+        JournalLab lab;
+        lab.write(0, {JournalLab::file(1, 10)}, {{0, 1}}, true, 1); // file 1 of 1
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
+    }
+    {
+        JournalLab lab;
+        lab.write(0, {JournalLab::file(1, 10)}, {{8, 1}, {12, 1}}); // no word's offset
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
+    }
+    {
+        JournalLab lab;
+        journal_file other = JournalLab::file(1, 10);
+        other.folder = 1;
+        lab.write(0, {other}, {{8, 1}});
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
+    }
+}
+
+// ---- capacity -----------------------------------------------------------------------------------
+
+TEST(Journal, LargeLaneHoldsAWriteOfAGibibyteAnywhere)
+{
+    JournalLab lab;
+    uint64_t unaligned = (1ull << 30) / 4096 + 1;
+    EXPECT_GE(journal_capacity(&lab.j, JOURNAL_LANES, 1), unaligned);
+    EXPECT_GE(journal_capacity(&lab.j, JOURNAL_LANES, JOURNAL_MAX_FILES), unaligned);
+}
+
+TEST(Journal, LaneFilledToItsCapacityKeepsEveryWordAndItsNeighbours)
+{
+    for (unsigned lane : {0u, JOURNAL_LANES - 1, JOURNAL_LANES}) {
+        for (unsigned nfiles : {1u, static_cast<unsigned>(JOURNAL_MAX_FILES)}) {
+            JournalLab lab;
+            std::vector<journal_file> files;
+            for (unsigned i = 0; i < nfiles; i++)
+                files.push_back(JournalLab::file(static_cast<uint8_t>(i + 1), i));
+            Words words;
+            for (uint64_t i = 0; i < journal_capacity(&lab.j, lane, nfiles); i++)
+                words.emplace_back(i * 8, ~i);
+            lab.write(lane, files, words);
+            journal_view v;
+            ASSERT_EQ(journal_look(&lab.j, lane, &v), JOURNAL_COMMITTED);
+            ASSERT_EQ(v.nwords, words.size());
+            for (uint64_t i = 0; i < v.nwords; i++)
+                ASSERT_EQ(v.words[i].value, ~i);
+            for (unsigned other = 0; other < lab.j.lanes; other++)
+                if (other != lane) {
+                    EXPECT_EQ(look(lab, other), JOURNAL_IDLE);
+                }
+            EXPECT_LE(reinterpret_cast<const char *>(v.words + v.nwords),
+                      lane == JOURNAL_LANES ? lab.bytes + JOURNAL_BYTES : lab.lane(lane + 1));
+        }
+    }
+}
+
+// ---- the header ---------------------------------------------------------------------------------
+
+void expect_not_taken(void *bytes, size_t n, const std::string &words)
+{
+    journal j;
+    EXPECT_EQ(journal_take(&j, bytes, n, "NAME"), -1);
+    EXPECT_EQ(errno, EUCLEAN);
+    EXPECT_NE(std::string(report_sentence()).find("NAME"), std::string::npos);
+    EXPECT_NE(std::string(report_sentence()).find(words), std::string::npos) << report_sentence();
+}
+
+TEST(Journal, IsTakenAsItWasMade)
+{
+    JournalLab lab(PERSIST_MSYNC);
+    journal j;
+    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, "NAME"), 0);
+    EXPECT_EQ(j.lanes, lab.j.lanes);
+    EXPECT_EQ(j.lane_bytes, JOURNAL_LANE_BYTES);
+    EXPECT_EQ(j.large_bytes, JOURNAL_LARGE_BYTES);
+    EXPECT_EQ(j.domain, PERSIST_MSYNC);
+}
+
+TEST(Journal, HeaderWithAnyByteChangedIsRefused)
+{
+    JournalLab lab;
+    for (size_t i = 0; i < sizeof(journal_header); i++) {
+        lab.bytes[i] ^= 0x20;
+        expect_not_taken(lab.bytes, JOURNAL_BYTES, "header");
+        lab.bytes[i] ^= 0x20;
+    }
+}
+
+TEST(Journal, ChecksummedHeaderThatMakesNoSenseIsRefused)
+{
+    using Change = void (*)(journal_header &);
+    const std::pair<Change, const char *> changes[] = {
+        {[](journal_header &h) { h.version = 2; }, "version 2"},
+        {[](journal_header &h) { h.folders = 1; }, ""},
+        {[](journal_header &h) { h.lanes = 0; }, "no sense"},
+        {[](journal_header &h) { h.lanes = UINT32_MAX; }, "no sense"},
+        {[](journal_header &h) { h.lanes = JOURNAL_LANES + 100; }, "no sense"},
+        {[](journal_header &h) { h.lane_bytes = 0; }, "no sense"},
+        {[](journal_header &h) { h.lane_bytes = ~0ull; }, "no sense"},
+        {[](journal_header &h) { h.lane_bytes += 8; }, "no sense"},
+        {[](journal_header &h) { h.large_bytes = 64; }, "no sense"},
+        {[](journal_header &h) { h.large_bytes += 8; }, "no sense"},
+        {[](journal_header &h) { h.large_bytes = ~7ull; }, "no sense"},
+        {[](journal_header &h) { h.domain = 0; }, "no sense"},
+        {[](journal_header &h) { h.domain = 5; }, "no sense"},
+    };
+    int n = 0;
+    for (const auto &change : changes) {
+        SCOPED_TRACE(n++);
+        JournalLab lab;
+        journal_header h;
+        memcpy(&h, lab.bytes, sizeof(h));
+        change.first(h);
+        h.checksum = checksum(&h, offsetof(journal_header, checksum));
+        memcpy(lab.bytes, &h, sizeof(h));
+        expect_not_taken(lab.bytes, JOURNAL_BYTES, change.second);
+    }
+}
+
+TEST(Journal, RangeThatIsTooShortIsRefused)
+{
+    JournalLab lab;
+    expect_not_taken(lab.bytes, 0, "shorter");
+    expect_not_taken(lab.bytes, 4095, "shorter");
+    expect_not_taken(lab.bytes, 4096, "no sense");
+    expect_not_taken(lab.bytes, JOURNAL_BYTES - 8, "no sense");
+}
+
+// ---- durability ---------------------------------------------------------------------------------
+
+TEST(Journal, SettlingFlushesAllThatTheLaneHolds)
+{
+    JournalLab lab(PERSIST_PMEM);
+    lab.write(4, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}});
+    support::PersistFaults faults;
+    const void *from = nullptr;
+    size_t n = 0;
+    faults.before = [&](const support::PersistCall &c) {
+        if (std::string(c.op) == "flush_any") {
+            from = c.address;
+            n = c.n;
+        }
+        return support::GO_ON;
+    };
+    ASSERT_EQ(journal_settle(&lab.j, &lab.p, 4), 0);
+    EXPECT_EQ(from, lab.lane(4));
+    EXPECT_GE(n, 128u + 32 + 2 * 16);
+    EXPECT_EQ(faults.counts.flush_any, 1);
+    EXPECT_EQ(faults.counts.fence, 1);
+    // A count that is nonsense flushes no more than the lane has.
+    reinterpret_cast<struct journal_commit *>(lab.lane(4))->words = UINT32_MAX;
+    ASSERT_EQ(journal_settle(&lab.j, &lab.p, 4), 0);
+    EXPECT_LE(n, JOURNAL_LANE_BYTES);
+}
+
+TEST(Journal, EachStepIsDurableBeforeTheNext)
+{
+    JournalLab lab(PERSIST_PMEM);
+    support::PersistFaults faults;
+    journal_writer w = lab.write(0, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}}, false);
+    faults.take();
+    ASSERT_EQ(journal_commit(&w), 0); // one line, which media keep whole or tear (above); a fence
+    support::PersistCounts commit = faults.take();
+    EXPECT_EQ(commit.line, 1);
+    EXPECT_EQ(commit.fence, 1);
+    ASSERT_EQ(journal_retire(&w), 0);
+    support::PersistCounts retire = faults.take();
+    EXPECT_EQ(retire.store_word, 1);
+    EXPECT_EQ(retire.flush_word, 1);
+    EXPECT_EQ(retire.fence, 1);
+}
+
+} // namespace

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What do options and the environment choose? Every field of ato_options, the rules of struct_size,
+// and who wins.
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+
+using namespace support;
+
+namespace
+{
+
+class Environment
+{
+  public:
+    Environment(const char *name, const char *value) : name_(name)
+    {
+        setenv(name, value, 1);
+    }
+    ~Environment()
+    {
+        unsetenv(name_);
+    }
+
+  private:
+    const char *name_;
+};
+
+class Options : public testing::Test
+{
+  protected:
+    Options() : path(dir / "file")
+    {
+        write_file(path, pattern(10000, 1));
+    }
+
+    void expect_refused(const ato_options &o, int err, const std::string &words)
+    {
+        Mapped m(path, o);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, err) << m.sentence;
+        EXPECT_NE(m.sentence.find(words), std::string::npos) << m.sentence;
+        EXPECT_FALSE(exists(dir / ".ato"));
+    }
+
+    struct ato_stat stat_with(const ato_options &o)
+    {
+        Mapped m(path, o);
+        EXPECT_TRUE(m) << m.sentence;
+        struct ato_stat none = {};
+        return m ? m.stat() : none;
+    }
+
+    TempDir dir;
+    std::string path;
+};
+
+TEST_F(Options, StructSizeOfZeroIsRefused)
+{
+    ato_options o = {};
+    expect_refused(o, EINVAL, "struct_size");
+    o.struct_size = 7;
+    expect_refused(o, EINVAL, "struct_size");
+    o.struct_size = 1 << 20;
+    expect_refused(o, EINVAL, "struct_size");
+}
+
+TEST_F(Options, SmallerStructOfAnOlderCallerIsAcceptedAndNothingBehindItIsRead)
+{
+    ato_options o;
+    memset(&o, 0xff, sizeof(o));
+    o.struct_size = offsetof(ato_options, domain);
+    o.read_policy = ATO_READ_GATHER;
+    EXPECT_EQ(stat_with(o).read_policy, ATO_READ_GATHER);
+    o.struct_size = sizeof(size_t); // nothing but itself
+    EXPECT_EQ(stat_with(o).read_policy, ATO_READ_LAZY);
+}
+
+TEST_F(Options, LargerStructOfANewerCallerIsAcceptedWhileItsNewFieldsAreZero)
+{
+    struct {
+        ato_options o;
+        uint64_t news[4];
+    } newer = {};
+    newer.o.struct_size = sizeof(newer);
+    newer.o.read_policy = ATO_READ_EAGER;
+    Fd fd(path);
+    void *at = ato_mmap_opt(10000, fd, 0, &newer.o);
+    ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+    EXPECT_EQ(ato_munmap(at, 10000, ATO_UNMAP_SPATIAL), 0);
+    newer.news[3] = 1;
+    EXPECT_EQ(ato_mmap_opt(10000, fd, 0, &newer.o), MAP_FAILED);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_NE(std::string(ato_errormsg()).find("does not know"), std::string::npos);
+}
+
+TEST_F(Options, ValuesThatAreNotKnownAreRefused)
+{
+    ato_options o = options();
+    o.read_policy = 4;
+    expect_refused(o, EINVAL, "policy 4");
+    o.read_policy = -1;
+    expect_refused(o, EINVAL, "policy -1");
+    o = options(5);
+    expect_refused(o, EINVAL, "domain 5");
+    o = options(-1);
+    expect_refused(o, EINVAL, "domain -1");
+    o = options();
+    o.format = 2;
+    expect_refused(o, EINVAL, "format 2");
+    o = options(0, 0, 0x8000);
+    expect_refused(o, EINVAL, "0x8000");
+}
+
+TEST_F(Options, WhatIsNotInThisVersionSaysSo)
+{
+    ato_options o = options();
+    o.format = ATO_FORMAT_SPARSE;
+    expect_refused(o, ENOTSUP, "not in this version");
+    o = options();
+    o.max_reflection_bytes = 1;
+    expect_refused(o, ENOTSUP, "not in this version");
+}
+
+TEST_F(Options, EachDomainCanBeAskedForAndIsShown)
+{
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
+        EXPECT_EQ(stat_with(options(domain)).domain, domain);
+}
+
+TEST_F(Options, EnvironmentChoosesTheDomainAndAnExplicitOneWins)
+{
+    Environment e("ATO_DURABILITY", "msync");
+    EXPECT_EQ(stat_with(options()).domain, ATO_DOMAIN_MSYNC);
+    EXPECT_EQ(stat_with(options(ATO_DOMAIN_PMEM)).domain, ATO_DOMAIN_PMEM);
+}
+
+TEST_F(Options, EmptyEnvironmentIsNone)
+{
+    Environment d("ATO_DURABILITY", ""), r("ATO_REFLECTION_DIR", ""), p("ATO_READ_POLICY", "");
+    struct ato_stat st = stat_with(options());
+    EXPECT_EQ(st.domain, ATO_DOMAIN_PROCESS); // tmpfs
+    EXPECT_EQ(st.read_policy, ATO_READ_LAZY);
+    EXPECT_TRUE(exists(reflection_of(path)));
+}
+
+TEST_F(Options, EnvironmentWithAWordThatIsNoneIsAnErrorThatListsThem)
+{
+    {
+        Environment e("ATO_DURABILITY", "battery");
+        Mapped m(path);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EINVAL);
+        EXPECT_NE(m.sentence.find("battery"), std::string::npos) << m.sentence;
+        EXPECT_NE(m.sentence.find("process"), std::string::npos) << m.sentence;
+    }
+    {
+        Environment e("ATO_READ_POLICY", "never");
+        Mapped m(path);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EINVAL);
+        EXPECT_NE(m.sentence.find("never"), std::string::npos) << m.sentence;
+    }
+    Mapped m(path);
+    EXPECT_TRUE(m) << m.sentence;
+}
+
+TEST_F(Options, EnvironmentChoosesTheReadPolicyAndAnExplicitOneWins)
+{
+    Environment e("ATO_READ_POLICY", "gather");
+    EXPECT_EQ(stat_with(options()).read_policy, ATO_READ_GATHER);
+    EXPECT_EQ(stat_with(options(0, ATO_READ_EAGER)).read_policy, ATO_READ_EAGER);
+}
+
+TEST_F(Options, EnvironmentForbidsHardwareTransactions)
+{
+    Environment e("ATO_RTM", "0");
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(9000, 2)));
+    EXPECT_EQ(m.stat().commits_journal, 1u);
+    EXPECT_EQ(m.stat().commits_rtm, 0u);
+}
+
+TEST_F(Options, NoRtmMeansTheJournal)
+{
+    Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_LAZY, ATO_NO_RTM));
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(9000, 2)));
+    EXPECT_EQ(m.stat().commits_journal, 1u);
+    EXPECT_EQ(m.stat().commits_rtm, 0u);
+}
+
+TEST_F(Options, RtmOnlyIsAnErrorWhereTheJournalWouldBeNeeded)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_RTM_ONLY));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_FALSE(m.write(0, pattern(9000, 2)));
+    EXPECT_EQ(m.error, EOPNOTSUPP);
+    EXPECT_NE(m.sentence.find(path), std::string::npos);
+    EXPECT_EQ(m.read(), pattern(10000, 1));
+    EXPECT_TRUE(m.write(0, pattern(4096, 2))) << "one page needs neither";
+}
+
+TEST_F(Options, EagerPolicyLeavesThePlainFileCurrent)
+{
+    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_EAGER));
+    ASSERT_TRUE(m);
+    Bytes news = pattern(10000, 2);
+    ASSERT_TRUE(m.write(0, news));
+    EXPECT_EQ(memcmp(m.base, news.data(), news.size()), 0);
+    EXPECT_EQ(m.stat().slices_in_reflection, 0u);
+}
+
+TEST_F(Options, MaxSizeBoundsLaterMappings)
+{
+    ato_options o = options();
+    o.max_size = 1; // at least the file
+    {
+        Mapped m(path, o);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), pattern(10000, 1));
+        ato_options larger = options();
+        larger.max_size = 1ull << 31;
+        Mapped second(path, larger);
+        EXPECT_FALSE(second);
+        EXPECT_EQ(second.error, EFBIG);
+        EXPECT_NE(second.sentence.find(path), std::string::npos) << second.sentence;
+    }
+    o.max_size = 1ull << 33;
+    Mapped large(path, o);
+    EXPECT_TRUE(large) << large.sentence;
+    o.max_size = 1ull << 49;
+    write_file(dir / "other", Bytes(100));
+    Mapped beyond(dir / "other", o);
+    EXPECT_FALSE(beyond);
+    EXPECT_EQ(beyond.error, EFBIG) << beyond.sentence;
+}
+
+TEST_F(Options, LogGetsWarningsAndNothingIsPrintedOtherwise)
+{
+    testing::internal::CaptureStderr();
+    {
+        Log log;
+        Mapped m(path, options(ATO_DOMAIN_PMEM)); // tmpfs cannot keep that promise
+        EXPECT_TRUE(m);
+        EXPECT_TRUE(log.has(ATO_LOG_WARNING, "medium offers only process"));
+    }
+    {
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        EXPECT_TRUE(m);
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    {
+        Environment e("ATO_LOG", "stderr");
+        testing::internal::CaptureStderr();
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        EXPECT_TRUE(m);
+        EXPECT_NE(testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
+    }
+    std::string file = dir / "log";
+    Environment e("ATO_LOG", file.c_str());
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    Bytes text = read_file(file);
+    EXPECT_NE(std::string(text.begin(), text.end()).find("offers only"), std::string::npos);
+}
+
+TEST_F(Options, VersionIsTheHeaders)
+{
+    std::string version = std::to_string(ATO_VERSION_MAJOR) + "." +
+                          std::to_string(ATO_VERSION_MINOR) + "." +
+                          std::to_string(ATO_VERSION_PATCH);
+    EXPECT_EQ(ato_version(), version);
+}
+
+} // namespace

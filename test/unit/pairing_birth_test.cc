@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// In which order does a pairing come and go, and what if one step fails? Birth: reflection,
+// manifest, attribute, then `in use`. Death: `deployed`, attribute, reflection, manifest. A step
+// that fails is an error with a sentence; nothing is lost and the next try works.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/manifest.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 3 * 4096;
+
+size_t index_of(const std::vector<std::string> &calls, const std::string &call)
+{
+    return static_cast<size_t>(std::find(calls.begin(), calls.end(), call) - calls.begin());
+}
+
+manifest_record record_in(const std::string &path)
+{
+    Bytes bytes = read_file(manifest_of(path));
+    manifest_record record;
+    int which;
+    bytes.resize(MANIFEST_BYTES);
+    EXPECT_EQ(manifest_read(bytes.data(), &record, &which), MANIFEST_VALID);
+    return record;
+}
+
+TEST(PairingBirth, ReflectionThenManifestThenAttributeThenInUse)
+{
+    TempDir dir;
+    std::string path = dir / "file", inode;
+    write_file(path, pattern(SIZE, 1));
+    inode = std::to_string(inode_of(path));
+    FsFaults faults;
+    faults.before = [&](const FsCall &c) {
+        if (std::string(c.op) == "fsetxattr") { // durable by now, but not in use
+            EXPECT_TRUE(exists(reflection_of(path)));
+            EXPECT_EQ(record_in(path).state, MANIFEST_BORN);
+        }
+        return GO_ON;
+    };
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
+    size_t reflection = index_of(faults.calls, "create " + inode);
+    size_t attribute = index_of(faults.calls, "fsetxattr user.ato");
+    ASSERT_LT(attribute, faults.calls.size());
+    EXPECT_LT(reflection, attribute);
+    // Each is synced before the next: reflection, manifest and folder before the attribute.
+    EXPECT_GE(std::count(faults.calls.begin() + static_cast<long>(reflection),
+                         faults.calls.begin() + static_cast<long>(attribute), "fsync"),
+              3);
+    ASSERT_LT(attribute + 1, faults.calls.size());
+    EXPECT_EQ(faults.calls[attribute + 1], "fsync");
+}
+
+TEST(PairingBirth, DeployedIsWrittenBeforeAnythingIsRemovedAndTheManifestGoesLast)
+{
+    TempDir dir;
+    std::string path = dir / "file", inode;
+    write_file(path, pattern(SIZE, 1));
+    inode = std::to_string(inode_of(path));
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, pattern(5000, 2)));
+    FsFaults faults;
+    faults.before = [&](const FsCall &c) {
+        bool removes = std::string(c.op) == "fremovexattr" ||
+                       (std::string(c.op) == "unlinkat" && c.name.rfind(inode, 0) == 0);
+        if (removes) {
+            EXPECT_EQ(record_in(path).state, MANIFEST_DEPLOYED) << c.op << " " << c.name;
+        }
+        return GO_ON;
+    };
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    size_t attribute = index_of(faults.calls, "fremovexattr user.ato");
+    size_t reflection = index_of(faults.calls, "unlinkat " + inode);
+    size_t manifest = index_of(faults.calls, "unlinkat " + inode + ".manifest");
+    ASSERT_LT(manifest, faults.calls.size());
+    EXPECT_LT(attribute, reflection);
+    EXPECT_LT(reflection, manifest);
+    EXPECT_EQ(faults.calls[attribute + 1], "fsync"); // durable before the reflection goes
+    EXPECT_EQ(faults.calls[reflection + 1], "fsync");
+}
+
+TEST(PairingBirth, CleanUnmapKeepsTimesSizeAndState)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(m.write(0, pattern(64, 2)));
+    }
+    manifest_record r = record_in(path);
+    struct stat st = stat_of(path);
+    EXPECT_EQ(r.state, MANIFEST_CLEAN);
+    EXPECT_EQ(r.clean_size, SIZE);
+    EXPECT_EQ(r.clean_mtime_sec, st.st_mtim.tv_sec);
+    EXPECT_EQ(r.clean_mtime_nsec, static_cast<uint64_t>(st.st_mtim.tv_nsec));
+    EXPECT_EQ(r.inode, st.st_ino);
+    EXPECT_NE(attribute_of(path).find(std::to_string(st.st_ino)), std::string::npos);
+}
+
+// The kernel's clock may be coarse: an outside write within the same tick would not move mtime.
+TEST(PairingBirth, FileThatWasWrittenIsStampedByTheFineClockAndNoOther)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    FsFaults faults;
+    {
+        Mapped m(path);
+        EXPECT_EQ(m.read(), pattern(SIZE, 1));
+    }
+    EXPECT_EQ(faults.count("futimens"), 0);
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m.write(0, pattern(64, 2)));
+    }
+    EXPECT_EQ(faults.count("futimens"), 1);
+    // Durable before the manifest says what it is.
+    EXPECT_EQ(faults.calls.at(index_of(faults.calls, "futimens") + 1), "fsync");
+}
+
+TEST(PairingBirth, WhoFindsDeployedFinishesTheRemovalAndBeginsAnew)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.before = [](const FsCall &c) {
+                      return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
+                  };
+                  Mapped m(path);
+                  return m.unmap(ATO_UNMAP_SPATIAL);
+              }),
+              CUT);
+    std::string id = attribute_of(path);
+    ASSERT_NE(id, "");
+    ASSERT_EQ(record_in(path).state, MANIFEST_DEPLOYED);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_NE(attribute_of(path), id);
+    EXPECT_NE(attribute_of(path), "");
+    EXPECT_EQ(m.read(), pattern(SIZE, 1));
+}
+
+// Every call of a life fails once, with each of some errors.
+class PairingStepFails : public testing::TestWithParam<int>
+{
+};
+
+TEST_P(PairingStepFails, IsAnErrorWithASentenceAndTheNextTryWorks)
+{
+    const Bytes before = pattern(SIZE, 1), record = pattern(5000, 2);
+    Bytes after = before;
+    std::copy(record.begin(), record.end(), after.begin());
+    long errors = 0;
+    for (long k = 0;; k++) {
+        SCOPED_TRACE("call " + std::to_string(k));
+        TempDir dir;
+        std::string path = dir / "file";
+        write_file(path, before);
+        bool written = false, seen = false;
+        {
+            FsFaults faults;
+            faults.fail_at(k, GetParam());
+            Mapped m(path, options(ATO_DOMAIN_PMEM));
+            if (!m) {
+                errors++;
+                EXPECT_EQ(m.error, GetParam()) << m.sentence << " at " << faults.calls[k];
+                EXPECT_NE(m.sentence, "");
+            } else {
+                written = m.write(0, record);
+                if (!written) {
+                    errors++;
+                    EXPECT_EQ(m.error, GetParam()) << m.sentence << " at " << faults.calls[k];
+                    EXPECT_NE(m.sentence, "");
+                    EXPECT_EQ(m.read(), before);
+                    faults.before = nullptr;
+                    EXPECT_TRUE(m.write(0, record)) << "the next try: " << m.sentence;
+                    written = true;
+                }
+                EXPECT_EQ(m.read(), after);
+                if (m.unmap(ATO_UNMAP_SPATIAL) < 0) {
+                    errors++;
+                    EXPECT_EQ(m.error, GetParam()) << m.sentence << " at " << faults.calls[k];
+                    faults.before = nullptr;
+                    if (m.unmap(ATO_UNMAP_SPATIAL) < 0) // gone (unmap_test.cc asks if it may be)
+                        m.base = nullptr;
+                }
+            }
+            seen = k < static_cast<long>(faults.calls.size());
+        }
+        // Another process, which owes nothing to what this one still holds, unless it does.
+        int status = in_child([&] {
+            Mapped m(path, options(ATO_DOMAIN_PMEM));
+            EXPECT_TRUE(m) << m.sentence;
+            if (m) {
+                EXPECT_EQ(m.read(), written ? after : before);
+                EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            }
+            EXPECT_EQ(read_file(path), written ? after : before);
+            return HasFailure();
+        });
+        ASSERT_EQ(status, 0);
+        if (!seen)
+            break;
+        ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GT(errors, 15);
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors, PairingStepFails, testing::Values(ENOSPC, EIO),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return info.param == ENOSPC ? "ENOSPC" : "EIO";
+                         });
+
+} // namespace

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does each operation cost? Calls through `persist`, counted and pinned: every number below is
+// the design's, with the reason beside it, and a change of one is a change of the protocol.
+//
+// W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and its
+// way home; J1, J2, J4 (= W2), J3 the four fences
+// of a journaled commit: before the commit line, behind it, behind the words, behind `retired`.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 64 * 4096;
+
+class PersistCountsTest : public testing::Test
+{
+  protected:
+    PersistCountsTest() : path(dir / "file")
+    {
+        write_file(path, pattern(SIZE, 1));
+    }
+
+    // Maps and touches everything once, so that only the operation's own calls are counted.
+    Mapped &map(int domain, int policy = ATO_READ_GATHER, unsigned flags = ATO_NO_RTM)
+    {
+        m = std::make_unique<Mapped>(path, options(domain, policy, flags));
+        EXPECT_TRUE(*m) << m->sentence;
+        EXPECT_EQ(m->read(), pattern(SIZE, 1));
+        if (flags & ATO_NO_RTM) {
+            EXPECT_TRUE(m->write(0, pattern(3 * 4096, 1))) << m->sentence; // makes the journal
+            EXPECT_EQ(ato_deploy(m->base, SIZE), 0);
+        }
+        faults.take();
+        return *m;
+    }
+
+    TempDir dir;
+    std::string path;
+    PersistFaults faults;
+    std::unique_ptr<Mapped> m;
+};
+
+PersistCounts counts(void (*set)(PersistCounts &))
+{
+    PersistCounts c;
+    set(c);
+    return c;
+}
+
+// ---- one page -----------------------------------------------------------------------------------
+
+class PersistCountsOfCached : public PersistCountsTest, public testing::WithParamInterface<int>
+{
+};
+
+TEST_P(PersistCountsOfCached, AlignedWriteWithinAPage)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    EXPECT_EQ(faults.slices, 16u);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;    // 16 slices by one kernel call
+                  c.store_word = 1; // the commit
+                  c.flush_word = 1;
+                  c.fence = 2; // W1, W2
+              }));
+}
+
+TEST_P(PersistCountsOfCached, WriteOfOneByte)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096 + 77, pattern(1, 2)));
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.line = 1; // its slice, completed
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+TEST_P(PersistCountsOfCached, UnalignedWriteWithinAPage)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096 + 10, pattern(300, 2)));
+    EXPECT_EQ(faults.slices, 5u);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.line = 2;    // head and tail, completed
+                  c.scatter = 1; // the three between
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+TEST_P(PersistCountsOfCached, MemsetOfAPage)
+{
+    map(GetParam());
+    ASSERT_NE(ato_memset(m->base + 8192, 7, 4096), nullptr);
+    EXPECT_EQ(faults.slices, 64u);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2), ATO_EAGER));
+    EXPECT_EQ(faults.slices, 32u); // to R, and home
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;
+                  c.home = 1;
+                  c.store_word = 2; // there and back
+                  c.flush_word = 2;
+                  c.fence = 5; // W1, W2, W3 before coming home, W1, W2
+              }));
+    EXPECT_EQ(m->stat().slices_in_reflection, 0u);
+}
+
+TEST_P(PersistCountsOfCached, SkippingEqualBytesCostsNothing)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096, read_at(path, 4096, 1024), ATO_SKIP_EQUAL));
+    ASSERT_TRUE(m->write(4096 + 10, read_at(path, 4096 + 10, 10000), ATO_SKIP_EQUAL));
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+TEST_P(PersistCountsOfCached, SkippingEqualBytesPaysForWhatDiffers)
+{
+    map(GetParam());
+    Bytes page = read_at(path, 4096, 4096);
+    page[700] ^= 1;
+    ASSERT_TRUE(m->write(4096, page, ATO_SKIP_EQUAL));
+    EXPECT_EQ(faults.slices, 1u);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+// ---- several pages ------------------------------------------------------------------------------
+
+TEST_P(PersistCountsOfCached, WriteOfSeveralPagesByTheJournal)
+{
+    map(GetParam());
+    for (long k : {2, 7, 32}) {
+        ASSERT_TRUE(m->write(4096, pattern(static_cast<size_t>(k) * 4096, 2)));
+        PersistCounts expected;
+        expected.scatter = k;
+        expected.copy = 2;           // the file, the words (32 to a buffer)
+        expected.line = 1;           // the commit line
+        expected.store_word = k + 1; // the words; retired
+        expected.flush_word = k + 1;
+        expected.flush_data = 2; // list and line: nothing but a branch in these domains
+        expected.fence = 4;      // J1, J2, J4, J3
+        EXPECT_EQ(faults.take(), expected) << k;
+    }
+    ASSERT_TRUE(m->write(4096, pattern(33 * 4096, 2)));
+    EXPECT_EQ(faults.take().copy, 3); // a second buffer
+}
+
+TEST_P(PersistCountsOfCached, EagerWriteOfSeveralPages)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(4096, pattern(4 * 4096, 2), ATO_EAGER));
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.fence, 7); // four of the commit, W3, two for bringing all pages home
+    EXPECT_EQ(c.home, 4);
+    EXPECT_EQ(c.flush_word, 9); // 4 + retired + 4
+}
+
+// ---- deploying and reading ----------------------------------------------------------------------
+
+TEST_P(PersistCountsOfCached, DeployOfAPageAndOfMany)
+{
+    map(GetParam());
+    ASSERT_TRUE(m->write(0, pattern(SIZE, 2)));
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base + 5000, 1), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 63; // one is home
+                  c.store_word = 63;
+                  c.flush_word = 63;
+                  c.fence = 4; // two batches of 32 pages
+              }));
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    EXPECT_EQ(faults.take(), PersistCounts()); // nothing to do
+}
+
+TEST_P(PersistCountsOfCached, GatheringReadCostsNothing)
+{
+    map(GetParam());
+    Bytes written = pattern(9000, 2);
+    ASSERT_TRUE(m->write(100, written));
+    faults.take();
+    EXPECT_EQ(m->read(100, 9000), written);
+    EXPECT_EQ(m->read(100, 50), Bytes(written.begin(), written.begin() + 50));
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+TEST_P(PersistCountsOfCached, LazyReadDeploysOnceAndThenCostsNothing)
+{
+    map(GetParam(), ATO_READ_LAZY);
+    ASSERT_TRUE(m->write(0, pattern(1024, 2)));
+    faults.take();
+    EXPECT_EQ(m->read(0, 10).size(), 10u);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+    EXPECT_EQ(m->read(0, 4096).size(), 4096u);
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+TEST_P(PersistCountsOfCached, LazyReadBesideTheSlicesInRDeploysNothing)
+{
+    map(GetParam(), ATO_READ_LAZY);
+    ASSERT_TRUE(m->write(0, pattern(1024, 2)));
+    faults.take();
+    EXPECT_EQ(m->read(1024, 3000).size(), 3000u);
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+TEST_P(PersistCountsOfCached, AdaptiveReadDeploysAtTheFourthRead)
+{
+    map(GetParam(), ATO_READ_ADAPTIVE);
+    ASSERT_TRUE(m->write(0, pattern(1024, 2)));
+    faults.take();
+    for (int i = 0; i < 3; i++)
+        EXPECT_EQ(m->read(0, 100).size(), 100u);
+    EXPECT_EQ(faults.take(), PersistCounts());
+    EXPECT_EQ(m->read(0, 100).size(), 100u);
+    EXPECT_EQ(faults.take().home, 1);
+    ASSERT_TRUE(m->write(0, pattern(1024, 3))); // counting begins again
+    faults.take();
+    for (int i = 0; i < 3; i++)
+        EXPECT_EQ(m->read(0, 100).size(), 100u);
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, PersistCountsOfCached,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return info.param == ATO_DOMAIN_PMEM   ? "pmem"
+                                    : info.param == ATO_DOMAIN_EADR ? "eadr"
+                                                                    : "process";
+                         });
+
+// ---- hardware transactions ----------------------------------------------------------------------
+
+TEST_F(PersistCountsTest, WriteOfSeveralPagesByRtm)
+{
+    if (!persist_rtm_works())
+        GTEST_SKIP() << "no hardware transactions on this CPU";
+    for (int domain : {ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS}) {
+        map(domain, ATO_READ_GATHER, 0);
+        faults.rtm = 1; // a real one may abort now and then
+        ASSERT_TRUE(m->write(4096, pattern(5 * 4096, 2))) << m->sentence;
+        EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                      c.scatter = 5;
+                      c.flip_rtm = 1; // all five words; what is visible is durable: no flush
+                      c.fence = 1;    // W1
+                  }));
+        EXPECT_EQ(m->read(4096, 5 * 4096), pattern(5 * 4096, 2));
+        EXPECT_EQ(m->stat().commits_rtm, 1u);
+        EXPECT_EQ(journals_of(path).size(), 0u);
+        ASSERT_TRUE(m->write(4096, read_at(path, 4096, 5 * 4096)));
+        ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+        write_file(path, pattern(SIZE, 1));
+    }
+}
+
+TEST_F(PersistCountsTest, TransactionsThatAlwaysAbortEndInTheJournal)
+{
+    if (!persist_rtm_works())
+        GTEST_SKIP() << "no hardware transactions on this CPU";
+    map(ATO_DOMAIN_EADR, ATO_READ_GATHER, 0);
+    faults.rtm = 0;
+    ASSERT_TRUE(m->write(4096, pattern(3 * 4096, 2))) << m->sentence;
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.flip_rtm, 6); // tries
+    struct ato_stat st = m->stat();
+    EXPECT_EQ(st.rtm_aborts, 6u);
+    EXPECT_EQ(st.commits_rtm, 0u);
+    EXPECT_EQ(st.commits_journal, 1u);
+    EXPECT_EQ(m->read(4096, 3 * 4096), pattern(3 * 4096, 2));
+}
+
+TEST_F(PersistCountsTest, NoTransactionWhereVisibleIsNotDurable)
+{
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC}) {
+        map(domain, ATO_READ_GATHER, 0);
+        ASSERT_TRUE(m->write(4096, pattern(3 * 4096, 2))) << m->sentence;
+        EXPECT_EQ(faults.take().flip_rtm, 0);
+        EXPECT_EQ(m->stat().commits_journal, 1u);
+        ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+        write_file(path, pattern(SIZE, 1));
+    }
+}
+
+TEST_F(PersistCountsTest, OnePageNeedsNeitherTransactionNorJournal)
+{
+    map(ATO_DOMAIN_EADR, ATO_READ_GATHER, 0);
+    ASSERT_TRUE(m->write(4096, pattern(4096, 2)));
+    EXPECT_EQ(faults.take().flip_rtm, 0);
+    EXPECT_EQ(journals_of(path).size(), 0u);
+}
+
+// ---- page cache on a disk -----------------------------------------------------------------------
+
+TEST_F(PersistCountsTest, MsyncWriteWithinAPage)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;
+                  c.flush_data = 2; // the page in O, the page in R: slices may lie in either
+                  c.store_word = 1;
+                  c.flush_word = 1; // the meta page, after the data
+                  c.fence = 2;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncWriteOfSeveralPagesFlushesTheirMetaPageOnce)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(20 * 4096, 2)));
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 20;
+                  c.copy = 2;
+                  c.line = 1;
+                  c.flush_data = 4; // O and R as two ranges, the journal's list, its line
+                  c.store_word = 21;
+                  c.flush_word = 2; // one meta page, retired
+                  c.fence = 4;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncSkippingEqualBytesFlushesNothing)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, read_at(path, 4096, 9000), ATO_SKIP_EQUAL));
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.scatter + c.line + c.store_word + c.fence, 0);
+    EXPECT_EQ(c.flush_data + c.flush_word, 0) << "nothing was stored: two system calls for nothing";
+}
+
+TEST_F(PersistCountsTest, MsyncDeployOfAPage)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base + 4096, 1), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 1;
+                  c.flush_data = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncGatheringReadCostsNothing)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    faults.take();
+    EXPECT_EQ(m->read(4096, 1024), pattern(1024, 2));
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+// ---- first touch after a kill -------------------------------------------------------------------
+
+TEST_F(PersistCountsTest, WordsOfACleanFileAreTrustedAndThoseOfAKilledOneSettledAtFirstTouch)
+{
+    auto first_touches = [&] {
+        Mapped again(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        EXPECT_TRUE(again) << again.sentence;
+        faults.take();
+        EXPECT_EQ(again.read(0, 3 * 4096).size(), 3u * 4096);
+        long first = faults.take().flush_any;
+        EXPECT_EQ(again.read(0, 3 * 4096).size(), 3u * 4096);
+        EXPECT_EQ(faults.take().flush_any, 0);
+        return first;
+    };
+    map(ATO_DOMAIN_PMEM);
+    ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
+    m.reset();
+    EXPECT_EQ(first_touches(), 0);
+    ASSERT_EQ(in_child([&] {
+                  Mapped dies(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+                  dies.base = nullptr;
+                  return 0;
+              }),
+              0);
+    EXPECT_EQ(first_touches(), 3); // one a page: visible is not durable after a kill
+}
+
+// The same in page cache: at the map, a system call for each meta page that has words.
+TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
+{
+    long words = 0;
+    faults.before = [&](const PersistCall &c) {
+        bool file = std::string(c.site).find("file.c") != std::string::npos;
+        words += file && std::string(c.op) == "flush_any";
+        return GO_ON;
+    };
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
+    m.reset();
+    {
+        Mapped clean(path, options(ATO_DOMAIN_MSYNC));
+        EXPECT_TRUE(clean);
+        EXPECT_EQ(words, 0);
+    }
+    ASSERT_EQ(in_child([&] {
+                  Mapped dies(path, options(ATO_DOMAIN_MSYNC));
+                  dies.base = nullptr;
+                  return 0;
+              }),
+              0);
+    Mapped again(path, options(ATO_DOMAIN_MSYNC));
+    EXPECT_TRUE(again);
+    EXPECT_EQ(words, 1);
+}
+
+// `clean` is a promise for all words, those too that nobody touched since the kill.
+TEST_F(PersistCountsTest, WordsThatNobodyTouchedAreSettledBeforeCleanIsSaid)
+{
+    map(ATO_DOMAIN_PMEM);
+    ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
+    m.reset();
+    ASSERT_EQ(in_child([&] {
+                  Mapped dies(path, options(ATO_DOMAIN_PMEM));
+                  dies.base = nullptr;
+                  return 0;
+              }),
+              0);
+    Mapped untouched(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(untouched);
+    faults.take();
+    ASSERT_EQ(untouched.unmap(ATO_UNMAP_FAST), 0);
+    EXPECT_EQ(faults.take().flush_any, 1); // its one meta page
+}
+
+} // namespace

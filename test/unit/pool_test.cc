@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does a journal's pool come, stay and go as it should? Never half-made under its final name,
+// locked while its owner lives, and what is no pool is an error and no signal.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/temp.h"
+
+extern "C" {
+#include "reflection/locks.h"
+#include "reflection/pool.h"
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+class Pool : public testing::Test
+{
+  protected:
+    Pool()
+    {
+        persist_init(&p, PERSIST_PMEM);
+        EXPECT_EQ(folder_open(&f, dir.path().c_str(), false), 0) << report_sentence();
+    }
+    ~Pool() override
+    {
+        folder_close(&f);
+    }
+
+    int create(pool *out)
+    {
+        return pool_create(out, &f, &p, geteuid(), getegid(), 0640);
+    }
+
+    TempDir dir;
+    folder f = {};
+    struct persist p;
+};
+
+TEST_F(Pool, IsFullyMadeUnderItsNameAndLocked)
+{
+    FsFaults faults;
+    faults.before = [&](const FsCall &c) {
+        for (const std::string &name : names_in(dir.path())) {
+            bool unfinished = name.size() > 4 && name.substr(name.size() - 4) == POOL_UNFINISHED;
+            bool renamed = faults.count("renameat") > 0 && std::string(c.op) != "renameat";
+            EXPECT_EQ(unfinished, !renamed) << name << " before " << c.op;
+        }
+        return GO_ON;
+    };
+    pool made;
+    ASSERT_EQ(create(&made), 0) << report_sentence();
+    ASSERT_EQ(names_in(dir.path()).size(), 1u);
+    std::string name = names_in(dir.path())[0];
+    EXPECT_EQ(name, made.name);
+    EXPECT_EQ(name.rfind(POOL_PREFIX, 0), 0u);
+    EXPECT_EQ(name.size(), strlen(POOL_PREFIX) + 32);
+    EXPECT_EQ(stat_of(dir / name).st_mode & 07777, 0640u);
+    EXPECT_GE(stat_of(dir / name).st_blocks * 512, static_cast<blkcnt_t>(size_of(dir / name)))
+        << "all of its space is there";
+    {
+        Fd other(dir / name);
+        EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN);
+    }
+    faults.before = nullptr;
+    EXPECT_EQ(pool_close(&made, &f, true), 0);
+    EXPECT_TRUE(names_in(dir.path()).empty());
+    EXPECT_GE(faults.count("fsync"), 3) << "pool, folder; folder again when removed";
+}
+
+TEST_F(Pool, HoldsAJournalThatAnotherProcessFindsAgain)
+{
+    std::string name;
+    int status = in_child([&] {
+        pool made;
+        if (create(&made) < 0)
+            return 1;
+        journal_file file = {};
+        file.inode = 7;
+        journal_writer w;
+        journal_begin(&w, &made.journal, &p, 2, &file, 1, 1);
+        journal_add(&w, 0, 8, 99);
+        return journal_finish(&w) < 0 || journal_commit(&w) < 0 ? 2 : 0; // and dies
+    });
+    ASSERT_EQ(status, 0);
+    ASSERT_EQ(names_in(dir.path()).size(), 1u);
+    name = names_in(dir.path())[0];
+    int lock = open((dir / name).c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(locks_try(lock, 0, 2), LOCKS_MINE) << "its owner is dead";
+    pool found;
+    ASSERT_EQ(pool_open(&found, &f, name.c_str(), lock), 0) << report_sentence();
+    journal_view v;
+    ASSERT_EQ(journal_look(&found.journal, 2, &v), JOURNAL_COMMITTED);
+    EXPECT_EQ(v.words[0].value, 99u);
+    EXPECT_EQ(found.journal.domain, PERSIST_PMEM);
+    EXPECT_EQ(pool_close(&found, &f, false), 0);
+    EXPECT_TRUE(exists(dir / name));
+}
+
+TEST_F(Pool, BeginsOnACacheLineWhereverItIsMapped)
+{
+    pool a, b;
+    ASSERT_EQ(create(&a), 0);
+    ASSERT_EQ(create(&b), 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a.journal.bytes) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(b.journal.bytes) % 64, 0u);
+    EXPECT_NE(strcmp(a.name, b.name), 0);
+    EXPECT_EQ(pool_close(&a, &f, true), 0);
+    EXPECT_EQ(pool_close(&b, &f, true), 0);
+}
+
+TEST_F(Pool, StepThatFailsLeavesNothing)
+{
+    for (long k = 0;; k++) {
+        SCOPED_TRACE(k);
+        FsFaults faults;
+        faults.fail_at(k, ENOSPC);
+        pool made;
+        int r = create(&made);
+        if (r == 0) {
+            bool done = k >= static_cast<long>(faults.calls.size());
+            faults.before = nullptr;
+            EXPECT_EQ(pool_close(&made, &f, true), 0);
+            if (done)
+                break;
+            continue; // fchown may fail
+        }
+        EXPECT_EQ(errno, ENOSPC) << faults.calls[static_cast<size_t>(k)];
+        EXPECT_STRNE(report_sentence(), "");
+        EXPECT_TRUE(names_in(dir.path()).empty()) << faults.calls[static_cast<size_t>(k)];
+    }
+}
+
+// Somebody clears unfinished journals away just between its making and its locking.
+TEST_F(Pool, ClearedAwayBeforeItWasLockedIsMadeAgain)
+{
+    static int clear;
+    static struct fsops table;
+    clear = 2;
+    table = fsops_real;
+    table.create = [](int folder, const char *name, int flags, mode_t mode) {
+        int fd = fsops_real.create(folder, name, flags, mode);
+        if (clear-- > 0)
+            unlinkat(folder, name, 0);
+        return fd;
+    };
+    fsops = &table;
+    pool made;
+    int r = create(&made);
+    fsops = &fsops_real;
+    ASSERT_EQ(r, 0) << report_sentence();
+    EXPECT_LT(clear, 0);
+    ASSERT_EQ(names_in(dir.path()), std::vector<std::string>{made.name});
+    {
+        Fd other(dir / made.name);
+        EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN);
+    }
+    EXPECT_EQ(pool_close(&made, &f, true), 0);
+}
+
+TEST_F(Pool, WhatIsNoPoolIsAnErrorThatNamesIt)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        Bytes content(12 << 20);
+        if (kind == 1)
+            content = pattern(12 << 20, 1);
+        if (kind == 2)
+            content.resize(100);
+        if (kind == 3)
+            content.resize(0);
+        write_file(dir / "journal-x", content);
+        int status = in_child([&] { // a signal would be libpmemobj's
+            int lock = open((dir / "journal-x").c_str(), O_RDWR | O_CLOEXEC);
+            pool found;
+            EXPECT_EQ(pool_open(&found, &f, "journal-x", lock), -1);
+            EXPECT_EQ(errno, EUCLEAN);
+            EXPECT_NE(std::string(report_sentence()).find("journal-x"), std::string::npos);
+            EXPECT_EQ(close(lock), 0) << "still the caller's";
+            return static_cast<int>(HasFailure());
+        });
+        EXPECT_EQ(status, 0) << "kind " << kind;
+    }
+}
+
+} // namespace

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What becomes of the journals of dead processes? Children die in the middle of commits, and of
+// recoveries; whoever maps next finishes the commit and removes the journal, or says clearly why
+// not. (pairing_cut_test.cc dies in every other place.)
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/journal.h"
+#include "reflection/locks.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace support;
+namespace fs = std::filesystem;
+
+namespace
+{
+
+constexpr size_t SIZE = 8 * 4096;
+
+class RecoverFolder : public testing::TestWithParam<int>
+{
+  protected:
+    RecoverFolder() : path(dir / "file"), old_(pattern(SIZE, 1)), new_(pattern(SIZE, 2))
+    {
+        write_file(path, old_);
+    }
+
+    ato_options wish() const
+    {
+        return options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
+    }
+
+    // Dies right before the n-th store of a word in lib/flip.c: n - 1 of the words are flipped.
+    static void die_at_flip(PersistFaults &faults, long n)
+    {
+        auto left = std::make_shared<long>(n);
+        faults.before = [left](const PersistCall &c) {
+            bool flip = std::string(c.op) == "store_word" &&
+                        std::string(c.site).find("flip.c") != std::string::npos;
+            return flip && --*left == 0 ? DIE : GO_ON;
+        };
+    }
+
+    // Of a write of the whole file, in a child.
+    int write_and_die(const std::string &p, long n)
+    {
+        Mapped m(p, wish());
+        if (!m)
+            return 1;
+        PersistFaults faults;
+        die_at_flip(faults, n);
+        m.write(0, new_);
+        return 0;
+    }
+
+    void die_between_flips(const std::string &p, long n)
+    {
+        ASSERT_EQ(in_child([&] { return write_and_die(p, n); }), CUT);
+        ASSERT_EQ(journals_of(p).size(), 1u);
+    }
+
+    void expect_recovered(const std::string &p)
+    {
+        Mapped m(p, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), new_);
+        EXPECT_EQ(journals_of(p).size(), 0u);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(p), new_);
+    }
+
+    // The offset in the journal's file of the lane that holds a commit.
+    uint64_t committed_lane(const std::string &journal)
+    {
+        Bytes b = read_file(journal);
+        for (size_t at = 0; at + 4096 <= b.size(); at += 4096) {
+            uint64_t magic;
+            memcpy(&magic, &b[at], 8);
+            if (magic != JOURNAL_MAGIC)
+                continue;
+            for (unsigned lane = 0; lane <= JOURNAL_LANES; lane++) {
+                uint64_t begin = at + 4096 + lane * JOURNAL_LANE_BYTES, sequence, retired;
+                memcpy(&sequence, &b[begin], 8);
+                memcpy(&retired, &b[begin + 64], 8);
+                if (sequence == retired + 1)
+                    return begin;
+            }
+        }
+        ADD_FAILURE() << "no committed lane in " << journal;
+        return 0;
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes old_, new_;
+};
+
+TEST_P(RecoverFolder, CommitOfADeadProcessIsFinished)
+{
+    for (long n : {1, 2, 5, 8}) {
+        write_file(path, old_);
+        die_between_flips(path, n);
+        expect_recovered(path);
+        ASSERT_FALSE(HasFailure()) << n;
+    }
+}
+
+TEST_P(RecoverFolder, RecoveryMayItselfDieAnywhereAndBeTakenOver)
+{
+    for (bool names : {true, false}) {
+        for (long k = 0;; k++) {
+            SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
+            TempDir own;
+            std::string p = own / "file";
+            write_file(p, old_);
+            die_between_flips(p, 4);
+            auto recover = [&] {
+                Mapped m(p, wish());
+                return m ? 0 : 1;
+            };
+            int status = in_child([&] {
+                if (names) {
+                    FsFaults faults;
+                    faults.cut_at(k);
+                    return recover();
+                }
+                PersistFaults faults;
+                faults.cut_at(k);
+                return recover();
+            });
+            expect_recovered(p);
+            ASSERT_FALSE(HasFailure());
+            if (status == 0) {
+                EXPECT_GT(k, names ? 5 : 20);
+                break;
+            }
+            ASSERT_EQ(status, CUT);
+        }
+    }
+}
+
+TEST_P(RecoverFolder, JournalOfAnotherFileInTheFolderIsRecoveredToo)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    die_between_flips(path, 3);
+    {
+        Mapped m(other, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(journals_of(path).size(), 0u);
+    }
+    expect_recovered(path);
+}
+
+TEST_P(RecoverFolder, JournalsOfTwoDeadProcessesAreBothRecovered)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    // The second is at work already when the first dies, else it would recover the first one's.
+    Pipe go, ready;
+    pid_t second = fork();
+    ASSERT_GE(second, 0);
+    if (second == 0) {
+        Mapped m(other, wish());
+        if (!m || !m.write(0, old_) || !ready.tell() || !go.hear())
+            _exit(1);
+        PersistFaults faults;
+        die_at_flip(faults, 3);
+        m.write(0, new_);
+        _exit(2);
+    }
+    ASSERT_TRUE(ready.hear());
+    ASSERT_EQ(journals_of(path).size(), 1u);
+    EXPECT_EQ(in_child([&] { return write_and_die(path, 4); }), CUT);
+    ASSERT_EQ(journals_of(path).size(), 2u);
+    ASSERT_TRUE(go.tell());
+    int status;
+    ASSERT_EQ(waitpid(second, &status, 0), second);
+    ASSERT_EQ(WEXITSTATUS(status), CUT);
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), new_);
+        EXPECT_EQ(journals_of(path).size(), 0u);
+        Mapped n(other, wish());
+        ASSERT_TRUE(n) << n.sentence;
+        EXPECT_EQ(n.read(), new_);
+    }
+}
+
+TEST_P(RecoverFolder, JournalOfALivingProcessIsLeftAlone)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    Pipe go, ready;
+    pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        Mapped m(path, wish());
+        bool good = m && m.write(0, new_) && ready.tell() && go.hear() && m.write(0, old_) &&
+                    m.write(0, new_) && m.unmap(ATO_UNMAP_SPATIAL) == 0;
+        _exit(good ? 0 : 1);
+    }
+    ASSERT_TRUE(ready.hear());
+    {
+        Mapped m(other, wish());
+        EXPECT_TRUE(m) << m.sentence;
+        EXPECT_EQ(journals_of(path).size(), 1u);
+        EXPECT_TRUE(m.write(0, new_)) << m.sentence; // makes a journal of its own
+        EXPECT_EQ(journals_of(path).size(), 2u);
+    }
+    EXPECT_EQ(journals_of(path).size(), 1u);
+    ASSERT_TRUE(go.tell());
+    int status;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(read_file(path), new_);
+    EXPECT_EQ(journals_of(path).size(), 0u);
+}
+
+TEST_P(RecoverFolder, FileThatIsGoneIsSkippedWithAWarning)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    die_between_flips(path, 3);
+    std::string reflection = reflection_of(path), manifest = manifest_of(path);
+    fs::remove(path);
+    fs::remove(reflection);
+    fs::remove(manifest);
+    Log log;
+    Mapped m(other, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "gone"));
+    EXPECT_EQ(journals_of(other).size(), 0u);
+}
+
+// ---- damage: the journal stays, and nothing is mapped as long as it is unclear ------------------
+
+TEST_P(RecoverFolder, DamagedLaneIsAnErrorThatNamesTheJournal)
+{
+    die_between_flips(path, 3);
+    std::string journal = journals_of(path)[0];
+    uint64_t lane = committed_lane(journal);
+    uint32_t words = UINT32_MAX;
+    Bytes kept = read_at(journal, lane + 12, 4);
+    write_at(journal, lane + 12, &words, 4);
+    Bytes reflection = read_file(reflection_of(path));
+    {
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+        EXPECT_NE(m.sentence.find(fs::path(journal).filename()), std::string::npos) << m.sentence;
+    }
+    EXPECT_EQ(journals_of(path).size(), 1u);
+    EXPECT_EQ(read_file(reflection_of(path)), reflection);
+    write_at(journal, lane + 12, kept.data(), 4); // repaired
+    expect_recovered(path);
+}
+
+TEST_P(RecoverFolder, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
+{
+    die_between_flips(path, 3);
+    ASSERT_EQ(truncate(reflection_of(path).c_str(), 4096 * 5), 0);
+    Bytes reflection = read_file(reflection_of(path));
+    Mapped m(path, wish());
+    EXPECT_FALSE(m);
+    EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+    EXPECT_EQ(read_file(reflection_of(path)), reflection);
+    EXPECT_EQ(journals_of(path).size(), 1u);
+}
+
+TEST_P(RecoverFolder, TruncatedJournalIsAnErrorAndNoSignal)
+{
+    die_between_flips(path, 3);
+    ASSERT_EQ(truncate(journals_of(path)[0].c_str(), 1 << 20), 0);
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+        return HasFailure();
+    });
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(journals_of(path).size(), 1u);
+}
+
+TEST_P(RecoverFolder, JournalOfZerosIsAnErrorAndNoSignal)
+{
+    die_between_flips(path, 3);
+    std::string journal = journals_of(path)[0];
+    write_file(journal, Bytes(size_of(journal)));
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+        return HasFailure();
+    });
+    EXPECT_EQ(status, 0);
+}
+
+TEST_P(RecoverFolder, UnfinishedJournalIsClearedAway)
+{
+    {
+        Mapped m(path, wish());
+    }
+    write_file(dir / ".ato/journal-0123.tmp", Bytes(100));
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(journals_of(path).size(), 0u);
+}
+
+// Its maker died between creating and locking it; or lives, and will begin anew (pool_test.cc).
+TEST_P(RecoverFolder, UnfinishedEmptyJournalIsClearedAwayToo)
+{
+    {
+        Mapped m(path, wish());
+    }
+    write_file(dir / ".ato/journal-0123.tmp", Bytes());
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(journals_of(path).size(), 0u);
+}
+
+// Some process is just making it.
+TEST_P(RecoverFolder, UnfinishedJournalThatIsLockedIsLeftAlone)
+{
+    {
+        Mapped m(path, wish());
+    }
+    std::string unfinished = dir / ".ato/journal-0123.tmp";
+    write_file(unfinished, Bytes(100));
+    Fd maker(unfinished);
+    ASSERT_EQ(locks_try(maker, 0, 1), LOCKS_MINE);
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+    }
+    EXPECT_TRUE(exists(unfinished));
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, RecoverFolder, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return info.param == ATO_DOMAIN_PMEM ? "pmem" : "msync";
+                         });
+
+} // namespace

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does replaying one lane store? The words of its file, nothing else, durably, as often as one
+// likes; and nothing at all when one of them lies where no word can.
+#include "journal_lab.h"
+#include "support/faults.h"
+#include "support/temp.h"
+
+extern "C" {
+#include "reflection/layout.h"
+#include "reflection/recover.h"
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+using support::Bytes;
+
+namespace
+{
+
+// A reflection of 515 pages: two chunks, the second with 3 RefPages.
+constexpr uint64_t PAGES = 515;
+
+class Recover : public testing::Test
+{
+  protected:
+    Recover() : size(layout_reflection_bytes(PAGES * PAGE_BYTES)), reflection(size + 8, 0x11)
+    {
+    }
+
+    // 8-byte aligned, as a mapping is.
+    char *start()
+    {
+        return reinterpret_cast<char *>(reflection.data());
+    }
+
+    journal_view committed(const std::vector<std::pair<uint64_t, uint64_t>> &words,
+                           unsigned file = 0)
+    {
+        lab.write(0, {JournalLab::file(1, 10), JournalLab::file(2, 11)}, words, true, file);
+        journal_view v;
+        EXPECT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
+        return v;
+    }
+
+    JournalLab lab{PERSIST_PMEM};
+    uint64_t size;
+    Bytes reflection;
+};
+
+TEST_F(Recover, StoresTheWordsAndNothingElse)
+{
+    Bytes expected = reflection;
+    std::vector<std::pair<uint64_t, uint64_t>> words;
+    for (uint64_t page : {0, 1, 511, 512, 514}) {
+        uint64_t value = 0x0123456789abcdefull * (page + 1);
+        words.emplace_back(layout_word(page), value);
+        memcpy(&expected[layout_word(page)], &value, 8);
+    }
+    journal_view v = committed(words);
+    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    EXPECT_TRUE(reflection == expected);
+}
+
+TEST_F(Recover, StoresOnlyTheWordsOfTheFileAskedFor)
+{
+    Bytes expected = reflection;
+    journal_view v = committed({{layout_word(3), 5}, {layout_word(4), 6}}, 1);
+    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    EXPECT_TRUE(reflection == expected);
+    ASSERT_EQ(recover_apply(&lab.p, &v, 1, start(), size, "NAME"), 0);
+    EXPECT_FALSE(reflection == expected);
+}
+
+TEST_F(Recover, MayBeDoneAgainAndMayBeCutAnywhere)
+{
+    std::vector<std::pair<uint64_t, uint64_t>> words;
+    for (uint64_t page = 0; page < 10; page++)
+        words.emplace_back(layout_word(page * 50), page + 1);
+    journal_view v = committed(words);
+    Bytes before = reflection;
+    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    Bytes once = reflection;
+    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    EXPECT_TRUE(reflection == once);
+    for (unsigned subset = 0; subset < 1024; subset += 7) { // what a cut may have left
+        reflection = before;
+        for (unsigned i = 0; i < 10; i++)
+            if (subset >> i & 1)
+                memcpy(&reflection[words[i].first], &words[i].second, 8);
+        ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+        ASSERT_TRUE(reflection == once);
+    }
+}
+
+TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndThenStoresNothing)
+{
+    const uint64_t bad[] = {
+        PAGE_BYTES,               // a RefPage
+        CHUNK_BYTES - 8,          // the end of a RefPage
+        CHUNK_BYTES + PAGE_BYTES, // a RefPage of the second chunk
+        layout_word(PAGES),       // in the last meta page, but of a page beyond the end
+        layout_word(1023),        // likewise
+        layout_word(1024),        // a meta page beyond the end
+        size,                     // right behind it
+        (1ull << 55),             // far behind it
+        0x00fffffffffffff8ull,    // the largest there is
+    };
+    Bytes before = reflection;
+    for (uint64_t offset : bad) {
+        JournalLab other(PERSIST_PMEM);
+        other.write(0, {JournalLab::file(1, 10)},
+                    {{layout_word(0), 1}, {offset, 2}, {layout_word(1), 3}});
+        journal_view v;
+        ASSERT_EQ(journal_look(&other.j, 0, &v), JOURNAL_COMMITTED);
+        EXPECT_EQ(recover_apply(&other.p, &v, 0, start(), size, "NAME"), -1) << offset;
+        EXPECT_EQ(errno, EUCLEAN);
+        EXPECT_NE(std::string(report_sentence()).find("NAME"), std::string::npos);
+        EXPECT_NE(std::string(report_sentence()).find(std::to_string(offset)), std::string::npos);
+        EXPECT_TRUE(reflection == before) << offset;
+    }
+}
+
+TEST_F(Recover, IsDurableWhenItReturns)
+{
+    journal_view v = committed({{layout_word(0), 1}, {layout_word(600 - 100), 2}});
+    support::PersistFaults faults;
+    std::vector<std::string> order;
+    faults.before = [&](const support::PersistCall &c) {
+        order.push_back(c.op);
+        return support::GO_ON;
+    };
+    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    EXPECT_EQ(faults.counts.store_word, 2);
+    EXPECT_EQ(faults.counts.flush_word, 2);
+    EXPECT_EQ(order.back(), "fence");
+}
+
+TEST_F(Recover, SaysSoWhenTheMediumFails)
+{
+    journal_view v = committed({{layout_word(0), 1}});
+    support::PersistFaults faults;
+    faults.before = [](const support::PersistCall &c) {
+        return std::string(c.op) == "flush_word" ? EIO : support::GO_ON;
+    };
+    EXPECT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), -1);
+    EXPECT_EQ(errno, EIO);
+}
+
+} // namespace

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Are errors told as they should be? errno, the sentence of the thread, the log.
+extern "C" {
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+using Lines = std::vector<std::pair<int, std::string>>;
+
+void keep(void *arg, int level, const char *sentence)
+{
+    static_cast<Lines *>(arg)->emplace_back(level, sentence);
+    errno = 1; // a careless sink
+}
+
+class Report : public testing::Test
+{
+  protected:
+    Report()
+    {
+        report_set_log(keep, &lines);
+    }
+    ~Report() override
+    {
+        report_set_log(nullptr, nullptr);
+    }
+    Lines lines;
+};
+
+TEST_F(Report, ErrorSetsErrnoSentenceAndLog)
+{
+    EXPECT_EQ(report_error(EXDEV, "a %s of %d", "thing", 7), -1);
+    EXPECT_EQ(errno, EXDEV);
+    EXPECT_STREQ(report_sentence(), "a thing of 7");
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_EQ(lines[0].first, REPORT_ERROR);
+    EXPECT_EQ(lines[0].second, "a thing of 7");
+}
+
+TEST_F(Report, ErrnoAddsWhatTheErrorIsCalled)
+{
+    EXPECT_EQ(report_errno(ENOSPC, "no room"), -1);
+    EXPECT_EQ(errno, ENOSPC);
+    EXPECT_STREQ(report_sentence(), "no room: No space left on device");
+}
+
+TEST_F(Report, NewsKeepErrnoAndTheSentence)
+{
+    report_error(EIO, "first");
+    errno = EAGAIN;
+    report_log(REPORT_WARNING, "by the way");
+    EXPECT_EQ(errno, EAGAIN);
+    EXPECT_STREQ(report_sentence(), "first");
+    EXPECT_EQ(lines.back().first, REPORT_WARNING);
+}
+
+TEST_F(Report, SentenceIsTheThreads)
+{
+    report_error(EIO, "mine");
+    std::thread([] {
+        EXPECT_STREQ(report_sentence(), "");
+        report_error(EIO, "yours");
+    }).join();
+    EXPECT_STREQ(report_sentence(), "mine");
+}
+
+TEST_F(Report, LongSentenceIsCutAndEnds)
+{
+    std::string text(5000, 'x');
+    EXPECT_EQ(report_errno(EIO, "%s", text.c_str()), -1);
+    size_t n = std::string(report_sentence()).size();
+    EXPECT_GT(n, 500u);
+    EXPECT_LT(n, 1000u);
+    report_log(REPORT_INFO, "%s", text.c_str());
+    EXPECT_EQ(lines.back().second.size(), n);
+}
+
+} // namespace

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Do page states come into being where they are asked for, once each, and is a full /dev/shm an
+// error and no signal?
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "lib/shared.h"
+#include "reflection/identity.h"
+#include "reflection/report.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+class Shared : public testing::Test
+{
+  protected:
+    Shared()
+    {
+        memset(&record, 0, sizeof(record));
+        identity_random(record.id, sizeof(record.id));
+        record.domain = PERSIST_PMEM;
+    }
+    ~Shared() override
+    {
+        if (s.header)
+            shared_close(&s, true);
+    }
+
+    int create(uint64_t capacity = 1 << 20, mode_t mode = 0640)
+    {
+        return shared_create(&s, &record, &generation, capacity, 12345, geteuid(), getegid(), mode);
+    }
+
+    shared s = {};
+    manifest_record record;
+    uint64_t generation = 5; // of the last user's
+};
+
+TEST_F(Shared, ObjectRepeatsWhatTheManifestSays)
+{
+    ASSERT_EQ(create(), 0) << report_sentence();
+    EXPECT_EQ(memcmp(s.header->id, record.id, 16), 0);
+    EXPECT_EQ(s.header->generation, 6u); // the last user's moved on
+    EXPECT_EQ(generation, 6u);
+    EXPECT_EQ(s.header->size, 12345u);
+    EXPECT_EQ(s.header->domain, unsigned(PERSIST_PMEM));
+    EXPECT_EQ(s.header->magic, SHARED_MAGIC);
+    std::string path = std::string("/dev/shm") + s.name;
+    EXPECT_EQ(stat_of(path).st_mode & 07777, 0640u) << "the original's mode";
+    shared_close(&s, true);
+    EXPECT_FALSE(exists(path));
+}
+
+TEST_F(Shared, ObjectOfTheDeadIsMadeAnew)
+{
+    ASSERT_EQ(create(), 0);
+    shared_state(&s, 7)->bitmap = 77;
+    std::string dead = std::string("/dev/shm") + s.name;
+    shared_close(&s, false); // as if killed
+    EXPECT_TRUE(exists(dead));
+    ASSERT_EQ(create(), 0) << report_sentence();
+    EXPECT_EQ(shared_state(&s, 7)->bitmap, 0u);
+    EXPECT_FALSE(exists(dead));
+    EXPECT_NE(dead, std::string("/dev/shm") + s.name);
+}
+
+TEST_F(Shared, NameThatSomebodyElseHoldsIsPassedOver)
+{
+    ASSERT_EQ(create(), 0);
+    std::string path = std::string("/dev/shm") + s.name;
+    shared_close(&s, true);
+    Bytes theirs = pattern(100, 1);
+    write_file(path, theirs);
+    generation = 5;
+    FsFaults faults;
+    faults.fail_op("shm_unlink", EACCES); // another user's, in a folder with the sticky bit
+    ASSERT_EQ(create(), 0) << report_sentence();
+    faults.before = nullptr;
+    EXPECT_NE(path, std::string("/dev/shm") + s.name);
+    EXPECT_EQ(read_file(path), theirs);
+    EXPECT_EQ(s.header->generation, generation);
+    unlink(path.c_str());
+}
+
+TEST_F(Shared, StatesAreZeroAtBirthDistinctAndStay)
+{
+    ASSERT_EQ(create(1ull << 41), 0); // 2 TiB
+    std::set<page_state *> seen;
+    const uint64_t pages[] = {0, 1, 3, 4, 5, 1000, 16383, 16384, 1ull << 20, (1ull << 29) - 1};
+    for (uint64_t page : pages) {
+        page_state *at = shared_state(&s, page);
+        ASSERT_NE(at, nullptr) << report_sentence();
+        page_state zero = {};
+        EXPECT_EQ(memcmp(at, &zero, sizeof(zero)), 0) << page;
+        EXPECT_TRUE(seen.insert(at).second) << page;
+        at->version = page + 1;
+    }
+    for (uint64_t page : pages)
+        EXPECT_EQ(shared_state(&s, page)->version, page + 1);
+}
+
+TEST_F(Shared, MemoryFollowsTheTouchedPages)
+{
+    ASSERT_EQ(create(1ull << 40), 0);
+    struct stat st;
+    ASSERT_EQ(fstat(s.fd, &st), 0);
+    EXPECT_LT(st.st_blocks * 512, 1 << 20) << "a TiB mapped, nothing touched";
+    for (uint64_t page = 0; page < 4000; page++)
+        ASSERT_NE(shared_state(&s, page), nullptr);
+    ASSERT_EQ(fstat(s.fd, &st), 0);
+    EXPECT_LT(st.st_blocks * 512, 1 << 20);
+}
+
+TEST_F(Shared, ThreadsThatRaceForAStateGetTheSame)
+{
+    ASSERT_EQ(create(1ull << 34), 0);
+    for (int round = 0; round < 20; round++) {
+        std::vector<std::vector<page_state *>> found(4);
+        std::vector<std::thread> threads;
+        for (size_t t = 0; t < 4; t++)
+            threads.emplace_back([this, &found, t, round] {
+                for (uint64_t i = 0; i < 100; i++)
+                    found[t].push_back(
+                        shared_state(&s, static_cast<uint64_t>(round) * 1000 + i * 3));
+            });
+        for (std::thread &t : threads)
+            t.join();
+        for (size_t t = 1; t < 4; t++)
+            EXPECT_EQ(found[t], found[0]);
+        EXPECT_EQ(std::set<page_state *>(found[0].begin(), found[0].end()).size(), 100u);
+    }
+}
+
+// ---- no space -----------------------------------------------------------------------------------
+
+TEST_F(Shared, StepThatFailsLeavesNoObject)
+{
+    for (long k = 0;; k++) {
+        FsFaults faults;
+        faults.fail_at(k, ENOSPC);
+        if (create() == 0) {
+            bool done = k >= static_cast<long>(faults.calls.size());
+            shared_close(&s, true);
+            if (done)
+                break;
+            continue; // fchown may fail
+        }
+        std::string call = faults.calls[static_cast<size_t>(k)];
+        EXPECT_EQ(errno, ENOSPC) << call;
+        EXPECT_STRNE(report_sentence(), "") << call;
+        char id[33];
+        identity_hex(record.id, id);
+        EXPECT_EQ(shared_objects(id), 0u) << call;
+    }
+}
+
+TEST_F(Shared, StateWithoutSpaceIsEnospcAndComesLater)
+{
+    ASSERT_EQ(create(), 0);
+    FsFaults faults;
+    for (long k : {0, 1}) { // the directory's batch, the groups'
+        faults.fail_at(static_cast<long>(faults.calls.size()) + (k == 0 ? 0 : 1), ENOSPC);
+        EXPECT_EQ(shared_state(&s, 9), nullptr);
+        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_NE(std::string(report_sentence()).find("/dev/shm"), std::string::npos);
+        if (k == 0)
+            continue;
+    }
+    faults.before = nullptr;
+    EXPECT_NE(shared_state(&s, 9), nullptr);
+}
+
+TEST(SharedFull, OperationsSayEnospcChangeNothingAndWorkLater)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    const Bytes content = pattern(64 << 20, 1);
+    write_file(path, content);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    FsFaults faults;
+    faults.fail_op("fallocate", ENOSPC);
+    Bytes buffer(100);
+    EXPECT_EQ(ato_memcpy(buffer.data(), m.base, 100), nullptr);
+    EXPECT_EQ(errno, ENOSPC);
+    EXPECT_NE(std::string(ato_errormsg()).find("/dev/shm"), std::string::npos) << ato_errormsg();
+    EXPECT_EQ(ato_memcpy(m.base, buffer.data(), 100), nullptr);
+    EXPECT_EQ(errno, ENOSPC);
+    EXPECT_EQ(ato_deploy(m.base, 100), -1);
+    EXPECT_EQ(errno, ENOSPC);
+    faults.before = nullptr;
+    EXPECT_EQ(m.read(0, 10000), Bytes(content.begin(), content.begin() + 10000));
+    EXPECT_TRUE(m.write(0, pattern(10000, 2))) << m.sentence;
+}
+
+// A real one: this process alone sees a /dev/shm of one MiB.
+TEST(SharedFull, RealSmallDevShmIsEnospcAndNeverASignal)
+{
+    TempDir dir("/tmp");
+    std::string path = dir / "file";
+    constexpr size_t SIZE = 200 << 20;
+    write_file(path, Bytes());
+    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+    int status = in_child([&] {
+        if (unshare(CLONE_NEWNS) < 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||
+            mount("ato-test", "/dev/shm", "tmpfs", 0, "size=1m") < 0)
+            return 50;
+        Mapped m(path, options(ATO_DOMAIN_PROCESS));
+        if (!m)
+            return 1;
+        long good = 0, refused = 0;
+        for (size_t at = 0; at + 4096 <= SIZE; at += 4096) {
+            char byte = 'x';
+            if (ato_memcpy(m.base + at, &byte, 1)) {
+                good++;
+            } else {
+                if (errno != ENOSPC || !*ato_errormsg())
+                    return 2;
+                refused++;
+                if (refused > 20)
+                    break;
+            }
+        }
+        char back = 0;
+        bool kept = ato_memcpy(&back, m.base, 1) && back == 'x';
+        return good > 100 && refused > 0 && kept ? 0 : 3;
+    });
+    if (status == 50)
+        GTEST_SKIP() << "cannot mount a file system here";
+    EXPECT_EQ(status, 0);
+}
+
+} // namespace

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What if the disk is full, in the reflection or in a hole of the original? ENOSPC before anything
+// happened, nothing changed, the next try works; never a signal.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 20 * 4096;
+
+class Space : public testing::Test
+{
+  protected:
+    Space() : path(dir / "file"), content(pattern(SIZE, 1))
+    {
+        write_file(path, content);
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes content;
+};
+
+TEST_F(Space, WriteWithoutSpaceIsEnospcChangesNothingAndWorksLater)
+{
+    for (size_t n : {size_t(10), size_t(4096), SIZE}) {
+        for (long k = 0;; k++) {
+            SCOPED_TRACE(std::to_string(n) + " bytes, no allocation after " + std::to_string(k));
+            TempDir own;
+            std::string p = own / "file";
+            write_file(p, content);
+            Mapped m(p, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            ASSERT_TRUE(m) << m.sentence;
+            FsFaults faults;
+            long left = k;
+            faults.before = [&](const FsCall &c) {
+                return std::string(c.op) == "fallocate" && left-- <= 0 ? ENOSPC : GO_ON;
+            };
+            bool written = m.write(0, pattern(n, 2));
+            if (written) {
+                EXPECT_GE(k, 4); // states (2), meta page, RefPages, for many pages the journal
+                break;
+            }
+            EXPECT_EQ(m.error, ENOSPC);
+            EXPECT_NE(m.sentence, "");
+            EXPECT_EQ(m.stat().slices_in_reflection, 0u);
+            faults.before = nullptr;
+            EXPECT_EQ(m.read(), content);
+            EXPECT_TRUE(m.write(0, pattern(n, 2))) << m.sentence;
+            Bytes expected = content;
+            std::copy_n(pattern(n, 2).begin(), n, expected.begin());
+            EXPECT_EQ(m.read(), expected);
+            ASSERT_FALSE(HasFailure());
+        }
+    }
+}
+
+TEST_F(Space, HolesOfTheOriginalGetTheirSpaceBeforeTheyAreTouched)
+{
+    std::string sparse = dir / "sparse";
+    write_file(sparse, Bytes());
+    ASSERT_EQ(truncate(sparse.c_str(), SIZE), 0);
+    Mapped m(sparse);
+    ASSERT_TRUE(m) << m.sentence;
+    {
+        FsFaults faults;
+        // The states' space is there after this; the hole's is not.
+        Bytes first = m.read(0, 10);
+        EXPECT_EQ(first, Bytes(10));
+        faults.fail_op("fallocate", ENOSPC);
+        Bytes buffer(10);
+        EXPECT_EQ(ato_memcpy(buffer.data(), m.base + 2 * 4096, 10), nullptr)
+            << "on tmpfs even reading a hole takes space";
+        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_NE(std::string(ato_errormsg()).find(sparse), std::string::npos) << ato_errormsg();
+        EXPECT_FALSE(m.write(3 * 4096, Bytes(10, 1)));
+        EXPECT_EQ(m.error, ENOSPC);
+    }
+    EXPECT_EQ(m.read(), Bytes(SIZE));
+    EXPECT_TRUE(m.write(3 * 4096, Bytes(10, 1))) << m.sentence;
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(size_of(sparse), SIZE);
+}
+
+TEST_F(Space, AllocatingKeepsTheFilesSize)
+{
+    std::string odd = dir / "odd";
+    write_file(odd, Bytes());
+    ASSERT_EQ(truncate(odd.c_str(), 4096 + 100), 0);
+    Mapped m(odd);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(4096, Bytes(100, 5)));
+    ASSERT_EQ(ato_deploy(m.base, 4196), 0);
+    EXPECT_EQ(size_of(odd), 4196u);
+}
+
+TEST_F(Space, LargeWriteAsksInFewCalls)
+{
+    std::string large = dir / "large";
+    write_file(large, Bytes(512 * 4096));
+    Mapped m(large, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    FsFaults faults;
+    ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 1)));
+    EXPECT_LE(faults.count("fallocate"), 6) << "in batches, not one a page";
+    long before = faults.count("fallocate");
+    ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 2))); // to O, which has space
+    ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 3)));
+    EXPECT_EQ(faults.count("fallocate"), before) << "homes that have space are not asked for again";
+}
+
+// On a disk, where holes may be read: the way home is made sure of before the write.
+TEST_F(Space, EagerWriteThatCouldNotComeHomeIsEnospcAndChangesNothing)
+{
+    std::string disk = disk_folder();
+    if (disk.empty())
+        GTEST_SKIP() << "no folder on a disk";
+    TempDir there(disk);
+    std::string sparse = there / "sparse";
+    write_file(sparse, Bytes());
+    ASSERT_EQ(truncate(sparse.c_str(), SIZE), 0);
+    Mapped m(sparse, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, Bytes(64, 1))) << m.sentence; // R has space now, O has none
+    FsFaults faults;
+    faults.fail_op("fallocate", ENOSPC);
+    EXPECT_TRUE(m.write(64, Bytes(64, 2))) << m.sentence;
+    EXPECT_FALSE(m.write(128, Bytes(64, 3), ATO_EAGER));
+    EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+    EXPECT_EQ(m.read(128, 64), Bytes(64));
+    faults.before = nullptr;
+    EXPECT_TRUE(m.write(128, Bytes(64, 3), ATO_EAGER)) << m.sentence;
+    EXPECT_EQ(m.stat().slices_in_reflection, 0u);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    Bytes all(64, 1);
+    all.insert(all.end(), 64, 2);
+    all.insert(all.end(), 64, 3);
+    EXPECT_EQ(read_at(sparse, 0, 192), all);
+}
+
+// A real small file system, seen by one child alone.
+TEST_F(Space, RealFullFileSystemIsEnospcAndNeverASignal)
+{
+    std::string mount_at = dir / "small";
+    ASSERT_EQ(mkdir(mount_at.c_str(), 0755), 0);
+    int status = in_child([&] {
+        if (unshare(CLONE_NEWNS) < 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||
+            mount("ato-test", mount_at.c_str(), "tmpfs", 0, "size=2m") < 0)
+            return 50;
+        std::string p = mount_at + "/file";
+        constexpr size_t N = 300 * 4096;
+        Bytes model = pattern(N, 1);
+        write_file(p, model); // 1.2 MiB: the reflection of all of it does not fit
+        Mapped m(p, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+        EXPECT_TRUE(m) << m.sentence;
+        if (!m)
+            return 1;
+        long refused = 0;
+        for (unsigned round = 0; round < 2; round++)
+            for (size_t at = 0; at < N; at += 4096) {
+                Bytes bytes = pattern(3000, static_cast<unsigned>(at + round));
+                if (m.write(at + 500, bytes)) {
+                    std::copy(bytes.begin(), bytes.end(),
+                              model.begin() + static_cast<long>(at) + 500);
+                } else {
+                    EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+                    EXPECT_NE(m.sentence.find(p), std::string::npos) << m.sentence;
+                    refused++;
+                }
+            }
+        EXPECT_GT(refused, 50);
+        EXPECT_EQ(m.read(), model);
+        EXPECT_FALSE(m.write(100, pattern(N - 200, 3))); // several pages: the journal, or a page
+        EXPECT_EQ(m.error, ENOSPC);
+        EXPECT_EQ(m.read(), model);
+        // Everything can come home, where it has space.
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(p), model);
+        return static_cast<int>(HasFailure());
+    });
+    if (status == 50)
+        GTEST_SKIP() << "cannot mount a file system here";
+    EXPECT_EQ(status, 0);
+}
+
+TEST_F(Space, RealFullFileSystemRefusesToMapAndLeavesTheFileAlone)
+{
+    std::string mount_at = dir / "small";
+    ASSERT_EQ(mkdir(mount_at.c_str(), 0755), 0);
+    int status = in_child([&] {
+        if (unshare(CLONE_NEWNS) < 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||
+            mount("ato-test", mount_at.c_str(), "tmpfs", 0, "size=256k") < 0)
+            return 50;
+        std::string p = mount_at + "/file", ballast = mount_at + "/ballast";
+        write_file(p, pattern(100000, 1));
+        int fd = open(ballast.c_str(), O_CREAT | O_WRONLY, 0600);
+        Bytes page(4096);
+        while (write(fd, page.data(), page.size()) > 0)
+            ;
+        close(fd);
+        {
+            Mapped m(p);
+            EXPECT_FALSE(m);
+            EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+            EXPECT_NE(m.sentence, "");
+        }
+        EXPECT_EQ(read_file(p), pattern(100000, 1));
+        unlink(ballast.c_str());
+        Mapped m(p);
+        EXPECT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), pattern(100000, 1));
+        return static_cast<int>(HasFailure());
+    });
+    if (status == 50)
+        GTEST_SKIP() << "cannot mount a file system here";
+    EXPECT_EQ(status, 0);
+}
+
+} // namespace

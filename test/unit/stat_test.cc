@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does ato_stat() count what was done? Each number after operations whose cost is known.
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 600 * 4096; // two chunks
+
+class Stat : public testing::Test
+{
+  protected:
+    Stat() : path(dir / "file")
+    {
+        write_file(path, pattern(SIZE, 1));
+    }
+
+    TempDir dir;
+    std::string path;
+};
+
+TEST_F(Stat, NewMappingHasDoneNothing)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_ADAPTIVE));
+    ASSERT_TRUE(m);
+    struct ato_stat st = m.stat(), expected = {};
+    expected.struct_size = sizeof(st);
+    expected.domain = ATO_DOMAIN_PMEM;
+    expected.format = ATO_FORMAT_DENSE;
+    expected.read_policy = ATO_READ_ADAPTIVE;
+    expected.size = SIZE;
+    EXPECT_EQ(memcmp(&st, &expected, sizeof(st)), 0);
+}
+
+TEST_F(Stat, AlignedKibibyteCostsItsBytesAndOneWord)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(4096, pattern(1024, 2)));
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.writes, 1u);
+    EXPECT_EQ(st.bytes_written, 1024u);
+    EXPECT_EQ(st.bytes_to_media, 1024u + 8);
+    EXPECT_EQ(st.flips, 1u);
+    EXPECT_EQ(st.commits_single, 1u);
+    EXPECT_EQ(st.commits_rtm + st.commits_journal, 0u);
+    EXPECT_EQ(st.slices_in_reflection, 16u);
+    EXPECT_GE(st.reflection_bytes, 2u * 4096); // a meta page, a RefPage
+    EXPECT_LE(st.reflection_bytes, 64u * 4096);
+}
+
+TEST_F(Stat, OneByteCostsASliceAndAWord)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(4096 + 70, pattern(1, 2)));
+    EXPECT_EQ(m.stat().bytes_to_media, 64u + 8);
+}
+
+TEST_F(Stat, JournaledCommitCostsItsRecordToo)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(3 * 4096, 2)));
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.commits_journal, 1u);
+    EXPECT_EQ(st.commits_single, 0u);
+    EXPECT_EQ(st.flips, 3u);
+    // slices, words; commit line, file, words of the record, retired
+    EXPECT_EQ(st.bytes_to_media, 3u * 4096 + 3 * 8 + 64 + 32 + 3 * 16 + 8);
+}
+
+TEST_F(Stat, ReadsAndDeploysAreCounted)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(1024, 2)));
+    EXPECT_EQ(m.read(0, 100).size(), 100u);
+    EXPECT_EQ(m.read(8000, 9000).size(), 9000u);
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.reads, 2u);
+    EXPECT_EQ(st.bytes_read, 9100u);
+    EXPECT_EQ(st.deployed_slices, 16u);
+    EXPECT_EQ(st.flips, 2u);
+    EXPECT_EQ(st.bytes_to_media, 2u * (1024 + 8));
+    EXPECT_EQ(st.slices_in_reflection, 0u);
+    EXPECT_EQ(st.read_retries, 0u);
+}
+
+TEST_F(Stat, CopyWithinAMappingIsAWriteAndARead)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_NE(ato_memcpy(m.base, m.base + 8192, 64), nullptr);
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.writes, 1u);
+    EXPECT_EQ(st.reads, 1u);
+    EXPECT_EQ(st.bytes_written, 64u);
+    EXPECT_EQ(st.bytes_read, 64u);
+    EXPECT_EQ(st.bytes_to_media, 72u);
+}
+
+TEST_F(Stat, FailedCallsCountNothing)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    EXPECT_FALSE(m.write(SIZE - 1, Bytes(2)));
+    EXPECT_EQ(m.stat().writes, 0u);
+    EXPECT_EQ(m.stat().bytes_to_media, 0u);
+}
+
+TEST_F(Stat, SkippedSlicesCostNothing)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(SIZE, 1), ATO_SKIP_EQUAL));
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.bytes_written, SIZE);
+    EXPECT_EQ(st.bytes_to_media, 0u);
+    EXPECT_EQ(st.flips, 0u);
+}
+
+TEST_F(Stat, CountersAreTheMappingsAndStatesTheFiles)
+{
+    Mapped a(path, options(0, ATO_READ_GATHER)), b(path, options(), 4096, 4096);
+    ASSERT_TRUE(a && b);
+    ASSERT_TRUE(a.write(599 * 4096, pattern(128, 2))); // in the second chunk
+    EXPECT_EQ(a.stat().writes, 1u);
+    EXPECT_EQ(b.stat().writes, 0u);
+    EXPECT_EQ(b.stat().slices_in_reflection, 2u);
+    EXPECT_EQ(b.stat().size, SIZE);
+    ASSERT_TRUE(a.write(0, pattern(64, 2))); // in the first too
+    EXPECT_EQ(b.stat().slices_in_reflection, 3u);
+}
+
+TEST_F(Stat, AllThreadsAreCounted)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 100; t++) // more than have counters of their own
+        threads.emplace_back([&m, t] {
+            for (int i = 0; i < 20; i++)
+                ato_memcpy(m.base + t * 4096, "12345678", 8);
+        });
+    for (std::thread &t : threads)
+        t.join();
+    EXPECT_EQ(m.stat().writes, 2000u);
+    EXPECT_EQ(m.stat().bytes_to_media, 2000u * 72);
+}
+
+TEST_F(Stat, FollowsTheCallersStructSize)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    ASSERT_TRUE(m.write(0, pattern(64, 2)));
+    struct {
+        struct ato_stat st;
+        uint64_t news[3];
+    } newer;
+    memset(&newer, 0xff, sizeof(newer));
+    newer.st.struct_size = sizeof(newer);
+    ASSERT_EQ(ato_stat(m.base + 5000, &newer.st), 0); // any address within
+    EXPECT_EQ(newer.st.writes, 1u);
+    EXPECT_EQ(newer.st.struct_size, sizeof(newer));
+    EXPECT_EQ(newer.news[0], 0u) << "what is not known here is zero";
+    struct ato_stat older;
+    memset(&older, 0xff, sizeof(older));
+    older.struct_size = offsetof(struct ato_stat, writes);
+    ASSERT_EQ(ato_stat(m.base, &older), 0);
+    EXPECT_EQ(older.size, SIZE);
+    EXPECT_EQ(older.writes, UINT64_MAX) << "behind what the caller has";
+}
+
+TEST_F(Stat, RefusesWhatIsNoMappingAndNoStruct)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    struct ato_stat st = {};
+    st.struct_size = sizeof(st);
+    EXPECT_EQ(ato_stat(&st, &st), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_NE(std::string(ato_errormsg()).find("mapping"), std::string::npos);
+    st.struct_size = 0;
+    EXPECT_EQ(ato_stat(m.base, &st), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_NE(std::string(ato_errormsg()).find("struct_size"), std::string::npos);
+}
+
+} // namespace

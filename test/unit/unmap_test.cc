@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What is left behind? Fast and spatial unmaps, their options and errors.
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 1300 * 4096 + 77; // three chunks
+
+class Unmap : public testing::TestWithParam<int>
+{
+  protected:
+    Unmap() : path(dir / "file"), content(pattern(SIZE, 1))
+    {
+        write_file(path, content);
+    }
+
+    // Writes here and there, so that every chunk has something in R.
+    void scatter(Mapped &m)
+    {
+        for (size_t at = 100; at + 5000 < SIZE; at += 300 * 4096 + 1000) {
+            Bytes bytes = pattern(5000, static_cast<unsigned>(at));
+            ASSERT_TRUE(m.write(at, bytes)) << m.sentence;
+            memcpy(&content[at], bytes.data(), bytes.size());
+        }
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes content;
+};
+
+TEST_P(Unmap, SpatialLeavesAPlainFileAndAnEmptyFolder)
+{
+    Mapped m(path, options(GetParam(), ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    scatter(m);
+    std::string id = id_of(path);
+    EXPECT_EQ(shared_objects(id), 1u);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), content);
+    EXPECT_EQ(attribute_of(path), "");
+    EXPECT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+    EXPECT_EQ(shared_objects(id), 0u);
+    EXPECT_EQ(size_of(path), SIZE);
+}
+
+TEST_P(Unmap, FastKeepsTheReflectionAndEverythingInIt)
+{
+    for (int round = 0; round < 3; round++) {
+        Mapped m(path, options(GetParam(), ATO_READ_GATHER));
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content) << "round " << round;
+        scatter(m);
+        std::string id = id_of(path);
+        EXPECT_EQ(shared_objects(id), 1u);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        EXPECT_TRUE(exists(reflection_of(path)));
+        EXPECT_TRUE(exists(manifest_of(path)));
+        EXPECT_EQ(journals_of(path).size(), 0u);
+        EXPECT_EQ(shared_objects(id), 0u);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, Unmap,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
+                                         ATO_DOMAIN_PROCESS));
+
+struct Progress {
+    uint64_t last = 0, total = 0;
+    int calls = 0;
+    bool grows = true;
+};
+
+void note(void *arg, uint64_t done, uint64_t total)
+{
+    Progress *p = static_cast<Progress *>(arg);
+    p->grows = p->grows && done > p->last && done <= total;
+    p->last = done;
+    p->total = total;
+    p->calls++;
+}
+
+class UnmapOptions : public Unmap
+{
+};
+
+TEST_F(UnmapOptions, ProgressGrowsToTheFilesSizeWithAnyNumberOfThreads)
+{
+    for (unsigned threads : {0u, 1u, 4u, 1000u}) {
+        Mapped m(path, options(0, ATO_READ_GATHER));
+        ASSERT_TRUE(m) << m.sentence;
+        scatter(m);
+        Progress progress;
+        ato_unmap_options o = {};
+        o.struct_size = sizeof(o);
+        o.mode = ATO_UNMAP_SPATIAL;
+        o.threads = threads;
+        o.progress = note;
+        o.progress_arg = &progress;
+        ASSERT_EQ(ato_munmap_opt(m.base, SIZE, &o), 0) << ato_errormsg();
+        m.base = nullptr;
+        EXPECT_EQ(read_file(path), content);
+        EXPECT_EQ(progress.last, SIZE);
+        EXPECT_EQ(progress.total, SIZE);
+        EXPECT_EQ(progress.calls, 3);
+        EXPECT_TRUE(progress.grows);
+    }
+}
+
+TEST_F(UnmapOptions, NullOptionsAreAFastUnmap)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    EXPECT_EQ(ato_munmap_opt(m.base, SIZE, nullptr), 0);
+    m.base = nullptr;
+    EXPECT_TRUE(exists(reflection_of(path)));
+}
+
+TEST_F(UnmapOptions, AreChecked)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    auto refused = [&](int r, const std::string &words) {
+        EXPECT_EQ(r, -1);
+        EXPECT_EQ(errno, EINVAL);
+        EXPECT_NE(std::string(ato_errormsg()).find(words), std::string::npos) << ato_errormsg();
+    };
+    ato_unmap_options o = {};
+    refused(ato_munmap_opt(m.base, SIZE, &o), "struct_size");
+    o.struct_size = sizeof(o);
+    o.mode = 2;
+    refused(ato_munmap_opt(m.base, SIZE, &o), "mode 2");
+    refused(ato_munmap(m.base, SIZE, -1), "mode -1");
+    EXPECT_EQ(m.read(0, 100), pattern(100, 1)); // still there
+}
+
+TEST_F(UnmapOptions, OnlyTheWholeMappingCanBeUnmapped)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m);
+    char c = 0;
+    for (auto range : {std::pair<void *, size_t>{m.base, SIZE - 1},
+                       {m.base, SIZE + 1},
+                       {m.base, 4096},
+                       {m.base + 4096, SIZE - 4096},
+                       {m.base, 0},
+                       {&c, 1},
+                       {nullptr, 4096},
+                       {reinterpret_cast<void *>(~0ull), 1}}) {
+        EXPECT_EQ(ato_munmap(range.first, range.second, ATO_UNMAP_FAST), -1);
+        EXPECT_EQ(errno, EINVAL);
+        EXPECT_STRNE(ato_errormsg(), "");
+    }
+    EXPECT_EQ(m.read(0, 100), pattern(100, 1));
+    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
+    EXPECT_EQ(ato_munmap(m.base, SIZE, ATO_UNMAP_FAST), -1);
+}
+
+TEST_F(UnmapOptions, FileMappedAndUnmappedUntouchedIsTheSame)
+{
+    struct stat before = stat_of(path);
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m);
+        EXPECT_EQ(m.read(), content);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    }
+    struct stat after = stat_of(path);
+    EXPECT_EQ(before.st_mtim.tv_sec, after.st_mtim.tv_sec);
+    EXPECT_EQ(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+    EXPECT_EQ(read_file(path), content);
+}
+
+TEST_F(UnmapOptions, FilesOnADiskAreUnmappedTheSame)
+{
+    std::string disk = disk_folder();
+    if (disk.empty())
+        GTEST_SKIP() << "no folder on a disk";
+    TempDir there(disk);
+    path = there / "file";
+    write_file(path, content);
+    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content);
+        ASSERT_TRUE(m.write(100, pattern(5000, 100)));
+        memcpy(&content[100], pattern(5000, 100).data(), 5000);
+        ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
+    }
+    EXPECT_EQ(read_file(path), content);
+    EXPECT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+}
+
+} // namespace
