@@ -138,12 +138,10 @@ static inline int file_flush_data(struct file *f, const void *addr, size_t n)
     return f->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n) : 0;
 }
 
-static inline int file_flush_word(struct file *f, const uint64_t *word)
-{
-    if (f->persist.domain == PERSIST_MSYNC)
-        return file_msync(f, word, true, 8);
-    return persist_flush_word(&f->persist, word);
-}
+/* A macro, so that the recorder sees the place it is called from. */
+#define file_flush_word(f, word)                                                                   \
+    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8)                           \
+                                          : persist_flush_word(&(f)->persist, word))
 
 /* Memory and media may disagree from now on. */
 static inline void file_poison(struct file *f)

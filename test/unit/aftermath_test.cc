@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does one session leave for the next, beyond names and commits? Journals of the dying, words
+// that are visible and not durable, times that are compared, journals that are damaged or belong to
+// others.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 8 * 4096;
+
+class Aftermath : public testing::Test
+{
+  protected:
+    Aftermath() : path(dir / "file"), old_(pattern(SIZE, 1)), new_(pattern(SIZE, 2))
+    {
+        write_file(path, old_);
+    }
+
+    static bool is(const PersistCall &c, const char *op, const char *file)
+    {
+        return std::string(c.op) == op && std::string(c.site).find(file) != std::string::npos;
+    }
+
+    // A child dies right before its first flush of a word, or its n-th store of one.
+    void die(const char *op, int n, const Bytes &bytes)
+    {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+                      PersistFaults faults;
+                      faults.before = [&](const PersistCall &c) {
+                          return is(c, op, "flip.c") && --n == 0 ? DIE : GO_ON;
+                      };
+                      m.write(0, bytes);
+                      return 0;
+                  }),
+                  CUT);
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes old_, new_;
+};
+
+// A dying process gives up its descriptors one by one: its slot of the file may be free while its
+// journal still looks alive. Here the journal is held by somebody else for a while.
+TEST_F(Aftermath, CommitInAJournalThatStillLooksAliveIsFinishedBeforeTheFileIsUsed)
+{
+    die("store_word", 3, new_);
+    auto journals = journals_of(path);
+    ASSERT_EQ(journals.size(), 1u);
+    int fd = open(journals[0].c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    struct flock owner = {};
+    owner.l_type = F_WRLCK;
+    owner.l_len = 1;
+    ASSERT_EQ(fcntl(fd, F_OFD_SETLK, &owner), 0);
+    std::thread last_breath([fd] {
+        usleep(150 * 1000);
+        close(fd);
+    });
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+    last_breath.join();
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), new_);
+    EXPECT_EQ(journals_of(path).size(), 0u);
+}
+
+// The word of a killed writer is visible and not durable. A session that does not touch the page
+// must not pass it on as one that can be believed.
+TEST_F(Aftermath, CleanUnmapMakesWordsDurableThatNobodyTouchedSinceAKill)
+{
+    die("flush_word", 1, Bytes(new_.begin(), new_.begin() + 64));
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    PersistFaults faults;
+    long flushed = -1, clean = -1;
+    faults.before = [&](const PersistCall &c) {
+        if (std::string(c.op) == "flush_any" && c.n >= 4096)
+            flushed = c.index;
+        if (is(c, "copy", "manifest.c"))
+            clean = c.index;
+        return GO_ON;
+    };
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    EXPECT_GE(flushed, 0) << "no meta page was flushed";
+    EXPECT_LT(flushed, clean) << "flushed after `clean` was written";
+}
+
+TEST_F(Aftermath, SessionOfACleanFileFlushesNothingAtItsEnd)
+{
+    {
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        ASSERT_TRUE(m && m.write(0, new_)) << m.sentence;
+    }
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    PersistFaults faults;
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    EXPECT_EQ(faults.counts.flush_any, 0);
+}
+
+// After a power cut the time on the disk is compared with the one in the manifest.
+TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
+{
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+        Mapped m(path, options(domain));
+        ASSERT_TRUE(m && m.write(0, new_)) << m.sentence;
+        FsFaults names;
+        PersistFaults faults;
+        std::vector<std::string> before;
+        faults.before = [&](const PersistCall &c) {
+            if (is(c, "copy", "manifest.c"))
+                before = names.calls;
+            return GO_ON;
+        };
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        auto is_op = [](const char *op) {
+            return [op](const std::string &call) { return call.rfind(op, 0) == 0; };
+        };
+        auto stamped = std::find_if(before.begin(), before.end(), is_op("futimens"));
+        ASSERT_NE(stamped, before.end()) << domain;
+        EXPECT_NE(std::find_if(stamped, before.end(), is_op("fsync")), before.end()) << domain;
+    }
+}
+
+// Bytes changed anywhere in a dead journal: an error or a right answer, never a signal, and never
+// bytes that were not written.
+TEST_F(Aftermath, DamagedJournalIsNeverASignalAndNeverBelieved)
+{
+    die("store_word", 3, new_);
+    auto journals = journals_of(path);
+    ASSERT_EQ(journals.size(), 1u);
+    Bytes journal = read_file(journals[0]), manifest = read_file(manifest_of(path)),
+          reflection = read_file(reflection_of(path));
+    std::vector<size_t> lines;
+    for (size_t at = 0; at < journal.size(); at += 64)
+        if (std::any_of(&journal[at], &journal[at] + 64, [](unsigned char c) { return c != 0; }))
+            lines.push_back(at);
+    std::mt19937 random(11);
+    for (int i = 0; i < 60; i++) {
+        Bytes damaged = journal;
+        size_t at = lines[random() % lines.size()] + random() % 64;
+        damaged[at] = static_cast<unsigned char>(damaged[at] ^ (1 + random() % 255));
+        write_file(journals[0], damaged);
+        write_file(manifest_of(path), manifest);
+        write_file(reflection_of(path), reflection);
+        int status = in_child([&] {
+            Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            if (!m)
+                return m.sentence.empty() ? 2 : 0;
+            Bytes now = m.read();
+            for (size_t page = 0; page < SIZE; page += 4096)
+                if (!std::equal(&now[page], &now[page] + 4096, &new_[page]) &&
+                    !std::equal(&now[page], &now[page] + 4096, &old_[page]))
+                    return 3;
+            return 0;
+        });
+        ASSERT_EQ(status, 0) << "byte " << at;
+    }
+}
+
+// Two users share a folder; the one's dead journal is no business of the other's.
+TEST_F(Aftermath, DeadJournalOfAnotherUserBlocksNobodyElse)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "giving files to others takes root";
+    std::string theirs = dir / "theirs";
+    write_file(theirs, old_);
+    ASSERT_EQ(chown(path.c_str(), 1000, 1000), 0);
+    ASSERT_EQ(chown(theirs.c_str(), 1001, 1001), 0);
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    ASSERT_EQ(chmod(theirs.c_str(), 0600), 0);
+    ASSERT_EQ(chmod(dir.path().c_str(), 0777), 0);
+    die("store_word", 3, new_); // as root, who may write to both
+    EXPECT_EQ(in_child([&] {
+                  if (setgid(1001) < 0 || setuid(1001) < 0)
+                      return 1;
+                  Mapped m(theirs);
+                  return m && m.read() == old_ ? 0 : 2;
+              }),
+              0);
+    // And the owner of the file that it names recovers it.
+    EXPECT_EQ(in_child([&] {
+                  if (setgid(1000) < 0 || setuid(1000) < 0)
+                      return 1;
+                  Mapped m(path, options(ATO_DOMAIN_PMEM));
+                  return m && m.read() == new_ ? 0 : 2;
+              }),
+              0);
+}
+
+} // namespace

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does a process get out of the library whenever it forks or exits? Locks that a child inherits
+// from threads it does not have, and exit() from within a callback.
+#include "support/child.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 4 * 4096;
+
+TEST(Exit, ChildReportsErrorsAlthoughAnotherThreadDidWhileItWasForked)
+{
+    char a[8], b[8];
+    std::atomic<bool> stop{false};
+    Log log; // whoever reports holds a lock while the sink is called
+    ASSERT_EQ(ato_mmap(nullptr, 0, PROT_READ, MAP_SHARED, -1, 0), MAP_FAILED); // sets things up
+    std::thread reporter([&] {
+        while (!stop)
+            ato_memcpy(a, b, sizeof(a)); // EINVAL
+    });
+    int hung = 0;
+    for (int i = 0; i < 100 && !hung; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char c[8];
+            alarm(5);
+            ato_memcpy(c, c, sizeof(c));
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        hung += WIFSIGNALED(status);
+    }
+    stop = true;
+    reporter.join();
+    EXPECT_EQ(hung, 0);
+}
+
+TEST(Exit, FromAProgressCallbackIsAsAfterAKill)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    int status = in_exiting_child([&] {
+        alarm(10);
+        Mapped m(path);
+        if (!m || !m.write(0, pattern(SIZE, 2)))
+            return 1;
+        ato_unmap_options o = {};
+        o.struct_size = sizeof(o);
+        o.mode = ATO_UNMAP_SPATIAL;
+        o.progress = [](void *, uint64_t, uint64_t) { exit(42); };
+        ato_munmap_opt(m.base, m.length, &o);
+        return 2;
+    });
+    EXPECT_EQ(status, 42);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), pattern(SIZE, 2));
+}
+
+} // namespace
