@@ -157,7 +157,8 @@ struct ato_stat {
  *             no extended attributes; options, flags or environment words that are not known
  *   EIO       the medium says so
  *   ENOSPC    no room for the manifest, the reflection or the shared page states
- *   ENOTSUP   an option that is not in this version
+ *   ENOTSUP   an option that is not in this version; or the file system knows no fallocate(2)
+ *             (EOPNOTSUPP, the same number)
  *   ESTALE    reflection and file do not belong together as they are: the reflection is missing,
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, its attribute was taken away, or another file's reflection

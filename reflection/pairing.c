@@ -136,8 +136,14 @@ static int choose_domain(struct pairing *pr, const struct pairing_wish *wish)
  * the locks alive in a forked child. */
 static int map_manifest(struct pairing *pr, const struct place_names *n)
 {
-    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0)
+    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
+        if (errno == EOPNOTSUPP)
+            return report_error(EOPNOTSUPP,
+                                "the file system of %s cannot allocate space before it is written "
+                                "to (fallocate), which libato needs",
+                                pr->folder.path);
         return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
+    }
     int fd = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path, n->manifest);

@@ -15,7 +15,10 @@ Files::Files(const Script &s, const Ledger &l, bool second_first, const Teller &
         if (!maps[file].base)
             leave("cannot map " + l.path(file) + ": " + ato_errormsg());
     }
-    for (const std::string &object : rig::shared_objects())
+    std::vector<std::string> objects = rig::shared_objects();
+    if (objects.size() < Ledger::FILES)
+        leave("the shared memory of the files is not where it is looked for");
+    for (const std::string &object : objects)
         t.tell_text(Say::Object, object);
 }
 

@@ -37,9 +37,23 @@ Ledger::Ledger(const rig::Folder &f, unsigned records, size_t bytes, bool within
         paths[i] = f / ("records" + std::to_string(i));
 }
 
+/* Objects of any pairing these files ever had, also those whose maker died before he could tell:
+ * the same 32 digits begin their names. */
+std::vector<std::string> Ledger::shared_memory() const
+{
+    std::vector<std::string> found;
+    for (const std::string &name : rig::names_in("/dev/shm"))
+        for (const std::string &object : objects)
+            if (("/dev/shm/" + name).compare(0, 13 + 32, object, 0, 13 + 32) == 0) {
+                found.push_back("/dev/shm/" + name);
+                break;
+            }
+    return found;
+}
+
 Ledger::~Ledger()
 {
-    for (const std::string &object : objects)
+    for (const std::string &object : shared_memory())
         unlink(object.c_str());
 }
 
@@ -128,9 +142,8 @@ std::string Ledger::leftovers() const
         auto bytes = std::filesystem::file_size(folder_of_reflections() + "/" + name, ignored);
         all.push_back(".ato/" + name + " of " + std::to_string(bytes) + " bytes");
     }
-    for (const std::string &object : objects)
-        if (std::filesystem::exists(object))
-            all.push_back(object);
+    for (const std::string &object : shared_memory())
+        all.push_back(object);
     for (const std::string &p : paths)
         if (getxattr(p.c_str(), "user.ato", nullptr, 0) >= 0)
             all.push_back("the attribute of " + p);

@@ -79,6 +79,8 @@ class Ledger
     uint64_t told = 0, interrupted = 0, became_new = 0;
 
   private:
+    std::vector<std::string> shared_memory() const;
+
     size_t first, step, file_bytes;
     std::string paths[FILES], folder;
 };

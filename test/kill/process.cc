@@ -41,6 +41,7 @@ Process::Process(const std::function<void(const Teller &)> &body)
         std::perror("pipe");
         std::abort();
     }
+    std::fflush(nullptr); /* or a child that ends by exit() says it again */
     pid = fork();
     if (pid < 0) {
         std::perror("fork");

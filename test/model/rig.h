@@ -259,9 +259,9 @@ inline std::vector<std::string> shared_objects()
     char line[512];
     while (maps && std::fgets(line, sizeof(line), maps)) {
         const char *at = std::strstr(line, "/dev/shm/ato-");
-        /* Scratch folders of tests lie there too; the objects are ato-<32 hex digits>. */
-        if (at && std::strlen(at) == 13 + 32 + 1)
-            found.emplace_back(at, 13 + 32);
+        /* Scratch folders of tests lie there too; the objects are ato-<32 hex digits>, and more. */
+        if (at && std::strspn(at + 13, "0123456789abcdef") == 32)
+            found.emplace_back(at, std::strcspn(at, " \n"));
     }
     if (maps)
         std::fclose(maps);

@@ -305,6 +305,7 @@ void World::map_again()
 void World::make_plain(File &f)
 {
     std::vector<std::string> before = rig::shared_objects();
+    EXPECT_FALSE(before.empty()) << "the shared memory is not where it is looked for";
     if (random.chance(50)) {
         unmap_part(f, ATO_UNMAP_FAST);
         unmap_whole(f, ATO_UNMAP_SPATIAL);

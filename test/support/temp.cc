@@ -182,6 +182,12 @@ size_t shared_objects(const std::string &id)
     return objects_of(id).size();
 }
 
+void remove_shared_objects(const std::string &id)
+{
+    for (const std::string &name : objects_of(id))
+        shm_unlink(("/" + name).c_str());
+}
+
 std::string id_of(const std::string &path)
 {
     std::string value = attribute_of(path);
@@ -196,10 +202,8 @@ static void unlink_shared_memory(const std::string &manifest)
         char id[33] = "";
         for (size_t i = 0; i < 16 && copy + 32 + i < bytes.size(); i++)
             snprintf(id + 2 * i, 3, "%02x", bytes[copy + 32 + i]);
-        if (strlen(id) != 32)
-            continue;
-        for (const std::string &name : objects_of(id))
-            shm_unlink(("/" + name).c_str());
+        if (strlen(id) == 32)
+            remove_shared_objects(id);
     }
 }
 

@@ -74,6 +74,7 @@ std::string manifest_of(const std::string &path);   // .../.ato/<inode>.manifest
 std::vector<std::string> journals_of(const std::string &path);
 // Shared memory objects of the pairing with this id (32 hex digits).
 size_t shared_objects(const std::string &id);
+void remove_shared_objects(const std::string &id);
 // The id in the attribute of a file.
 std::string id_of(const std::string &path);
 

@@ -159,6 +159,7 @@ TEST_F(Shared, StepThatFailsLeavesNoObject)
         faults.fail_at(k, ENOSPC);
         if (create() == 0) {
             bool done = k >= static_cast<long>(faults.calls.size());
+            faults.before = nullptr;
             shared_close(&s, true);
             if (done)
                 break;
