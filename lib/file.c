@@ -3,6 +3,7 @@
 
 #include "../reflection/domain.h"
 #include "../reflection/fsops.h"
+#include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "deploy.h"
 #include "journals.h"
@@ -116,21 +117,14 @@ static void destroy(struct file *f, bool remove_shared)
 static int settle_words(struct file *f)
 {
     uint64_t chunks = (layout_pages(f->pairing.identity.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    uint64_t chunk = 0;
-    while (chunk < chunks) {
-        uint64_t at = layout_meta_page(chunk);
-        off_t data = lseek(f->pairing.reflection, (off_t)at, SEEK_DATA);
-        if (data < 0 && errno == ENXIO)
-            break;
-        if (data < 0)
+    for (uint64_t chunk = 0;; chunk++) {
+        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+        if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
-        if (data >= (off_t)(at + PAGE_BYTES)) {
-            chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
-            continue;
-        }
-        if (persist_flush_any(&f->persist, f->r + at, PAGE_BYTES) < 0)
+        if (chunk == chunks)
+            break;
+        if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
-        chunk++;
     }
     persist_fence(&f->persist);
     return 0;

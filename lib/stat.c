@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a mapping did and what its file is like; what the library has to say. */
 #include "../reflection/bitmap.h"
+#include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "file.h"
 #include "table.h"
@@ -15,27 +16,20 @@ static int count_slices(const struct file *f, uint64_t *slices)
 {
     uint64_t words[CHUNK_PAGES], pages = layout_pages(file_size(f));
     *slices = 0;
-    uint64_t chunk = 0;
-    while (chunk * CHUNK_PAGES < pages) {
+    uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    for (uint64_t chunk = 0;; chunk++) {
+        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+        if (chunk == chunks)
+            return 0;
         uint64_t n = pages - chunk * CHUNK_PAGES;
         if (n > CHUNK_PAGES)
             n = CHUNK_PAGES;
-        uint64_t at = layout_meta_page(chunk);
-        off_t data = lseek(f->pairing.reflection, (off_t)at, SEEK_DATA);
-        if (data < 0 && errno == ENXIO)
-            break; /* nothing but holes from here on */
-        if (data >= (off_t)(at + PAGE_BYTES)) {
-            /* Holes up to there: on to the next meta page that may have something in it. */
-            chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
-            continue;
-        }
-        if (pread(f->pairing.reflection, words, n * 8, (off_t)at) != (ssize_t)(n * 8))
+        if (chunk == UINT64_MAX || pread(f->pairing.reflection, words, n * 8,
+                                         (off_t)layout_meta_page(chunk)) != (ssize_t)(n * 8))
             return report_errno(EIO, "cannot read the reflection of %s", f->pairing.path);
         for (uint64_t i = 0; i < n; i++)
             *slices += bitmap_count(words[i]);
-        chunk++;
     }
-    return 0;
 }
 
 static uint64_t total(const struct mapping *m, enum counter which)

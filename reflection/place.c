@@ -2,6 +2,7 @@
 #include "place.h"
 
 #include "layout.h"
+#include "meta.h"
 #include "report.h"
 
 #include <errno.h>
@@ -54,19 +55,19 @@ static int peek(const struct folder *f, uint64_t inode, struct manifest_record *
 static bool holds_slices(const struct folder *f, uint64_t inode)
 {
     struct place_names n = place_names(inode);
+    struct stat st;
     int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno != ENOENT;
-    bool any = false;
-    uint64_t words[CHUNK_PAGES];
-    for (off_t at = 0; !any; at += (off_t)CHUNK_BYTES) {
-        off_t data = lseek(fd, at, SEEK_DATA);
-        if (data < 0) {
-            any = errno != ENXIO;
+    bool any = fstat(fd, &st) < 0;
+    uint64_t words[CHUNK_PAGES], chunks = any ? 0 : (uint64_t)st.st_size / CHUNK_BYTES + 1;
+    for (uint64_t chunk = 0; !any; chunk++) {
+        chunk = meta_next(fd, chunk, chunks);
+        if (chunk == chunks)
             break;
-        }
-        at = data / (off_t)CHUNK_BYTES * (off_t)CHUNK_BYTES;
-        ssize_t got = pread(fd, words, sizeof(words), at);
+        ssize_t got = -1;
+        if (chunk != UINT64_MAX)
+            got = pread(fd, words, sizeof(words), (off_t)layout_meta_page(chunk));
         any = got < 0;
         for (ssize_t i = 0; i < got / 8; i++)
             any |= words[i] != 0;
@@ -95,27 +96,39 @@ static int attribute_folder(const struct pairing *pr, const char *name, const st
     return 0;
 }
 
-/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
-static int folder_has(struct folder *f, const char *path, const struct attribute *a)
+/* What is in a folder for an inode: as peek(). The folder is left open on 1. */
+static int look_in(struct folder *f, const char *path, uint64_t inode,
+                   struct manifest_record *record, enum manifest_finding *found)
 {
-    struct manifest_record record;
-    enum manifest_finding found = MANIFEST_UNBORN;
     struct stat st;
     f->fd = -1;
     if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
     if (folder_open(f, path, false) < 0)
         return -1;
-    int there = peek(f, a->inode, &record, &found);
-    if (there == 1 && found == MANIFEST_DAMAGED)
+    int there = peek(f, inode, record, found);
+    if (there != 1)
+        folder_close(f);
+    return there;
+}
+
+/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
+static int folder_has(struct folder *f, const char *path, const struct attribute *a)
+{
+    struct manifest_record record;
+    enum manifest_finding found = MANIFEST_UNBORN;
+    int there = look_in(f, path, a->inode, &record, &found);
+    if (there != 1)
+        return there;
+    if (found == MANIFEST_DAMAGED)
         there = report_error(EUCLEAN, "the manifest %s/%" PRIu64 ".manifest is damaged", f->path,
                              a->inode);
-    else if (there == 1 && found == MANIFEST_FOREIGN)
+    else if (found == MANIFEST_FOREIGN)
         there = report_error(EUCLEAN,
                              "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
                              "reads %d",
                              f->path, a->inode, record.version, MANIFEST_VERSION);
-    else if (there == 1)
+    else
         there = found == MANIFEST_VALID && memcmp(record.id, a->id, 16) == 0 &&
                 record.inode == a->inode;
     if (there != 1)
@@ -128,17 +141,11 @@ static int folder_has_inode(struct folder *f, const char *path, const struct ide
 {
     struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
-    struct stat st;
-    f->fd = -1;
-    if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return 0;
-    if (folder_open(f, path, false) < 0)
-        return -1;
-    int there = peek(f, who->inode, &record, &found);
-    if (there == 1)
-        there = found == MANIFEST_VALID && identity_same_inode(who, &record);
-    if (there != 1)
+    int there = look_in(f, path, who->inode, &record, &found);
+    if (there == 1 && !(found == MANIFEST_VALID && identity_same_inode(who, &record))) {
         folder_close(f);
+        there = 0;
+    }
     return there;
 }
 
