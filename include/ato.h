@@ -47,7 +47,7 @@ extern "C" {
 /* The library's version, "MAJOR.MINOR.PATCH". Never fails. Since 0.1. */
 const char *ato_version(void);
 
-/* ---- Constants ---------------------------------------------------------------------------- */
+/* ---- Constants ---- */
 
 /* How reads treat slices whose valid copy lies in the reflection file. */
 enum ato_read_policy {
@@ -136,7 +136,7 @@ struct ato_stat {
     uint64_t read_retries;    /* reads begun again because a commit came between */
 };
 
-/* ---- Lifecycle ----------------------------------------------------------------------------- */
+/* ---- Lifecycle ---- */
 
 /*
  * Map `length` bytes of the file `fd` from `offset` (a multiple of 4096), as mmap(2) does with
@@ -187,7 +187,7 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
 int ato_munmap(void *addr, size_t length, int mode);
 int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt);
 
-/* ---- Data ------------------------------------------------------------------------------------ */
+/* ---- Data ---- */
 
 /*
  * Copy n bytes. `dst`, `src` or both lie in a mapping.
@@ -229,7 +229,7 @@ int ato_deploy(const void *addr, size_t n);
  * order (EIO). ENOMEM: not within a mapping. Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
 
-/* ---- Diagnostics ----------------------------------------------------------------------------- */
+/* ---- Diagnostics ---- */
 
 /* Counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
  * bitmaps of the whole file. EINVAL: not in a mapping, or a struct_size that is none; EIO. Since

@@ -106,8 +106,7 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     hold_release(&h);
 }
 
-/* ---- the whole file
- * ------------------------------------------------------------------------------ */
+/* ---- the whole file ---- */
 
 struct everything {
     struct mapping *m;

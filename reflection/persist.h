@@ -66,7 +66,7 @@ bool persist_rtm_works(void);
 /* Most flips that are worth trying in one hardware transaction. */
 #define PERSIST_RTM_MAX 1024
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 struct persist_ops {
     void (*scatter)(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
@@ -93,7 +93,7 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 #define PERSIST_CALL(op) persist_real_##op
 #endif
 
-/* ---- data: 64-byte lines to homes that are invalid (I2) ------------------------------------- */
+/* ---- data: 64-byte lines to homes that are invalid (I2) ---- */
 
 /* copy_kernel.scatter. */
 #define persist_scatter(p, o, r, src, bitmap, mask)                                                \
@@ -111,7 +111,7 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 /* Where scatter, line, home and copy stored: once for a range, before the fence. */
 #define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, PERSIST_SITE)
 
-/* ---- words: what makes data count ----------------------------------------------------------- */
+/* ---- words: what makes data count ---- */
 
 /* One 8-byte atomic store. */
 #define persist_store_word(p, word, value) PERSIST_CALL(store_word)(p, word, value, PERSIST_SITE)

@@ -45,7 +45,7 @@ int recover_apply(const struct persist *p, const struct journal_view *v, unsigne
     return 0;
 }
 
-/* ---- the files that lanes name --------------------------------------------------------------- */
+/* ---- the files that lanes name ---- */
 
 struct named_file {
     struct journal_file who;
@@ -133,7 +133,7 @@ static int acquire_file(const struct folder *f, struct named_file *file, const c
     return 1;
 }
 
-/* ---- one journal ----------------------------------------------------------------------------- */
+/* ---- one journal ---- */
 
 struct replay {
     struct named_file *files; /* sorted by id */

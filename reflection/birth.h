@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a pairing's files are made: reflection, manifest and attribute, in the order of birth that the
+ * head of pairing.h gives. And the steps that adopting a pairing shares with it.
+ *
+ * For pairing.c alone: the caller holds the attach lock and all slots. On failure what was made so
+ * far stays; the next birth begins anew over it.
+ */
+#ifndef ATO_REFLECTION_BIRTH_H
+#define ATO_REFLECTION_BIRTH_H
+
+#include "place.h"
+
+/* Leaves the manifest in state `born`, everything durable. `name`: within pr->path. */
+int birth_give(struct pairing *pr, const struct place_names *n, const char *name,
+               const struct pairing_wish *wish);
+
+/* What was wished for, else what the media of both files offer. The reflection is open. */
+int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
+
+/* Maps the manifest, with space under all of it. The domain is chosen. */
+int birth_map_manifest(struct pairing *pr, const struct place_names *n);
+
+/* The next version of pr->record, durable. */
+int birth_write_record(struct pairing *pr);
+
+#endif
