@@ -92,8 +92,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     return base;
 }
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options ---- */
 
 /* Structs grow at their end: a smaller one is an older caller's, a larger one a newer caller's, who
  * must not have set what is not known here. */
@@ -180,8 +179,7 @@ static int check_range(size_t length, off_t offset)
     return 0;
 }
 
-/* ---- fork and exit ------------------------------------------------------------------------------
- */
+/* ---- fork and exit ---- */
 
 static void before_fork(void)
 {
@@ -230,8 +228,7 @@ static void set_up(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- the calls ----------------------------------------------------------------------------------
- */
+/* ---- the calls ---- */
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
 {

@@ -14,8 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- owner, group and mode follow the original --------------------------------------------------
- */
+/* ---- owner, group and mode follow the original ---- */
 
 static int dress(const struct pairing *pr, int fd, const char *name)
 {

@@ -20,8 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- taking the manifest ------------------------------------------------------------------------
- */
+/* ---- taking the manifest ---- */
 
 /* Opens the manifest, making it if need be, and takes the attach lock. */
 static int take_manifest(struct pairing *pr, const struct place_names *n)

@@ -22,8 +22,7 @@ struct place_names place_names(uint64_t inode)
     return n;
 }
 
-/* ---- looking at manifests without taking them -------------------------------------------------
- */
+/* ---- looking at manifests without taking them ---- */
 
 /* Reads the manifest of `inode` in a folder. 1 found, valid or not (*found tells); 0 there is none;
  * -1 error. */
@@ -76,8 +75,7 @@ static bool holds_slices(const struct folder *f, uint64_t inode)
     return any;
 }
 
-/* ---- which folder ------------------------------------------------------------------------------
- */
+/* ---- which folder ---- */
 
 /* Where the attribute says the reflection is, as an absolute path. */
 static int attribute_folder(const struct pairing *pr, const char *name, const struct attribute *a,
