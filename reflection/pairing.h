@@ -53,7 +53,6 @@ struct pairing_wish {
     const char *folder;      /* NULL: beside the file */
     int domain;              /* enum persist_domain; auto: detected, after `environment` */
     const char *domain_word; /* ATO_DURABILITY, or NULL */
-    unsigned prefer;         /* reserved for the choice after an outside write: 0 */
 };
 
 /* Finds or makes the pairing of `fd`, and recovers what a crash left. On success the caller is the

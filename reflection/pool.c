@@ -24,10 +24,9 @@ enum { POOL_BYTES = 12 << 20 };
  * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
 enum { ROOT_SLACK = 4096 };
 
-static char *journal_range(PMEMobjpool *pop, PMEMoid root)
+static char *journal_range(PMEMoid root)
 {
     uintptr_t at = ((uintptr_t)pmemobj_direct(root) + 4095) & ~(uintptr_t)4095;
-    (void)pop;
     return (char *)at;
 }
 
@@ -57,7 +56,7 @@ static int make_pool(struct pool *pool, const struct folder *f, const char *unfi
     if (OID_IS_NULL(root))
         return report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
                             unfinished, pmemobj_errormsg());
-    return journal_make(p, &pool->journal, journal_range(pop, root), id);
+    return journal_make(p, &pool->journal, journal_range(root), id);
 }
 
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uid_t owner,
