@@ -31,11 +31,11 @@ void file_unlock_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-int file_msync(struct file *f, const void *addr, bool word, size_t n)
+int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site)
 {
     pthread_mutex_lock(&f->medium);
-    int r = word ? persist_flush_word(&f->persist, (const uint64_t *)addr)
-                 : persist_flush_data(&f->persist, addr, n);
+    int r = word ? PERSIST_CALL(flush_word)(&f->persist, (const uint64_t *)addr, site)
+                 : PERSIST_CALL(flush_data)(&f->persist, addr, n, site);
     if (r < 0)
         file_poison(f);
     else

@@ -131,16 +131,15 @@ static inline uint64_t file_size(const struct file *f)
  * write-back once, to whichever msync() of the file comes first, and then takes the pages for
  * clean. Hence also one at a time, and a look at whether somebody else got the report meanwhile.
  */
-int file_msync(struct file *f, const void *addr, bool word, size_t n);
+int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site);
 
-static inline int file_flush_data(struct file *f, const void *addr, size_t n)
-{
-    return f->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n) : 0;
-}
+/* Macros, so that the recorder sees the place they are called from. */
+#define file_flush_data(f, addr, n)                                                                \
+    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n, SEAM_SITE("flush_data")) \
+                                          : 0)
 
-/* A macro, so that the recorder sees the place it is called from. */
 #define file_flush_word(f, word)                                                                   \
-    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8)                           \
+    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8, SEAM_SITE("flush_word"))  \
                                           : persist_flush_word(&(f)->persist, word))
 
 /* Memory and media may disagree from now on. */

@@ -45,7 +45,7 @@ static int make_reflection(struct pairing *pr, const struct place_names *n)
                             pr->folder.path, n->reflection, bytes);
     if (dress(pr, pr->reflection, n->reflection) < 0)
         return -1;
-    if (fsops->fsync(pr->reflection) < 0)
+    if (fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
                             n->reflection);
     return 0;
@@ -143,7 +143,7 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
         return report_errno(errno, "cannot write the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_write_record(pr) < 0)
         return -1;
-    if (fsops->fsync(pr->lock) < 0)
+    if (fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
     if (folder_sync(&pr->folder) < 0)

@@ -52,7 +52,7 @@ static int make_folder(int parent, const struct stat *like, const char *name, co
         report_errno(errno, "cannot set the mode of the reflection folder %s", path);
     else if (fsops->renameat(parent, unfinished, name) < 0 && errno != EEXIST)
         report_errno(errno, "cannot make the reflection folder %s", path);
-    else if (fsops->fsync(parent) < 0)
+    else if (fsops_fsync(parent) < 0)
         report_errno(errno, "cannot make the reflection folder %s durable", path);
     else
         result = 0;
@@ -147,9 +147,9 @@ bool folder_names(const struct folder *f, const char *name, int fd)
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-int folder_sync(const struct folder *f)
+int folder_sync_from(const struct folder *f, const char *site)
 {
-    if (fsops->fsync(f->fd) < 0)
+    if (fsops->fsync(f->fd, site) < 0)
         return report_errno(errno, "cannot make the names in %s durable", f->path);
     return 0;
 }

@@ -8,6 +8,8 @@
 #ifndef ATO_REFLECTION_FOLDER_H
 #define ATO_REFLECTION_FOLDER_H
 
+#include "seam.h"
+
 #include <limits.h>
 #include <stdbool.h>
 
@@ -28,6 +30,7 @@ void folder_close(struct folder *f);
 bool folder_names(const struct folder *f, const char *name, int fd);
 
 /* Names in it are durable as they are now. */
-int folder_sync(const struct folder *f);
+#define folder_sync(f) folder_sync_from(f, SEAM_SITE("fsync"))
+int folder_sync_from(const struct folder *f, const char *site);
 
 #endif

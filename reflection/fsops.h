@@ -9,6 +9,8 @@
 #ifndef ATO_REFLECTION_FSOPS_H
 #define ATO_REFLECTION_FSOPS_H
 
+#include "seam.h"
+
 #include <stddef.h>
 #include <sys/types.h>
 #include <time.h>
@@ -25,8 +27,7 @@ struct fsops {
     int (*fchown)(int fd, uid_t owner, gid_t group);
     int (*fchmod)(int fd, mode_t mode);
     int (*futimens)(int fd, const struct timespec times[2]);
-    int (*fsync)(int fd);
-    int (*fdatasync)(int fd);
+    int (*fsync)(int fd, const char *site);
     int (*shm_open)(const char *name, int flags, mode_t mode);
     int (*shm_unlink)(const char *name);
 };
@@ -38,5 +39,8 @@ extern const struct fsops *fsops;
 #else
 static const struct fsops *const fsops __attribute__((unused)) = &fsops_real;
 #endif
+
+/* The one that orders: with the place it is called from, as the calls of persist.h. */
+#define fsops_fsync(fd) fsops->fsync(fd, SEAM_SITE("fsync"))
 
 #endif

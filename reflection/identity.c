@@ -179,7 +179,7 @@ int attribute_write(int fd, const char *path, const struct attribute *a)
     int n = snprintf(value, sizeof(value), "ato1 %s %" PRIu64 " %s", id, a->inode, a->folder);
     if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n) < 0)
         return report_errno(errno, "cannot set the attribute " ATTRIBUTE_NAME " of %s", path);
-    if (fsops->fsync(fd) < 0)
+    if (fsops_fsync(fd) < 0)
         return report_errno(errno, "cannot make the attribute " ATTRIBUTE_NAME " of %s durable",
                             path);
     return 0;
@@ -189,7 +189,7 @@ int attribute_remove(int fd, const char *path)
 {
     if (fsops->fremovexattr(fd, ATTRIBUTE_NAME) < 0 && errno != ENODATA && errno != ENOTSUP)
         return report_errno(errno, "cannot remove the attribute " ATTRIBUTE_NAME " of %s", path);
-    if (fsops->fsync(fd) < 0)
+    if (fsops_fsync(fd) < 0)
         return report_errno(errno, "cannot sync %s", path);
     return 0;
 }

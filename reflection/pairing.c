@@ -200,7 +200,7 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                    pr->path);
     if (pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
         pr->persist.domain != PERSIST_PROCESS &&
-        (fsops->fsync(pr->original) < 0 || fsops->fsync(pr->reflection) < 0))
+        (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0))
         /* The dead flushed nothing: their bytes become durable before their words do (I1). */
         return report_errno(errno, "cannot make %s and its reflection durable", pr->path);
     /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
@@ -422,8 +422,8 @@ int pairing_clean(struct pairing *pr, bool written)
     struct stat st;
     /* In domain process nothing was made durable yet. And some file systems move mtime when they
      * write pages back: before it is kept, not after. */
-    if ((pr->persist.domain == PERSIST_PROCESS && fsops->fsync(pr->reflection) < 0) ||
-        fsops->fsync(pr->original) < 0)
+    if ((pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0) ||
+        fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s and its reflection", pr->path);
     if (written) {
         /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
@@ -438,7 +438,7 @@ int pairing_clean(struct pairing *pr, bool written)
     /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the
      * record that will be held against it; or after a power cut an untouched file would look as if
      * others had written to it. */
-    if (written && fsops->fsync(pr->original) < 0)
+    if (written && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     pr->record.state = MANIFEST_CLEAN;
     pr->record.clean_size = (uint64_t)st.st_size;

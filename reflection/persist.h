@@ -97,38 +97,39 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 
 /* copy_kernel.scatter. */
 #define persist_scatter(p, o, r, src, bitmap, mask)                                                \
-    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, PERSIST_SITE)
+    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, SEAM_SITE("scatter"))
 
 /* One whole slice; dst is 64-byte aligned. */
-#define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, PERSIST_SITE)
+#define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, SEAM_SITE("line"))
 
 /* Slices of `mask` from R to O. */
-#define persist_home(p, o, r, mask) PERSIST_CALL(home)(p, o, r, mask, PERSIST_SITE)
+#define persist_home(p, o, r, mask) PERSIST_CALL(home)(p, o, r, mask, SEAM_SITE("home"))
 
 /* Anything else: journal lanes, manifests. dst and n are multiples of 8. */
-#define persist_copy(p, dst, src, n) PERSIST_CALL(copy)(p, dst, src, n, PERSIST_SITE)
+#define persist_copy(p, dst, src, n) PERSIST_CALL(copy)(p, dst, src, n, SEAM_SITE("copy"))
 
 /* Where scatter, line, home and copy stored: once for a range, before the fence. */
-#define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, PERSIST_SITE)
+#define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, SEAM_SITE("flush_data"))
 
 /* ---- words: what makes data count ---- */
 
 /* One 8-byte atomic store. */
-#define persist_store_word(p, word, value) PERSIST_CALL(store_word)(p, word, value, PERSIST_SITE)
+#define persist_store_word(p, word, value)                                                         \
+    PERSIST_CALL(store_word)(p, word, value, SEAM_SITE("store_word"))
 
 /* All words at once in a hardware transaction: 1 done, 0 aborted and nothing changed. The words
  * are write-touched first, since a page fault would abort every try. */
-#define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, PERSIST_SITE)
+#define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, SEAM_SITE("flip_rtm"))
 
 /* Words of one 4096-byte page of the reflection may share one call in `msync`: what is flushed
  * there is the page. */
-#define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, PERSIST_SITE)
+#define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, SEAM_SITE("flush_word"))
 
 /* Lines that another process stored, by whatever kind of store: visible is not durable when the
  * storer was killed between its store and its fence, or when its msync failed. Nobody else may
  * store to the pages: in `msync` they are made dirty anew, by storing what is there. */
-#define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, PERSIST_SITE)
+#define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, SEAM_SITE("flush_any"))
 
-#define persist_fence(p) PERSIST_CALL(fence)(p, PERSIST_SITE)
+#define persist_fence(p) PERSIST_CALL(fence)(p, SEAM_SITE("fence"))
 
 #endif

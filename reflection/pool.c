@@ -98,7 +98,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     }
     if (make_pool(pool, f, unfinished, p, id) < 0)
         goto fail;
-    if (fsops->fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
+    if (fsops_fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
         report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
         goto fail;
     }

@@ -3,7 +3,8 @@
  * Where tests may look in and take over. Compiled in only with ATO_SEAM, which the library that
  * the tests link has and the one that is installed has not: there every macro below is nothing.
  *
- *   PERSIST_SITE   file and line of a store, flush or fence, for the recorder
+ *   SEAM_SITE(op)  file and line of a store, flush or fence, for the recorder. All of them are in the
+ *                  linker's section `seam_sites`, so that a test can tell which it never came to
  *   seam_point()   a place where a test's scheduler may switch threads
  */
 #ifndef ATO_REFLECTION_SEAM_H
@@ -25,7 +26,19 @@ enum seam_point {
 
 #define SEAM_STRING_(x) #x
 #define SEAM_STRING(x)  SEAM_STRING_(x)
-#define PERSIST_SITE    __FILE__ ":" SEAM_STRING(__LINE__)
+
+struct seam_site {
+    const char *op;    /* entry of the table that is called */
+    const char *where; /* file:line */
+};
+
+#define SEAM_SITE(op)                                                                              \
+    (__extension__({                                                                               \
+        static const struct seam_site seam_site_                                                   \
+            __attribute__((used, section("seam_sites"), aligned(sizeof(struct seam_site)))) = {    \
+                op, __FILE__ ":" SEAM_STRING(__LINE__)};                                           \
+        seam_site_.where;                                                                          \
+    }))
 
 extern void (*seam_hook)(enum seam_point point, const void *about);
 
@@ -38,7 +51,7 @@ static inline void seam_point(enum seam_point point, const void *about)
 
 #else
 
-#define PERSIST_SITE ((const char *)0)
+#define SEAM_SITE(op) ((const char *)0)
 
 static inline void seam_point(enum seam_point point, const void *about)
 {

@@ -135,7 +135,6 @@ const struct fsops &watched_fsops()
         WATCH(fchmod);
         WATCH(futimens);
         WATCH(fsync);
-        WATCH(fdatasync);
         WATCH(shm_unlink);
         table.shm_open = [](const char *name, int flags, mode_t mode) {
             event("shm_open");

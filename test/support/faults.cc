@@ -74,13 +74,9 @@ static int fs_futimens(int fd, const struct timespec times[2])
 {
     return refused("futimens") ? -1 : fsops_real.futimens(fd, times);
 }
-static int fs_fsync(int fd)
+static int fs_fsync(int fd, const char *site)
 {
-    return refused("fsync") ? -1 : fsops_real.fsync(fd);
-}
-static int fs_fdatasync(int fd)
-{
-    return refused("fdatasync") ? -1 : fsops_real.fdatasync(fd);
+    return refused("fsync") ? -1 : fsops_real.fsync(fd, site);
 }
 static int fs_shm_open(const char *name, int flags, mode_t mode)
 {
@@ -92,9 +88,8 @@ static int fs_shm_unlink(const char *name)
 }
 
 static const struct fsops fs_table = {
-    fs_mkdirat,   fs_create,    fs_renameat,     fs_unlinkat, fs_ftruncate,
-    fs_fallocate, fs_fsetxattr, fs_fremovexattr, fs_fchown,   fs_fchmod,
-    fs_futimens,  fs_fsync,     fs_fdatasync,    fs_shm_open, fs_shm_unlink,
+    fs_mkdirat,      fs_create, fs_renameat, fs_unlinkat, fs_ftruncate, fs_fallocate, fs_fsetxattr,
+    fs_fremovexattr, fs_fchown, fs_fchmod,   fs_futimens, fs_fsync,     fs_shm_open,  fs_shm_unlink,
 };
 
 FsFaults::FsFaults()
