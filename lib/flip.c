@@ -55,6 +55,8 @@ static void show(struct hold *h)
  * page: once for all its words. */
 static int store_words(struct hold *h)
 {
+    /* explorer: tear word survives: the lane of a commit stores the word once more, and in a deploy
+     * each bit counts by itself, since both homes hold the same. */
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].state->pending)
             persist_store_word(&h->pages[i].file->persist,

@@ -246,7 +246,10 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     if (eager) {
         /* persist-order W3 (reader: read.c, point 2): the flip is shown before the homes that it
          * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between;
-         * here nothing does, and non-temporal stores wait for no earlier ones. */
+         * here nothing does, and non-temporal stores wait for no earlier ones.
+         * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and
+         * the explorer lets one thread run at a time.
+         * explorer: delay fence survives: for the same reason. */
         persist_fence(&f->persist);
         (void)deploy_held(m, h);
     }

@@ -139,14 +139,13 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
     identity_to_record(&pr->identity, &pr->record);
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
         return -1;
-    if (manifest_write_size(&pr->persist, pr->manifest, pr->identity.size) < 0)
-        return report_errno(errno, "cannot write the manifest %s/%s", pr->folder.path, n->manifest);
+    manifest_put_size(&pr->persist, pr->manifest, pr->identity.size);
     if (birth_write_record(pr) < 0)
         return -1;
     if (fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
-    if (folder_sync(&pr->folder) < 0)
+    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
         return -1;
     if (pr->has_attributes && write_attribute(pr, name) < 0) {
         if (errno != ENOTSUP && errno != EPERM)

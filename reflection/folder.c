@@ -52,8 +52,6 @@ static int make_folder(int parent, const struct stat *like, const char *name, co
         report_errno(errno, "cannot set the mode of the reflection folder %s", path);
     else if (fsops->renameat(parent, unfinished, name) < 0 && errno != EEXIST)
         report_errno(errno, "cannot make the reflection folder %s", path);
-    else if (fsops_fsync(parent) < 0)
-        report_errno(errno, "cannot make the reflection folder %s durable", path);
     else
         result = 0;
 out:;
@@ -145,6 +143,21 @@ bool folder_names(const struct folder *f, const char *name, int fd)
     struct stat held, named;
     return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int folder_sync_name(const struct folder *f)
+{
+    const char *name;
+    int parent = open_parent(f->path, &name);
+    if (parent < 0)
+        return -1;
+    int result = 0;
+    if (fsops_fsync(parent) < 0)
+        result = report_errno(errno, "cannot make the reflection folder %s durable", f->path);
+    int saved = errno;
+    close(parent);
+    errno = saved;
+    return result;
 }
 
 int folder_sync_from(const struct folder *f, const char *site)

@@ -34,7 +34,7 @@ static void adopt(struct journal *j, void *bytes, const struct journal_header *h
     j->domain = h->domain;
 }
 
-int journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16])
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16])
 {
     struct journal_header h = {.magic = JOURNAL_MAGIC,
                                .version = JOURNAL_VERSION,
@@ -45,11 +45,7 @@ int journal_make(const struct persist *p, struct journal *j, void *bytes, const 
     memcpy(h.id, id, 16);
     h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
     persist_copy(p, bytes, &h, sizeof(h));
-    if (persist_flush_data(p, bytes, sizeof(h)) < 0)
-        return report_errno(errno, "cannot make a new journal durable");
-    persist_fence(p);
     adopt(j, bytes, &h);
-    return 0;
 }
 
 bool journal_is_at(const void *bytes)

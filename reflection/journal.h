@@ -92,8 +92,9 @@ struct journal {
     unsigned lanes; /* all of them: the large one is the last */
 };
 
-/* Writes an empty journal over zeros. `bytes` is 64-byte aligned and JOURNAL_BYTES long. */
-int journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16]);
+/* Writes an empty journal over zeros. `bytes` is 64-byte aligned and JOURNAL_BYTES long. Not durable
+ * yet: it has no name yet either, and the caller syncs the whole file before it gets one (J0). */
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16]);
 
 /* Takes a journal as it was found. `name` is for the sentence. EUCLEAN: not one, or damaged. */
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name);

@@ -99,12 +99,8 @@ bool manifest_decode_size(uint64_t word, uint64_t *size)
     return manifest_encode_size(*size) == word && *size <= LAYOUT_MAX_BYTES;
 }
 
-int manifest_write_size(const struct persist *p, void *bytes, uint64_t size)
+void manifest_put_size(const struct persist *p, void *bytes, uint64_t size)
 {
-    uint64_t *word = (uint64_t *)((char *)bytes + MANIFEST_SIZE_WORD);
-    persist_store_word(p, word, manifest_encode_size(size));
-    if (persist_flush_word(p, word) < 0)
-        return -1;
-    persist_fence(p);
-    return 0;
+    uint64_t word = manifest_encode_size(size);
+    persist_copy(p, (char *)bytes + MANIFEST_SIZE_WORD, &word, sizeof(word));
 }

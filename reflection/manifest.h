@@ -129,7 +129,7 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
 uint64_t manifest_encode_size(uint64_t size);
 bool manifest_decode_size(uint64_t word, uint64_t *size);
 
-/* Stores the size word durably. */
-int manifest_write_size(const struct persist *p, void *bytes, uint64_t size);
+/* Stores the size word of a manifest that is being born: durable with the rest of it. */
+void manifest_put_size(const struct persist *p, void *bytes, uint64_t size);
 
 #endif

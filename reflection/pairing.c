@@ -94,6 +94,17 @@ static int finish_removal(struct pairing *pr, const struct place_names *n)
     return folder_sync(&pr->folder);
 }
 
+/* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, when its writer
+ * was killed between its store and its fence. After a power cut the record before it, `in use`,
+ * would miss what is removed now. */
+static int start_over(struct pairing *pr, const struct place_names *n)
+{
+    if (fsops_fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    return finish_removal(pr, n);
+}
+
 int pairing_remove(struct pairing *pr)
 {
     struct place_names n = place_names(pr->identity.inode);
@@ -103,27 +114,49 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr, &n);
 }
 
+static bool is_there(const struct folder *f, const char *name)
+{
+    struct stat st;
+    return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Names that nothing has yet: a setting aside of this very pairing may have been cut so that one of
+ * its two renames lasted, and a birth have begun since. */
+static void choose_stale_name(const struct pairing *pr, const struct place_names *n, char to[80])
+{
+    char id[33], manifest[96];
+    bool reflection = is_there(&pr->folder, n->reflection);
+    identity_hex(pr->record.id, id);
+    snprintf(to, 80, "%s.stale-%.8s", n->reflection, id);
+    for (int i = 1;; i++) {
+        strcpy(stpcpy(manifest, to), ".manifest");
+        if (!is_there(&pr->folder, manifest) && !(reflection && is_there(&pr->folder, to)))
+            return;
+        snprintf(to, 80, "%s.stale-%.8s-%d", n->reflection, id, i);
+    }
+}
+
 /* An inode number was given out again: what lies under it belonged to a file that is gone. */
 static int set_aside(struct pairing *pr, const struct place_names *n)
 {
-    char id[33], to[96];
-    struct stat st;
-    identity_hex(pr->record.id, id);
-    snprintf(to, sizeof(to), "%s.stale-%.8s", n->reflection, id);
+    char to[96];
+    choose_stale_name(pr, n, to);
     if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
                             n->reflection);
+    /* persist-order P3 (reader: decide): the manifest goes last, because without it a birth takes the
+     * reflection for its own predecessor's and removes it. */
+    if (folder_sync(&pr->folder) < 0)
+        return -1;
     report_log(REPORT_WARNING,
                "the reflection %s/%s belonged to another file that had this inode number before; "
                "set aside as %s",
                pr->folder.path, n->reflection, to);
     strcat(to, ".manifest");
-    if (fstatat(pr->folder.fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        (void)fsops->unlinkat(pr->folder.fd, to, 0);
     if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
         return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
                             n->manifest);
-    return folder_sync(&pr->folder);
+    return 0; /* durable with the birth that follows (P1) */
 }
 
 /* ---- what is there ---- */
@@ -203,6 +236,9 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
         (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0))
         /* The dead flushed nothing: their bytes become durable before their words do (I1). */
         return report_errno(errno, "cannot make %s and its reflection durable", pr->path);
+    /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
+    if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
     /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
      * its writer was killed between its store and its fence. */
     if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
@@ -322,7 +358,7 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         break;
     case START_OVER:
         /* After set_aside() the name is free already; removing is idempotent. */
-        result = folder_names(&pr->folder, n->manifest, pr->lock) ? finish_removal(pr, n) : 0;
+        result = folder_names(&pr->folder, n->manifest, pr->lock) ? start_over(pr, n) : 0;
         break;
     case REFUSE:
         break;
@@ -420,11 +456,14 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
-    /* In domain process nothing was made durable yet. And some file systems move mtime when they
-     * write pages back: before it is kept, not after. */
-    if ((pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0) ||
-        fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot sync %s and its reflection", pr->path);
+    /* In domain process nothing was made durable yet. */
+    if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot sync the reflection of %s", pr->path);
+    /* Some file systems move mtime when they write pages back: before it is kept, not after.
+     * explorer: drop fsync survives: it works on a file system that does not do that, and what was
+     * stored here is synced once more below. */
+    if (fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
     if (written) {
         /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
          * not move mtime. A stamp of the fine clock cannot be met by chance. */

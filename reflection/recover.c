@@ -32,7 +32,9 @@ int recover_apply(const struct persist *p, const struct journal_view *v, unsigne
                                 "%" PRIu64 " bytes long and has no bitmap word there",
                                 journal_word_offset(&v->words[i]), name, bytes);
     /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were
-     * durable before the commit line existed, so that the words may be stored in any order. I1. */
+     * durable before the commit line existed, so that the words may be stored in any order. I1.
+     * explorer: tear word survives: the lane is committed until it is retired, and whoever finds half
+     * of a word stores it again. */
     for (uint64_t i = 0; i < v->nwords; i++) {
         if (journal_word_file(&v->words[i]) != file)
             continue;

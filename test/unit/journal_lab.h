@@ -25,8 +25,9 @@ class JournalLab
         uint8_t id[16];
         memset(id, 0x5a, sizeof(id));
         persist_init(&p, domain);
-        if (bytes == MAP_FAILED || journal_make(&p, &j, bytes, id) < 0)
-            throw std::runtime_error("no journal");
+        if (bytes == MAP_FAILED)
+            throw std::runtime_error("no memory for a journal");
+        journal_make(&p, &j, bytes, id);
     }
     ~JournalLab()
     {

@@ -228,15 +228,11 @@ TEST_F(Manifest, UpdateIsDurableWhenItReturnsAndFailsWithTheMedium)
     EXPECT_EQ(manifest_write(&p, bytes(), &record, &which), -1);
     EXPECT_EQ(errno, EIO);
     EXPECT_EQ(which, before) << "the next try goes to the same copy";
-    EXPECT_EQ(manifest_write_size(&p, bytes(), 1), 0);
     faults.before = nullptr;
     persist_init(&p, PERSIST_PMEM);
     faults.take();
     EXPECT_EQ(manifest_write(&p, bytes(), &record, &which), 0);
     EXPECT_EQ(faults.counts.copy, 1);
-    EXPECT_EQ(faults.take().fence, 1);
-    EXPECT_EQ(manifest_write_size(&p, bytes(), 1), 0);
-    EXPECT_EQ(faults.counts.flush_word, 1);
     EXPECT_EQ(faults.take().fence, 1);
 }
 

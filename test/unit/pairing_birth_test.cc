@@ -2,7 +2,8 @@
 //
 // In which order does a pairing come and go, and what if one step fails? Birth: reflection,
 // manifest, attribute, then `in use`. Death: `deployed`, attribute, reflection, manifest. A step
-// that fails is an error with a sentence; nothing is lost and the next try works.
+// that fails is an error with a sentence; nothing is lost and the next try works. Who comes after a
+// process that was cut makes durable what it relies on.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -35,6 +36,42 @@ manifest_record record_in(const std::string &path)
     bytes.resize(MANIFEST_BYTES);
     EXPECT_EQ(manifest_read(bytes.data(), &record, &which), MANIFEST_VALID);
     return record;
+}
+
+// Which file is synced? While it lives, FsFaults' calls say "fsync inode".
+class Syncs
+{
+  public:
+    explicit Syncs(FsFaults &faults) : table_(*fsops)
+    {
+        faults_ = &faults;
+        below_ = fsops;
+        table_.fsync = [](int fd, const char *site) {
+            struct stat st;
+            int result = fstat(fd, &st) < 0 ? -1 : below_->fsync(fd, site);
+            faults_->calls.back() += " " + std::to_string(st.st_ino);
+            return result;
+        };
+        fsops = &table_;
+    }
+    ~Syncs()
+    {
+        fsops = below_;
+    }
+    Syncs(const Syncs &) = delete;
+    Syncs &operator=(const Syncs &) = delete;
+
+  private:
+    static FsFaults *faults_;
+    static const struct fsops *below_;
+    struct fsops table_;
+};
+FsFaults *Syncs::faults_;
+const struct fsops *Syncs::below_;
+
+std::string sync_of(const std::string &path)
+{
+    return "fsync " + std::to_string(inode_of(path));
 }
 
 TEST(PairingBirth, ReflectionThenManifestThenAttributeThenInUse)
@@ -158,6 +195,93 @@ TEST(PairingBirth, WhoFindsDeployedFinishesTheRemovalAndBeginsAnew)
     EXPECT_NE(attribute_of(path), id);
     EXPECT_NE(attribute_of(path), "");
     EXPECT_EQ(m.read(), pattern(SIZE, 1));
+}
+
+// `deployed` may be visible and not durable: its writer died before its fence.
+TEST(PairingBirth, WhoFindsDeployedSyncsTheManifestBeforeItRemovesTheAttribute)
+{
+    TempDir dir;
+    std::string path = dir / "file", manifest;
+    write_file(path, pattern(SIZE, 1));
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.before = [](const FsCall &c) {
+                      return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
+                  };
+                  Mapped m(path);
+                  return m.unmap(ATO_UNMAP_SPATIAL);
+              }),
+              CUT);
+    ASSERT_EQ(record_in(path).state, MANIFEST_DEPLOYED);
+    manifest = sync_of(manifest_of(path));
+    FsFaults faults;
+    Syncs syncs(faults);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    size_t attribute = index_of(faults.calls, "fremovexattr user.ato");
+    ASSERT_LT(attribute, faults.calls.size());
+    EXPECT_LT(index_of(faults.calls, manifest), attribute);
+}
+
+// The folder's maker may have died before it synced the folder around it.
+TEST(PairingBirth, InAFolderThatIsThereSyncsTheFolderAroundItBeforeTheAttribute)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.before = [](const FsCall &c) {
+                      return std::string(c.op) == "create" ? DIE : GO_ON;
+                  };
+                  Mapped m(path);
+                  return 0;
+              }),
+              CUT);
+    ASSERT_TRUE(exists(folder_of(path)));
+    FsFaults faults;
+    Syncs syncs(faults);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(faults.count("mkdirat"), 0);
+    size_t attribute = index_of(faults.calls, "fsetxattr user.ato");
+    ASSERT_LT(attribute, faults.calls.size());
+    EXPECT_LT(index_of(faults.calls, sync_of(dir.path())), attribute);
+}
+
+// A birth that was cut between the attribute and its sync.
+TEST(PairingBirth, WhoAdoptsBornSyncsTheOriginalBeforeInUse)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.before = [&](const FsCall &c) {
+                      bool set = c.index && faults.calls[c.index - 1] == "fsetxattr user.ato";
+                      return set ? DIE : GO_ON;
+                  };
+                  Mapped m(path);
+                  return 0;
+              }),
+              CUT);
+    std::string id = attribute_of(path);
+    ASSERT_NE(id, "");
+    ASSERT_EQ(record_in(path).state, MANIFEST_BORN);
+    FsFaults faults;
+    Syncs syncs(faults);
+    size_t before_use = 0; // calls, as long as the manifest said `born`
+    PersistFaults stores;
+    stores.before = [&](const PersistCall &) {
+        if (record_in(path).state == MANIFEST_BORN)
+            before_use = faults.calls.size();
+        return GO_ON;
+    };
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(attribute_of(path), id); // adopted
+    EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
+    EXPECT_LT(index_of(faults.calls, sync_of(path)), before_use);
 }
 
 // Every call of a life fails once, with each of some errors.
