@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "actor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace crash
+{
+
+uint64_t hash_of(const std::vector<Bytes> &contents)
+{
+    uint64_t h = 0;
+    for (const Bytes &b : contents)
+        h = mix(h ^ hash_bytes(b.data(), b.size()));
+    return h;
+}
+
+Actor::Actor(World &w, int d, uint64_t seed, std::vector<Bytes> c)
+    : world(w), domain(d), random(seed), contents(std::move(c))
+{
+}
+
+void Actor::allow(std::vector<uint64_t> hashes)
+{
+    if (!mute)
+        world.allow(std::move(hashes), demand);
+}
+
+Mapping *Actor::map(int file, int policy, unsigned flags)
+{
+    return world.map(file, domain, policy, flags);
+}
+
+void Actor::unmap(Mapping *m, int mode)
+{
+    world.unmap(m, mode);
+}
+
+static void must(bool ok, const char *call)
+{
+    if (!ok)
+        throw Violation(std::string(call) + ": " + ato_errormsg());
+}
+
+Bytes Actor::read(const Mapping *m, uint64_t at, uint64_t n)
+{
+    Bytes bytes(n);
+    must(ato_memcpy(bytes.data(), m->base + at, n) != nullptr, "ato_memcpy out of a mapping");
+    return bytes;
+}
+
+void Actor::check(const Mapping *m)
+{
+    if (read(m, 0, m->bytes) != contents[static_cast<size_t>(m->file)])
+        throw Violation("a read of the whole file is not what was written");
+}
+
+template <typename F> void Actor::change(int file, uint64_t at, const Bytes &bytes, F call)
+{
+    uint64_t before = hash_of(contents);
+    std::copy(bytes.begin(), bytes.end(),
+              contents[static_cast<size_t>(file)].begin() + static_cast<long>(at));
+    uint64_t after = hash_of(contents);
+    allow({before, after});
+    call();
+    allow({after});
+}
+
+void Actor::write(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+{
+    Bytes bytes(n);
+    for (unsigned char &b : bytes)
+        b = static_cast<unsigned char>(random.next());
+    change(m->file, at, bytes, [&] {
+        must(ato_memcpy_opt(m->base + at, bytes.data(), n, flags) != nullptr, "ato_memcpy_opt");
+    });
+}
+
+void Actor::write_like(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+{
+    const Bytes &now = contents[static_cast<size_t>(m->file)];
+    Bytes bytes(now.begin() + static_cast<long>(at), now.begin() + static_cast<long>(at + n));
+    for (uint64_t i = 0; i < n;) {
+        uint64_t run = std::min(n - i, 32 + random.below(200));
+        if (random.one_in(2))
+            for (uint64_t k = i; k < i + run; k++)
+                bytes[k] = static_cast<unsigned char>(random.next());
+        i += run;
+    }
+    change(m->file, at, bytes, [&] {
+        must(ato_memcpy_opt(m->base + at, bytes.data(), n, flags) != nullptr, "ato_memcpy_opt");
+    });
+}
+
+void Actor::write_sparsely(Mapping *m, uint64_t at, uint64_t n)
+{
+    const Bytes &current = contents[static_cast<size_t>(m->file)];
+    Bytes bytes(current.begin() + static_cast<long>(at),
+                current.begin() + static_cast<long>(at + n));
+    for (uint64_t i = random.below(30) * 64; i < n; i += PAGE)
+        for (uint64_t k = i; k < std::min(i + 64, n); k++)
+            bytes[k] = static_cast<unsigned char>(random.next());
+    change(m->file, at, bytes, [&] {
+        must(ato_memcpy_opt(m->base + at, bytes.data(), n, ATO_SKIP_EQUAL) != nullptr,
+             "ato_memcpy_opt");
+    });
+}
+
+void Actor::fill(Mapping *m, uint64_t at, uint64_t n)
+{
+    int byte = static_cast<int>(random.below(256));
+    change(m->file, at, Bytes(n, static_cast<unsigned char>(byte)),
+           [&] { must(ato_memset(m->base + at, byte, n) != nullptr, "ato_memset"); });
+}
+
+void Actor::copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint64_t n)
+{
+    const Bytes &source = contents[static_cast<size_t>(from->file)];
+    Bytes bytes(source.begin() + static_cast<long>(from_at),
+                source.begin() + static_cast<long>(from_at + n));
+    change(to->file, at, bytes, [&] {
+        must(ato_memcpy(to->base + at, from->base + from_at, n) != nullptr, "ato_memcpy");
+    });
+}
+
+void Actor::deploy(Mapping *m, uint64_t at, uint64_t n)
+{
+    must(ato_deploy(m->base + at, n) == 0, "ato_deploy");
+}
+
+void Actor::scatter(Mapping *m, unsigned writes)
+{
+    for (unsigned i = 0; i < writes; i++) {
+        uint64_t n = 1 + random.below(random.one_in(3) ? 2 * PAGE : 700);
+        n = std::min(n, m->bytes);
+        write(m, random.below(m->bytes - n + 1), n);
+    }
+}
+
+} // namespace crash

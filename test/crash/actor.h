@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A process that uses the library, and knows what the files have to hold. It tells the trace which
+// contents a crash may leave: before a write the old one, during it either, after it the new one.
+#ifndef ATO_TEST_CRASH_ACTOR_H
+#define ATO_TEST_CRASH_ACTOR_H
+
+#include "world.h"
+
+namespace crash
+{
+
+// Of the contents of all originals.
+uint64_t hash_of(const std::vector<Bytes> &contents);
+
+class Actor
+{
+  public:
+    Actor(World &world, int domain, uint64_t seed, std::vector<Bytes> contents);
+
+    World &world;
+    const int domain;
+    Random random;
+    std::vector<Bytes> contents; // by original
+
+    bool mute = false; // nothing is said about contents
+    Demand demand;     // goes along with contents
+
+    void allow(std::vector<uint64_t> hashes); // to the trace
+    void allow_this()
+    {
+        allow({hash_of(contents)});
+    }
+
+    Mapping *map(int file, int policy = ATO_READ_GATHER, unsigned flags = 0);
+    void unmap(Mapping *m, int mode);
+    Bytes read(const Mapping *m, uint64_t at, uint64_t n); // as it is
+    void check(const Mapping *m);                          // the whole file is as it has to be
+
+    void write(Mapping *m, uint64_t at, uint64_t n, unsigned flags = 0); // bytes at random
+    void write_like(Mapping *m, uint64_t at, uint64_t n,
+                    unsigned flags = 0);                      // half of them as before
+    void write_sparsely(Mapping *m, uint64_t at, uint64_t n); // a slice of each page is new
+    void fill(Mapping *m, uint64_t at, uint64_t n);
+    void copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint64_t n);
+    void deploy(Mapping *m, uint64_t at, uint64_t n);
+
+    // Some writes here and there, so that slices lie in both homes in every mixture.
+    void scatter(Mapping *m, unsigned writes);
+
+  private:
+    template <typename F> void change(int file, uint64_t at, const Bytes &bytes, F call);
+};
+
+} // namespace crash
+
+#endif

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cases.h"
+
+#include "choices.h"
+#include "reader.h"
+#include "threads.h"
+
+extern "C" {
+#include "reflection/manifest.h"
+}
+
+#include <algorithm>
+#include <cstring>
+
+namespace crash
+{
+
+namespace
+{
+
+constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
+                         1u << ATO_DOMAIN_PROCESS;
+constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
+
+// Six pages, the last one not whole and ending within a slice and a word.
+constexpr uint64_t SIZE = 5 * PAGE + 1003;
+
+// What most cases begin with: a mapped file whose slices lie in both homes.
+Mapping *mapped(Actor &a, unsigned flags, int policy = ATO_READ_GATHER)
+{
+    Mapping *m = a.map(0, policy, flags);
+    a.scatter(m, 6);
+    return m;
+}
+
+// The mapping that `before` made; the world has it.
+Mapping *the(Actor &a, size_t n = 0)
+{
+    return a.world.mapping(n);
+}
+
+uint64_t a_page(Actor &a)
+{
+    return a.random.below(5) * PAGE;
+}
+
+void before_plain(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+}
+
+// A journal whose sequence numbers are about to need their upper halves.
+void before_old_journal(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    a.write(m, PAGE - 10, 20);
+    Disk disk = a.world.look();
+    int own = disk.find(Disk::ROOT, ".ato");
+    for (const auto &name : disk.at(own).names) {
+        if (name.first.compare(0, 8, "journal-") != 0)
+            continue;
+        uint64_t old = 0xffffffff, at = 0;
+        while (disk.at(name.second).word(at) != 0x4c414e52554f4a41ull)
+            at += PAGE;
+        a.world.poke(".ato/" + name.first, at + PAGE, old);      // sequence of the first lane
+        a.world.poke(".ato/" + name.first, at + PAGE + 64, old); // retired
+    }
+}
+
+void before_rtm(Actor &a)
+{
+    mapped(a, ATO_RTM_ONLY);
+}
+
+void write_aligned(Actor &a)
+{
+    uint64_t page = a_page(a);
+    for (int i = 0; i < 3; i++) {
+        uint64_t first = a.random.below(40), n = 1 + a.random.below(i == 2 ? 24 : 4);
+        a.write(the(a), page + first * LINE, n * LINE);
+    }
+}
+
+void write_byte(Actor &a)
+{
+    uint64_t at = a.random.below(SIZE);
+    for (int i = 0; i < 3; i++)
+        a.write(the(a), i == 2 ? a.random.below(SIZE) : at, 1);
+}
+
+void write_across(Actor &a)
+{
+    uint64_t page = a_page(a), at = page + 1 + a.random.below(3000);
+    for (int i = 0; i < 3; i++)
+        a.write(the(a), at + a.random.below(60), 66 + a.random.below(300));
+}
+
+void write_ends(Actor &a)
+{
+    a.write(the(a), a_page(a) + PAGE - 1, 1);
+    a.write(the(a), SIZE - 1, 1);
+    a.write(the(a), SIZE - 1 - a.random.below(200), 1);
+    a.write(the(a), a_page(a), PAGE);
+}
+
+void write_pages(Actor &a)
+{
+    for (int i = 0; i < 3; i++) {
+        uint64_t n = PAGE + 2 + a.random.below(3 * PAGE);
+        uint64_t at = a.random.below(SIZE - n);
+        a.write(the(a), at, n);
+        if (i == 0) // a newer flip of a page that the lane named
+            a.write(the(a), at + n - 1 - a.random.below(900), 1);
+    }
+}
+
+// Few slices of each page, so that every combination of words can be looked at.
+void write_seam(Actor &a)
+{
+    uint64_t seam = PAGE * (1 + a.random.below(4));
+    for (int i = 0; i < 3; i++) {
+        uint64_t left = 1 + a.random.below(90);
+        a.write(the(a), seam - left, left + 1 + a.random.below(90));
+    }
+    a.write(the(a), seam - 3, 3);
+    a.write(the(a), seam - 20, 60);
+}
+
+void write_long(Actor &a)
+{
+    uint64_t n = 9 * PAGE + a.random.below(30 * PAGE);
+    uint64_t at = a.random.below(the(a)->bytes - n);
+    a.write(the(a), at, n);
+    a.write(the(a), at + 3 * PAGE, 2 * PAGE);
+}
+
+// A lane's list that is longer than a page.
+void write_longer(Actor &a)
+{
+    a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
+    a.write(the(a), 9 * PAGE, PAGE + 10);
+}
+
+void write_equal(Actor &a)
+{
+    uint64_t page = a_page(a);
+    a.write_like(the(a), page, PAGE, ATO_SKIP_EQUAL);
+    a.write_like(the(a), page + 5, 700, ATO_SKIP_EQUAL);
+    a.write_like(the(a), PAGE / 2, 3 * PAGE, ATO_SKIP_EQUAL);
+}
+
+void fill(Actor &a)
+{
+    a.fill(the(a), a.random.below(3 * PAGE), 1 + a.random.below(200));
+    a.fill(the(a), a.random.below(3 * PAGE), PAGE + a.random.below(PAGE));
+}
+
+void before_two(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    a.scatter(a.map(1, ATO_READ_GATHER, ATO_NO_RTM), 6);
+}
+
+void copy(Actor &a)
+{
+    uint64_t at = a.random.below(2 * PAGE);
+    a.copy(the(a), at + 300, the(a), at, PAGE + 500); // overlapping
+    a.copy(the(a), at, the(a), at + 700, 900);
+    a.copy(the(a, 1), a.random.below(PAGE), the(a), at, 2 * PAGE);
+    a.copy(the(a), at, the(a, 1), at, 100);
+}
+
+void two_files(Actor &a)
+{
+    a.write(the(a), PAGE - 100, 200);
+    a.write(the(a, 1), PAGE - 150, PAGE + 300);
+    a.write(the(a), PAGE - 50, 70);
+    a.write(the(a, 1), PAGE + 40, 1);
+    a.write(the(a), 2 * PAGE - 50, 90);
+}
+
+void write_eager(Actor &a)
+{
+    uint64_t at = a.random.below(3000);
+    a.write(the(a), at, 200, ATO_EAGER);
+    a.write(the(a), at + 100, 90);
+    a.write(the(a), PAGE - 90, 300, ATO_EAGER);
+    a.write(the(a), PAGE - 30, 60);
+}
+
+void deploy(Actor &a)
+{
+    uint64_t page = a_page(a);
+    a.deploy(the(a), page, 2 * PAGE < the(a)->bytes - page ? 2 * PAGE : PAGE);
+    a.write(the(a), page + 100, 300);
+    a.deploy(the(a), page, PAGE);
+    a.write(the(a), page + 130, 200);
+    a.deploy(the(a), 0, the(a)->bytes);
+}
+
+void before_lazy(Actor &a)
+{
+    mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
+}
+
+void read_lazily(Actor &a)
+{
+    uint64_t page = a_page(a);
+    for (int i = 0; i < 4; i++)
+        a.read(the(a), page, PAGE);
+    a.write(the(a), page + 100, 300);
+    for (int i = 0; i < 4; i++)
+        a.read(the(a), page + 64, 100);
+    a.write(the(a), page + 200, 100);
+    a.check(the(a));
+}
+
+void unmap_fast(Actor &a)
+{
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.unmap(m, ATO_UNMAP_FAST); // nothing was written
+    m = a.map(0, ATO_READ_LAZY, ATO_NO_RTM);
+    a.write(m, 100, 5000);
+    a.unmap(m, ATO_UNMAP_FAST);
+    a.check(a.map(0));
+}
+
+void unmap_spatial(Actor &a)
+{
+    a.demand.orderly = true;
+    a.allow_this();
+    a.unmap(the(a), ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+    a.demand = Demand();
+    a.allow_this();
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, a.random.below(4000), 70);
+    a.unmap(m, ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+}
+
+void first_map(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, a.random.below(4000), 90);
+    a.check(m);
+}
+
+void before_no_journal(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    for (int i = 0; i < 4; i++)
+        a.write(m, a_page(a) + a.random.below(3000), 300);
+}
+
+void journal(Actor &a)
+{
+    a.write(the(a), PAGE - 40, 90); // makes it
+    a.write(the(a), PAGE - 30, 20);
+    a.unmap(the(a), ATO_UNMAP_FAST); // removes it
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, PAGE - 60, 90);
+    a.write(m, PAGE - 30, 20);
+}
+
+// Somebody wrote and died, or the power went: any moment of a commit to pages of two files.
+void before_recovery(Actor &a)
+{
+    before_two(a);
+    Disk start = a.world.look();
+    std::vector<Bytes> kept = a.contents;
+    Trace t;
+    a.world.record(&t);
+    a.write(the(a), 2 * PAGE - 70, 150);
+    a.write(the(a, 1), 2 * PAGE - 70, 150);
+    a.world.record(nullptr);
+    a.world.die();
+    Loss loss = a.domain == ATO_DOMAIN_EADR      ? Loss::Cache
+                : a.domain == ATO_DOMAIN_PROCESS ? Loss::Process
+                                                 : Loss::Power;
+    Media media(start, loss, a.domain != ATO_DOMAIN_MSYNC);
+    size_t cut = a.random.below(t.size());
+    for (size_t i = 0; i < cut; i++)
+        media.feed(t[i]);
+    Choices choices(media.units(&t[cut]), a.random.next());
+    std::vector<uint64_t> numbers = choices.numbers(16);
+    Disk image = media.image(choices.pick(numbers[a.random.below(numbers.size())]));
+    a.world.stage(image, loss == Loss::Process ? After::Kill : After::PowerCut);
+    for (int i = 0; i < 2; i++) {
+        Found f = read_file(image, a.world.inode_of(i), a.world.number_of(i));
+        if (!f.damage.empty())
+            throw Violation("after a cut in a commit: " + f.damage);
+        a.contents[static_cast<size_t>(i)] = f.content;
+    }
+}
+
+void recovery(Actor &a)
+{
+    int first = static_cast<int>(a.random.below(2));
+    Mapping *m = a.map(first, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 2 * PAGE - 40, 30);
+    Mapping *n = a.map(1 - first, ATO_READ_LAZY, ATO_NO_RTM);
+    a.check(n);
+    a.write(n, 2 * PAGE - 60, 90);
+}
+
+// The inode number belonged to another file, whose reflection is still there.
+void before_reuse(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(2))
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+    Disk disk = a.world.look();
+    std::string name = std::to_string(a.world.number_of(0)) + ".manifest";
+    int id = disk.find(disk.find(Disk::ROOT, ".ato"), name);
+    Bytes bytes = disk.at(id).content();
+    struct manifest_record record;
+    struct persist p = {PERSIST_PROCESS, nullptr};
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest after an unmap");
+    record.birth_nsec ^= 1; // another file's
+    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
+    for (uint64_t at = 0; at < bytes.size(); at += 8) {
+        uint64_t w;
+        memcpy(&w, &bytes[at], 8);
+        disk.edit(id).set_word(at, w);
+    }
+    int original = a.world.inode_of(0);
+    disk.edit(original).attribute.clear();
+    a.world.stage(disk, After::PowerCut);
+    a.contents[0] = disk.at(original).content();
+    // Set aside, never removed.
+    a.demand.kept = {
+        id, disk.find(disk.find(Disk::ROOT, ".ato"), std::to_string(a.world.number_of(0)))};
+}
+
+void reuse(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 1000, 400);
+    a.check(m);
+}
+
+// Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
+void change_domain(Actor &a)
+{
+    a.allow({}); // a power cut in between may take anything: not looked at
+    a.mute = true;
+    Mapping *m = a.world.map(0, ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM);
+    a.scatter(m, 4);
+    if (a.random.one_in(2))
+        a.unmap(m, ATO_UNMAP_FAST);
+    else
+        a.world.die();
+    a.mute = false;
+    set_thread_number(get_thread_number() + 50);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.allow_this();
+    a.write(m, 100, 5000);
+}
+
+// ---- several threads ----
+
+void before_threads(Actor &a)
+{
+    mapped(a, 0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY);
+}
+
+// Writes and reads of overlapping places in one page.
+void threads_in_page(Actor &a)
+{
+    uint64_t at = a_page(a) + a.random.below(3000);
+    std::vector<std::vector<Step>> threads(3);
+    for (auto &steps : threads)
+        for (int i = 0; i < 2; i++)
+            steps.push_back({Step::Write, at + a.random.below(200), 1 + a.random.below(250)});
+    threads[0].push_back({Step::Read, at, 400});
+    threads[1].insert(threads[1].begin() + 1, {Step::Read, at, 400});
+    run_threads(a, the(a), threads);
+}
+
+// Operations that share some of their pages.
+void threads_across_pages(Actor &a)
+{
+    std::vector<std::vector<Step>> threads(3);
+    for (auto &steps : threads)
+        for (int i = 0; i < 2; i++) {
+            uint64_t n = 1 + a.random.below(a.random.one_in(3) ? 100 : PAGE + 300);
+            steps.push_back({Step::Write, PAGE / 2 + a.random.below(PAGE), n});
+        }
+    threads[a.random.below(3)].push_back({Step::Read, 0, 3 * PAGE});
+    threads[0].insert(threads[0].begin(), {Step::Read, PAGE / 2, 2 * PAGE});
+    run_threads(a, the(a), threads);
+}
+
+// One commits several pages and goes; the others work on them.
+void threads_handing_over(Actor &a)
+{
+    uint64_t at = PAGE - 1 - a.random.below(100);
+    run_threads(a, the(a),
+                {{{Step::Write, at, 200}},
+                 {{Step::Write, at + 10, 80}, {Step::Write, at - 20, 30}},
+                 {{Step::Write, PAGE + 20, 50}, {Step::Write, at, 190}}});
+}
+
+// Readers that bring home, and deploys, beside writers.
+void threads_deploying(Actor &a)
+{
+    uint64_t at = a.random.below(2 * PAGE);
+    run_threads(a, the(a),
+                {{{Step::Write, at, 300}, {Step::Write, at + 200, PAGE}},
+                 {{Step::Deploy, 0, 3 * PAGE}, {Step::Write, at + 100, 200}},
+                 {{Step::Read, at, 500}, {Step::Read, 0, 4 * PAGE}}});
+}
+
+} // namespace
+
+const std::vector<Case> &all_cases()
+{
+    static const std::vector<Case> cases = {
+        {"write, aligned slices", ALL, {SIZE}, before_plain, write_aligned},
+        {"write, 1 byte", ALL, {SIZE}, before_plain, write_byte},
+        {"write, across slices", ALL, {SIZE}, before_plain, write_across},
+        {"write, page and file end", ALL, {SIZE}, before_plain, write_ends},
+        {"write, pages, RTM", RTM, {SIZE}, before_rtm, write_pages},
+        {"write, pages, journal", ALL, {SIZE}, before_plain, write_pages},
+        {"write, two pages' seam", ALL, {SIZE}, before_old_journal, write_seam},
+        {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
+        {"write, longer list",
+         1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC,
+         {280 * PAGE},
+         before_plain,
+         write_longer},
+        {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
+        {"fill", ALL, {SIZE}, before_plain, fill},
+        {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
+        {"writes to two files", ALL, {SIZE, SIZE}, before_two, two_files},
+        {"eager write", ALL, {SIZE}, before_plain, write_eager},
+        {"deploy", ALL, {SIZE}, before_plain, deploy},
+        {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
+        {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},
+        {"unmap spatial", ALL, {SIZE}, before_plain, unmap_spatial},
+        {"first map", ALL, {SIZE}, nullptr, first_map},
+        {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
+        {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
+        {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
+        {"domain changed",
+         1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC,
+         {SIZE},
+         nullptr,
+         change_domain},
+        {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
+        {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
+        {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},
+        {"threads, deploys", ALL, {SIZE}, before_threads, threads_deploying},
+    };
+    return cases;
+}
+
+} // namespace crash

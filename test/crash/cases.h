@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The operations whose crashes are looked at: what was there before, and what is done.
+#ifndef ATO_TEST_CRASH_CASES_H
+#define ATO_TEST_CRASH_CASES_H
+
+#include "actor.h"
+
+namespace crash
+{
+
+struct Case {
+    const char *name;
+    unsigned domains;            // a bit for each ato_domain
+    std::vector<uint64_t> sizes; // of the originals
+    void (*before)(Actor &a);    // not looked at; may be NULL
+    void (*run)(Actor &a);
+};
+
+const std::vector<Case> &all_cases();
+
+} // namespace crash
+
+#endif

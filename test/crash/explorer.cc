@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "explorer.h"
+
+#include "reader.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace crash
+{
+
+namespace
+{
+
+Loss loss_of(int domain)
+{
+    return domain == ATO_DOMAIN_EADR      ? Loss::Cache
+           : domain == ATO_DOMAIN_PROCESS ? Loss::Process
+                                          : Loss::Power;
+}
+
+bool is_store(const Event &e)
+{
+    return e.kind == Kind::Store || e.kind == Kind::Stream;
+}
+
+// May more be lost right before this event than at any later moment?
+bool is_cut(const Event &e, Loss loss)
+{
+    bool orders = e.kind == Kind::Fence || e.kind == Kind::Sync || e.kind == Kind::SyncFile ||
+                  e.kind == Kind::Allow;
+    return orders || loss == Loss::Process || (loss == Loss::Cache && is_store(e));
+}
+
+std::string join(const std::string &a, const std::string &b)
+{
+    return a.empty() ? b : a + "." + b;
+}
+
+std::vector<std::string> split(const std::string &s)
+{
+    std::vector<std::string> parts;
+    std::istringstream in(s);
+    for (std::string part; std::getline(in, part, '.');)
+        parts.push_back(part);
+    return parts;
+}
+
+// What is done after a crash depends on where it was, and on nothing that changes from run to run.
+uint64_t seed_of(uint64_t seed, const Place &place)
+{
+    return mix(seed ^ hash_bytes(place.event.data(), place.event.size())) ^
+           hash_bytes(place.choice.data(), place.choice.size());
+}
+
+} // namespace
+
+Explorer::Explorer(const Case &c, int d, uint64_t s, const std::string &f, const Bounds &b,
+                   const Mutation &m)
+    : what(c), domain(d), seed(s), folder(f), bounds(b), mutation(m), loss(loss_of(d)), luck(s)
+{
+}
+
+Result Explorer::run()
+{
+    go();
+    return std::move(result);
+}
+
+Result Explorer::replay(const Place &place, std::string &to)
+{
+    wanted_events = split(place.event);
+    wanted_choices = split(place.choice);
+    story = &to;
+    go();
+    return std::move(result);
+}
+
+bool Explorer::is_wanted(unsigned depth, const std::string &event, const std::string &choice) const
+{
+    return !story || (depth < wanted_events.size() && wanted_events[depth] == event &&
+                      wanted_choices[depth] == choice);
+}
+
+// The recorded stores have to give the real bytes: or something went past the recorder.
+void Explorer::honest(const Media &start, const Trace &trace)
+{
+    if (mutation.fault != Fault::None)
+        return;
+    Media media(start);
+    for (const Event &e : trace)
+        media.feed(e);
+    Disk real = world->look();
+    std::function<void(int, const std::string &)> compare = [&](int id, const std::string &path) {
+        const Inode &r = real.at(id), &v = media.visible().at(id);
+        if (r.names != v.names || r.size != v.size || r.attribute != v.attribute)
+            throw Violation("the trace misses a change of " + path);
+        for (const auto &name : r.names)
+            compare(name.second, path + "/" + name.first);
+        if (!r.folder && r.size < (8u << 20) && r.content() != v.content())
+            throw Violation("a store went past the recorder: the bytes of " + path +
+                            " are not those of the trace");
+        if (r.size >= (8u << 20)) // a pool: page by page, it is mostly holes
+            for (uint64_t at = 0; at < r.size; at += PAGE) {
+                auto a = r.pages.find(at / PAGE), b = v.pages.find(at / PAGE);
+                uint64_t ha = a == r.pages.end() ? 0 : a->second->hash();
+                uint64_t hb = b == v.pages.end() ? 0 : b->second->hash();
+                if (ha != hb)
+                    throw Violation("a store went past the recorder, to " + path);
+            }
+    };
+    compare(Disk::ROOT, "");
+}
+
+void Explorer::go()
+{
+    World w(folder, what.sizes, seed);
+    world = &w;
+    Place nowhere;
+    if (progress)
+        progress(nowhere);
+    try {
+        std::vector<Bytes> contents;
+        for (size_t i = 0; i < w.originals(); i++)
+            contents.push_back(w.plain_content(static_cast<int>(i)));
+        Actor actor(w, domain, seed, std::move(contents));
+        set_thread_number(1);
+        if (what.before)
+            what.before(actor);
+        Life life{{}, Media(w.look(), loss, domain != ATO_DOMAIN_MSYNC, mutation), 0, nowhere};
+        w.record(&life.trace);
+        actor.allow_this();
+        what.run(actor);
+        w.record(nullptr);
+        honest(life.start, life.trace);
+        w.die();
+        sweep(life);
+    } catch (const Failure &f) {
+        result.failures.push_back(f);
+    } catch (const std::exception &e) {
+        result.failures.push_back({nowhere, e.what()});
+    }
+    w.record(nullptr);
+    world = nullptr;
+}
+
+void Explorer::sweep(const Life &life)
+{
+    Media media(life.start);
+    std::vector<uint64_t> allowed;
+    uint64_t version = ~0ull;
+    for (size_t i = 0; i <= life.trace.size(); i++) {
+        bool last = i == life.trace.size();
+        if (!last && *life.trace[i].site)
+            result.sites.insert(life.trace[i].site);
+        bool nothing_new = media.version() == version && loss == Loss::Power;
+        bool moment = last || is_cut(life.trace[i], loss) || media.tender();
+        if (!allowed.empty() && moment && !nothing_new) {
+            version = media.version();
+            cut(life, media, i, allowed);
+        }
+        if (result.images.size() >= bounds.stop_after)
+            return;
+        if (last)
+            break;
+        came_by |= mutation.fault != Fault::None && mutation.site == life.trace[i].site;
+        media.feed(life.trace[i]);
+        if (life.trace[i].kind == Kind::Allow) {
+            allowed = life.trace[i].allowed;
+            demand = life.trace[i].demand;
+            std::sort(allowed.begin(), allowed.end());
+            version = ~0ull;
+        }
+        if (!media.mixed().empty())
+            throw Failure{{join(life.place.event, std::to_string(i)), join(life.place.choice, "0")},
+                          "a line with cached and non-temporal stores in flight: " + media.mixed()};
+    }
+}
+
+void Explorer::tell(const Life &life, size_t event, const std::vector<Unit> &units,
+                    const std::vector<uint32_t> &choice)
+{
+    std::ostringstream out;
+    out << "life " << life.depth << ", what was done before the crash:\n";
+    for (size_t i = 0; i <= event && i < life.trace.size(); i++)
+        out << (i == event ? "  under way  " : "  ") << i << "  " << describe(life.trace[i])
+            << "\n";
+    out << "the crash decides " << units.size() << " things:";
+    for (size_t i = 0; i < choice.size(); i++)
+        out << " " << choice[i] << "/" << units[i].choices - 1;
+    *story += out.str() + "\n";
+}
+
+void Explorer::cut(const Life &life, Media &media, size_t event,
+                   const std::vector<uint64_t> &allowed)
+{
+    const Event *next = event < life.trace.size() ? &life.trace[event] : nullptr;
+    std::string at = std::to_string(event);
+    uint64_t limit = life.depth ? bounds.life_images : bounds.images;
+    Choices choices(media.units(next), seed ^ mix(event + 1) ^ mix(life.depth));
+    std::vector<uint64_t> numbers;
+    if (!story)
+        numbers = choices.numbers(limit);
+    else if (life.depth < wanted_events.size() && wanted_events[life.depth] == at &&
+             wanted_choices[life.depth] != "k")
+        numbers = {std::stoull(wanted_choices[life.depth])};
+    After after = loss == Loss::Process ? After::Kill : After::PowerCut;
+    bool chosen_life = luck.one_in(3);
+    uint64_t chosen = luck.next();
+    for (size_t i = 0; i < numbers.size(); i++) {
+        Disk image = media.image(choices.pick(numbers[i]));
+        Place place = {join(life.place.event, at),
+                       join(life.place.choice, std::to_string(numbers[i]))};
+        bool live_on = (chosen_life || before_mutation()) && i == chosen % numbers.size();
+        if (story)
+            tell(life, event, media.units(next), choices.pick(numbers[i]));
+        visit(life, media, place, image, after, allowed, live_on);
+    }
+    // A kill: what was visible is there, and still pending.
+    bool kill = story ? is_wanted(life.depth, at, "k") : before_mutation() || luck.one_in(2);
+    if (loss != Loss::Process && kill) {
+        Place place = {join(life.place.event, at), join(life.place.choice, "k")};
+        if (story)
+            tell(life, event, {}, {});
+        visit(life, media, place, media.visible(), After::Kill, allowed,
+              before_mutation() || luck.one_in(2));
+    }
+}
+
+void Explorer::visit(const Life &life, Media &media, const Place &place, const Disk &image,
+                     After after, const std::vector<uint64_t> &allowed, bool live_on)
+{
+    if (result.images.size() >= bounds.stop_after)
+        return;
+    uint64_t hash = image.hash(), key = hash + demand.plain + 2 * demand.orderly;
+    for (uint64_t a : allowed)
+        key = mix(key ^ a);
+    if (progress)
+        progress(place);
+    bool ends = !story || wanted_events.size() == life.depth + 1;
+    bool is_new = seen.insert(key).second;
+    result.images.insert(hash);
+    try {
+        if (is_new && ends && !before_mutation())
+            recover(image, after, read_raw(image, allowed), seed_of(seed, place));
+        if (life.depth + 1 < bounds.depth && (story ? !ends : live_on && lives < bounds.lives)) {
+            live(life, media, place, image, after, allowed);
+        }
+    } catch (const Violation &v) {
+        world->record(nullptr);
+        world->die();
+        throw Failure{place, v.what()};
+    }
+}
+
+std::vector<Bytes> Explorer::read_raw(const Disk &image, const std::vector<uint64_t> &allowed)
+{
+    std::vector<Bytes> contents;
+    for (int i = 0; i < static_cast<int>(world->originals()); i++) {
+        Found f = read_file(image, world->inode_of(i), world->number_of(i));
+        if (!f.damage.empty())
+            throw Violation("the media hold " + f.damage);
+        contents.push_back(std::move(f.content));
+    }
+    if (!std::binary_search(allowed.begin(), allowed.end(), hash_of(contents)))
+        throw Violation(allowed.size() == 1
+                            ? "the media do not hold the one content that was acknowledged"
+                            : "the media hold neither what was before the operation nor what is "
+                              "after it");
+    std::string broken = broken_demand(image, demand);
+    if (!broken.empty())
+        throw Violation(broken);
+    return contents;
+}
+
+void Explorer::recover(const Disk &image, After after, const std::vector<Bytes> &contents,
+                       uint64_t how)
+{
+    world->stage(image, after);
+    standins::set_random(how);
+    Actor actor(*world, domain, how, contents);
+    int n = static_cast<int>(world->originals()), first = static_cast<int>(how >> 8 & 1);
+    std::vector<Mapping *> mappings;
+    auto map_all = [&](int policy) {
+        mappings.clear();
+        for (int i = 0; i < n; i++) {
+            mappings.push_back(actor.map((i + first) % n, policy, ATO_NO_RTM));
+            actor.check(mappings.back());
+            result.recoveries++;
+        }
+    };
+    map_all(how >> 9 & 1 ? ATO_READ_GATHER : ATO_READ_LAZY);
+    switch (how & 3) {
+    case 0:
+        for (Mapping *m : mappings)
+            actor.unmap(m, ATO_UNMAP_SPATIAL);
+        for (int i = 0; i < n; i++)
+            if (world->plain_content(i) != contents[static_cast<size_t>(i)])
+                throw Violation("made plain after the recovery, the file is not what it was");
+        {
+            Demand plain;
+            plain.plain = true;
+            if (!broken_demand(world->look(), plain).empty())
+                throw Violation("made plain after the recovery, the file leaves something behind");
+        }
+        break;
+    case 1:
+        for (Mapping *m : mappings)
+            actor.unmap(m, ATO_UNMAP_FAST);
+        map_all(ATO_READ_GATHER);
+        break;
+    case 2:
+        world->die();
+        map_all(ATO_READ_GATHER);
+        break;
+    }
+    world->die();
+}
+
+// Nothing that was done so far is any different for the mutation: only what comes may be.
+bool Explorer::before_mutation() const
+{
+    return mutation.fault != Fault::None && !came_by;
+}
+
+// Can a mutation show in this life? Its place is in it, or was in one before.
+bool Explorer::concerns(const Trace &trace) const
+{
+    return mutation.fault == Fault::None || came_by ||
+           std::any_of(trace.begin(), trace.end(),
+                       [&](const Event &e) { return mutation.site == e.site; });
+}
+
+// Another process maps, reads, and works on; that run is cut in its turn.
+void Explorer::live(const Life &before, const Media &media, const Place &place, const Disk &image,
+                    After after, const std::vector<uint64_t> &allowed)
+{
+    bool power = after == After::PowerCut || loss == Loss::Process;
+    Life life{{},
+              power ? Media(image, loss, domain != ATO_DOMAIN_MSYNC, mutation) : media,
+              before.depth + 1,
+              place};
+    if (!power)
+        life.start.process_died();
+    // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
+    std::vector<Bytes> there;
+    for (int i = 0; i < static_cast<int>(world->originals()); i++)
+        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)).content);
+    world->stage(image, after);
+    standins::set_random(seed_of(seed, place));
+    set_thread_number(static_cast<int>(life.depth) + 1);
+    Actor actor(*world, domain, seed_of(seed, place), std::move(there));
+    world->record(&life.trace);
+    actor.demand.kept = demand.kept;
+    actor.allow(power ? std::vector<uint64_t>{hash_of(actor.contents)} : allowed);
+    int n = static_cast<int>(world->originals()),
+        file = static_cast<int>(actor.random.below(static_cast<uint64_t>(n)));
+    int policy = actor.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY;
+    Mapping *m = actor.map(file, policy, ATO_NO_RTM);
+    result.recoveries++;
+    actor.check(m);
+    // What the first file's reader saw does not bind the others yet.
+    if (n == 1)
+        actor.allow_this();
+    for (int i = 1; i < n; i++) {
+        Mapping *other = actor.map((file + i) % n, policy, ATO_NO_RTM);
+        actor.check(other);
+    }
+    actor.allow_this();
+    uint64_t size = m->bytes, length;
+    switch (actor.random.below(6)) {
+    case 0: // where the last operation may have been
+    case 1:
+        length = 1 + actor.random.below(300);
+        actor.write(m, actor.random.below(size - length), length);
+        length = 1 + actor.random.below(300);
+        actor.write(m, actor.random.below(size - length), length);
+        break;
+    case 2:
+        actor.write(m, PAGE - 64, 128);
+        actor.write(m, 0, std::min<uint64_t>(size, 5 * PAGE));
+        break;
+    case 3:
+        actor.deploy(m, 0, size);
+        actor.write(m, actor.random.below(size - 100), 100);
+        break;
+    case 4:
+        actor.write(m, 0, std::min<uint64_t>(size, 3 * PAGE));
+        actor.unmap(m, ATO_UNMAP_FAST);
+        break;
+    case 5:
+        actor.unmap(m, ATO_UNMAP_SPATIAL);
+        break;
+    }
+    world->record(nullptr);
+    honest(life.start, life.trace);
+    world->die();
+    Demand outer = demand;
+    bool came = came_by;
+    if (concerns(life.trace)) {
+        lives++;
+        sweep(life);
+    }
+    demand = outer;
+    came_by = came;
+    set_thread_number(static_cast<int>(before.depth) + 1);
+}
+
+} // namespace crash

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mutants.h"
+
+extern "C" {
+#include "reflection/seam.h"
+extern const struct seam_site __start_seam_sites[], __stop_seam_sites[];
+}
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+namespace crash
+{
+
+namespace
+{
+
+// The comment that ends on the line of the place or in one of the lines before it, if it says that
+// this fault survives.
+std::string argument_of(const std::string &fault, const std::string &place)
+{
+    size_t colon = place.rfind(':');
+    size_t line = std::stoul(place.substr(colon + 1));
+    std::ifstream in(std::string(SOURCE_FOLDER) + "/" + place.substr(0, colon));
+    std::vector<std::string> lines(1);
+    for (std::string l; lines.size() <= line && std::getline(in, l);)
+        lines.push_back(l);
+    std::string text;
+    constexpr size_t NEAR = 16;
+    for (size_t i = line > NEAR ? line - NEAR : 1; i < lines.size(); i++) {
+        text += lines[i] + " ";
+        // Another place in between: what was said before it is about that one.
+        if (i < line && (lines[i].find("persist_fence(") != std::string::npos ||
+                         lines[i].find("sync(") != std::string::npos))
+            text.clear();
+    }
+    std::string tag = "explorer: " + fault + " survives: ";
+    size_t at = text.find(tag);
+    if (at == std::string::npos)
+        return "";
+    std::string argument = text.substr(at + tag.size());
+    argument = argument.substr(0, std::min(argument.find("explorer: "), argument.find("*/")));
+    std::string plain;
+    for (size_t i = 0; i < argument.size(); i++) {
+        bool margin = argument[i] == '*' || argument[i] == '\n';
+        bool blank = argument[i] == ' ' && (plain.empty() || plain.back() == ' ');
+        if (!margin && !blank)
+            plain += argument[i];
+    }
+    return plain;
+}
+
+void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const std::string &site)
+{
+    Mutant m;
+    m.fault = fault;
+    m.place = short_place(site);
+    m.mutation = {kind, site};
+    m.argument = argument_of(fault, m.place);
+    list.push_back(m);
+}
+
+} // namespace
+
+std::string short_place(const std::string &site)
+{
+    for (const char *top : {"reflection/", "lib/"}) {
+        size_t at = site.rfind(top);
+        if (at != std::string::npos)
+            return site.substr(at);
+    }
+    return site;
+}
+
+std::vector<Mutant> all_mutants()
+{
+    std::vector<Mutant> list;
+    std::set<std::pair<std::string, std::string>> sites; // place, entry of the table
+    for (const struct seam_site *s = __start_seam_sites; s != __stop_seam_sites; s++)
+        sites.insert({s->where, s->op});
+    for (const auto &s : sites) {
+        const std::string &where = s.first, &op = s.second;
+        if (op == "fence") {
+            add(list, "drop fence", Fault::Drop, where);
+            add(list, "delay fence", Fault::Delay, where);
+        } else if (op == "fsync") {
+            add(list, "drop fsync", Fault::Drop, where);
+        } else if (op.compare(0, 6, "flush_") == 0) {
+            add(list, "drop flush", Fault::Drop, where);
+        } else if (op == "store_word" || op == "flip_rtm") {
+            add(list, "tear word", Fault::Tear, where);
+            if (where.find("journal.c") != std::string::npos)
+                add(list, "retire late", Fault::Late, where);
+        }
+    }
+    const std::pair<CodeFault, const char *> code[] = {
+        {CodeFault::AnyIdentity, "any file is the manifest's"},
+        {CodeFault::NoReplay, "journals of the dead are not replayed"},
+        {CodeFault::NoChecksum, "a lane counts without its checksum"},
+        {CodeFault::NeverRetired, "a lane is never retired"},
+    };
+    for (const auto &c : code) {
+        Mutant m;
+        m.fault = "code";
+        m.place = c.second;
+        m.code = c.first;
+        list.push_back(m);
+    }
+    return list;
+}
+
+} // namespace crash

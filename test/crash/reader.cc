@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "reader.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace crash
+{
+
+namespace
+{
+
+constexpr uint64_t MANIFEST = 0x545345464e414d41ull, JOURNAL = 0x4c414e52554f4a41ull;
+enum State : uint32_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
+
+uint64_t checksum(const Inode &file, uint64_t at, uint64_t bytes,
+                  uint64_t h = 0x61746f2d73756d31ull)
+{
+    for (uint64_t end = at + bytes; at < end; at += 8) {
+        h = (h ^ file.word(at)) * 0x9fb21c651e98df25ull;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+uint32_t half(const Inode &file, uint64_t at)
+{
+    return static_cast<uint32_t>(file.word(at / 8 * 8) >> at % 8 * 8);
+}
+
+struct Record {
+    bool valid = false;
+    uint32_t state = 0;
+    uint64_t sequence = 0, id[2] = {};
+};
+
+Record look_at(const Inode &manifest, uint64_t copy)
+{
+    Record r;
+    r.state = half(manifest, copy + 20);
+    r.valid = manifest.size >= copy + 512 && manifest.word(copy) == MANIFEST &&
+              half(manifest, copy + 8) == 1 &&
+              manifest.word(copy + 504) == checksum(manifest, copy, 504) && r.state >= BORN &&
+              r.state <= DEPLOYED;
+    r.sequence = manifest.word(copy + 24);
+    r.id[0] = manifest.word(copy + 32);
+    r.id[1] = manifest.word(copy + 40);
+    return r;
+}
+
+bool zeros(const Inode &file, uint64_t at, uint64_t bytes)
+{
+    for (uint64_t end = at + bytes; at < end; at += 8)
+        if (file.word(at))
+            return false;
+    return true;
+}
+
+// The words that a lane sets in the reflection of the file `id`, if it holds a commit.
+std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, const Record &of, Inode &r)
+{
+    uint64_t sequence = j.word(lane), retired = j.word(lane + 64);
+    uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
+    if (sequence == retired)
+        return "";
+    if (sequence != retired + 1)
+        return "a lane whose sequence is neither retired nor the next one";
+    if (files > 64 || 128 + 32 * files + 16 * words > bytes)
+        return "a lane whose counts do not fit";
+    if (!files || !words)
+        return "";
+    uint64_t list = lane + 128, entries = list + 32 * files;
+    uint64_t h = checksum(j, list, 32 * files + 16 * words, checksum(j, lane, 56));
+    if (h != j.word(lane + 56))
+        return "";
+    for (uint64_t i = 0; i < words; i++) {
+        uint64_t what = j.word(entries + 16 * i), value = j.word(entries + 16 * i + 8);
+        uint64_t file = list + 32 * (what >> 56);
+        if (j.word(file) == of.id[0] && j.word(file + 8) == of.id[1])
+            r.set_word(what & 0xffffffffffffffull, value);
+    }
+    return "";
+}
+
+std::string replay(const Inode &j, const Record &of, Inode &r)
+{
+    uint64_t at = 0;
+    while (at < j.size && j.word(at) != JOURNAL)
+        at += PAGE;
+    if (at >= j.size || j.word(at + 56) != checksum(j, at, 56))
+        return "a journal without a header";
+    uint64_t lanes = half(j, at + 12), small = j.word(at + 16), large = j.word(at + 24);
+    for (uint64_t i = 0; i <= lanes; i++) {
+        std::string wrong =
+            replay_lane(j, at + PAGE + i * small, i == lanes ? large : small, of, r);
+        if (!wrong.empty())
+            return wrong;
+    }
+    return "";
+}
+
+} // namespace
+
+Found read_file(const Disk &disk, int id, uint64_t number)
+{
+    const Inode &original = disk.at(id);
+    Found found = {original.content(), ""};
+    int folder = disk.find(Disk::ROOT, ".ato");
+    int manifest = folder < 0 ? -1 : disk.find(folder, std::to_string(number) + ".manifest");
+    if (manifest < 0) {
+        if (!original.attribute.empty())
+            found.damage = "an attribute without a manifest";
+        return found;
+    }
+    const Inode &m = disk.at(manifest);
+    Record a = look_at(m, 0), b = look_at(m, 4096);
+    if (!a.valid && !b.valid) {
+        if (!zeros(m, 4096, 4096))
+            found.damage = "a manifest of which no copy is valid";
+        return found;
+    }
+    Record r = b.valid && (!a.valid || b.sequence > a.sequence) ? b : a;
+    // Without the attribute, or with another pairing's: the reflection is another file's.
+    char hex[33];
+    for (int i = 0; i < 16; i++)
+        snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(r.id[i / 8] >> i % 8 * 8 & 0xff));
+    bool ours = original.attribute.compare(0, 37, std::string("ato1 ") + hex) == 0;
+    if (r.state == BORN || r.state == DEPLOYED || !ours)
+        return found;
+    int reflection = disk.find(folder, std::to_string(number));
+    if (reflection < 0) {
+        found.damage = "a manifest without a reflection";
+        return found;
+    }
+    if ((m.word(8192) & 0xffffffffffffull) != original.size) {
+        found.damage = "a logical size that is not the file's";
+        return found;
+    }
+    Inode copy = disk.at(reflection);
+    for (const auto &name : disk.at(folder).names) {
+        bool journal = name.first.compare(0, 8, "journal-") == 0 &&
+                       name.first.find(".tmp") == std::string::npos;
+        if (journal && found.damage.empty())
+            found.damage = replay(disk.at(name.second), r, copy);
+    }
+    for (uint64_t at = 0; at < original.size && found.damage.empty(); at += LINE) {
+        uint64_t page = at / PAGE, chunk = page / 512;
+        uint64_t word = copy.word(chunk * 513 * PAGE + page % 512 * 8);
+        if (word >> at / LINE % 64 & 1)
+            copy.read(at + (chunk + 1) * PAGE, found.content.data() + at,
+                      std::min<uint64_t>(LINE, original.size - at));
+    }
+    return found;
+}
+
+} // namespace crash

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A reader of the format that shares no code with the library: reflection/FORMAT.md, read again.
+#ifndef ATO_TEST_CRASH_READER_H
+#define ATO_TEST_CRASH_READER_H
+
+#include "disk.h"
+
+namespace crash
+{
+
+struct Found {
+    Bytes content;
+    std::string damage; // why there is no content; "": there is
+};
+
+// What the file holds that is inode `id` of the disk and has the kernel's inode number `number`, as
+// a recovery has to find it.
+Found read_file(const Disk &disk, int id, uint64_t number);
+
+} // namespace crash
+
+#endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "schedule.h"
+
+extern "C" {
+#include "reflection/seam.h"
+}
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <pthread.h>
+
+namespace crash
+{
+
+namespace
+{
+
+class Scheduler
+{
+  public:
+    Scheduler(size_t threads, uint64_t seed) : random(seed), done(threads)
+    {
+    }
+
+    // The calling thread waits for its first turn.
+    void enter(size_t me)
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        turn.wait(hold, [&] { return current == me; });
+    }
+
+    void pause(size_t me)
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        pick();
+        turn.notify_all();
+        turn.wait(hold, [&] { return current == me; });
+    }
+
+    void leave(size_t me)
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        done[me] = true;
+        pick();
+        turn.notify_all();
+    }
+
+    void start()
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        pick();
+        turn.notify_all();
+    }
+
+  private:
+    std::mutex lock;
+    std::condition_variable turn;
+    Random random;
+    std::vector<bool> done;
+    size_t current = ~0ull;
+
+    void pick()
+    {
+        std::vector<size_t> left;
+        for (size_t i = 0; i < done.size(); i++)
+            if (!done[i])
+                left.push_back(i);
+        if (left.empty())
+            return;
+        // Longer runs of one thread now and then: not every pair of steps is torn apart.
+        bool stay = current < done.size() && !done[current] && random.one_in(3);
+        if (!stay)
+            current = left[random.below(left.size())];
+    }
+};
+
+Scheduler *scheduler;
+thread_local size_t my_number;
+thread_local bool scheduled; // this thread is one of the scheduler's, and in the library
+
+void hand_over()
+{
+    if (!scheduled)
+        return;
+    scheduled = false; // the scheduler has locks of its own
+    scheduler->pause(my_number);
+    scheduled = true;
+}
+
+} // namespace
+
+void run_scheduled(World &world, const std::vector<std::function<void()>> &bodies, uint64_t seed)
+{
+    Scheduler s(bodies.size(), seed);
+    scheduler = &s;
+    world.pause = hand_over;
+    seam_hook = [](enum seam_point, const void *) { hand_over(); };
+    int base = get_thread_number();
+    std::vector<std::exception_ptr> thrown(bodies.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < bodies.size(); i++)
+        threads.emplace_back([&, i] {
+            my_number = i;
+            set_thread_number(base * 100 + static_cast<int>(i));
+            s.enter(i);
+            scheduled = true;
+            try {
+                bodies[i]();
+            } catch (...) {
+                thrown[i] = std::current_exception();
+            }
+            scheduled = false;
+            s.leave(i);
+        });
+    s.start();
+    for (std::thread &t : threads)
+        t.join();
+    seam_hook = nullptr;
+    world.pause = nullptr;
+    scheduler = nullptr;
+    for (const std::exception_ptr &e : thrown)
+        if (e)
+            std::rethrow_exception(e);
+}
+
+} // namespace crash
+
+// Whoever would sleep hands over instead: the one that has the lock cannot run otherwise.
+extern "C" {
+
+int __real_pthread_mutex_lock(pthread_mutex_t *m);
+int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
+{
+    if (!crash::scheduled)
+        return __real_pthread_mutex_lock(m);
+    while (pthread_mutex_trylock(m) != 0)
+        crash::hand_over();
+    return 0;
+}
+
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
+{
+    if (!crash::scheduled)
+        return __real_pthread_cond_wait(c, m);
+    pthread_mutex_unlock(m); // a wake-up that came from nowhere, as it may
+    crash::hand_over();
+    return __wrap_pthread_mutex_lock(m);
+}
+
+} // extern "C"

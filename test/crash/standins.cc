@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "standins.h"
+
+extern "C" {
+#include "reflection/identity.h"
+#include "reflection/journal.h"
+#include "reflection/pool.h"
+#include "reflection/recover.h"
+}
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <fcntl.h>
+#include <libpmemobj.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace crash
+{
+namespace standins
+{
+
+static std::mutex lock;
+static std::vector<Region> regions;
+static Random numbers(0);
+static uint64_t boot = 1;
+static CodeFault code_fault;
+
+void set_random(uint64_t seed)
+{
+    numbers = Random(seed);
+}
+
+void new_boot()
+{
+    boot++;
+}
+
+void set_fault(CodeFault f)
+{
+    code_fault = f;
+}
+
+CodeFault fault()
+{
+    return code_fault;
+}
+
+const Region *region(const void *address)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const char *a = static_cast<const char *>(address);
+    for (const Region &r : regions)
+        if (a >= r.begin && a < r.begin + r.bytes)
+            return &r;
+    return nullptr;
+}
+
+static void forget(void *address, size_t n)
+{
+    char *begin = static_cast<char *>(address), *end = begin + n;
+    regions.erase(
+        std::remove_if(regions.begin(), regions.end(),
+                       [&](const Region &r) { return r.begin < end && r.begin + r.bytes > begin; }),
+        regions.end());
+}
+
+// ---- pools --------------------------------------------------------------------------------------
+
+struct Pool {
+    char *map;
+    size_t bytes;
+};
+static std::map<uint64_t, Pool> pools; // by uuid
+static uint64_t next_pool = 1;
+
+} // namespace standins
+} // namespace crash
+
+using namespace crash;
+using namespace crash::standins;
+
+extern "C" {
+
+void *__real_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
+int __real_munmap(void *addr, size_t n);
+bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
+int __real_recover_folder(const struct folder *f);
+int __real_recover_is_due(const struct folder *f, const struct recover_file *file);
+enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
+                                         struct journal_view *v);
+int __real_journal_retire(struct journal_writer *w);
+
+void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
+int __wrap_munmap(void *addr, size_t n);
+int __wrap_identity_random(void *bytes, size_t n);
+void __wrap_identity_boot(uint8_t id[16]);
+bool __wrap_persist_rtm_allowed(const struct persist *p);
+bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
+int __wrap_recover_folder(const struct folder *f);
+int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file);
+enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
+                                         struct journal_view *v);
+int __wrap_journal_retire(struct journal_writer *w);
+PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode);
+PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size);
+PMEMobjpool *__wrap_pmemobj_pool_by_oid(PMEMoid oid);
+void __wrap_pmemobj_close(PMEMobjpool *pop);
+
+void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    void *at = __real_mmap64(addr, n, prot, flags, fd, offset);
+    struct stat st;
+    if (at == MAP_FAILED)
+        return at;
+    std::lock_guard<std::mutex> hold(standins::lock);
+    forget(at, n);
+    if (fd >= 0 && (prot & PROT_WRITE) && fstat(fd, &st) == 0)
+        regions.push_back(
+            {static_cast<char *>(at), n, st.st_dev, st.st_ino, static_cast<uint64_t>(offset)});
+    return at;
+}
+
+int __wrap_munmap(void *addr, size_t n)
+{
+    {
+        std::lock_guard<std::mutex> hold(standins::lock);
+        forget(addr, n);
+    }
+    return __real_munmap(addr, n);
+}
+
+int __wrap_identity_random(void *bytes, size_t n)
+{
+    char *to = static_cast<char *>(bytes);
+    for (size_t i = 0; i < n; i++)
+        to[i] = static_cast<char>(numbers.next());
+    return 0;
+}
+
+void __wrap_identity_boot(uint8_t id[16])
+{
+    memset(id, 0, 16);
+    memcpy(id, &boot, sizeof(boot));
+}
+
+bool __wrap_persist_rtm_allowed(const struct persist *p)
+{
+    return p->domain == PERSIST_EADR || p->domain == PERSIST_PROCESS;
+}
+
+PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode)
+{
+    (void)layout;
+    (void)size;
+    (void)mode;
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return nullptr;
+    size_t n = static_cast<size_t>(st.st_size);
+    void *map = __wrap_mmap64(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED)
+        return nullptr;
+    pools[next_pool++] = {static_cast<char *>(map), n};
+    return static_cast<PMEMobjpool *>(map);
+}
+
+PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size)
+{
+    (void)size;
+    for (const auto &p : pools)
+        if (static_cast<void *>(p.second.map) == static_cast<void *>(pop))
+            return {p.first, 4096};
+    return {0, 0};
+}
+
+PMEMobjpool *__wrap_pmemobj_pool_by_oid(PMEMoid oid)
+{
+    auto p = pools.find(oid.pool_uuid_lo);
+    return p == pools.end() ? nullptr
+                            : static_cast<PMEMobjpool *>(static_cast<void *>(p->second.map));
+}
+
+void __wrap_pmemobj_close(PMEMobjpool *pop)
+{
+    for (auto p = pools.begin(); p != pools.end(); ++p)
+        if (static_cast<void *>(p->second.map) == static_cast<void *>(pop)) {
+            __wrap_munmap(p->second.map, p->second.bytes);
+            pools.erase(p);
+            return;
+        }
+}
+
+// ---- faults of the code -------------------------------------------------------------------------
+
+bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record)
+{
+    if (code_fault == CodeFault::AnyIdentity)
+        return true;
+    if (code_fault == CodeFault::AnyTime && record->state == MANIFEST_CLEAN) {
+        // The checks of a clean file compare these: make them fit.
+        auto *r = const_cast<struct manifest_record *>(record);
+        r->clean_size = who->size;
+        r->clean_mtime_sec = who->mtime_sec;
+        r->clean_mtime_nsec = who->mtime_nsec;
+    }
+    return __real_identity_same_inode(who, record);
+}
+
+int __wrap_recover_folder(const struct folder *f)
+{
+    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f);
+}
+
+int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file)
+{
+    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_is_due(f, file);
+}
+
+enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
+                                         struct journal_view *v)
+{
+    enum journal_finding found = __real_journal_look(j, lane, v);
+    if (code_fault == CodeFault::NoChecksum && found == JOURNAL_IDLE &&
+        v->sequence == *v->retired + 1) {
+        auto *line =
+            reinterpret_cast<struct journal_commit *>(j->bytes + 4096 + lane * j->lane_bytes);
+        if (line->files && line->words) {
+            v->nfiles = line->files;
+            v->nwords = line->words;
+            v->files = reinterpret_cast<struct journal_file *>(line + 2);
+            v->words = reinterpret_cast<const struct journal_word *>(v->files + v->nfiles);
+            return JOURNAL_COMMITTED;
+        }
+    }
+    return found;
+}
+
+int __wrap_journal_retire(struct journal_writer *w)
+{
+    return code_fault == CodeFault::NeverRetired ? 0 : __real_journal_retire(w);
+}
+
+} // extern "C"

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a run did to the media, in the order in which it did it.
+#ifndef ATO_TEST_CRASH_TRACE_H
+#define ATO_TEST_CRASH_TRACE_H
+
+#include "disk.h"
+
+namespace crash
+{
+
+// Eight bytes of a file, at a multiple of 8: the most that the hardware keeps whole.
+struct Chunk {
+    int inode;
+    uint64_t at, value;
+};
+
+enum class Kind {
+    Store,  // cached: chunks of one group, which may persist in any order among themselves
+    Stream, // the same, non-temporal
+    Flush, // lines of [at, at + bytes): cache lines on their way, certain after this thread's fence
+    Fence,
+    Sync,     // msync() of the pages of [at, at + bytes): certain when it returns
+    SyncFile, // fsync() of a file or folder
+    Make,     // name in folder, of the new inode `child`
+    Rename,   // name to `to`
+    Remove,   // name
+    Resize,
+    Attribute,
+    Times,
+    Allow, // no event: from here on the files may hold these contents (hashes), and no others
+};
+
+const char *name_of(Kind kind);
+
+// What else has to hold of the media.
+struct Demand {
+    bool plain = false;    // nothing of libato's is there
+    bool orderly = false;  // where there is a reflection, there is its manifest
+    std::vector<int> kept; // these inodes have a name, whichever
+};
+
+struct Event {
+    Kind kind;
+    int thread = 1;
+    const char *site = ""; // file:line
+    std::vector<Chunk> chunks;
+    bool whole = false; // all chunks at one moment: a hardware transaction
+    int inode = -1;     // of a range, or the folder of a name
+    uint64_t at = 0, bytes = 0;
+    std::string name, to;
+    int child = -1; // the inodes that a run makes have consecutive numbers
+    bool folder = false;
+    Time time;
+    std::vector<uint64_t> allowed;
+    Demand demand;
+};
+
+using Trace = std::vector<Event>;
+
+// For people: what an event did.
+std::string describe(const Event &e);
+
+} // namespace crash
+
+#endif
