@@ -25,7 +25,7 @@ namespace crash
 {
 
 struct Bounds {
-    uint64_t images = 200;       // a cut
+    uint64_t images = 100;       // a cut
     uint64_t lives = 12;         // second ones, of the case
     uint64_t life_images = 12;   // a cut of them
     unsigned depth = 2;          // lives at most

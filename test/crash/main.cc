@@ -47,7 +47,7 @@ struct Combination {
 };
 
 struct Options {
-    double seconds = 110; // of exploring, before the mutants
+    double seconds = 40; // of exploring, before the mutants
     bool is_long = false, mutants = true;
     uint64_t seed = 1;
     std::string replay, only, mutant;
@@ -95,8 +95,7 @@ Bounds bounds_of(const Options &o, const Case &c, uint64_t round)
         b.lives = 40;
         b.life_images = 24;
         b.depth = 3;
-    } else if (round > 0) {
-        b.images = 120;
+    } else if (round > 0) { // deeper, now that each was looked at once
         b.lives = 30;
         b.life_images = 20;
         b.depth = 3;

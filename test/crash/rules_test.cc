@@ -742,7 +742,11 @@ TEST(RulesOfFaults, DelayPutsAFenceBehindTheNextStoreOfItsThread)
     EXPECT_EQ(past.images(), Images({"", "0=1"}));
     past << cached({{64, 2}}, 2);
     EXPECT_EQ(past.images(), Images({"", "0=1", "64=2", "0=1 64=2"}));
+    EXPECT_FALSE(past.media.tender());
     past << cached({{128, 3}});
+    EXPECT_TRUE(past.media.tender()) << "between that store and the fence: to be looked at";
+    EXPECT_EQ(past.images().size(), 8u);
+    past << allow();
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 64=2", "0=1 128=3", "0=1 64=2 128=3"}));
 }
 
@@ -750,7 +754,7 @@ TEST(RulesOfFaults, AFenceThatIsDelayedIsAboutThatStoreToo)
 {
     Past past(Loss::Power, true, fault(Fault::Delay));
     past << at_site(fence()) << streamed({{0, 1}});
-    EXPECT_EQ(past.images(), Images({"0=1"}));
+    EXPECT_EQ(past.images(), Images({"", "0=1"}));
     past << streamed({{8, 2}}); // once
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
 }
@@ -764,6 +768,8 @@ TEST(RulesOfFaults, LateBringsAStoreWhenTheNextOperationHasReturned)
         past << allow() << allow() << cached({{64, 2}}) << flush(64) << fence();
         EXPECT_EQ(past.images(), Images({"64=2"}));
         past << allow(); // the next one returned
+        EXPECT_TRUE(past.media.tender());
+        past << allow();
         EXPECT_EQ(tell(past.media.visible()), "0=1 64=2");
         EXPECT_EQ(past.images(),
                   loss == Loss::Power ? Images({"64=2", "0=1 64=2"}) : Images({"0=1 64=2"}));

@@ -5,6 +5,7 @@
 // (Damage: pairing_damage_test.cc.)
 #include "pairing_lab.h"
 #include "support/child.h"
+#include "support/faults.h"
 
 extern "C" {
 #include "reflection/locks.h"
@@ -200,6 +201,43 @@ TEST_F(Pairing, InodeNumberOfAnotherFileSetsItsReflectionAside)
             name.find("manifest") == std::string::npos)
             kept = read_file(dir / (".ato/" + name)) == reflection;
     EXPECT_TRUE(kept) << "the stale reflection is evidence: it stays as it is";
+}
+
+TEST_F(Pairing, ReflectionWhoseStaleNameIsTakenIsSetAsideUnderAnother)
+{
+    // After a power cut that kept one of the two renames: the stale reflection has its new name, the
+    // stale manifest its old one, and the next birth had begun with a reflection.
+    leave_slices();
+    Bytes stale = read_file(reflection_of(path));
+    Bytes manifest = read_file(manifest_of(path));
+    std::string id = id_of(path).substr(0, 8);
+    std::string aside = reflection_of(path) + ".stale-" + id;
+    ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0);
+    patch_manifest(manifest_of(path), [](manifest_record &r) { r.birth_nsec ^= 1; });
+    manifest = read_file(manifest_of(path));
+    write_file(aside, stale);
+    write_file(reflection_of(path), Bytes(stale.size()));
+    content = read_file(path);
+    expect_maps(path);
+    EXPECT_EQ(read_file(aside), stale);
+    EXPECT_EQ(read_file(aside + "-1"), Bytes(stale.size()));
+    EXPECT_EQ(read_file(aside + "-1.manifest"), manifest);
+}
+
+TEST_F(Pairing, StaleManifestIsRenamedWhenTheNewNameOfItsReflectionIsDurable)
+{
+    leave_slices();
+    ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0);
+    patch_manifest(manifest_of(path), [](manifest_record &r) { r.birth_nsec ^= 1; });
+    std::string inode = std::to_string(inode_of(path));
+    content = read_file(path);
+    FsFaults faults;
+    expect_maps(path);
+    auto reflection = std::find(faults.calls.begin(), faults.calls.end(), "renameat " + inode);
+    auto manifest =
+        std::find(faults.calls.begin(), faults.calls.end(), "renameat " + inode + ".manifest");
+    ASSERT_NE(manifest, faults.calls.end());
+    EXPECT_NE(std::find(reflection, manifest, "fsync"), manifest);
 }
 
 TEST_F(Pairing, InodeNumberGivenOutAgainByADiskFileSystem)
