@@ -231,11 +231,13 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                    "the kernel went down while %s was mapped in domain process, which promises "
                    "nothing for that case",
                    pr->path);
-    if (pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
-        pr->persist.domain != PERSIST_PROCESS &&
-        (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0))
-        /* The dead flushed nothing: their bytes become durable before their words do (I1). */
-        return report_errno(errno, "cannot make %s and its reflection durable", pr->path);
+    /* The dead flushed nothing: their bytes become durable before their words do (I1). */
+    bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
+                     pr->persist.domain != PERSIST_PROCESS;
+    if (unflushed && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make %s durable", pr->path);
+    if (unflushed && fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
     /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);

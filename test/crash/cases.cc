@@ -20,6 +20,7 @@ namespace
 
 constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
                          1u << ATO_DOMAIN_PROCESS;
+constexpr unsigned DURABLE = ALL & ~(1u << ATO_DOMAIN_PROCESS);
 constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 
 // Six pages, the last one not whole and ending within a slice and a word.
@@ -351,22 +352,33 @@ void reuse(Actor &a)
 }
 
 // Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
-void change_domain(Actor &a)
+void change_domain(Actor &a, bool dies)
 {
     a.allow({}); // a power cut in between may take anything: not looked at
     a.mute = true;
     Mapping *m = a.world.map(0, ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM);
     a.scatter(m, 4);
-    if (a.random.one_in(2))
-        a.unmap(m, ATO_UNMAP_FAST);
-    else
+    a.deploy(m, 0, 2 * PAGE); // bytes in both files
+    if (dies)
         a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
     a.mute = false;
     set_thread_number(get_thread_number() + 50);
     m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.check(m);
     a.allow_this();
     a.write(m, 100, 5000);
+}
+
+void change_domain_of_dead(Actor &a)
+{
+    change_domain(a, true);
+}
+
+void change_domain_of_unmapped(Actor &a)
+{
+    change_domain(a, false);
 }
 
 // ---- several threads ----
@@ -454,11 +466,8 @@ const std::vector<Case> &all_cases()
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
-        {"domain changed",
-         1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC,
-         {SIZE},
-         nullptr,
-         change_domain},
+        {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
+        {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},

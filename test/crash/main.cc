@@ -250,8 +250,32 @@ std::string mutant_job(const Mutant &m, const std::vector<const Combination *> &
 // When only the process dies, nothing is lost for want of a flush, fence or fsync.
 bool may_show(const Mutant &m, const Combination &c)
 {
-    return c.domain != ATO_DOMAIN_PROCESS || m.mutation.fault == Fault::Tear ||
-           m.mutation.fault == Fault::Late;
+    bool orders = m.mutation.fault == Fault::Drop || m.mutation.fault == Fault::Delay;
+    return c.domain != ATO_DOMAIN_PROCESS || !orders;
+}
+
+// Those that came to the place while there was no fault, or all of them if none did: now their lives
+// are many. In no order, so that each fault meets its own domain early.
+std::vector<const Combination *> cases_for(const Mutant &m, const std::vector<Combination> &list,
+                                           uint64_t seed)
+{
+    std::vector<const Combination *> all, came;
+    for (const Combination &c : list) {
+        if (!may_show(m, c))
+            continue;
+        all.push_back(&c);
+        if (c.sites.count(m.mutation.site))
+            came.push_back(&c);
+    }
+    std::vector<const Combination *> &cases = came.empty() ? all : came;
+    Random r(seed);
+    for (size_t i = cases.size(); i > 1; i--)
+        std::swap(cases[i - 1], cases[r.below(i)]);
+    if (!m.first.empty())
+        std::stable_partition(cases.begin(), cases.end(), [&m](const Combination *c) {
+            return std::string(c->what().name).find(m.first) != std::string::npos;
+        });
+    return cases;
 }
 
 void try_mutants(const Options &o, unsigned cpus, const std::vector<Combination> &list,
@@ -273,14 +297,7 @@ void try_mutants(const Options &o, unsigned cpus, const std::vector<Combination>
     while (at < mutants.size() || !workers.idle()) {
         while (at < mutants.size() && !workers.full()) {
             const Mutant &m = mutants[at];
-            std::vector<const Combination *> cases;
-            for (const Combination &c : list)
-                if (m.code != CodeFault::None || (c.sites.count(m.mutation.site) && may_show(m, c)))
-                    cases.push_back(&c);
-            // By turns of the domains, so that each fault meets its own early.
-            Random r(at);
-            for (size_t i = cases.size(); i > 1; i--)
-                std::swap(cases[i - 1], cases[r.below(i)]);
+            std::vector<const Combination *> cases = cases_for(m, list, at);
             workers.start(static_cast<int>(at++),
                           [&, cases](Whereabouts &w) { return mutant_job(m, cases, o.seed, w); });
         }

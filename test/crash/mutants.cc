@@ -94,17 +94,21 @@ std::vector<Mutant> all_mutants()
                 add(list, "retire late", Fault::Late, where);
         }
     }
-    const std::pair<CodeFault, const char *> code[] = {
-        {CodeFault::AnyIdentity, "any file is the manifest's"},
-        {CodeFault::NoReplay, "journals of the dead are not replayed"},
-        {CodeFault::NoChecksum, "a lane counts without its checksum"},
-        {CodeFault::NeverRetired, "a lane is never retired"},
+    const struct {
+        CodeFault fault;
+        const char *what, *first;
+    } code[] = {
+        {CodeFault::AnyIdentity, "any file is the manifest's", "reused"},
+        {CodeFault::NoReplay, "journals of the dead are not replayed", "journal"},
+        {CodeFault::NoChecksum, "a lane counts without its checksum", "journal"},
+        {CodeFault::NeverRetired, "a lane is never retired", "journal"},
     };
     for (const auto &c : code) {
         Mutant m;
         m.fault = "code";
-        m.place = c.second;
-        m.code = c.first;
+        m.place = c.what;
+        m.code = c.fault;
+        m.first = c.first;
         list.push_back(m);
     }
     return list;

@@ -757,6 +757,10 @@ TEST(RulesOfFaults, AFenceThatIsDelayedIsAboutThatStoreToo)
     EXPECT_EQ(past.images(), Images({"", "0=1"}));
     past << streamed({{8, 2}}); // once
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
+    past << at_site(fence()) << allow(); // and so is the next one
+    EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
+    past << streamed({{64, 3}}) << allow();
+    EXPECT_EQ(past.images(), Images({"0=1 8=2 64=3"}));
 }
 
 TEST(RulesOfFaults, LateBringsAStoreWhenTheNextOperationHasReturned)
@@ -814,6 +818,21 @@ TEST(RulesOfFaults, TearTearsAWordUnderWay)
         EXPECT_EQ(past.during(e), Images({"", word0(LOW), word0(HIGH), word0(HIGH + LOW)}));
         past << e;
         EXPECT_EQ(past.images(), Images({word0(HIGH + LOW)}));
+    }
+}
+
+TEST(RulesOfFaults, TearTearsAHardwareTransaction)
+{
+    Images any;
+    for (uint64_t a : {0ull, 1ull, 1ull << 32, (1ull << 32) + 1})
+        for (uint64_t b : {0ull, 1ull, 1ull << 32, (1ull << 32) + 1})
+            any.insert((a ? word0(a) : "") + (a && b ? " " : "") +
+                       (b ? "64=" + std::to_string(b) : ""));
+    Event e = whole(cached({{0, HIGH + LOW}, {64, HIGH + LOW}}));
+    for (Loss loss : {Loss::Cache, Loss::Process}) {
+        Past past(loss, true, fault(Fault::Tear));
+        EXPECT_EQ(past.during(at_site(e)), any);
+        EXPECT_EQ(past.during(at_site(e, "x.c:2")), Images({""}));
     }
 }
 
