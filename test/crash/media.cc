@@ -11,6 +11,8 @@ namespace crash
 namespace
 {
 
+constexpr uint64_t ALL = std::numeric_limits<uint64_t>::max();
+
 bool is_store(const Event &e)
 {
     return e.kind == Kind::Store || e.kind == Kind::Stream;
@@ -68,8 +70,12 @@ bool Media::withhold(const Event &e)
         return true;
     if ((e.kind == Kind::Fence && mutated(e, Fault::Delay)) ||
         (e.kind == Kind::Store && mutated(e, Fault::Late))) {
+        // Of a word that is late more than once the last value is.
+        if (mutation.fault == Fault::Late)
+            held.clear();
+        else if (held.empty())
+            allows = 0;
         held.push_back(e);
-        allows = 0;
         return true;
     }
     return false;
@@ -80,9 +86,13 @@ void Media::feed(const Event &e)
     if (due) {
         std::vector<Event> events = std::move(held);
         held.clear();
-        due = false;
+        allows = 0;
         for (const Event &h : events)
-            take(h);
+            if (h.thread == due)
+                take(h);
+            else
+                held.push_back(h);
+        due = 0;
     }
     if (withhold(e))
         return;
@@ -91,17 +101,24 @@ void Media::feed(const Event &e)
         return;
     if (e.kind == Kind::Allow)
         allows++;
-    due = mutation.fault == Fault::Delay ? is_store(e) && e.thread == held[0].thread
-                                         : allows == 3; // returned; begun; returned
+    for (const Event &h : held)
+        if (mutation.fault == Fault::Delay ? is_store(e) && e.thread == h.thread
+                                           : allows == 3) // returned; begun; returned
+            due = h.thread;
 }
 
 void Media::process_died()
 {
     changes++;
+    held.clear(); // it did not come to that any more
+    due = 0;
+    for (auto &line : lines)
+        for (Put &p : line.second)
+            p.orphan = true;
     if (loss != Loss::Cache)
         return;
     for (auto &line : lines)
-        settle(line.first, line.second, serial, 0);
+        settle(line.first, line.second, ALL, 0);
     lines.clear();
 }
 
@@ -115,6 +132,8 @@ void Media::take(const Event &e)
         store(e);
         break;
     case Kind::Flush:
+        if (!e.bytes)
+            break;
         for (uint64_t line = e.at / LINE; line <= (e.at + e.bytes - 1) / LINE; line++)
             if (lines.count({e.inode, line}))
                 flushed[e.thread][{e.inode, line}] = serial;
@@ -123,6 +142,8 @@ void Media::take(const Event &e)
         fence(e.thread);
         break;
     case Kind::Sync:
+        if (!e.bytes)
+            break;
         settle_meta(e.inode);
         settle_range(e.inode, e.at / PAGE * (PAGE / LINE),
                      ((e.at + e.bytes - 1) / PAGE + 1) * (PAGE / LINE) - 1);
@@ -145,21 +166,43 @@ void Media::take(const Event &e)
         change_names(e);
         break;
     case Kind::Resize:
-        if (e.bytes < seen.at(e.inode).size) // what lay behind is gone, whoever finds it
-            lines.erase(lines.lower_bound({e.inode, (e.bytes + LINE - 1) / LINE}),
-                        lines.lower_bound({e.inode + 1, 0}));
-        [[fallthrough]];
     case Kind::Attribute:
     case Kind::Times:
-        do_meta(seen, e);
-        if (loss == Loss::Process)
+        if (loss == Loss::Process) {
             do_meta(sure, e);
-        else
-            metas[e.inode].push_back({++serial, e});
+        } else {
+            metas[e.inode].push_back({++serial, seen.at(e.inode).size, e});
+            if (e.kind == Kind::Resize)
+                cut_off(e);
+        }
+        do_meta(seen, e);
         break;
     case Kind::Allow:
         break;
     }
+}
+
+// What is pending behind a new end of the file is there only if the file keeps its old one.
+void Media::cut_off(const Event &e)
+{
+    for (auto line = lines.lower_bound({e.inode, (e.bytes + LINE - 1) / LINE});
+         line != lines.end() && line->first.first == e.inode; ++line)
+        for (Put &p : line->second)
+            if (!p.until)
+                p.until = serial;
+}
+
+// The last change of size, not certain yet, without which the file has no such place, or other bytes
+// there.
+uint64_t Media::needs_of(const Chunk &c) const
+{
+    uint64_t needs = 0;
+    auto pending = metas.find(c.inode);
+    if (pending != metas.end())
+        for (const Meta &m : pending->second)
+            if (m.e.kind == Kind::Resize && (m.e.bytes < m.size_before || c.at >= m.size_before))
+                needs = m.serial;
+    return needs;
 }
 
 std::map<Media::Key, Media::Put> Media::puts_of(const Event &e) const
@@ -167,12 +210,9 @@ std::map<Media::Key, Media::Put> Media::puts_of(const Event &e) const
     std::map<Key, Put> puts;
     bool torn = e.kind == Kind::Store && mutated(e, Fault::Tear);
     for (const Chunk &c : e.chunks) {
-        auto meta = metas.find(c.inode);
-        uint64_t needs =
-            meta == metas.end() || meta->second.empty() ? 0 : meta->second.back().first;
-        Put &p = puts.try_emplace({c.inode, c.at / LINE},
-                                  Put{{}, 0, e.kind == Kind::Stream, torn, e.thread, serial, needs})
-                     .first->second;
+        Put fresh = {{}, 0, e.kind == Kind::Stream, torn, e.thread, serial, 0};
+        Put &p = puts.try_emplace({c.inode, c.at / LINE}, fresh).first->second;
+        p.needs = std::max(p.needs, needs_of(c));
         p.value[c.at % LINE / 8] = c.value;
         p.mask = static_cast<uint8_t>(p.mask | 1u << (c.at % LINE / 8));
     }
@@ -206,7 +246,8 @@ void Media::settle(const Key &key, Line &line, uint64_t upto, int streams_of)
     Line rest;
     Inode *inode = nullptr;
     for (const Put &p : line) {
-        if (p.serial > upto && !(p.stream && p.thread == streams_of)) {
+        bool captured = p.serial <= upto && (!p.stream || p.orphan || upto == ALL);
+        if (!captured && !(p.stream && p.thread == streams_of)) {
             rest.push_back(p);
             continue;
         }
@@ -239,7 +280,7 @@ void Media::settle_range(int inode, uint64_t first, uint64_t last)
 {
     for (auto line = lines.lower_bound({inode, first});
          line != lines.end() && line->first <= Key{inode, last};) {
-        settle(line->first, line->second, serial, 0);
+        settle(line->first, line->second, ALL, 0);
         line = lines.erase(line);
     }
 }
@@ -249,9 +290,17 @@ void Media::settle_meta(int inode)
     auto pending = metas.find(inode);
     if (pending == metas.end())
         return;
-    for (const auto &m : pending->second)
-        do_meta(sure, m.second);
+    uint64_t last = pending->second.back().serial;
+    for (const Meta &m : pending->second)
+        do_meta(sure, m.e);
     metas.erase(pending);
+    auto is_gone = [last](const Put &p) { return p.until && p.until <= last; };
+    for (auto line = lines.lower_bound({inode, 0});
+         line != lines.end() && line->first.first == inode;) {
+        Line &puts = line->second;
+        puts.erase(std::remove_if(puts.begin(), puts.end(), is_gone), puts.end());
+        line = puts.empty() ? lines.erase(line) : std::next(line);
+    }
 }
 
 void Media::settle_names(int folder)
@@ -307,7 +356,9 @@ void Media::add_units(const Key &key, const Line &line)
                 versions.push_back(p);
         uint64_t old =
             sure.at(key.first).word(key.second * LINE + static_cast<unsigned>(chunk) * 8);
-        if (versions.empty() || (versions.size() == 1 && versions[0].value[chunk] == old))
+        bool no_change = versions.size() == 1 && versions[0].value[chunk] == old &&
+                         !metas.count(key.first); // a change of size would make it one
+        if (versions.empty() || no_change)
             continue;
         now.push_back({static_cast<uint32_t>(versions.size()) + 1, group});
         about.push_back({Subject::Versions, key, chunk, std::move(versions), 0});
@@ -328,7 +379,8 @@ const std::vector<Unit> &Media::units(const Event *next)
         }
     }
     for (const auto &m : metas) {
-        now.push_back({static_cast<uint32_t>(m.second.size()) + 1, mix(~0ull - m.second[0].first)});
+        now.push_back(
+            {static_cast<uint32_t>(m.second.size()) + 1, mix(~0ull - m.second[0].serial)});
         about.push_back({Subject::Meta, {m.first, 0}, 0, {}, 0});
     }
     for (const auto &line : lines)
@@ -357,12 +409,12 @@ Disk Media::image(const std::vector<uint32_t> &choice) const
                     left--;
                 }
         } else if (s.kind == Subject::Meta) {
-            for (const auto &m : metas.at(s.key.first)) {
+            for (const Meta &m : metas.at(s.key.first)) {
                 if (!left) {
-                    lost[s.key.first] = m.first;
+                    lost[s.key.first] = m.serial;
                     break;
                 }
-                do_meta(disk, m.second);
+                do_meta(disk, m.e);
                 left--;
             }
         }
@@ -378,7 +430,7 @@ Disk Media::image(const std::vector<uint32_t> &choice) const
         uint64_t at = s.key.second * LINE;
         if (s.kind == Subject::Versions) {
             const Put &p = s.puts[left - 1];
-            if (p.needs < limit)
+            if (p.needs < limit && (!p.until || p.until >= limit))
                 inode.set_word(at + static_cast<unsigned>(s.chunk) * 8, p.value[s.chunk]);
             continue;
         }
@@ -386,7 +438,8 @@ Disk Media::image(const std::vector<uint32_t> &choice) const
             uint32_t subsets = (1u << parts_of(p.mask, p.torn)) - 1;
             uint32_t subset = std::min(left, subsets);
             unsigned part = 0;
-            for (unsigned c = 0; c < 8 && p.needs < limit; c++) {
+            bool there = p.needs < limit && (!p.until || p.until >= limit);
+            for (unsigned c = 0; c < 8 && there; c++) {
                 if (!(p.mask >> c & 1))
                     continue;
                 uint64_t keep = 0;

@@ -5,9 +5,9 @@
 // Loss::Power (domains pmem and msync). Lines of 64 bytes are independent of one another. In a line
 // cached stores persist as a prefix of their order; the last of that prefix, a memcpy, may be there
 // in any subset of its 8-byte chunks. Streamed (non-temporal) chunks persist in any subset until
-// their thread's fence. A flush captures what its lines hold; only a fence of the thread that
-// flushed makes it certain. Any line may also have left early, flushed or not. msync() makes the
-// pages that it names certain. A line with cached and streamed stores in flight has no defined
+// their thread's fence. A flush captures what its lines hold of cached stores, and of all stores
+// of processes that are dead; only a fence of the thread that flushed makes that certain. Any line may
+// also have left early, flushed or not. msync() makes the pages that it names certain. A line with cached and streamed stores in flight has no defined
 // order: a bug (mixed()).
 //
 // Loss::Cache (domain eadr): what is visible is durable, in the order in which it became visible.
@@ -84,7 +84,7 @@ class Media
     // A mutation has just made a moment that deserves to be cut.
     bool tender() const
     {
-        return due;
+        return due != 0;
     }
     // Moves when something is done that a crash may decide about, or no longer.
     uint64_t version() const
@@ -100,7 +100,9 @@ class Media
         bool stream, torn;
         int thread;
         uint64_t serial;
-        uint64_t needs; // metadata of its inode up to this serial
+        uint64_t needs;      // a change of size that it came behind: not there without that
+        uint64_t until = 0;  // a change of size that cut it off: not there with that
+        bool orphan = false; // its process is dead
     };
     using Line = std::vector<Put>;
     struct Named { // a pending change of a folder
@@ -120,16 +122,20 @@ class Media
     bool faults_sync;
     Mutation mutation;
     std::map<Key, Line> lines;
-    std::map<int, std::vector<std::pair<uint64_t, Event>>> metas; // by inode: serial, what
-    std::map<int, std::vector<Named>> names;                      // by folder
-    std::map<int, std::map<Key, uint64_t>> flushed;               // by thread: up to which serial
+    struct Meta {
+        uint64_t serial, size_before;
+        Event e;
+    };
+    std::map<int, std::vector<Meta>> metas;         // by inode
+    std::map<int, std::vector<Named>> names;        // by folder
+    std::map<int, std::map<Key, uint64_t>> flushed; // by thread: up to which serial
     std::vector<Unit> now;
     std::vector<Subject> about;
     uint64_t serial = 0, changes = 0;
     std::string mixture;
     std::vector<Event> held; // Delay, Late
     int allows = 0;
-    bool due = false; // they come before the next event
+    int due = 0; // those of this thread come before the next event
 
     bool mutated(const Event &e, Fault f) const
     {
@@ -138,7 +144,9 @@ class Media
     bool withhold(const Event &e);
     void take(const Event &e);
     std::map<Key, Put> puts_of(const Event &e) const;
+    uint64_t needs_of(const Chunk &c) const;
     void store(const Event &e);
+    void cut_off(const Event &e);
     void fence(int thread);
     void settle(const Key &key, Line &line, uint64_t upto, int streams_of);
     void settle_range(int inode, uint64_t first, uint64_t last);

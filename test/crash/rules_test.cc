@@ -692,6 +692,63 @@ TEST(RulesOfTruncation, WhatWasPendingBehindIsGoneAndNothingElse)
 
 // ---- faults -------------------------------------------------------------------------------------
 
+TEST(RulesOfMetadata, AttributeAndTimesHoldNoStoreBack)
+{
+    Past past(Loss::Power, false);
+    past << attribute("x") << times(7) << cached({{0, 1}});
+    EXPECT_EQ(past.images(),
+              Images({"", "attr=x", "attr=x mtime=7", "0=1", "0=1 attr=x", "0=1 attr=x mtime=7"}));
+}
+
+TEST(RulesOfMetadata, BytesWithinTheOldSizeDoNotNeedTheGrowth)
+{
+    Past past(Loss::Power, false);
+    past << resize(5 * PAGE) << cached({{0, 1}}) << cached({{4 * PAGE, 2}});
+    EXPECT_EQ(past.images(), Images({"", "0=1", "size=20480", "0=1 size=20480",
+                                     "16384=2 size=20480", "0=1 16384=2 size=20480"}));
+}
+
+TEST(RulesOfMetadata, BytesThatAShrinkCutOffAreThereIfTheShrinkIsLost)
+{
+    Past past(Loss::Power, false);
+    past << cached({{PAGE, 1}}) << resize(PAGE);
+    EXPECT_EQ(past.images(), Images({"", "4096=1", "size=4096"}));
+    past << fsync_of(F);
+    EXPECT_EQ(past.images(), Images({"size=4096"}));
+}
+
+TEST(RulesOfMetadata, TheSameBytesBehindAShrinkAreNotTheOldOnes)
+{
+    Past past(Loss::Power, false);
+    past << cached({{0, 5}}) << fsync_of(F) << resize(0) << resize(SIZE) << cached({{0, 5}});
+    Images images = past.images();
+    EXPECT_EQ(images.count("0=5"), 1u);
+    EXPECT_EQ(images.count(""), 1u) << "shrunk, grown, and not stored again";
+}
+
+TEST(RulesOfDeath, AFlushCapturesStreamsOfTheDeadAndNotOfTheLiving)
+{
+    Past living(Loss::Power, true), dead(Loss::Power, true);
+    living << streamed({{0, 1}}, 1) << flush(0, 8, 2) << fence(2);
+    EXPECT_EQ(living.images(), Images({"", "0=1"}));
+    dead << streamed({{0, 1}}, 1);
+    dead.media.process_died();
+    EXPECT_EQ(dead.images(), Images({"", "0=1"}));
+    dead << fence(2);
+    EXPECT_EQ(dead.images(), Images({"", "0=1"})) << "visible is not durable";
+    dead << flush(0, 8, 2) << fence(2);
+    EXPECT_EQ(dead.images(), Images({"0=1"}));
+}
+
+TEST(RulesOfDeath, WhatWasWithheldFromTheDeadNeverComes)
+{
+    Past past(Loss::Power, true, fault(Fault::Delay));
+    past << cached({{0, 1}}) << flush(0) << at_site(fence());
+    past.media.process_died();
+    past << cached({{64, 2}}) << allow();
+    EXPECT_EQ(past.images().size(), 4u);
+}
+
 TEST(RulesOfFaults, DropTakesAFlushAway)
 {
     Past past(Loss::Power, true, fault(Fault::Drop));
