@@ -26,11 +26,39 @@ constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 // Six pages, the last one not whole and ending within a slice and a word.
 constexpr uint64_t SIZE = 5 * PAGE + 1003;
 
+std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
+{
+    std::vector<uint64_t> words(bytes / 8);
+    for (uint64_t &w : words)
+        w = a.random.next();
+    return words;
+}
+
+// Garbage in every place that holds nothing: the second homes of a file that was just mapped for the
+// first time, and what a journal's lanes have behind their first two lines.
+void litter(Actor &a, int file)
+{
+    std::string own = ".ato/" + std::to_string(a.world.number_of(file));
+    uint64_t pages = (a.world.size_of(file) + PAGE - 1) / PAGE;
+    a.world.poke(own, PAGE, garbage(a, pages * PAGE));
+}
+
+void litter_journals(Actor &a)
+{
+    Disk disk = a.world.look();
+    int own = disk.find(Disk::ROOT, ".ato");
+    for (const auto &name : disk.at(own).names)
+        if (name.first.compare(0, 8, "journal-") == 0)
+            a.world.poke(".ato/" + name.first, 2 * PAGE + 128, garbage(a, PAGE - 128));
+}
+
 // What most cases begin with: a mapped file whose slices lie in both homes.
 Mapping *mapped(Actor &a, unsigned flags, int policy = ATO_READ_GATHER)
 {
     Mapping *m = a.map(0, policy, flags);
+    litter(a, 0);
     a.scatter(m, 6);
+    litter_journals(a);
     return m;
 }
 
@@ -63,8 +91,8 @@ void before_old_journal(Actor &a)
         uint64_t old = 0xffffffff, at = 0;
         while (disk.at(name.second).word(at) != 0x4c414e52554f4a41ull)
             at += PAGE;
-        a.world.poke(".ato/" + name.first, at + PAGE, old);      // sequence of the first lane
-        a.world.poke(".ato/" + name.first, at + PAGE + 64, old); // retired
+        a.world.poke(".ato/" + name.first, at + PAGE, {old});      // sequence of the first lane
+        a.world.poke(".ato/" + name.first, at + PAGE + 64, {old}); // retired
     }
 }
 
@@ -159,7 +187,9 @@ void fill(Actor &a)
 void before_two(Actor &a)
 {
     mapped(a, ATO_NO_RTM);
-    a.scatter(a.map(1, ATO_READ_GATHER, ATO_NO_RTM), 6);
+    Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 1);
+    a.scatter(m, 6);
 }
 
 void copy(Actor &a)
@@ -254,6 +284,7 @@ void first_map(Actor &a)
 void before_no_journal(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 0);
     for (int i = 0; i < 4; i++)
         a.write(m, a_page(a) + a.random.below(3000), 300);
 }

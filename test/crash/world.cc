@@ -768,10 +768,12 @@ void World::die()
     dead = false;
 }
 
-void World::poke(const std::string &name, uint64_t at, uint64_t value)
+void World::poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words)
 {
     int fd = open((folder + "/" + name).c_str(), O_WRONLY | O_CLOEXEC);
-    check(fd >= 0 && pwrite(fd, &value, 8, static_cast<off_t>(at)) == 8, "poking");
+    ssize_t n = static_cast<ssize_t>(words.size() * 8);
+    check(fd >= 0 && pwrite(fd, words.data(), words.size() * 8, static_cast<off_t>(at)) == n,
+          "poking");
     close(fd);
 }
 

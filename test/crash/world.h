@@ -61,8 +61,8 @@ class World
     {
         return mappings.at(n);
     }
-    // Eight bytes of a file, past everything.
-    void poke(const std::string &name, uint64_t at, uint64_t value);
+    // Into a file, past everything.
+    void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words);
     // With the seams as they are without this world.
     void quietly(const std::function<void()> &what);
 
