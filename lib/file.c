@@ -112,8 +112,8 @@ static void destroy(struct file *f, bool remove_shared)
     errno = saved;
 }
 
-/* Makes all words durable as they are visible (R4 for the whole file), in pmem with the next fence.
- * Meta pages that are holes have none. */
+/* Makes all words durable as they are visible (R4 for the whole file). Meta pages that are holes have
+ * none. */
 static int settle_words(struct file *f)
 {
     uint64_t chunks = (layout_pages(f->pairing.identity.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
@@ -126,6 +126,7 @@ static int settle_words(struct file *f)
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
+    persist_fence(&f->persist);
     return 0;
 }
 
@@ -279,9 +280,8 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     if (plain && deploy_file(f, options) < 0)
         return -1;
     /* `clean` says that words can be believed as they are, those too that nobody touched since a
-     * process died. Absent fence: the record's own (M1) stands behind both. Should a power cut keep
-     * the record and lose such a word, the file holds what it held before an operation that never
-     * returned, and that nobody has seen the outcome of: seeing it is touching the word (R4). */
+     * process died. They are durable before the record is stored, not with it: it may become visible
+     * and its writer die, and who finds it then flushes no word any more. */
     if (!plain && !poisoned && !f->settled && settle_words(f) < 0)
         return -1;
     if (pairing_lock_attach(pr) < 0)

@@ -36,9 +36,9 @@ static void show(struct hold *h)
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].state->pending)
             pages_mark_flipping(h->pages[i].state);
-    seam_point(SEAM_FLIPPING, h);
     for (uint64_t i = 0; i < h->n; i++) {
         struct page_state *s = h->pages[i].state;
+        seam_point(SEAM_FLIPPING, h);
         if (s->pending)
             pages_set_bitmap(s, flipped(&h->pages[i]));
     }

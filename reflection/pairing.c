@@ -461,9 +461,8 @@ int pairing_clean(struct pairing *pr, bool written)
     /* In domain process nothing was made durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
-    /* Some file systems move mtime when they write pages back: before it is kept, not after.
-     * explorer: drop fsync survives: it works on a file system that does not do that, and what was
-     * stored here is synced once more below. */
+    /* Some file systems move mtime when they write pages back: before it is kept, not after. And
+     * whoever unmapped before us may have died between setting the times and syncing them. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     if (written) {

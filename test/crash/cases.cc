@@ -412,6 +412,38 @@ void change_domain_of_unmapped(Actor &a)
     change_domain(a, false);
 }
 
+// Two died one after the other, at any moments: one that wrote a little, and one that unmapped
+// what it had not looked at.
+void two_dead(Actor &a)
+{
+    set_thread_number(get_thread_number() + 50);
+    a.allow({}); // either outcome is right, until somebody has seen one
+    a.mute = true;
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    uint64_t at = a_page(a) + a.random.below(3000);
+    a.world.cut_short(3 + a.random.below(5));
+    a.write(m, at, 1 + a.random.below(130));
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.world.cut_short(3 + a.random.below(4));
+    a.unmap(m, a.random.one_in(4) ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST);
+    a.world.die();
+    a.mute = false;
+    set_thread_number(get_thread_number() + 1);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.contents[0] = a.read(m, 0, m->bytes);
+    a.allow_this();
+    a.write(m, at, 100);
+    a.write(m, 100, 5000);
+}
+
+void before_two_dead(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+}
+
 // ---- several threads ----
 
 void before_threads(Actor &a)
@@ -454,6 +486,15 @@ void threads_handing_over(Actor &a)
                 {{{Step::Write, at, 200}},
                  {{Step::Write, at + 10, 80}, {Step::Write, at - 20, 30}},
                  {{Step::Write, PAGE + 20, 50}, {Step::Write, at, 190}}});
+}
+
+// Commits that have nothing to do with one another, at the same time: several lanes.
+void threads_apart(Actor &a)
+{
+    uint64_t at = PAGE - 1 - a.random.below(60);
+    run_threads(a, the(a),
+                {{{Step::Write, at, 100}, {Step::Write, at + 20, 100}},
+                 {{Step::Write, 3 * PAGE - 50, 90}, {Step::Write, 3 * PAGE - 30, 90}}});
 }
 
 // Readers that bring home, and deploys, beside writers.
@@ -499,9 +540,11 @@ const std::vector<Case> &all_cases()
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
+        {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},
+        {"threads, apart", ALL, {SIZE}, before_threads, threads_apart},
         {"threads, deploys", ALL, {SIZE}, before_threads, threads_deploying},
     };
     return cases;

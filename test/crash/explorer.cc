@@ -159,6 +159,8 @@ void Explorer::sweep(const Life &life)
             version = media.version();
             cut(life, media, i, allowed);
         }
+        if (!allowed.empty())
+            kill(life, media, i, allowed);
         if (result.images.size() >= bounds.stop_after)
             return;
         if (last)
@@ -205,26 +207,42 @@ void Explorer::cut(const Life &life, Media &media, size_t event,
              wanted_choices[life.depth] != "k")
         numbers = {std::stoull(wanted_choices[life.depth])};
     After after = loss == Loss::Process ? After::Kill : After::PowerCut;
-    bool chosen_life = luck.one_in(3);
+    bool live_here = chance(life);
     uint64_t chosen = luck.next();
     for (size_t i = 0; i < numbers.size(); i++) {
         Disk image = media.image(choices.pick(numbers[i]));
         Place place = {join(life.place.event, at),
                        join(life.place.choice, std::to_string(numbers[i]))};
-        bool live_on = (chosen_life || before_mutation()) && i == chosen % numbers.size();
+        bool live_on = live_here && i == chosen % numbers.size();
         if (story)
             tell(life, event, media.units(next), choices.pick(numbers[i]));
         visit(life, media, place, image, after, allowed, live_on);
     }
-    // A kill: what was visible is there, and still pending.
-    bool kill = story ? is_wanted(life.depth, at, "k") : before_mutation() || luck.one_in(2);
-    if (loss != Loss::Process && kill) {
-        Place place = {join(life.place.event, at), join(life.place.choice, "k")};
-        if (story)
-            tell(life, event, {}, {});
-        visit(life, media, place, media.visible(), After::Kill, allowed,
-              before_mutation() || luck.one_in(2));
-    }
+}
+
+// The process dies right before this event: what was visible is there, and still pending.
+void Explorer::kill(const Life &life, Media &media, size_t event,
+                    const std::vector<uint64_t> &allowed)
+{
+    std::string at = std::to_string(event);
+    bool live_on = chance(life);
+    if (loss == Loss::Process ||
+        !(story ? is_wanted(life.depth, at, "k") : live_on || luck.one_in(4)))
+        return;
+    Place place = {join(life.place.event, at), join(life.place.choice, "k")};
+    if (story)
+        tell(life, event, {}, {});
+    visit(life, media, place, media.visible(), After::Kill, allowed, live_on);
+}
+
+// Shall a life begin at this moment? As many of a trace as the bounds say, wherever in it.
+bool Explorer::chance(const Life &life)
+{
+    uint64_t budget = life.depth ? bounds.inner_lives : bounds.lives;
+    uint64_t moments = life.trace.size() + 1;
+    if (before_mutation())
+        budget *= 4; // only those that come to its place are looked at
+    return luck.below(moments) < budget;
 }
 
 void Explorer::visit(const Life &life, Media &media, const Place &place, const Disk &image,
@@ -232,7 +250,8 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
 {
     if (result.images.size() >= bounds.stop_after)
         return;
-    uint64_t hash = image.hash(), key = hash + demand.plain + 2 * demand.orderly;
+    uint64_t hash = image.hash(),
+             key = hash + demand.plain + 2 * demand.orderly + 4 * (after == After::Kill);
     for (uint64_t a : allowed)
         key = mix(key ^ a);
     if (progress)
@@ -243,9 +262,8 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
     try {
         if (is_new && ends && !before_mutation())
             recover(image, after, read_raw(image, allowed), seed_of(seed, place));
-        if (life.depth + 1 < bounds.depth && (story ? !ends : live_on && lives < bounds.lives)) {
+        if (life.depth + 1 < bounds.depth && (story ? !ends : live_on))
             live(life, media, place, image, after, allowed);
-        }
     } catch (const Violation &v) {
         world->record(nullptr);
         world->die();
@@ -331,39 +349,16 @@ bool Explorer::concerns(const Trace &trace) const
                        [&](const Event &e) { return mutation.site == e.site; });
 }
 
-// Another process maps, reads, and works on; that run is cut in its turn.
-void Explorer::live(const Life &before, const Media &media, const Place &place, const Disk &image,
-                    After after, const std::vector<uint64_t> &allowed)
+// Reads everything, and does the next operation on top.
+void Explorer::work_on(Actor &actor, Mapping *m, int policy)
 {
-    bool power = after == After::PowerCut || loss == Loss::Process;
-    Life life{{},
-              power ? Media(image, loss, domain != ATO_DOMAIN_MSYNC, mutation) : media,
-              before.depth + 1,
-              place};
-    if (!power)
-        life.start.process_died();
-    // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
-    std::vector<Bytes> there;
-    for (int i = 0; i < static_cast<int>(world->originals()); i++)
-        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)).content);
-    world->stage(image, after);
-    standins::set_random(seed_of(seed, place));
-    set_thread_number(static_cast<int>(life.depth) + 1);
-    Actor actor(*world, domain, seed_of(seed, place), std::move(there));
-    world->record(&life.trace);
-    actor.demand.kept = demand.kept;
-    actor.allow(power ? std::vector<uint64_t>{hash_of(actor.contents)} : allowed);
-    int n = static_cast<int>(world->originals()),
-        file = static_cast<int>(actor.random.below(static_cast<uint64_t>(n)));
-    int policy = actor.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY;
-    Mapping *m = actor.map(file, policy, ATO_NO_RTM);
-    result.recoveries++;
+    int n = static_cast<int>(world->originals());
     actor.check(m);
     // What the first file's reader saw does not bind the others yet.
     if (n == 1)
         actor.allow_this();
     for (int i = 1; i < n; i++) {
-        Mapping *other = actor.map((file + i) % n, policy, ATO_NO_RTM);
+        Mapping *other = actor.map((m->file + i) % n, policy, ATO_NO_RTM);
         actor.check(other);
     }
     actor.allow_this();
@@ -392,15 +387,62 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
         actor.unmap(m, ATO_UNMAP_SPATIAL);
         break;
     }
+}
+
+// Does what changes no content, and never looks at it: so that nothing is made certain by the way,
+// and either outcome of the operation that was cut is right still.
+void Explorer::work_blindly(Actor &actor, Mapping *m)
+{
+    switch (actor.random.below(4)) {
+    case 0:
+        actor.deploy(m, 0, m->bytes);
+        break;
+    case 1:
+        actor.unmap(m, ATO_UNMAP_SPATIAL);
+        break;
+    default:
+        actor.unmap(m, ATO_UNMAP_FAST);
+        break;
+    }
+}
+
+// Another process maps, reads, and works on; that run is cut in its turn.
+void Explorer::live(const Life &before, const Media &media, const Place &place, const Disk &image,
+                    After after, const std::vector<uint64_t> &allowed)
+{
+    bool power = after == After::PowerCut || loss == Loss::Process;
+    Life life{{},
+              power ? Media(image, loss, domain != ATO_DOMAIN_MSYNC, mutation) : media,
+              before.depth + 1,
+              place};
+    if (!power)
+        life.start.process_died();
+    // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
+    std::vector<Bytes> there;
+    for (int i = 0; i < static_cast<int>(world->originals()); i++)
+        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)).content);
+    world->stage(image, after);
+    standins::set_random(seed_of(seed, place));
+    set_thread_number(static_cast<int>(life.depth) + 1);
+    Actor actor(*world, domain, seed_of(seed, place), std::move(there));
+    world->record(&life.trace);
+    actor.demand.kept = demand.kept;
+    actor.allow(power ? std::vector<uint64_t>{hash_of(actor.contents)} : allowed);
+    int file = static_cast<int>(actor.random.below(world->originals()));
+    int policy = actor.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY;
+    Mapping *m = actor.map(file, policy, ATO_NO_RTM);
+    result.recoveries++;
+    if (!power && actor.random.one_in(3))
+        work_blindly(actor, m);
+    else
+        work_on(actor, m, policy);
     world->record(nullptr);
     honest(life.start, life.trace);
     world->die();
     Demand outer = demand;
     bool came = came_by;
-    if (concerns(life.trace)) {
-        lives++;
+    if (concerns(life.trace))
         sweep(life);
-    }
     demand = outer;
     came_by = came;
     set_thread_number(static_cast<int>(before.depth) + 1);

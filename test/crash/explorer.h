@@ -26,7 +26,8 @@ namespace crash
 
 struct Bounds {
     uint64_t images = 100;       // a cut
-    uint64_t lives = 12;         // second ones, of the case
+    uint64_t lives = 12;         // second ones, spread over the case
+    uint64_t inner_lives = 2;    // of each life after that
     uint64_t life_images = 12;   // a cut of them
     unsigned depth = 2;          // lives at most
     uint64_t stop_after = ~0ull; // images of the case
@@ -74,7 +75,6 @@ class Explorer
     World *world = nullptr;
     std::unordered_set<uint64_t> seen; // image and what is allowed
     Random luck;
-    uint64_t lives = 0;
     Demand demand;        // of what is cut
     bool came_by = false; // the place of the mutation is in a life before
     std::vector<std::string> wanted_events, wanted_choices; // of a replay
@@ -90,6 +90,8 @@ class Explorer
     void go();
     void sweep(const Life &life);
     void cut(const Life &life, Media &media, size_t event, const std::vector<uint64_t> &allowed);
+    void kill(const Life &life, Media &media, size_t event, const std::vector<uint64_t> &allowed);
+    bool chance(const Life &life);
     void visit(const Life &life, Media &media, const Place &place, const Disk &image, After after,
                const std::vector<uint64_t> &allowed, bool live_on);
     bool before_mutation() const;
@@ -98,6 +100,8 @@ class Explorer
     void recover(const Disk &image, After after, const std::vector<Bytes> &contents, uint64_t how);
     void live(const Life &before, const Media &media, const Place &place, const Disk &image,
               After after, const std::vector<uint64_t> &allowed);
+    void work_on(Actor &actor, Mapping *m, int policy);
+    void work_blindly(Actor &actor, Mapping *m);
     void honest(const Media &start, const Trace &trace);
     void tell(const Life &life, size_t event, const std::vector<Unit> &units,
               const std::vector<uint32_t> &choice);

@@ -10,11 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <dirent.h>
+#include <csignal>
 #include <getopt.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace crash;
@@ -23,6 +24,7 @@ namespace
 {
 
 const char *const DOMAINS[] = {"", "pmem", "eadr", "msync", "process"};
+constexpr uint64_t SCHEDULES = 40, SCHEDULE_STEP = 1000000;
 constexpr uint64_t PLACES = 1000; // a seed's last three digits say which case and domain
 
 struct Combination {
@@ -112,14 +114,38 @@ std::string replay_command(uint64_t seed, const std::string &event, const std::s
 
 // ---- exploring ----------------------------------------------------------------------------------
 
-std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, Whereabouts &where)
+Result explore_one(const Combination &c, uint64_t seed, const Bounds &b, Whereabouts &where)
 {
     Explorer explorer(c.what(), c.domain, seed, top + "/" + std::to_string(getpid()), b);
     explorer.progress = [&](const Place &p) {
         where.tell(replay_command(seed, p.event, p.choice));
     };
-    Result r = explorer.run();
+    return explorer.run();
+}
+
+std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, Whereabouts &where)
+{
+    Result r = explore_one(c, seed, b, where);
     Pack p;
+    std::vector<std::string> again;
+    for (const Failure &f : r.failures)
+        again.push_back(replay_command(seed, f.place.event, f.place.choice));
+    // Of threads also many other orders, each with a few crashes only.
+    bool threads = std::string(c.what().name).compare(0, 7, "threads") == 0;
+    for (uint64_t i = 1; threads && i <= SCHEDULES; i++) {
+        Bounds few = b;
+        few.images = 2;
+        few.lives = 1;
+        uint64_t other = seed + i * SCHEDULE_STEP * PLACES;
+        Result more = explore_one(c, other, few, where);
+        r.images.insert(more.images.begin(), more.images.end());
+        r.recoveries += more.recoveries;
+        r.sites.insert(more.sites.begin(), more.sites.end());
+        for (const Failure &f : more.failures) {
+            r.failures.push_back(f);
+            again.push_back(replay_command(other, f.place.event, f.place.choice));
+        }
+    }
     p.number(r.recoveries);
     p.number(r.images.size());
     for (uint64_t h : r.images)
@@ -128,9 +154,9 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, Wh
     for (const std::string &s : r.sites)
         p.word(s);
     p.number(r.failures.size());
-    for (const Failure &f : r.failures) {
-        p.word(replay_command(seed, f.place.event, f.place.choice));
-        p.word(f.what);
+    for (size_t i = 0; i < r.failures.size(); i++) {
+        p.word(again[i]);
+        p.word(r.failures[i].what);
     }
     return p.bytes;
 }
@@ -215,10 +241,14 @@ std::string mutant_job(const Mutant &m, const std::vector<const Combination *> &
     constexpr double PATIENCE = 30, FOR_JUSTIFIED = 8;
     double end = now() + (m.argument.empty() ? PATIENCE : FOR_JUSTIFIED);
     Verdict v;
-    for (int effort = 0; effort < 6 && !v.killed; effort++)
+    for (int effort = 0; effort < 26 && !v.killed; effort++)
         for (const Combination *c : where_to_look) {
+            bool first = !m.first.empty() && c->name().find(m.first) == 0;
+            bool in_turn = m.first.empty() ? effort < 6 : first || effort >= 20;
             if (v.killed || now() > end)
                 break;
+            if (!in_turn)
+                continue;
             Bounds b;
             b.images = effort == 1 ? 8 : effort ? 150 : 40;
             b.lives = effort ? 60 : 10;
@@ -286,10 +316,13 @@ void try_mutants(const Options &o, unsigned cpus, const std::vector<Combination>
     if (!o.mutant.empty())
         mutants.erase(std::remove_if(mutants.begin(), mutants.end(),
                                      [&](const Mutant &m) {
-                                         return (m.fault + " " + m.place).find(o.mutant) ==
-                                                std::string::npos;
+                                         return m.name().find(o.mutant) == std::string::npos;
                                      }),
                       mutants.end());
+    if (mutants.empty()) {
+        fprintf(stderr, "no mutant's name contains '%s'\n", o.mutant.c_str());
+        totals.violations++;
+    }
     Workers workers(cpus);
     totals.mutants = mutants.size();
     std::vector<std::string> survivors;
@@ -304,7 +337,7 @@ void try_mutants(const Options &o, unsigned cpus, const std::vector<Combination>
         Workers::Outcome done = workers.wait();
         const Mutant &m = mutants[static_cast<size_t>(done.job)];
         points.insert(m.place);
-        std::string name = m.fault + ", " + m.place;
+        std::string name = m.name();
         if (!done.death.empty()) {
             totals.killed++;
             say("killed: " + name + ": " + done.death + " at " + done.place);
@@ -317,8 +350,11 @@ void try_mutants(const Options &o, unsigned cpus, const std::vector<Combination>
         if (killed) {
             totals.killed++;
             say("killed: " + name + "\n         by " + how);
-            if (!m.argument.empty())
-                survivors.push_back("killed, though it was said to survive: " + name);
+            if (!m.argument.empty()) {
+                totals.violations++;
+                survivors.push_back("VIOLATION: killed, though a comment says why it survives: " +
+                                    name);
+            }
         } else {
             totals.justified += !m.argument.empty();
             std::string why = !m.argument.empty() ? "justified: " + m.argument
@@ -373,18 +409,29 @@ int replay(const Options &o)
             continue;
         std::string story;
         Mutation mutation;
+        bool known = o.mutant.empty();
         for (const Mutant &m : all_mutants())
-            if (!o.mutant.empty() && (m.fault + ", " + m.place) == o.mutant) {
+            if (!o.mutant.empty() && m.name() == o.mutant) {
                 mutation = m.mutation;
                 standins::set_fault(m.code);
+                known = true;
             }
+        if (!known) {
+            fprintf(stderr, "no mutant is called '%s'\n", o.mutant.c_str());
+            return 2;
+        }
         Bounds b;
         b.depth = 9;
+        fflush(stdout);
         Explorer explorer(c.what(), c.domain, seed, top + "/replay", b, mutation);
         Result r = explorer.replay(place, story);
         printf("'%s'\n%s", c.name().c_str(), story.c_str());
         for (const Failure &f : r.failures)
             printf("VIOLATION: %s\n", f.what.c_str());
+        if (story.empty() && r.failures.empty()) {
+            fprintf(stderr, "the case has no such event or choice\n");
+            return 2;
+        }
         if (r.failures.empty())
             printf("no violation\n");
         return !r.failures.empty();
@@ -468,8 +515,26 @@ int main(int argc, char **argv)
     top = name;
     began = now();
     int status;
+    for (int s : {SIGINT, SIGTERM, SIGHUP})
+        signal(s, [](int) {
+            remove_leftovers();
+            _exit(130);
+        });
     if (!o.replay.empty()) {
-        status = replay(o);
+        // In a child: what is replayed may be a crash of the library.
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            int answer = replay(o);
+            fflush(stdout);
+            _exit(answer);
+        }
+        int result = 0;
+        waitpid(child, &result, 0);
+        if (WIFSIGNALED(result))
+            printf("VIOLATION: the library or the explorer died: %s\n",
+                   strsignal(WTERMSIG(result)));
+        status = WIFEXITED(result) ? WEXITSTATUS(result) : 1;
     } else {
         Totals totals;
         std::vector<Combination> list = all_combinations(o.only);

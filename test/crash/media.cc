@@ -83,7 +83,7 @@ bool Media::withhold(const Event &e)
 
 void Media::feed(const Event &e)
 {
-    if (due) {
+    if (due && e.kind != Kind::Death) {
         std::vector<Event> events = std::move(held);
         held.clear();
         allows = 0;
@@ -144,12 +144,12 @@ void Media::take(const Event &e)
     case Kind::Sync:
         if (!e.bytes)
             break;
-        settle_meta(e.inode);
+        settle_meta(e.inode, true);
         settle_range(e.inode, e.at / PAGE * (PAGE / LINE),
                      ((e.at + e.bytes - 1) / PAGE + 1) * (PAGE / LINE) - 1);
         break;
     case Kind::SyncFile:
-        settle_meta(e.inode);
+        settle_meta(e.inode, false);
         settle_names(e.inode);
         settle_range(e.inode, 0, std::numeric_limits<uint64_t>::max());
         break;
@@ -176,6 +176,9 @@ void Media::take(const Event &e)
                 cut_off(e);
         }
         do_meta(seen, e);
+        break;
+    case Kind::Death:
+        process_died();
         break;
     case Kind::Allow:
         break;
@@ -224,7 +227,7 @@ void Media::store(const Event &e)
     serial++;
     if (faults_sync && loss != Loss::Process)
         for (const Chunk &c : e.chunks)
-            settle_meta(c.inode);
+            settle_meta(c.inode, true);
     for (const Chunk &c : e.chunks)
         seen.edit(c.inode).set_word(c.at, c.value);
     bool at_once = loss == Loss::Process || (loss == Loss::Cache && e.kind == Kind::Store);
@@ -285,15 +288,24 @@ void Media::settle_range(int inode, uint64_t first, uint64_t last)
     }
 }
 
-void Media::settle_meta(int inode)
+void Media::settle_meta(int inode, bool size_only)
 {
     auto pending = metas.find(inode);
     if (pending == metas.end())
         return;
-    uint64_t last = pending->second.back().serial;
-    for (const Meta &m : pending->second)
+    std::vector<Meta> rest;
+    uint64_t last = 0;
+    for (Meta &m : pending->second) {
+        if (size_only && m.e.kind != Kind::Resize) {
+            rest.push_back(std::move(m));
+            continue;
+        }
         do_meta(sure, m.e);
-    metas.erase(pending);
+        last = m.serial;
+    }
+    pending->second = std::move(rest);
+    if (pending->second.empty())
+        metas.erase(pending);
     auto is_gone = [last](const Put &p) { return p.until && p.until <= last; };
     for (auto line = lines.lower_bound({inode, 0});
          line != lines.end() && line->first.first == inode;) {

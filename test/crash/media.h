@@ -18,9 +18,9 @@
 // of the store under way, any subset of its chunks.
 //
 // Names, sizes, attributes, times (Loss::Power and Loss::Cache). What concerns one file (size,
-// attribute, times) persists as a prefix of its order, made certain by fsync() of the file, by
-// msync() of any page of it, and, in pmem and eadr, by a store through the mapping (MAP_SYNC: the
-// page fault does it). Names of a folder persist as a prefix of their order among those that have a
+// attribute, times) persists as a prefix of its order, made certain by fsync() of the file. Its size
+// alone is made certain by msync() of any page of it too, and, in pmem and eadr, by a store through
+// the mapping (MAP_SYNC: the page fault does it). Names of a folder persist as a prefix of their order among those that have a
 // name in common, independent of all others, made certain by fsync() of the folder alone. fsync() of
 // a file does not make its name certain: more than any common file system may lose.
 #ifndef ATO_TEST_CRASH_MEDIA_H
@@ -150,7 +150,7 @@ class Media
     void fence(int thread);
     void settle(const Key &key, Line &line, uint64_t upto, int streams_of);
     void settle_range(int inode, uint64_t first, uint64_t last);
-    void settle_meta(int inode);
+    void settle_meta(int inode, bool size_only);
     void settle_names(int folder);
     void change_names(const Event &e);
     void add_units(const Key &key, const Line &line);

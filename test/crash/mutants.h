@@ -20,7 +20,11 @@ struct Mutant {
     std::string place; // lib/flip.c:95; of a fault of the code: what it is
     Mutation mutation; // of the rules, or
     CodeFault code = CodeFault::None;
-    std::string first;    // cases of such a name are tried first
+    std::string first; // cases of such a name are tried first
+    std::string name() const
+    {
+        return fault + ", " + place;
+    }
     std::string argument; // why it may survive; "": it may not
 };
 

@@ -2,8 +2,14 @@
 #include "schedule.h"
 
 extern "C" {
+#include "reflection/copy.h"
 #include "reflection/seam.h"
+
+const struct copy_kernel *__real_copy_best(void);
+const struct copy_kernel *__wrap_copy_best(void);
 }
+
+#include <algorithm>
 
 #include <condition_variable>
 #include <exception>
@@ -21,8 +27,13 @@ namespace
 class Scheduler
 {
   public:
-    Scheduler(size_t threads, uint64_t seed) : random(seed), done(threads)
+    // Half of the seeds switch anywhere. The others let one thread run as long as it can, and change
+    // their mind now and then: so that a whole operation fits between two steps of another.
+    Scheduler(size_t threads, uint64_t seed)
+        : random(seed), by_rank(random.one_in(2)), done(threads), ranks(threads)
     {
+        for (uint64_t &r : ranks)
+            r = 1 + random.below(1 << 20);
     }
 
     // The calling thread waits for its first turn.
@@ -32,9 +43,12 @@ class Scheduler
         turn.wait(hold, [&] { return current == me; });
     }
 
-    void pause(size_t me)
+    // `waits`: it can do nothing before somebody else did something.
+    void pause(size_t me, bool waits)
     {
         std::unique_lock<std::mutex> hold(lock);
+        if (by_rank)
+            rank(me, waits);
         pick();
         turn.notify_all();
         turn.wait(hold, [&] { return current == me; });
@@ -59,8 +73,21 @@ class Scheduler
     std::mutex lock;
     std::condition_variable turn;
     Random random;
+    bool by_rank;
     std::vector<bool> done;
+    std::vector<uint64_t> ranks;
     size_t current = ~0ull;
+
+    void rank(size_t me, bool waits)
+    {
+        uint64_t least = ~0ull;
+        for (uint64_t r : ranks)
+            least = std::min(least, r);
+        if (waits)
+            ranks[me] = least ? least - 1 : 0;
+        else if (random.one_in(16))
+            ranks[me] = 1 + random.below(1 << 20);
+    }
 
     void pick()
     {
@@ -70,6 +97,13 @@ class Scheduler
                 left.push_back(i);
         if (left.empty())
             return;
+        if (by_rank) {
+            current = left[random.below(left.size())]; // of equals, any
+            for (size_t i : left)
+                if (ranks[i] > ranks[current])
+                    current = i;
+            return;
+        }
         // Longer runs of one thread now and then: not every pair of steps is torn apart.
         bool stay = current < done.size() && !done[current] && random.one_in(3);
         if (!stay)
@@ -81,13 +115,31 @@ Scheduler *scheduler;
 thread_local size_t my_number;
 thread_local bool scheduled; // this thread is one of the scheduler's, and in the library
 
-void hand_over()
+void hand_over(bool waits = false)
 {
     if (!scheduled)
         return;
     scheduled = false; // the scheduler has locks of its own
-    scheduler->pause(my_number);
+    scheduler->pause(my_number, waits);
     scheduled = true;
+}
+
+// A reader may be overtaken between any two slices.
+void gather(char *dst, const char *o, const char *r, uint64_t bitmap, uint64_t mask)
+{
+    static const struct copy_kernel *const real = __real_copy_best();
+    if (!scheduled) {
+        real->gather(dst, o, r, bitmap, mask);
+        return;
+    }
+    hand_over();
+    for (unsigned i = 0; i < 64; i += 16) {
+        uint64_t some = mask & 0xffffull << i;
+        if (!some)
+            continue;
+        real->gather(dst, o, r, bitmap, some);
+        hand_over();
+    }
 }
 
 } // namespace
@@ -96,8 +148,8 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
 {
     Scheduler s(bodies.size(), seed);
     scheduler = &s;
-    world.pause = hand_over;
-    seam_hook = [](enum seam_point, const void *) { hand_over(); };
+    world.pause = [] { hand_over(); };
+    seam_hook = [](enum seam_point point, const void *) { hand_over(point == SEAM_WAIT); };
     int base = get_thread_number();
     std::vector<std::exception_ptr> thrown(bodies.size());
     std::vector<std::thread> threads;
@@ -141,7 +193,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
     if (!crash::scheduled)
         return __real_pthread_mutex_lock(m);
     while (pthread_mutex_trylock(m) != 0)
-        crash::hand_over();
+        crash::hand_over(true);
     return 0;
 }
 
@@ -150,8 +202,18 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
     if (!crash::scheduled)
         return __real_pthread_cond_wait(c, m);
     pthread_mutex_unlock(m); // a wake-up that came from nowhere, as it may
-    crash::hand_over();
+    crash::hand_over(true);
     return __wrap_pthread_mutex_lock(m);
+}
+
+const struct copy_kernel *__wrap_copy_best(void)
+{
+    static const struct copy_kernel stumbling = [] {
+        struct copy_kernel k = *__real_copy_best();
+        k.gather = crash::gather;
+        return k;
+    }();
+    return &stumbling;
 }
 
 } // extern "C"

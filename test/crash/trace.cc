@@ -10,7 +10,7 @@ const char *name_of(Kind kind)
 {
     static const char *const names[] = {"store",     "stream", "flush",  "fence",  "msync",
                                         "fsync",     "make",   "rename", "remove", "resize",
-                                        "attribute", "times",  "allow"};
+                                        "attribute", "times",  "death",  "allow"};
     return names[static_cast<int>(kind)];
 }
 
@@ -48,6 +48,7 @@ std::string describe(const Event &e)
         break;
     case Kind::Times:
     case Kind::Fence:
+    case Kind::Death:
         break;
     case Kind::Allow:
         out << " " << e.allowed.size() << " contents";

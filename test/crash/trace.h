@@ -28,6 +28,7 @@ enum class Kind {
     Resize,
     Attribute,
     Times,
+    Death, // of the process that did all this; others go on
     Allow, // no event: from here on the files may hold these contents (hashes), and no others
 };
 

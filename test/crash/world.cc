@@ -30,7 +30,8 @@ namespace
 constexpr const char *ATTRIBUTE = "user.ato";
 
 World *world;
-bool dead; // what is done now reaches nothing
+bool dead;             // what is done now reaches nothing
+size_t events_to_live; // 0: no end in sight
 
 std::map<ino_t, int> ids;      // files of the media, by the kernel's inode number
 int next_id;                   // of an inode that is made
@@ -117,8 +118,11 @@ struct Seams {
         e.kind = kind;
         e.thread = thread_number;
         e.site = site;
-        trace()->push_back(std::move(e));
-        return trace()->back();
+        Trace *to = trace();
+        to->push_back(std::move(e));
+        if (events_to_live && --events_to_live == 0)
+            dead = true;
+        return to->back();
     }
 
     // What the kernel did to the times of the originals, unasked.
@@ -757,8 +761,17 @@ void World::unmap(Mapping *m, int mode)
     delete m;
 }
 
+void World::cut_short(size_t events)
+{
+    events_to_live = events;
+}
+
 void World::die()
 {
+    dead = false;
+    events_to_live = 0;
+    if (trace)
+        Seams::emit(Kind::Death);
     dead = true;
     for (Mapping *m : mappings) {
         ato_munmap(m->base, m->bytes, ATO_UNMAP_FAST);

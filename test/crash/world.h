@@ -53,6 +53,8 @@ class World
     // Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
     void unmap(Mapping *m, int mode);
+    // It will be dead after so many events more: whatever it does then reaches nothing.
+    void cut_short(size_t events);
     // The process dies: its memory, locks and descriptors are gone, the media stay as they are.
     void die();
 
