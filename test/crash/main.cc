@@ -238,22 +238,24 @@ std::string mutant_job(const Mutant &m, const std::vector<const Combination *> &
                        uint64_t seed, Whereabouts &where)
 {
     standins::set_fault(m.code);
-    constexpr double PATIENCE = 30, FOR_JUSTIFIED = 8;
+    constexpr double PATIENCE = 60, FOR_HINT = 25, FOR_JUSTIFIED = 8;
     double end = now() + (m.argument.empty() ? PATIENCE : FOR_JUSTIFIED);
     Verdict v;
-    for (int effort = 0; effort < 26 && !v.killed; effort++)
+    double hint = now() + FOR_HINT;
+    constexpr int HINTED = 20;
+    for (int effort = m.first.empty() ? HINTED : 0; effort < HINTED + 6 && !v.killed; effort++)
         for (const Combination *c : where_to_look) {
             bool first = !m.first.empty() && c->name().find(m.first) == 0;
-            bool in_turn = m.first.empty() ? effort < 6 : first || effort >= 20;
+            bool in_turn = effort >= HINTED || (first && now() < hint);
             if (v.killed || now() > end)
                 break;
             if (!in_turn)
                 continue;
             Bounds b;
-            b.images = effort == 1 ? 8 : effort ? 150 : 40;
-            b.lives = effort ? 60 : 10;
-            b.life_images = effort ? 20 : 8;
-            b.depth = effort > 1 ? 3 : 2;
+            b.images = effort % 3 == 1 ? 8 : effort % 3 ? 150 : 40;
+            b.lives = effort % 3 ? 60 : 10;
+            b.life_images = effort % 3 ? 20 : 8;
+            b.depth = effort % 3 > 1 ? 3 : 2;
             b.images = std::max<uint64_t>(b.images / share_of(c->what()), 8);
             b.lives = b.lives / share_of(c->what()) + 1;
             uint64_t s = (seed + static_cast<uint64_t>(effort)) * PLACES + c->index();

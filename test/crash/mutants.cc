@@ -59,14 +59,23 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     m.place = short_place(site);
     m.mutation = {kind, site};
     m.argument = argument_of(fault, m.place);
-    // What it takes to see these is rare.
-    static const std::pair<const char *, const char *> hints[] = {
-        {"lib/file.c", "two dead"},
-        {"reflection/journal.c", "threads, handing over"},
+    // What it takes to see these is rare: these cases have it.
+    static const struct {
+        const char *fault, *place, *first;
+    } hints[] = {
+        {"", "lib/file.c", "two dead"},
+        {"tear word", "reflection/journal.c", "write, two pages' seam"},
+        {"drop flush", "reflection/journal.c", "write, "},
+        {"drop fence", "reflection/journal.c", "threads, handing over"},
+        {"delay fence", "reflection/journal.c", "threads, handing over"},
+        {"drop fence", "reflection/pairing.c", "unmap"},
+        {"delay fence", "reflection/pairing.c", "unmap"},
+        {"drop flush", "reflection/pairing.c", "unmap"},
     };
     for (const auto &h : hints)
-        if (m.place.compare(0, strlen(h.first), h.first) == 0)
-            m.first = h.second;
+        if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&
+            m.place.compare(0, strlen(h.place), h.place) == 0)
+            m.first = h.first;
     list.push_back(m);
 }
 
