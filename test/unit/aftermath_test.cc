@@ -102,6 +102,26 @@ TEST_F(Aftermath, CleanUnmapMakesWordsDurableThatNobodyTouchedSinceAKill)
     EXPECT_LT(flushed, clean) << "flushed after `clean` was written";
 }
 
+// And fenced before the record is stored: whoever finds `clean` flushes no word any more, even if its
+// writer died right after the store.
+TEST_F(Aftermath, WordsOfADeadProcessAreDurableBeforeCleanIsVisible)
+{
+    die("fence", 2, new_);
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    PersistFaults faults;
+    std::vector<std::string> calls;
+    faults.before = [&](const PersistCall &c) {
+        calls.push_back(c.op);
+        return GO_ON;
+    };
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    auto flushed = std::find(calls.begin(), calls.end(), "flush_any");
+    auto record = std::find(calls.begin(), calls.end(), "copy");
+    ASSERT_NE(record, calls.end());
+    EXPECT_NE(std::find(flushed, record, "fence"), record);
+}
+
 TEST_F(Aftermath, SessionOfACleanFileFlushesNothingAtItsEnd)
 {
     {
