@@ -5,8 +5,8 @@
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest,
  * and on the original the attribute `user.ato`.
  *
- * Birth:  reflection, manifest (state `born`), attribute, each durable; then state `in use`,
- *         durable; only then may anything be stored.               (persist-order P1)
+ * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
+ *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
  * Death:  everything home; state `deployed` durable; remove attribute, reflection, manifest. Who
  *         finds `deployed` finishes the removal.                    (persist-order P2)
  *
