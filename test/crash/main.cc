@@ -252,10 +252,12 @@ std::string mutant_job(const Mutant &m, const std::vector<const Combination *> &
             if (!in_turn)
                 continue;
             Bounds b;
-            b.images = effort % 3 == 1 ? 8 : effort % 3 ? 150 : 40;
-            b.lives = effort % 3 ? 60 : 10;
-            b.life_images = effort % 3 ? 20 : 8;
-            b.depth = effort % 3 > 1 ? 3 : 2;
+            // Few lives, then more, then deep ones: most faults need none, some nothing else.
+            const int how = effort % 3;
+            b.images = how == 0 ? 40 : how == 1 ? 8 : 100;
+            b.lives = how == 0 ? 1 : how == 1 ? 15 : 25;
+            b.life_images = how == 0 ? 8 : 20;
+            b.depth = how == 2 ? 3 : 2;
             b.images = std::max<uint64_t>(b.images / share_of(c->what()), 8);
             b.lives = b.lives / share_of(c->what()) + 1;
             uint64_t s = (seed + static_cast<uint64_t>(effort)) * PLACES + c->index();
