@@ -542,11 +542,14 @@ TEST(RulesOfSyncs, MsyncIsAboutEveryPageThatItTouches)
     EXPECT_EQ(past.images(), Images({"0=1 8184=2", "0=1 8184=2 8192=3"}));
 }
 
-TEST(RulesOfSyncs, MsyncOfAnyPageMakesTheMetadataOfTheFileCertain)
+TEST(RulesOfSyncs, MsyncOfAnyPageMakesTheSizeOfTheFileCertainAndNoMore)
 {
     Past past(Loss::Power, false);
-    past << attribute("x") << times(7, G) << msync_of(3 * PAGE, 8);
-    EXPECT_EQ(past.images(), Images({"attr=x", "attr=x 2:mtime=7"}));
+    past << attribute("x") << resize(5 * PAGE) << times(7) << resize(5 * PAGE, G)
+         << msync_of(3 * PAGE, 8);
+    EXPECT_EQ(past.images(), Images({"size=20480", "size=20480 attr=x", "size=20480 attr=x mtime=7",
+                                     "size=20480 2:size=20480", "size=20480 attr=x 2:size=20480",
+                                     "size=20480 attr=x mtime=7 2:size=20480"}));
 }
 
 TEST(RulesOfSyncs, FsyncMakesAllOfTheFileCertain)
@@ -642,13 +645,13 @@ TEST(RulesOfMetadata, FsyncOfTheFileMakesItCertain)
     EXPECT_EQ(past.images(), Images({"attr=x mtime=7", "attr=x mtime=7 2:attr=y"}));
 }
 
-TEST(RulesOfMetadata, WhereFaultsSyncAStoreToTheFileMakesItCertain)
+TEST(RulesOfMetadata, WhereFaultsSyncAStoreToTheFileMakesItsSizeCertainAndNoMore)
 {
     for (Loss loss : {Loss::Power, Loss::Cache}) {
         Past past(loss, true);
-        past << attribute("x") << attribute("y", G) << streamed({{0, 1}});
-        EXPECT_EQ(past.images(),
-                  Images({"attr=x", "0=1 attr=x", "attr=x 2:attr=y", "0=1 attr=x 2:attr=y"}));
+        past << resize(5 * PAGE) << attribute("x") << streamed({{0, 1}});
+        EXPECT_EQ(past.images(), Images({"size=20480", "0=1 size=20480", "size=20480 attr=x",
+                                         "0=1 size=20480 attr=x"}));
     }
 }
 
