@@ -151,8 +151,11 @@ void Explorer::sweep(const Life &life)
     uint64_t version = ~0ull;
     for (size_t i = 0; i <= life.trace.size(); i++) {
         bool last = i == life.trace.size();
-        if (!last && *life.trace[i].site)
+        if (!last && *life.trace[i].site) {
             result.sites.insert(life.trace[i].site);
+            if (life.depth == 0)
+                result.own_sites.insert(life.trace[i].site);
+        }
         bool nothing_new = media.version() == version && loss == Loss::Power;
         bool moment = last || is_cut(life.trace[i], loss) || media.tender();
         if (!allowed.empty() && moment && !nothing_new) {
@@ -161,8 +164,6 @@ void Explorer::sweep(const Life &life)
         }
         if (!allowed.empty())
             kill(life, media, i, allowed);
-        if (result.images.size() >= bounds.stop_after)
-            return;
         if (last)
             break;
         came_by |= mutation.fault != Fault::None && mutation.site == life.trace[i].site;
@@ -201,6 +202,8 @@ void Explorer::cut(const Life &life, Media &media, size_t event,
     uint64_t limit = life.depth ? bounds.life_images : bounds.images;
     Choices choices(media.units(next), seed ^ mix(event + 1) ^ mix(life.depth));
     std::vector<uint64_t> numbers;
+    if (!life.depth && choices.all() && choices.all() <= bounds.whole)
+        limit = choices.all();
     if (!story)
         numbers = choices.numbers(limit);
     else if (life.depth < wanted_events.size() && wanted_events[life.depth] == at &&
@@ -248,8 +251,6 @@ bool Explorer::chance(const Life &life)
 void Explorer::visit(const Life &life, Media &media, const Place &place, const Disk &image,
                      After after, const std::vector<uint64_t> &allowed, bool live_on)
 {
-    if (result.images.size() >= bounds.stop_after)
-        return;
     uint64_t hash = image.hash(),
              key = hash + demand.plain + 2 * demand.orderly + 4 * (after == After::Kill);
     for (uint64_t a : allowed)

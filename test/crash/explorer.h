@@ -25,12 +25,12 @@ namespace crash
 {
 
 struct Bounds {
-    uint64_t images = 100;       // a cut
-    uint64_t lives = 12;         // second ones, spread over the case
-    uint64_t inner_lives = 2;    // of each life after that
-    uint64_t life_images = 12;   // a cut of them
-    unsigned depth = 2;          // lives at most
-    uint64_t stop_after = ~0ull; // images of the case
+    uint64_t images = 100;     // a cut
+    uint64_t whole = 0;        // a cut that has no more than these is looked at wholly
+    uint64_t lives = 12;       // second ones, spread over the case
+    uint64_t inner_lives = 2;  // of each life after that
+    uint64_t life_images = 12; // a cut of them
+    unsigned depth = 2;        // lives at most
 };
 
 // Where in a case: event of the trace and number of the choice, of each life.
@@ -46,7 +46,7 @@ struct Failure {
 struct Result {
     std::unordered_set<uint64_t> images; // hashes
     uint64_t recoveries = 0;
-    std::set<std::string> sites; // that events came from
+    std::set<std::string> own_sites, sites; // that events of the first life, of all came from
     std::vector<Failure> failures;
 };
 

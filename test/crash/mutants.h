@@ -20,7 +20,8 @@ struct Mutant {
     std::string place; // lib/flip.c:95; of a fault of the code: what it is
     Mutation mutation; // of the rules, or
     CodeFault code = CodeFault::None;
-    std::string first; // cases of such a name are tried first
+    // Names of the cases that are made for it begin so. A fault of the code concerns no others.
+    std::string cases;
     std::string name() const
     {
         return fault + ", " + place;

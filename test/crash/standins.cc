@@ -45,11 +45,6 @@ void set_fault(CodeFault f)
     code_fault = f;
 }
 
-CodeFault fault()
-{
-    return code_fault;
-}
-
 const Region *region(const void *address)
 {
     std::lock_guard<std::mutex> hold(lock);

@@ -44,7 +44,6 @@ namespace standins
 void set_random(uint64_t seed);
 void new_boot();
 void set_fault(CodeFault fault);
-CodeFault fault();
 // The shared file mapping that an address lies in; NULL.
 const Region *region(const void *address);
 } // namespace standins

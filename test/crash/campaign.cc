@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "campaign.h"
+
+#include "workers.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace crash
+{
+
+namespace
+{
+
+// Of threads also many other orders, each with a few crashes only.
+constexpr uint64_t ORDERS = 40, ORDER_STEP = 1000000;
+constexpr uint64_t PLACES = 1000; // a seed's last three digits say which case and domain
+constexpr uint64_t MANY = 1050000;
+
+uint64_t index_of(const Combination &c)
+{
+    return c.number * 4 + static_cast<uint64_t>(c.domain) - 1;
+}
+
+Bounds bounds_of(const Effort &effort, uint64_t round)
+{
+    Bounds b;
+    if (effort.is_long) {
+        b.whole = Choices::EXHAUSTIVE;
+        b.images = 400;
+        b.lives = 40;
+        b.life_images = 24;
+        b.depth = 3;
+    } else if (round > 0) { // deeper, now that each was looked at once
+        b.lives = 30;
+        b.life_images = 20;
+        b.depth = 3;
+    }
+    return b;
+}
+
+std::string replay_command(uint64_t seed, const Place &p)
+{
+    return "tools/explore --replay " + std::to_string(seed) + ":" + p.event + ":" + p.choice;
+}
+
+struct Job {
+    const Combination &c;
+    const std::string &folder;
+    Whereabouts &where;
+    Result all;
+    std::vector<std::string> again; // of each failure
+
+    void explore(uint64_t seed, const Bounds &b)
+    {
+        Explorer explorer(c.what(), c.domain, seed, folder + "/" + std::to_string(getpid()), b);
+        explorer.progress = [&](const Place &p) { where.tell(replay_command(seed, p)); };
+        Result r = explorer.run();
+        all.images.insert(r.images.begin(), r.images.end());
+        all.recoveries += r.recoveries;
+        all.own_sites.insert(r.own_sites.begin(), r.own_sites.end());
+        all.sites.insert(r.sites.begin(), r.sites.end());
+        for (const Failure &f : r.failures) {
+            all.failures.push_back(f);
+            again.push_back(replay_command(seed, f.place));
+        }
+    }
+};
+
+std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b,
+                        const std::string &folder, Whereabouts &where)
+{
+    Job job{c, folder, where, {}, {}};
+    job.explore(seed, b);
+    bool threads = std::string(c.what().name).compare(0, 7, "threads") == 0;
+    Bounds few;
+    few.images = 2;
+    few.lives = 1;
+    for (uint64_t i = 1; threads && i <= ORDERS; i++)
+        job.explore(seed + i * ORDER_STEP * PLACES, few);
+    Pack p;
+    p.number(job.all.recoveries);
+    p.number(job.all.images.size());
+    for (uint64_t h : job.all.images)
+        p.number(h);
+    for (const auto *sites : {&job.all.own_sites, &job.all.sites}) {
+        p.number(sites->size());
+        for (const std::string &s : *sites)
+            p.word(s);
+    }
+    p.number(job.again.size());
+    for (size_t i = 0; i < job.again.size(); i++) {
+        p.word(job.again[i]);
+        p.word(job.all.failures[i].what);
+    }
+    return p.bytes;
+}
+
+void violation(Totals &totals, const Combination &c, const std::string &what,
+               const std::string &again)
+{
+    totals.violations++;
+    say("VIOLATION in '" + c.name() + "': " + what + "\n         again: " + again);
+}
+
+void take(Totals &totals, Combination &c, const Workers::Outcome &o, bool first)
+{
+    if (!o.death.empty()) {
+        violation(totals, c, "the library or the explorer died: " + o.death, o.place);
+        return;
+    }
+    Unpack u(o.bytes);
+    uint64_t n = u.number();
+    c.recoveries += n;
+    totals.recoveries += n;
+    for (n = u.number(); n; n--) {
+        uint64_t h = u.number();
+        c.images.insert(h);
+        totals.images.insert(h);
+    }
+    for (auto *sites : {&c.own_sites, &c.sites})
+        for (n = u.number(); n; n--) {
+            std::string site = u.word();
+            if (first)
+                sites->insert(site);
+        }
+    for (n = u.number(); n; n--) {
+        std::string again = u.word(), what = u.word();
+        violation(totals, c, what, again);
+    }
+}
+
+} // namespace
+
+const char *domain_name(int domain)
+{
+    static const char *const names[] = {"", "pmem", "eadr", "msync", "process"};
+    return names[domain];
+}
+
+std::string Combination::name() const
+{
+    return std::string(what().name) + ", " + domain_name(domain);
+}
+
+uint64_t Combination::seed(uint64_t round) const
+{
+    return round * PLACES + index_of(*this);
+}
+
+std::vector<Combination> combinations(const std::string &name)
+{
+    std::vector<Combination> list;
+    for (size_t i = 0; i < all_cases().size(); i++)
+        for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
+            Combination c{i, d, {}, 0, {}, {}};
+            bool exists = all_cases()[i].domains >> d & 1;
+            if (exists && c.name().find(name) != std::string::npos)
+                list.push_back(c);
+        }
+    return list;
+}
+
+const Combination *combination_of(const std::vector<Combination> &list, uint64_t seed)
+{
+    for (const Combination &c : list)
+        if (index_of(c) == seed % PLACES)
+            return &c;
+    return nullptr;
+}
+
+Bounds fitting(Bounds b, const Case &c)
+{
+    uint64_t share = c.sizes[0] > (1 << 20) ? 16 : c.sizes[0] > (1 << 17) ? 4 : 1;
+    b.whole /= share;
+    b.images = std::max<uint64_t>(b.images / share, 8);
+    b.lives = b.lives / share + 1;
+    return b;
+}
+
+Totals explore(const Effort &effort, std::vector<Combination> &list)
+{
+    Totals totals;
+    Workers workers(effort.cpus);
+    double end = now() + effort.seconds, next_news = now() + 10;
+    size_t started = 0;
+    auto more = [&] {
+        if (started < list.size())
+            return true;
+        if (!effort.is_long || effort.seconds > 0)
+            return now() < end && !list.empty();
+        return started % list.size() != 0 || totals.images.size() < MANY;
+    };
+    while (more() || !workers.idle()) {
+        while (more() && !workers.full()) {
+            const Combination &c = list[started % list.size()];
+            uint64_t round = started / list.size();
+            Bounds b = fitting(bounds_of(effort, round), c.what());
+            uint64_t seed = c.seed(effort.seed + round);
+            workers.start(static_cast<int>(started++), [&, seed, b](Whereabouts &w) {
+                return explore_job(c, seed, b, effort.folder, w);
+            });
+        }
+        Workers::Outcome done = workers.wait();
+        size_t job = static_cast<size_t>(done.job);
+        take(totals, list[job % list.size()], done, job < list.size());
+        if (now() > next_news) {
+            say("round " + std::to_string(started / list.size() + 1) + ": " +
+                std::to_string(totals.images.size()) + " distinct images, " +
+                std::to_string(totals.recoveries) + " recoveries, " +
+                std::to_string(totals.violations) + " violations");
+            next_news = now() + 10;
+        }
+    }
+    return totals;
+}
+
+void say(const std::string &what)
+{
+    static const double began = now();
+    printf("[%4.0f s] %s\n", now() - began, what.c_str());
+    fflush(stdout);
+}
+
+} // namespace crash

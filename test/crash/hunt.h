@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The hunt for mutants: each is looked for in the cases that come to its place, until one of them
+// fails or enough work was done. Work is counted, not timed: a busy machine takes longer and says
+// the same.
+#ifndef ATO_TEST_CRASH_HUNT_H
+#define ATO_TEST_CRASH_HUNT_H
+
+#include "campaign.h"
+
+namespace crash
+{
+
+struct Score {
+    size_t mutants = 0, killed = 0, justified = 0;
+    // Killed, although a comment says why it survives; or the name asked for is nobody's.
+    size_t violations = 0;
+};
+
+// Those whose name contains `name`, in the combinations of a list that was explored.
+Score hunt(const Effort &effort, const std::vector<Combination> &list, const std::string &name);
+
+} // namespace crash
+
+#endif
