@@ -19,11 +19,6 @@ Loss loss_of(int domain)
                                           : Loss::Power;
 }
 
-bool is_store(const Event &e)
-{
-    return e.kind == Kind::Store || e.kind == Kind::Stream;
-}
-
 // May more be lost right before this event than at any later moment?
 bool is_cut(const Event &e, Loss loss)
 {

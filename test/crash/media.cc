@@ -13,11 +13,6 @@ namespace
 
 constexpr uint64_t ALL = std::numeric_limits<uint64_t>::max();
 
-bool is_store(const Event &e)
-{
-    return e.kind == Kind::Store || e.kind == Kind::Stream;
-}
-
 void do_meta(Disk &disk, const Event &e)
 {
     Inode &inode = disk.edit(e.inode);

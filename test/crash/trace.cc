@@ -14,6 +14,11 @@ const char *name_of(Kind kind)
     return names[static_cast<int>(kind)];
 }
 
+bool is_store(const Event &e)
+{
+    return e.kind == Kind::Store || e.kind == Kind::Stream;
+}
+
 std::string describe(const Event &e)
 {
     std::ostringstream out;

@@ -59,6 +59,9 @@ struct Event {
 
 using Trace = std::vector<Event>;
 
+// Cached or non-temporal.
+bool is_store(const Event &e);
+
 // For people: what an event did.
 std::string describe(const Event &e);
 
