@@ -311,9 +311,7 @@ void before_recovery(Actor &a)
     a.write(the(a, 1), 2 * PAGE - 70, 150);
     a.world.record(nullptr);
     a.world.die();
-    Loss loss = a.domain == ATO_DOMAIN_EADR      ? Loss::Cache
-                : a.domain == ATO_DOMAIN_PROCESS ? Loss::Process
-                                                 : Loss::Power;
+    Loss loss = loss_of(a.domain);
     Media media(start, loss, a.domain != ATO_DOMAIN_MSYNC);
     size_t cut = a.random.below(t.size());
     for (size_t i = 0; i < cut; i++)

@@ -12,13 +12,6 @@ namespace crash
 namespace
 {
 
-Loss loss_of(int domain)
-{
-    return domain == ATO_DOMAIN_EADR      ? Loss::Cache
-           : domain == ATO_DOMAIN_PROCESS ? Loss::Process
-                                          : Loss::Power;
-}
-
 // May more be lost right before this event than at any later moment?
 bool is_cut(const Event &e, Loss loss)
 {

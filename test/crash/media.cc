@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "media.h"
 
+#include "ato.h"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -48,6 +50,13 @@ unsigned parts_of(uint8_t mask, bool torn)
 }
 
 } // namespace
+
+Loss loss_of(int domain)
+{
+    return domain == ATO_DOMAIN_EADR      ? Loss::Cache
+           : domain == ATO_DOMAIN_PROCESS ? Loss::Process
+                                          : Loss::Power;
+}
 
 Media::Media(Disk start, Loss l, bool f, Mutation m)
     : sure(start), seen(std::move(start)), loss(l), faults_sync(f), mutation(std::move(m))

@@ -33,6 +33,9 @@ namespace crash
 
 enum class Loss { Power, Cache, Process };
 
+// By which of them a domain loses (an ato_domain).
+Loss loss_of(int domain);
+
 // A fault put into the rules: what if this line of the library were missing or misplaced? Applied to
 // the events of one site, so that the code under test needs no second version.
 enum class Fault {
