@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "explorer.h"
 
+#include "demand.h"
 #include "reader.h"
 
 #include <algorithm>

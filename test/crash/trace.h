@@ -4,7 +4,7 @@
 #ifndef ATO_TEST_CRASH_TRACE_H
 #define ATO_TEST_CRASH_TRACE_H
 
-#include "disk.h"
+#include "demand.h"
 
 namespace crash
 {
@@ -33,13 +33,6 @@ enum class Kind {
 };
 
 const char *name_of(Kind kind);
-
-// What else has to hold of the media.
-struct Demand {
-    bool plain = false;    // nothing of libato's is there
-    bool orderly = false;  // where there is a reflection, there is its manifest
-    std::vector<int> kept; // these inodes have a name, whichever
-};
 
 struct Event {
     Kind kind;

@@ -109,10 +109,6 @@ class World
     friend struct Seams;
 };
 
-// Which demand the media break; "": none. For `plain`, what is known to stay does not count: `.ato.<random>.tmp`, of a process
-// that died while it made the folder, and what was set aside.
-std::string broken_demand(const Disk &disk, const Demand &demand);
-
 // Of the calling thread, in the trace: from 1.
 void set_thread_number(int number);
 int get_thread_number();
