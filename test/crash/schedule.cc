@@ -148,7 +148,7 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
 {
     Scheduler s(bodies.size(), seed);
     scheduler = &s;
-    world.pause = [] { hand_over(); };
+    world.set_pause([] { hand_over(); });
     seam_hook = [](enum seam_point point, const void *) { hand_over(point == SEAM_WAIT); };
     int base = get_thread_number();
     std::vector<std::exception_ptr> thrown(bodies.size());
@@ -171,7 +171,7 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
     for (std::thread &t : threads)
         t.join();
     seam_hook = nullptr;
-    world.pause = nullptr;
+    world.set_pause(nullptr);
     scheduler = nullptr;
     for (const std::exception_ptr &e : thrown)
         if (e)

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A small world for the library to live in: a folder of real files in memory, the two seams, and
-// what stands in for the rest (standins.h). It tells what a run does to the media (a trace), can lay
-// any Disk out as real files, and can let the process die without a process.
+// A small world for the library to live in: a folder of real files in memory (files.h), the two
+// seams (recorder.h), and what stands in for the rest (standins.h). Who lives in it? A process that
+// maps the files, and can die without a process; then another, that finds what a crash left.
 //
 // One at a time in a process.
 #ifndef ATO_TEST_CRASH_WORLD_H
 #define ATO_TEST_CRASH_WORLD_H
 
-#include "trace.h"
+#include "recorder.h"
+#include "violation.h"
 
 #include "ato.h"
 
-#include <functional>
-#include <stdexcept>
-
 namespace crash
 {
-
-// What a call of the library said when it failed where it must not; or any other broken promise.
-struct Violation : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
 
 struct Mapping {
     int file; // number of the original
@@ -41,12 +34,26 @@ class World
     World &operator=(const World &) = delete;
 
     // Everything that is done to the media goes there, until record(nullptr).
-    void record(Trace *trace);
+    void record(Trace *trace)
+    {
+        recorder.record(trace);
+    }
     // From here on the files may hold these contents, says the trace.
-    void allow(std::vector<uint64_t> contents, const Demand &demand);
+    void allow(std::vector<uint64_t> contents, const Demand &demand)
+    {
+        recorder.allow(std::move(contents), demand);
+    }
+    // Called by threads of the run before each thing that they do; for a scheduler.
+    void set_pause(std::function<void()> pause)
+    {
+        recorder.pause = std::move(pause);
+    }
 
     // The files as they lie there now.
-    Disk look() const;
+    Disk look() const
+    {
+        return files.look();
+    }
     // Lays these files out. The originals keep their inodes.
     void stage(const Disk &disk, After after);
 
@@ -54,7 +61,10 @@ class World
     Mapping *map(int file, int domain, int policy, unsigned flags);
     void unmap(Mapping *m, int mode);
     // It will be dead after so many events more: whatever it does then reaches nothing.
-    void cut_short(size_t events);
+    void cut_short(size_t events)
+    {
+        recorder.cut_short(events);
+    }
     // The process dies: its memory, locks and descriptors are gone, the media stay as they are.
     void die();
 
@@ -64,54 +74,42 @@ class World
         return mappings.at(n);
     }
     // Into a file, past everything.
-    void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words);
-    // With the seams as they are without this world.
-    void quietly(const std::function<void()> &what);
+    void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words)
+    {
+        files.poke(name, at, words);
+    }
+    // With `persist` as it is without this world.
+    void quietly(const std::function<void()> &what)
+    {
+        recorder.quietly(what);
+    }
 
     size_t originals() const
     {
-        return files.size();
+        return files.originals().size();
     }
     uint64_t size_of(int file) const
     {
-        return files[static_cast<size_t>(file)].size;
+        return files.originals()[static_cast<size_t>(file)].size;
     }
     int inode_of(int file) const // on every Disk of this world
     {
-        return file + 1;
+        return Files::inode_of(file);
     }
     uint64_t number_of(int file) const // the kernel's inode number
     {
-        return files[static_cast<size_t>(file)].number;
+        return files.originals()[static_cast<size_t>(file)].number;
     }
-    Bytes plain_content(int file) const; // as read(2) sees it
-    const std::string &path() const
+    Bytes plain_content(int file) const // as read(2) sees it
     {
-        return folder;
+        return files.plain_content(file);
     }
-
-    // Called by threads of the run before each thing that they do; for a scheduler.
-    std::function<void()> pause;
-
-    struct Original {
-        std::string name;
-        int fd;
-        uint64_t number, size;
-    };
 
   private:
-    std::string folder;
-    std::vector<Original> files;
-    std::vector<Time> times; // of the originals, as the trace knows them
+    Files files;
+    Recorder recorder;
     std::vector<Mapping *> mappings;
-    Trace *trace = nullptr;
-
-    friend struct Seams;
 };
-
-// Of the calling thread, in the trace: from 1.
-void set_thread_number(int number);
-int get_thread_number();
 
 } // namespace crash
 
