@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does the reader find in a file what FORMAT.md says is in it? Pairings and journals made by hand,
+// word by word, with nothing of the library.
+#include "reader.h"
+#include "rules_lab.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <sstream>
+
+using namespace crash;
+
+namespace
+{
+
+constexpr uint64_t ID[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+const char *const ATTRIBUTE = "ato1 000102030405060708090a0b0c0d0e0f 77 .ato";
+enum State : uint64_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
+
+uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x61746f2d73756d31ull)
+{
+    for (uint64_t i = at; i < at + bytes; i += 8) {
+        h = (h ^ file.word(i)) * 0x9fb21c651e98df25ull;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+// A file of 5 MiB, inode 77, with a pairing.
+struct Paired {
+    Disk disk;
+    int original, folder, reflection, manifest, journal = -1;
+
+    explicit Paired(uint64_t state)
+    {
+        constexpr uint64_t BYTES = 5 << 20;
+        Inode o, r, m, f;
+        f.folder = true;
+        o.size = BYTES;
+        o.attribute = ATTRIBUTE;
+        r.size = BYTES + 3 * PAGE;
+        m.size = 3 * PAGE;
+        for (uint64_t at = 0; at < BYTES; at += PAGE)
+            o.set_word(at, 1 + at);
+        m.set_word(8192, BYTES); // the checksum above it: not this reader's business
+        original = disk.add(o);
+        folder = disk.add(f);
+        reflection = disk.add(r);
+        manifest = disk.add(m);
+        disk.edit(Disk::ROOT).names = {{"file", original}, {".ato", folder}};
+        disk.edit(folder).names = {{"77", reflection}, {"77.manifest", manifest}};
+        record(0, BORN, 1);
+        if (state != BORN)
+            record(4096, state, 2);
+    }
+
+    void record(uint64_t copy, uint64_t state, uint64_t sequence)
+    {
+        Inode &m = disk.edit(manifest);
+        m.set_word(copy, 0x545345464e414d41ull);
+        m.set_word(copy + 8, 1);
+        m.set_word(copy + 16, 1 | state << 32);
+        m.set_word(copy + 24, sequence);
+        m.set_word(copy + 32, ID[0]);
+        m.set_word(copy + 40, ID[1]);
+        m.set_word(copy + 504, sum(m, copy, 504));
+    }
+
+    // One lane that sets one word of the reflection.
+    void lane(uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value,
+              const std::string &name = "journal-1", uint64_t id = ID[0])
+    {
+        Inode j;
+        j.size = 6 * PAGE;
+        j.set_word(PAGE, 0x4c414e52554f4a41ull);
+        j.set_word(PAGE + 8, 1 | 2ull << 32); // two small lanes
+        j.set_word(PAGE + 16, 1024);
+        j.set_word(PAGE + 24, 4096);
+        j.set_word(PAGE + 56, sum(j, PAGE, 56));
+        uint64_t l = 2 * PAGE + 1024; // the second
+        j.set_word(l, sequence);
+        j.set_word(l + 8, 1 | 1ull << 32);
+        j.set_word(l + 64, retired);
+        j.set_word(l + 128, id);
+        j.set_word(l + 136, ID[1]);
+        j.set_word(l + 160, at);
+        j.set_word(l + 168, value);
+        j.set_word(l + 56, sum(j, l + 128, 48, sum(j, l, 56)));
+        journal = disk.add(j);
+        disk.edit(folder).names[name] = journal;
+    }
+
+    Found read() const
+    {
+        return read_file(disk, original, 77);
+    }
+    // The words of the file, as far as they differ from the original's.
+    std::string text() const
+    {
+        Found found = read();
+        if (!found.damage.empty())
+            return "damage";
+        std::ostringstream out;
+        for (uint64_t at = 0; at < found.content.size(); at += 8) {
+            uint64_t w;
+            memcpy(&w, found.content.data() + at, 8);
+            if (w != disk.at(original).word(at))
+                out << at << "=" << w << " ";
+        }
+        return out.str();
+    }
+};
+
+// The example of FORMAT.md.
+constexpr uint64_t BIT_AT = 2103008, BIT = 1ull << 27, O = 3000000, R = 3008192;
+
+TEST(Reader, TakesEachSliceFromItsValidHome)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.reflection).set_word(R, 5);
+    p.disk.edit(p.reflection).set_word(R + 64, 6); // the next slice is valid in the original
+    EXPECT_EQ(p.text(), "");
+    p.disk.edit(p.reflection).set_word(BIT_AT, BIT);
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    p.record(0, CLEAN, 3);
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+}
+
+TEST(Reader, ReadsALastSliceInPart)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.original).size = O + 8;
+    p.disk.edit(p.manifest).set_word(8192, O + 8);
+    p.disk.edit(p.reflection).set_word(R, 5);
+    p.disk.edit(p.reflection).set_word(BIT_AT, BIT);
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    EXPECT_EQ(p.read().content.size(), O + 8);
+}
+
+TEST(Reader, TakesAFileForPlainThatHasNoPairingInUse)
+{
+    Paired born(BORN), deployed(DEPLOYED), another(IN_USE), fresh(IN_USE);
+    another.disk.edit(another.original).attribute[6]++;
+    fresh.disk.edit(fresh.manifest).resize(0);
+    fresh.disk.edit(fresh.manifest).resize(3 * PAGE);
+    for (Paired *p : {&born, &deployed, &another, &fresh}) {
+        p->disk.edit(p->reflection).set_word(BIT_AT, BIT);
+        p->disk.edit(p->reflection).set_word(R, 5);
+        EXPECT_EQ(p->text(), "");
+    }
+    Disk plain = start_disk();
+    plain.edit(F).set_word(0, 1);
+    EXPECT_EQ(read_file(plain, F, 77).content, plain.at(F).content());
+    EXPECT_EQ(read_file(plain, F, 77).damage, "");
+}
+
+TEST(Reader, BelievesTheValidCopyWithTheHigherSequence)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.reflection).set_word(BIT_AT, BIT);
+    p.disk.edit(p.reflection).set_word(R, 5);
+    p.record(0, DEPLOYED, 3);
+    EXPECT_EQ(p.text(), "");
+    p.disk.edit(p.manifest).set_word(400, 1); // copy A is not valid
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    p.disk.edit(p.manifest).set_word(4096 + 400, 1); // and neither is B
+    EXPECT_EQ(p.text(), "damage");
+}
+
+TEST(Reader, CallsDamageWhatMissesAPart)
+{
+    Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), header(IN_USE);
+    manifest.disk.edit(manifest.folder).names.erase("77.manifest");
+    reflection.disk.edit(reflection.folder).names.erase("77");
+    size.disk.edit(size.original).size--;
+    header.lane(1, 0, BIT_AT, BIT);
+    header.disk.edit(header.journal).set_word(PAGE + 16, 2048);
+    for (Paired *p : {&manifest, &reflection, &size, &header})
+        EXPECT_EQ(p->text(), "damage");
+}
+
+TEST(Reader, ReplaysWhatIsCommittedAndNothingElse)
+{
+    struct {
+        uint64_t sequence, retired;
+        const char *name;
+        uint64_t id;
+        bool replayed;
+    } cases[] = {
+        {8, 7, "journal-1", ID[0], true},      {7, 7, "journal-1", ID[0], false},
+        {8, 7, "journal-1.tmp", ID[0], false}, {8, 7, "journal-1", ID[0] + 1, false},
+        {8, 7, "other", ID[0], false},
+    };
+    for (const auto &c : cases) {
+        Paired p(IN_USE);
+        p.disk.edit(p.reflection).set_word(R, 5);
+        p.lane(c.sequence, c.retired, BIT_AT, BIT, c.name, c.id);
+        EXPECT_EQ(p.text(), c.replayed ? std::to_string(O) + "=5 " : "") << c.name << c.sequence;
+        EXPECT_EQ(p.disk.at(p.reflection).word(BIT_AT), 0u);
+    }
+}
+
+TEST(Reader, TellsACutLaneFromADamagedOne)
+{
+    Paired cut(IN_USE), gap(IN_USE), counts(IN_USE);
+    for (Paired *p : {&cut, &gap, &counts}) {
+        p->disk.edit(p->reflection).set_word(R, 5);
+        p->lane(p == &gap ? 9 : 8, 7, BIT_AT, BIT);
+    }
+    uint64_t l = 2 * PAGE + 1024;
+    cut.disk.edit(cut.journal).set_word(l + 168, BIT | 1);
+    EXPECT_EQ(cut.text(), "");
+    EXPECT_EQ(gap.text(), "damage");
+    counts.disk.edit(counts.journal).set_word(l + 8, 1 | 100ull << 32);
+    EXPECT_EQ(counts.text(), "damage");
+}
+
+} // namespace
