@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
 
 std::string replay_command(uint64_t seed, const Place &p)
 {
-    return "tools/explore --replay " + std::to_string(seed) + ":" + p.event + ":" + p.choice;
+    return "tools/explore --replay " + name_of(Crash{seed, p});
 }
 
 struct Job {
@@ -163,12 +164,36 @@ std::vector<Combination> combinations(const std::string &name)
     return list;
 }
 
-const Combination *combination_of(const std::vector<Combination> &list, uint64_t seed)
+std::string name_of(const Crash &crash)
+{
+    return std::to_string(crash.seed) + ":" + crash.place.event + ":" + crash.place.choice;
+}
+
+bool parse_crash(const std::string &name, Crash &crash)
+{
+    size_t first = name.find(':'), second = name.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos)
+        return false;
+    crash.seed = strtoull(name.c_str(), nullptr, 10);
+    crash.place = {name.substr(first + 1, second - first - 1), name.substr(second + 1)};
+    return true;
+}
+
+const Combination *combination_of(const std::vector<Combination> &list, const Crash &crash)
 {
     for (const Combination &c : list)
-        if (index_of(c) == seed % PLACES)
+        if (index_of(c) == crash.seed % PLACES)
             return &c;
     return nullptr;
+}
+
+Result replay(const Combination &c, const Crash &crash, const Mutation &mutation,
+              const std::string &folder, std::string &story)
+{
+    Bounds b;
+    b.depth = 9;
+    Explorer explorer(c.what(), c.domain, crash.seed, folder, b, mutation);
+    return explorer.replay(crash.place, story);
 }
 
 Bounds fitting(Bounds b, const Case &c)

@@ -32,8 +32,18 @@ const char *domain_name(int domain);
 // Those whose name contains this.
 std::vector<Combination> combinations(const std::string &name);
 
-// Of such a seed; NULL: of none.
-const Combination *combination_of(const std::vector<Combination> &list, uint64_t seed);
+// One crash, by three values: SEED:EVENT:CHOICE.
+struct Crash {
+    uint64_t seed;
+    Place place;
+};
+std::string name_of(const Crash &crash);
+bool parse_crash(const std::string &name, Crash &crash);
+// Whose it is; NULL: nobody's.
+const Combination *combination_of(const std::vector<Combination> &list, const Crash &crash);
+// It again, in a folder; tells what it is about, or nothing if there is no such crash.
+Result replay(const Combination &c, const Crash &crash, const Mutation &mutation,
+              const std::string &folder, std::string &story);
 
 // A large file costs more: fewer crashes of it.
 Bounds fitting(Bounds bounds, const Case &c);

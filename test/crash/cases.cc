@@ -419,12 +419,19 @@ void two_dead(Actor &a)
     a.mute = true;
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     uint64_t at = a_page(a) + a.random.below(3000);
-    a.world.cut_short(3 + a.random.below(5));
+    if (a.random.one_in(2))
+        a.world.cut_short(1, Kind::Store); // the word can be seen
+    else
+        a.world.cut_short(3 + a.random.below(5));
     a.write(m, at, 1 + a.random.below(130));
     a.world.die();
     set_thread_number(get_thread_number() + 1);
     m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-    a.world.cut_short(3 + a.random.below(4));
+    bool streams = a.domain == ATO_DOMAIN_PMEM || a.domain == ATO_DOMAIN_EADR;
+    if (a.random.one_in(2))
+        a.world.cut_short(1, streams ? Kind::Stream : Kind::Store); // the record can be seen
+    else
+        a.world.cut_short(3 + a.random.below(4));
     a.unmap(m, a.random.one_in(4) ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST);
     a.world.die();
     a.mute = false;
@@ -434,6 +441,26 @@ void two_dead(Actor &a)
     a.allow_this();
     a.write(m, at, 100);
     a.write(m, 100, 5000);
+}
+
+void before_commit(Actor &a)
+{
+    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // there is a journal
+}
+
+// One died at any moment of a commit; another recovers, and works where it was.
+void dead_in_commit(Actor &a)
+{
+    uint64_t at = PAGE * (1 + a.random.below(4)) - 1 - a.random.below(60);
+    set_thread_number(get_thread_number() + 50);
+    a.world.cut_short(1 + a.random.below(14));
+    a.write(the(a), at, 64 + a.random.below(60));
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    Mapping *m = a.map(0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+    a.contents[0] = a.read(m, 0, m->bytes);
+    a.allow_this();
+    a.write(m, at + 20, 60);
 }
 
 void before_two_dead(Actor &a)
@@ -539,6 +566,7 @@ const std::vector<Case> &all_cases()
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
+        {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},

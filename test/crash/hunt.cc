@@ -18,12 +18,12 @@ namespace
 // Images and recoveries that a mutant may cost. Most are found within some hundreds.
 constexpr uint64_t PATIENCE = 400000, FOR_JUSTIFIED = 40000;
 
-// Passes over the cases made for a mutant before all others.
-constexpr uint64_t MADE = 24;
+// Passes over the cases made for a mutant before each over all others.
+constexpr uint64_t MADE = 4;
 
 struct Verdict {
     bool killed = false;
-    std::string how;
+    std::string crash, what; // that showed it: its name, and what was wrong
     uint64_t work = 0;
 };
 
@@ -70,27 +70,23 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
     return w;
 }
 
-// Few lives, then more, then deep ones: most faults need none, some nothing else.
+// Many moments and few lives; every second time more lives, or deep ones. Most faults need none,
+// some nothing else, and some an operation that comes to pass in one seed of many.
 Bounds bounds_of(uint64_t pass)
 {
     Bounds b;
-    switch (pass % 3) {
-    case 0:
-        b.images = 40;
-        b.lives = 1;
-        b.life_images = 8;
-        break;
-    case 1:
+    b.images = 40;
+    b.lives = 1;
+    b.life_images = 8;
+    if (pass % 4 == 1) {
         b.images = 8;
-        b.lives = 15;
+        b.lives = 12;
         b.life_images = 20;
-        break;
-    case 2:
-        b.images = 100;
-        b.lives = 25;
-        b.life_images = 20;
+    } else if (pass % 4 == 3) {
+        b.images = 60;
+        b.lives = 8;
+        b.life_images = 12;
         b.depth = 3;
-        break;
     }
     return b;
 }
@@ -112,18 +108,16 @@ struct Search {
             if (over())
                 return;
             std::string folder = effort.folder + "/" + std::to_string(getpid());
-            Explorer explorer(c->what(), c->domain, c->seed(effort.seed + pass), folder,
+            uint64_t seed = c->seed(effort.seed + pass);
+            Explorer explorer(c->what(), c->domain, seed, folder,
                               fitting(bounds_of(pass), c->what()), m.mutation);
-            explorer.progress = [&](const Place &p) {
-                where.tell(c->name() + " " + p.event + ":" + p.choice);
-            };
+            explorer.progress = [&](const Place &p) { where.tell(name_of({seed, p})); };
             Result r = explorer.run();
             verdict.work += 1 + r.images.size() + r.recoveries;
             if (!r.failures.empty()) {
-                const Failure &f = r.failures[0];
                 verdict.killed = true;
-                verdict.how =
-                    c->name() + ", " + f.place.event + ":" + f.place.choice + ": " + f.what;
+                verdict.crash = name_of({seed, r.failures[0].place});
+                verdict.what = r.failures[0].what;
             }
         }
     }
@@ -135,76 +129,145 @@ std::string mutant_job(const Mutant &m, const Where &w, const Effort &effort, Wh
     Search search{m, effort, where, {}};
     bool nowhere = w.made.empty() && w.near.empty() && w.far.empty();
     for (uint64_t pass = 0; !search.over() && !nowhere; pass++) {
-        search.look(w.made, pass);
-        if (pass > MADE || w.made.empty())
-            search.look(w.near, pass);
-        if (pass > MADE + 1 || (w.made.empty() && w.near.empty()))
+        for (uint64_t i = 0; i < MADE; i++)
+            search.look(w.made, MADE * pass + i);
+        search.look(w.near, pass);
+        if (pass > 0 || w.near.empty())
             search.look(w.far, pass);
     }
     Pack p;
     p.number(search.verdict.killed);
     p.number(search.verdict.work);
-    p.word(search.verdict.how);
+    p.word(search.verdict.crash);
+    p.word(search.verdict.what);
     return p.bytes;
 }
+
+// What is wrong with that crash while there is no fault; "": nothing, as it should be.
+std::string control_job(const std::vector<Combination> &list, const std::string &name,
+                        const Effort &effort)
+{
+    Crash crash;
+    const Combination *c = parse_crash(name, crash) ? combination_of(list, crash) : nullptr;
+    if (!c)
+        return "it is no crash of any case";
+    std::string story, folder = effort.folder + "/" + std::to_string(getpid());
+    Result r = replay(*c, crash, {}, folder, story);
+    return r.failures.empty() ? "" : r.failures[0].what;
+}
+
+class Hunt
+{
+  public:
+    Hunt(const Effort &e, const std::vector<Combination> &l, const std::string &name)
+        : effort(e), list(l), mutants(all_mutants()), workers(e.cpus)
+    {
+        auto other = [&](const Mutant &m) { return m.name().find(name) == std::string::npos; };
+        mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
+    }
+
+    Score run()
+    {
+        score.mutants = mutants.size();
+        std::set<std::string> places;
+        for (const Mutant &m : mutants)
+            places.insert(m.place);
+        for (size_t at = 0; at < mutants.size() || !workers.idle();) {
+            if (at < mutants.size() && !workers.full())
+                search(at++);
+            else
+                take(workers.wait());
+        }
+        printf("\n%zu mutants at %zu places of the code\n", mutants.size(), places.size());
+        for (const std::string &s : notable)
+            printf("  %s\n", s.c_str());
+        return score;
+    }
+
+  private:
+    const Effort &effort;
+    const std::vector<Combination> &list;
+    std::vector<Mutant> mutants;
+    Workers workers; // job: number of the mutant; its control: that and the number of all
+    Score score;
+    std::vector<std::string> notable;
+
+    void search(size_t number)
+    {
+        const Mutant &m = mutants[number];
+        Where w = cases_for(m, list, effort.seed + number);
+        workers.start(static_cast<int>(number),
+                      [&, w](Whereabouts &where) { return mutant_job(m, w, effort, where); });
+    }
+
+    void take(const Workers::Outcome &done)
+    {
+        size_t job = static_cast<size_t>(done.job);
+        const Mutant &m = mutants[job % mutants.size()];
+        if (job >= mutants.size()) { // a control
+            std::string wrong = done.death.empty() ? done.bytes : done.death;
+            if (!wrong.empty())
+                violation("the crash that showed a fault is wrong without it too: " + wrong, m);
+            return;
+        }
+        Verdict v;
+        if (done.death.empty()) {
+            Unpack u(done.bytes);
+            v.killed = u.number();
+            v.work = u.number();
+            v.crash = u.word();
+            v.what = u.word();
+        } else {
+            v.killed = true;
+            v.crash = done.place;
+            v.what = "the library died: " + done.death;
+        }
+        if (v.killed)
+            killed(m, job, v);
+        else
+            survived(m, v);
+    }
+
+    void killed(const Mutant &m, size_t number, const Verdict &v)
+    {
+        score.killed++;
+        say("killed: " + m.name() + ", work " + std::to_string(v.work) + ": " + v.what +
+            "\n         tools/explore --mutant '" + m.name() + "' --replay " + v.crash);
+        if (!m.argument.empty())
+            violation("killed, though a comment says why it survives", m);
+        std::string crash = v.crash;
+        workers.start(static_cast<int>(mutants.size() + number),
+                      [&, crash](Whereabouts &) { return control_job(list, crash, effort); });
+    }
+
+    void survived(const Mutant &m, const Verdict &v)
+    {
+        score.justified += !m.argument.empty();
+        std::string why = !m.argument.empty() ? "justified: " + m.argument
+                          : v.work ? "NOT JUSTIFIED, after work " + std::to_string(v.work)
+                                   : "NOT JUSTIFIED: no case comes to this place";
+        say("survives: " + m.name() + "\n         " + why);
+        notable.push_back(m.name() + ": " + why);
+    }
+
+    void violation(const std::string &what, const Mutant &m)
+    {
+        score.violations++;
+        say("VIOLATION: " + what + ": " + m.name());
+        notable.push_back("VIOLATION: " + what + ": " + m.name());
+    }
+};
 
 } // namespace
 
 Score hunt(const Effort &effort, const std::vector<Combination> &list, const std::string &name)
 {
-    std::vector<Mutant> mutants = all_mutants();
-    mutants.erase(
-        std::remove_if(mutants.begin(), mutants.end(),
-                       [&](const Mutant &m) { return m.name().find(name) == std::string::npos; }),
-        mutants.end());
-    Score score;
-    score.mutants = mutants.size();
-    if (mutants.empty()) {
+    Hunt all(effort, list, name);
+    Score score = all.run();
+    if (!score.mutants) {
         fprintf(stderr, "no mutant's name contains '%s'\n", name.c_str());
         score.violations++;
     }
-    std::set<std::string> places;
-    std::vector<std::string> survivors;
-    Workers workers(effort.cpus);
-    for (size_t at = 0; at < mutants.size() || !workers.idle();) {
-        while (at < mutants.size() && !workers.full()) {
-            const Mutant &m = mutants[at];
-            Where w = cases_for(m, list, effort.seed + at);
-            workers.start(static_cast<int>(at++),
-                          [&, w](Whereabouts &where) { return mutant_job(m, w, effort, where); });
-        }
-        Workers::Outcome done = workers.wait();
-        const Mutant &m = mutants[static_cast<size_t>(done.job)];
-        places.insert(m.place);
-        bool killed = true;
-        uint64_t work = 0;
-        std::string how = done.death + " at " + done.place;
-        if (done.death.empty()) {
-            Unpack u(done.bytes);
-            killed = u.number();
-            work = u.number();
-            how = u.word();
-        }
-        if (killed) {
-            score.killed++;
-            say("killed: " + m.name() + ", work " + std::to_string(work) + "\n         by " + how);
-            if (!m.argument.empty()) {
-                score.violations++;
-                survivors.push_back("VIOLATION: killed, though a comment says why it survives: " +
-                                    m.name());
-            }
-            continue;
-        }
-        score.justified += !m.argument.empty();
-        std::string why = !m.argument.empty() ? "justified: " + m.argument
-                          : work              ? "NOT JUSTIFIED, after work " + std::to_string(work)
-                                              : "NOT JUSTIFIED: no case comes to this place";
-        say("survives: " + m.name() + "\n         " + why);
-        survivors.push_back(m.name() + ": " + why);
-    }
-    printf("\n%zu mutants at %zu places of the code\n", mutants.size(), places.size());
-    for (const std::string &s : survivors)
-        printf("  %s\n", s.c_str());
     return score;
 }
 

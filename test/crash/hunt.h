@@ -2,7 +2,7 @@
 //
 // The hunt for mutants: each is looked for in the cases that come to its place, until one of them
 // fails or enough work was done. Work is counted, not timed: a busy machine takes longer and says
-// the same.
+// the same. The crash that shows a mutant is done again without it, and has to be right then.
 #ifndef ATO_TEST_CRASH_HUNT_H
 #define ATO_TEST_CRASH_HUNT_H
 
@@ -13,7 +13,7 @@ namespace crash
 
 struct Score {
     size_t mutants = 0, killed = 0, justified = 0;
-    // Killed, although a comment says why it survives; or the name asked for is nobody's.
+    // Killed, although a comment says why it survives; wrong without the mutant too; nobody's name.
     size_t violations = 0;
 };
 

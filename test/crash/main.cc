@@ -88,27 +88,22 @@ bool find_mutant(const std::string &name, Mutation &mutation)
 
 int replay(const Options &o)
 {
-    size_t first = o.replay.find(':'), second = o.replay.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) {
+    Crash crash;
+    if (!parse_crash(o.replay, crash)) {
         fprintf(stderr, "--replay wants SEED:EVENT:CHOICE, as a violation was printed\n");
         return 2;
     }
-    uint64_t seed = strtoull(o.replay.c_str(), nullptr, 10);
-    Place place = {o.replay.substr(first + 1, second - first - 1), o.replay.substr(second + 1)};
     Mutation mutation;
     if (!o.mutant.empty() && !find_mutant(o.mutant, mutation))
         return 2;
     std::vector<Combination> list = combinations("");
-    const Combination *c = combination_of(list, seed);
+    const Combination *c = combination_of(list, crash);
     if (!c) {
-        fprintf(stderr, "seed %llu names no case\n", static_cast<unsigned long long>(seed));
+        fprintf(stderr, "seed %llu names no case\n", static_cast<unsigned long long>(crash.seed));
         return 2;
     }
-    Bounds b;
-    b.depth = 9;
     std::string story;
-    Explorer explorer(c->what(), c->domain, seed, top + "/replay", b, mutation);
-    Result r = explorer.replay(place, story);
+    Result r = crash::replay(*c, crash, mutation, top + "/replay", story);
     printf("'%s'\n%s", c->name().c_str(), story.c_str());
     for (const Failure &f : r.failures)
         printf("VIOLATION: %s\n", f.what.c_str());

@@ -65,9 +65,9 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     } made_for[] = {
         {"", "lib/file.c", "two dead"},
         {"", "lib/pages.c", "threads, one page"},
-        {"drop flush", "reflection/journal.c", "write, "},
-        {"drop fence", "reflection/journal.c", "threads, handing over"},
-        {"delay fence", "reflection/journal.c", "threads, handing over"},
+        {"drop flush", "reflection/journal.c", "dead in a commit"},
+        {"drop fence", "reflection/journal.c", "dead in a commit"},
+        {"delay fence", "reflection/journal.c", "dead in a commit"},
         {"", "reflection/pairing.c", "unmap"},
     };
     for (const auto &h : made_for)

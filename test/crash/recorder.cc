@@ -73,7 +73,7 @@ struct Seams {
         return "/" + own;
     }
 
-    static Event &emit(Kind kind, const char *site = "")
+    static Event &tell(Kind kind, const char *site = "")
     {
         Event e;
         e.kind = kind;
@@ -81,9 +81,17 @@ struct Seams {
         e.site = site;
         Trace *to = trace();
         to->push_back(std::move(e));
-        if (recorder->events_to_live && --recorder->events_to_live == 0)
-            recorder->dead = true;
         return to->back();
+    }
+
+    // What the process does itself, which may be the last that it does.
+    static Event &emit(Kind kind, const char *site = "")
+    {
+        Event &e = tell(kind, site);
+        bool counts = recorder->events_to_live && kind == recorder->counted.value_or(kind);
+        if (counts && --recorder->events_to_live == 0)
+            recorder->dead = true;
+        return e;
     }
 
     // What the kernel did to the times of the originals, unasked.
@@ -95,7 +103,7 @@ struct Seams {
             if (now == recorder->times[i])
                 continue;
             recorder->times[i] = now;
-            Event &e = emit(Kind::Times);
+            Event &e = tell(Kind::Times);
             e.inode = Files::inode_of(static_cast<int>(i));
             e.time = now;
         }
@@ -480,16 +488,17 @@ void Recorder::record(Trace *to)
 
 void Recorder::allow(std::vector<uint64_t> contents, const Demand &demand)
 {
-    if (!trace)
+    if (!Seams::trace())
         return;
-    Event &e = Seams::emit(Kind::Allow);
+    Event &e = Seams::tell(Kind::Allow);
     e.allowed = std::move(contents);
     e.demand = demand;
 }
 
-void Recorder::cut_short(size_t events)
+void Recorder::cut_short(size_t events, std::optional<Kind> of)
 {
     events_to_live = events;
+    counted = of;
 }
 
 void Recorder::die(const std::function<void()> &last)
@@ -497,7 +506,7 @@ void Recorder::die(const std::function<void()> &last)
     dead = false;
     events_to_live = 0;
     if (trace)
-        Seams::emit(Kind::Death);
+        Seams::tell(Kind::Death);
     dead = true;
     last();
     dead = false;

@@ -16,6 +16,7 @@
 #include "trace.h"
 
 #include <functional>
+#include <optional>
 #include <set>
 
 namespace crash
@@ -34,8 +35,8 @@ class Recorder
     // From here on the files may hold these contents, says the trace.
     void allow(std::vector<uint64_t> contents, const Demand &demand);
 
-    // The process will be dead after so many events more.
-    void cut_short(size_t events);
+    // The process will be dead after so many events more, of any kind or of one.
+    void cut_short(size_t events, std::optional<Kind> of);
     // The process dies; what it does in `last` reaches nothing. Then there is another.
     void die(const std::function<void()> &last);
     // Shared memory is gone.
@@ -54,6 +55,7 @@ class Recorder
     std::set<std::string> objects; // shared memory
     bool dead = false;             // what is done now reaches nothing
     size_t events_to_live = 0;     // 0: no end in sight
+    std::optional<Kind> counted;   // of which kind; any
 
     friend struct Seams;
 };

@@ -60,10 +60,11 @@ class World
     // Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
     void unmap(Mapping *m, int mode);
-    // It will be dead after so many events more: whatever it does then reaches nothing.
-    void cut_short(size_t events)
+    // It will be dead after so many events more, of any kind or of one: whatever it does then
+    // reaches nothing.
+    void cut_short(size_t events, std::optional<Kind> of = {})
     {
-        recorder.cut_short(events);
+        recorder.cut_short(events, of);
     }
     // The process dies: its memory, locks and descriptors are gone, the media stay as they are.
     void die();
