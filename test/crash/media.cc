@@ -128,7 +128,8 @@ void Media::process_died()
 
 void Media::take(const Event &e)
 {
-    if (e.kind != Kind::Allow)
+    // A flush by itself decides nothing, and a fence only if it makes something certain.
+    if (e.kind != Kind::Allow && e.kind != Kind::Flush && e.kind != Kind::Fence)
         changes++;
     switch (e.kind) {
     case Kind::Store:
@@ -277,6 +278,9 @@ void Media::fence(int thread)
     auto &captured = flushed[thread];
     for (auto line = lines.begin(); line != lines.end();) {
         auto upto = captured.find(line->first);
+        bool streams = std::any_of(line->second.begin(), line->second.end(),
+                                   [&](const Put &p) { return p.stream && p.thread == thread; });
+        changes += streams || upto != captured.end();
         settle(line->first, line->second, upto == captured.end() ? 0 : upto->second, thread);
         line = line->second.empty() ? lines.erase(line) : std::next(line);
     }

@@ -334,11 +334,21 @@ TEST(RulesOfVersions, TheyMoveWithWhateverACrashMayDecideAbout)
     };
     past << allow();
     EXPECT_FALSE(moved());
-    for (const Event &e : {cached({{0, 1}}), flush(0), fence(), attribute("x"), fsync_of(F),
+    past << cached({{0, 1}});
+    EXPECT_TRUE(moved());
+    past << flush(0);
+    EXPECT_FALSE(moved()); // nothing is certain yet
+    for (const Event &e : {fence(), streamed({{64, 2}}), fence(), attribute("x"), fsync_of(F),
                            make("a", NEW), fsync_of(Disk::ROOT)}) {
         past << e;
         EXPECT_TRUE(moved()) << name_of(e.kind);
     }
+    past << fence() << flush(0) << fence();
+    EXPECT_FALSE(moved()); // there was nothing to make certain
+    past << cached({{0, 3}});
+    EXPECT_TRUE(moved());
+    past << fence();
+    EXPECT_FALSE(moved()); // not flushed
     past.media.process_died();
     EXPECT_TRUE(moved());
 }
