@@ -21,10 +21,16 @@ namespace
 constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
                          1u << ATO_DOMAIN_PROCESS;
 constexpr unsigned DURABLE = ALL & ~(1u << ATO_DOMAIN_PROCESS);
+// Of large files, which cost more: where most may be lost.
+constexpr unsigned LARGE = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC;
 constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 
 // Six pages, the last one not whole and ending within a slice and a word.
 constexpr uint64_t SIZE = 5 * PAGE + 1003;
+
+// Pages that share a meta page; a file that needs two of them.
+constexpr uint64_t CHUNK = 512 * PAGE;
+constexpr uint64_t TWO_CHUNKS = CHUNK + 3 * PAGE + 1003;
 
 std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
 {
@@ -39,8 +45,9 @@ std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
 void litter(Actor &a, int file)
 {
     std::string own = ".ato/" + std::to_string(a.world.number_of(file));
-    uint64_t pages = (a.world.size_of(file) + PAGE - 1) / PAGE;
-    a.world.poke(own, PAGE, garbage(a, pages * PAGE));
+    uint64_t bytes = (a.world.size_of(file) + PAGE - 1) / PAGE * PAGE;
+    for (uint64_t at = 0; at < bytes; at += CHUNK) // behind each meta page
+        a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
 }
 
 void litter_journals(Actor &a)
@@ -412,13 +419,12 @@ void change_domain_of_unmapped(Actor &a)
 
 // Two died one after the other, at any moments: one that wrote a little, and one that unmapped
 // what it had not looked at.
-void two_dead(Actor &a)
+void die_twice(Actor &a, uint64_t at)
 {
     set_thread_number(get_thread_number() + 50);
     a.allow({}); // either outcome is right, until somebody has seen one
     a.mute = true;
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-    uint64_t at = a_page(a) + a.random.below(3000);
     if (a.random.one_in(2))
         a.world.cut_short(1, Kind::Store); // the word can be seen
     else
@@ -441,6 +447,11 @@ void two_dead(Actor &a)
     a.allow_this();
     a.write(m, at, 100);
     a.write(m, 100, 5000);
+}
+
+void two_dead(Actor &a)
+{
+    die_twice(a, a_page(a) + a.random.below(3000));
 }
 
 void before_commit(Actor &a)
@@ -467,6 +478,64 @@ void before_two_dead(Actor &a)
 {
     mapped(a, ATO_NO_RTM);
     a.unmap(the(a), ATO_UNMAP_FAST);
+}
+
+// ---- two meta pages ----
+
+// All that is done is done near the place where the chunks meet; the rest is as it was.
+uint64_t near_seam(Actor &a, uint64_t bytes)
+{
+    return CHUNK - PAGE - bytes / 2 + a.random.below(2 * PAGE);
+}
+
+void before_chunks(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 0);
+    for (int i = 0; i < 6; i++) {
+        uint64_t n = 1 + a.random.below(a.random.one_in(3) ? 2 * PAGE : 700);
+        a.write(m, near_seam(a, n), n);
+    }
+    litter_journals(a);
+}
+
+// Commits whose words lie in both meta pages.
+void write_over_chunks(Actor &a)
+{
+    uint64_t left = 1 + a.random.below(90);
+    a.write(the(a), CHUNK - left, left + 1 + a.random.below(90));
+    a.write(the(a), CHUNK - PAGE - a.random.below(PAGE), 3 * PAGE);
+    a.write(the(a), CHUNK + a.random.below(PAGE), 1 + a.random.below(2 * PAGE));
+    a.write(the(a), CHUNK - 3, 3);
+}
+
+void deploy_over_chunks(Actor &a)
+{
+    a.deploy(the(a), CHUNK - PAGE, 2 * PAGE);
+    a.write(the(a), CHUNK - 100, 300);
+    a.deploy(the(a), 0, the(a)->bytes);
+}
+
+void unmap_chunks(Actor &a)
+{
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, CHUNK - 30, 100);
+    a.unmap(m, ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+}
+
+void before_chunks_two_dead(Actor &a)
+{
+    before_chunks(a);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+}
+
+void chunks_two_dead(Actor &a)
+{
+    die_twice(a, CHUNK + a.random.below(3 * PAGE));
 }
 
 // ---- several threads ----
@@ -545,11 +614,7 @@ const std::vector<Case> &all_cases()
         {"write, pages, journal", ALL, {SIZE}, before_plain, write_pages},
         {"write, two pages' seam", ALL, {SIZE}, before_old_journal, write_seam},
         {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
-        {"write, longer list",
-         1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC,
-         {280 * PAGE},
-         before_plain,
-         write_longer},
+        {"write, longer list", LARGE, {280 * PAGE}, before_plain, write_longer},
         {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
         {"fill", ALL, {SIZE}, before_plain, fill},
         {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
@@ -567,6 +632,10 @@ const std::vector<Case> &all_cases()
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
+        {"two chunks, writes", LARGE, {TWO_CHUNKS}, before_chunks, write_over_chunks},
+        {"two chunks, deploy", LARGE, {TWO_CHUNKS}, before_chunks, deploy_over_chunks},
+        {"two chunks, unmap", LARGE, {TWO_CHUNKS}, before_chunks, unmap_chunks},
+        {"two chunks, two dead", LARGE, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},
