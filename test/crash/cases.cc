@@ -21,8 +21,8 @@ namespace
 constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
                          1u << ATO_DOMAIN_PROCESS;
 constexpr unsigned DURABLE = ALL & ~(1u << ATO_DOMAIN_PROCESS);
-// Of large files, which cost more: where most may be lost.
-constexpr unsigned LARGE = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC;
+// For what takes long, with large files or two of them: where most may be lost.
+constexpr unsigned COSTLY = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC;
 constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 
 // Six pages, the last one not whole and ending within a slice and a word.
@@ -555,7 +555,7 @@ void threads_in_page(Actor &a)
             steps.push_back({Step::Write, at + a.random.below(200), 1 + a.random.below(250)});
     threads[0].push_back({Step::Read, at, 400});
     threads[1].insert(threads[1].begin() + 1, {Step::Read, at, 400});
-    run_threads(a, the(a), threads);
+    run_threads(a, threads);
 }
 
 // Operations that share some of their pages.
@@ -569,36 +569,71 @@ void threads_across_pages(Actor &a)
         }
     threads[a.random.below(3)].push_back({Step::Read, 0, 3 * PAGE});
     threads[0].insert(threads[0].begin(), {Step::Read, PAGE / 2, 2 * PAGE});
-    run_threads(a, the(a), threads);
+    run_threads(a, threads);
 }
 
 // One commits several pages and goes; the others work on them.
 void threads_handing_over(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(100);
-    run_threads(a, the(a),
-                {{{Step::Write, at, 200}},
-                 {{Step::Write, at + 10, 80}, {Step::Write, at - 20, 30}},
-                 {{Step::Write, PAGE + 20, 50}, {Step::Write, at, 190}}});
+    run_threads(a, {{{Step::Write, at, 200}},
+                    {{Step::Write, at + 10, 80}, {Step::Write, at - 20, 30}},
+                    {{Step::Write, PAGE + 20, 50}, {Step::Write, at, 190}}});
 }
 
 // Commits that have nothing to do with one another, at the same time: several lanes.
 void threads_apart(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(60);
-    run_threads(a, the(a),
-                {{{Step::Write, at, 100}, {Step::Write, at + 20, 100}},
-                 {{Step::Write, 3 * PAGE - 50, 90}, {Step::Write, 3 * PAGE - 30, 90}}});
+    run_threads(a, {{{Step::Write, at, 100}, {Step::Write, at + 20, 100}},
+                    {{Step::Write, 3 * PAGE - 50, 90}, {Step::Write, 3 * PAGE - 30, 90}}});
+}
+
+// Two files that share a journal; now and then nobody has made it yet.
+void before_two_threads(Actor &a)
+{
+    before_two(a);
+    if (a.random.one_in(2))
+        return;
+    for (int i = 0; i < 2; i++)
+        a.unmap(the(a), ATO_UNMAP_FAST);
+    for (int i = 0; i < 2; i++)
+        a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
+}
+
+// Commits of several pages to two files at once.
+void threads_two_files(Actor &a)
+{
+    uint64_t at = PAGE - 1 - a.random.below(60);
+    std::vector<std::vector<Step>> threads(2);
+    for (size_t i = 0; i < 2; i++)
+        for (uint64_t page = 0; page < 2; page++)
+            threads[i].push_back({Step::Write, at + page * PAGE, 62 + a.random.below(300), i});
+    threads[a.random.below(2)].push_back({Step::Read, 0, 3 * PAGE, a.random.below(2)});
+    run_threads(a, threads);
+}
+
+// One unmaps its file and maps it again, while the other is in commits to its own.
+void threads_mapping_anew(Actor &a)
+{
+    uint64_t at = PAGE - 1 - a.random.below(60);
+    size_t stays = a.random.below(2), goes = 1 - stays;
+    run_threads(a, {{{Step::Write, at, 100, stays},
+                     {Step::Write, at + 20, 100, stays},
+                     {Step::Write, at + PAGE, 100, stays},
+                     {Step::Read, 0, 3 * PAGE, stays}},
+                    {{Step::Write, at, 90, goes},
+                     {Step::Remap, 0, 0, goes},
+                     {Step::Write, at + 30, 90, goes}}});
 }
 
 // Readers that bring home, and deploys, beside writers.
 void threads_deploying(Actor &a)
 {
     uint64_t at = a.random.below(2 * PAGE);
-    run_threads(a, the(a),
-                {{{Step::Write, at, 300}, {Step::Write, at + 200, PAGE}},
-                 {{Step::Deploy, 0, 3 * PAGE}, {Step::Write, at + 100, 200}},
-                 {{Step::Read, at, 500}, {Step::Read, 0, 4 * PAGE}}});
+    run_threads(a, {{{Step::Write, at, 300}, {Step::Write, at + 200, PAGE}},
+                    {{Step::Deploy, 0, 3 * PAGE}, {Step::Write, at + 100, 200}},
+                    {{Step::Read, at, 500}, {Step::Read, 0, 4 * PAGE}}});
 }
 
 } // namespace
@@ -614,7 +649,7 @@ const std::vector<Case> &all_cases()
         {"write, pages, journal", ALL, {SIZE}, before_plain, write_pages},
         {"write, two pages' seam", ALL, {SIZE}, before_old_journal, write_seam},
         {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
-        {"write, longer list", LARGE, {280 * PAGE}, before_plain, write_longer},
+        {"write, longer list", COSTLY, {280 * PAGE}, before_plain, write_longer},
         {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
         {"fill", ALL, {SIZE}, before_plain, fill},
         {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
@@ -632,14 +667,16 @@ const std::vector<Case> &all_cases()
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
-        {"two chunks, writes", LARGE, {TWO_CHUNKS}, before_chunks, write_over_chunks},
-        {"two chunks, deploy", LARGE, {TWO_CHUNKS}, before_chunks, deploy_over_chunks},
-        {"two chunks, unmap", LARGE, {TWO_CHUNKS}, before_chunks, unmap_chunks},
-        {"two chunks, two dead", LARGE, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
+        {"two chunks, writes", COSTLY, {TWO_CHUNKS}, before_chunks, write_over_chunks},
+        {"two chunks, deploy", COSTLY, {TWO_CHUNKS}, before_chunks, deploy_over_chunks},
+        {"two chunks, unmap", COSTLY, {TWO_CHUNKS}, before_chunks, unmap_chunks},
+        {"two chunks, two dead", COSTLY, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},
         {"threads, apart", ALL, {SIZE}, before_threads, threads_apart},
+        {"threads, two files", COSTLY, {SIZE, SIZE}, before_two_threads, threads_two_files},
+        {"threads, mapping anew", COSTLY, {SIZE, SIZE}, before_two_threads, threads_mapping_anew},
         {"threads, deploys", ALL, {SIZE}, before_threads, threads_deploying},
     };
     return cases;

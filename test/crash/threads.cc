@@ -14,26 +14,26 @@ namespace crash
 namespace
 {
 
-using Content = std::shared_ptr<const Bytes>;
-
-uint64_t hash_range(const Bytes &b, uint64_t at, uint64_t n)
-{
-    return hash_bytes(&b[at], n);
-}
+struct Range {
+    size_t file;
+    uint64_t at, n;
+};
 
 class Worlds
 {
   public:
-    Worlds(Actor &a, int f) : actor(a), file(f)
+    explicit Worlds(Actor &a) : actor(a)
     {
-        World first = {std::make_shared<Bytes>(actor.contents[static_cast<size_t>(f)]), {}, {}};
+        World first;
+        for (const Bytes &b : actor.contents)
+            first.files.push_back(content(b));
         add(first);
         tell();
     }
 
-    void begin_write(int op, uint64_t at, Bytes bytes)
+    void begin_write(int op, const Range &to, Bytes bytes)
     {
-        writes[op] = {at, std::move(bytes)};
+        writes[op] = {to, std::move(bytes)};
         close();
     }
 
@@ -46,9 +46,9 @@ class Worlds
         tell();
     }
 
-    void begin_read(int op, uint64_t at, uint64_t n)
+    void begin_read(int op, const Range &of)
     {
-        reads[op] = {at, n};
+        reads[op] = of;
         std::map<Key, World> before = std::move(worlds);
         worlds.clear();
         for (auto &w : before)
@@ -71,40 +71,58 @@ class Worlds
     }
 
     // All is quiet, and this is what there is.
-    void found(const Bytes &content)
+    void found(size_t file, const Bytes &bytes)
     {
-        keep([&content](World &w) { return *w.content == content; });
+        keep([&](World &w) { return *w.files[file].bytes == bytes; });
         if (worlds.empty())
             throw Violation("what the threads left is the outcome of no order of their writes");
         tell();
     }
 
   private:
+    struct Content {
+        std::shared_ptr<const Bytes> bytes;
+        uint64_t hash;
+    };
     struct World {
-        Content content;
+        std::vector<Content> files;
         std::set<int> applied;                  // of the writes under way
         std::map<int, std::set<uint64_t>> seen; // by each read under way
     };
     using Key = std::pair<uint64_t, uint64_t>;
 
     Actor &actor;
-    int file;
     std::map<Key, World> worlds;
-    std::map<int, std::pair<uint64_t, Bytes>> writes;
-    std::map<int, std::pair<uint64_t, uint64_t>> reads;
+    std::map<int, std::pair<Range, Bytes>> writes;
+    std::map<int, Range> reads;
+
+    static Content content(const Bytes &b)
+    {
+        return {std::make_shared<Bytes>(b), hash_bytes(b.data(), b.size())};
+    }
+
+    // As hash_of() of all contents.
+    static uint64_t hash_of_files(const World &w)
+    {
+        uint64_t h = 0;
+        for (const Content &c : w.files)
+            h = mix(h ^ c.hash);
+        return h;
+    }
 
     // Whoever reads right now may see it.
     bool add(World &w)
     {
         for (const auto &r : reads)
-            w.seen[r.first].insert(hash_range(*w.content, r.second.first, r.second.second));
+            w.seen[r.first].insert(
+                hash_bytes(&(*w.files[r.second.file].bytes)[r.second.at], r.second.n));
         uint64_t rest = 0;
         for (int op : w.applied)
             rest = mix(rest ^ (static_cast<uint64_t>(op) + 1));
         for (const auto &s : w.seen)
             for (uint64_t h : s.second)
                 rest = mix(rest ^ h ^ mix(static_cast<uint64_t>(s.first) + 1));
-        Key key = {hash_bytes(w.content->data(), w.content->size()), rest};
+        Key key = {hash_of_files(w), rest};
         return worlds.try_emplace(key, w).second;
     }
 
@@ -121,10 +139,11 @@ class Worlds
                 if (w.applied.count(op.first))
                     continue;
                 World next = w;
-                auto content = std::make_shared<Bytes>(*w.content);
+                const Range &to = op.second.first;
+                Bytes bytes = *w.files[to.file].bytes;
                 std::copy(op.second.second.begin(), op.second.second.end(),
-                          content->begin() + static_cast<long>(op.second.first));
-                next.content = content;
+                          bytes.begin() + static_cast<long>(to.at));
+                next.files[to.file] = content(bytes);
                 next.applied.insert(op.first);
                 if (add(next))
                     fresh.push_back(std::move(next));
@@ -145,20 +164,20 @@ class Worlds
     void tell()
     {
         std::set<uint64_t> hashes;
-        std::vector<Bytes> contents = actor.contents;
-        for (const auto &w : worlds) {
-            contents[static_cast<size_t>(file)] = *w.second.content;
-            hashes.insert(hash_of(contents));
-        }
+        for (const auto &w : worlds)
+            hashes.insert(hash_of_files(w.second));
         actor.allow({hashes.begin(), hashes.end()});
     }
 };
 
 } // namespace
 
-void run_threads(Actor &actor, Mapping *m, const std::vector<std::vector<Step>> &threads)
+void run_threads(Actor &actor, const std::vector<std::vector<Step>> &threads)
 {
-    Worlds worlds(actor, m->file);
+    Worlds worlds(actor);
+    std::vector<Mapping *> mappings;
+    for (size_t i = 0; i < actor.world.mapped(); i++)
+        mappings.push_back(actor.world.mapping(i));
     int ops = 0;
     std::vector<std::function<void()>> bodies;
     for (const auto &steps : threads) {
@@ -169,28 +188,35 @@ void run_threads(Actor &actor, Mapping *m, const std::vector<std::vector<Step>> 
             Random random(seed);
             for (const Step &s : steps) {
                 int op = ops++;
+                Mapping *&m = mappings[s.mapping];
+                Range range = {static_cast<size_t>(m->file), s.at, s.n};
                 if (s.what == Step::Write) {
                     Bytes bytes(s.n);
                     for (unsigned char &b : bytes)
                         b = static_cast<unsigned char>(random.next());
-                    worlds.begin_write(op, s.at, bytes);
+                    worlds.begin_write(op, range, bytes);
                     if (!ato_memcpy(m->base + s.at, bytes.data(), s.n))
                         throw Violation(std::string("ato_memcpy: ") + ato_errormsg());
                     worlds.end_write(op);
                 } else if (s.what == Step::Read) {
-                    worlds.begin_read(op, s.at, s.n);
+                    worlds.begin_read(op, range);
                     Bytes bytes = actor.read(m, s.at, s.n);
                     worlds.end_read(op, bytes);
-                } else {
+                } else if (s.what == Step::Deploy) {
                     actor.deploy(m, s.at, s.n);
+                } else {
+                    actor.unmap(m, ATO_UNMAP_FAST);
+                    m = actor.map(static_cast<int>(range.file), ATO_READ_GATHER, ATO_NO_RTM);
                 }
             }
         });
     }
     run_scheduled(actor.world, bodies, actor.random.next());
-    Bytes all = actor.read(m, 0, m->bytes);
-    worlds.found(all);
-    actor.contents[static_cast<size_t>(m->file)] = std::move(all);
+    for (const Mapping *m : mappings) {
+        Bytes all = actor.read(m, 0, m->bytes);
+        worlds.found(static_cast<size_t>(m->file), all);
+        actor.contents[static_cast<size_t>(m->file)] = std::move(all);
+    }
 }
 
 } // namespace crash

@@ -69,7 +69,11 @@ class World
     // The process dies: its memory, locks and descriptors are gone, the media stay as they are.
     void die();
 
-    // The n-th of those that are mapped now.
+    // How many are mapped now, and the n-th of them.
+    size_t mapped() const
+    {
+        return mappings.size();
+    }
     Mapping *mapping(size_t n) const
     {
         return mappings.at(n);
