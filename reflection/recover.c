@@ -96,13 +96,12 @@ static int acquire_file(const struct folder *f, struct named_file *file, const c
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
     if (fstatat(f->fd, manifest, &now, AT_SYMLINK_NOFOLLOW) < 0 || now.st_ino != st.st_ino)
         return 0; /* removed or set aside while we waited */
-    static const uint64_t need = MANIFEST_BYTES;
-    char *bytes = malloc(MANIFEST_BYTES);
+    /* Zeros, where a birth that was cut has left a shorter one. */
+    char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
-    ssize_t n = pread(file->lock, bytes, MANIFEST_BYTES, 0);
     enum manifest_finding found = MANIFEST_DAMAGED;
-    if (n == (ssize_t)need)
+    if (pread(file->lock, bytes, MANIFEST_BYTES, 0) >= 0)
         found = manifest_read(bytes, &record, &which);
     free(bytes);
     if (found == MANIFEST_UNBORN)

@@ -245,6 +245,23 @@ TEST_P(RecoverFolder, FileThatIsGoneIsSkippedWithAWarning)
     EXPECT_EQ(journals_of(other).size(), 0u);
 }
 
+// The pairing that the lane names was taken away, and a birth in its place was cut right after it
+// made its manifest: nothing to replay to, and nothing that another file has to wait for.
+TEST_P(RecoverFolder, CutBirthInPlaceOfTheFileThatIsGoneIsSkippedToo)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    die_between_flips(path, 3);
+    std::string manifest = manifest_of(path);
+    fs::remove(reflection_of(path));
+    fs::rename(manifest, dir / "gone.manifest"); // kept for the end: it names the shared memory
+    write_file(manifest, Bytes());
+    Mapped m(other, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), old_);
+    EXPECT_EQ(journals_of(other).size(), 0u);
+}
+
 // ---- damage: the journal stays, and nothing is mapped as long as it is unclear ------------------
 
 TEST_P(RecoverFolder, DamagedLaneIsAnErrorThatNamesTheJournal)
