@@ -6,11 +6,13 @@
 #include "threads.h"
 
 extern "C" {
+#include "reflection/journal.h"
 #include "reflection/manifest.h"
 }
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 namespace crash
 {
@@ -50,13 +52,31 @@ void litter(Actor &a, int file)
         a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
 }
 
+// By name, the inodes of those that are complete.
+std::map<std::string, int> journals_in(const Disk &disk)
+{
+    std::map<std::string, int> found;
+    for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
+        if (name.first.compare(0, 8, "journal-") == 0 &&
+            name.first.find(".tmp") == std::string::npos)
+            found.insert(name);
+    return found;
+}
+
+// Of the first lane, in a journal's file.
+uint64_t lanes_of(const Inode &journal)
+{
+    uint64_t at = 0;
+    while (journal.word(at) != JOURNAL_MAGIC)
+        at += PAGE;
+    return at + PAGE;
+}
+
 void litter_journals(Actor &a)
 {
     Disk disk = a.world.look();
-    int own = disk.find(Disk::ROOT, ".ato");
-    for (const auto &name : disk.at(own).names)
-        if (name.first.compare(0, 8, "journal-") == 0)
-            a.world.poke(".ato/" + name.first, 2 * PAGE + 128, garbage(a, PAGE - 128));
+    for (const auto &j : journals_in(disk))
+        a.world.poke(".ato/" + j.first, lanes_of(disk.at(j.second)) + 128, garbage(a, PAGE - 128));
 }
 
 // What most cases begin with: a mapped file whose slices lie in both homes.
@@ -91,15 +111,10 @@ void before_old_journal(Actor &a)
     Mapping *m = mapped(a, ATO_NO_RTM);
     a.write(m, PAGE - 10, 20);
     Disk disk = a.world.look();
-    int own = disk.find(Disk::ROOT, ".ato");
-    for (const auto &name : disk.at(own).names) {
-        if (name.first.compare(0, 8, "journal-") != 0)
-            continue;
-        uint64_t old = 0xffffffff, at = 0;
-        while (disk.at(name.second).word(at) != 0x4c414e52554f4a41ull)
-            at += PAGE;
-        a.world.poke(".ato/" + name.first, at + PAGE, {old});      // sequence of the first lane
-        a.world.poke(".ato/" + name.first, at + PAGE + 64, {old}); // retired
+    for (const auto &j : journals_in(disk)) {
+        uint64_t old = 0xffffffff, at = lanes_of(disk.at(j.second));
+        a.world.poke(".ato/" + j.first, at, {old});      // sequence of the first lane
+        a.world.poke(".ato/" + j.first, at + 64, {old}); // retired
     }
 }
 
@@ -346,7 +361,30 @@ void recovery(Actor &a)
     a.write(n, 2 * PAGE - 60, 90);
 }
 
-// The inode number belonged to another file, whose reflection is still there.
+// The inode number of an original belonged to another file, whose reflection is still there. That is
+// set aside, never removed.
+void give_number_on(Actor &a, Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    std::string name = std::to_string(a.world.number_of(file));
+    int id = disk.find(own, name + ".manifest");
+    Bytes bytes = disk.at(id).content();
+    struct manifest_record record;
+    struct persist p = {PERSIST_PROCESS, nullptr};
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest of a file that was in use");
+    record.birth_nsec ^= 1; // another file's
+    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
+    for (uint64_t at = 0; at < bytes.size(); at += 8) {
+        uint64_t w;
+        memcpy(&w, &bytes[at], 8);
+        disk.edit(id).set_word(at, w);
+    }
+    disk.edit(a.world.inode_of(file)).attribute.clear();
+    a.demand.kept = {id, disk.find(own, name)};
+}
+
 void before_reuse(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
@@ -355,28 +393,9 @@ void before_reuse(Actor &a)
     else
         a.unmap(m, ATO_UNMAP_FAST);
     Disk disk = a.world.look();
-    std::string name = std::to_string(a.world.number_of(0)) + ".manifest";
-    int id = disk.find(disk.find(Disk::ROOT, ".ato"), name);
-    Bytes bytes = disk.at(id).content();
-    struct manifest_record record;
-    struct persist p = {PERSIST_PROCESS, nullptr};
-    int which;
-    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
-        throw Violation("no manifest after an unmap");
-    record.birth_nsec ^= 1; // another file's
-    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
-    for (uint64_t at = 0; at < bytes.size(); at += 8) {
-        uint64_t w;
-        memcpy(&w, &bytes[at], 8);
-        disk.edit(id).set_word(at, w);
-    }
-    int original = a.world.inode_of(0);
-    disk.edit(original).attribute.clear();
+    give_number_on(a, disk, 0);
     a.world.stage(disk, After::PowerCut);
-    a.contents[0] = disk.at(original).content();
-    // Set aside, never removed.
-    a.demand.kept = {
-        id, disk.find(disk.find(Disk::ROOT, ".ato"), std::to_string(a.world.number_of(0)))};
+    a.contents[0] = a.world.plain_content(0);
 }
 
 void reuse(Actor &a)
@@ -385,6 +404,98 @@ void reuse(Actor &a)
     a.check(m);
     a.write(m, 1000, 400);
     a.check(m);
+}
+
+// ---- a lane of a pairing that is gone ----
+
+// Does some lane of a journal hold a commit of the file?
+bool has_commit_of(const Actor &a, const Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    const Inode &manifest =
+        disk.at(disk.find(own, std::to_string(a.world.number_of(file)) + ".manifest"));
+    for (const auto &name : journals_in(disk)) {
+        const Inode &j = disk.at(name.second);
+        uint64_t at = lanes_of(j);
+        for (unsigned lane = 0; lane < JOURNAL_LANES; lane++, at += JOURNAL_LANE_BYTES)
+            if (j.word(at) == j.word(at + 64) + 1 && j.word(at + 128) == manifest.word(32) &&
+                j.word(at + 136) == manifest.word(40))
+                return true;
+    }
+    return false;
+}
+
+// Two threads were in commits to the two files, the second one's at least with its commit line and
+// not retired, when the process died.
+Disk die_committed(Actor &a)
+{
+    before_two(a);
+    Media media(a.world.look(), Loss::Process, false);
+    Trace t;
+    a.world.record(&t);
+    run_threads(a,
+                {{{Step::Write, 2 * PAGE - 70, 150, 0}}, {{Step::Write, 2 * PAGE - 70, 150, 1}}});
+    a.world.record(nullptr);
+    a.world.die();
+    std::vector<Disk> one, both;
+    for (const Event &e : t) {
+        media.feed(e);
+        if (has_commit_of(a, media.visible(), 1))
+            (has_commit_of(a, media.visible(), 0) ? both : one).push_back(media.visible());
+    }
+    std::vector<Disk> &from = one.empty() || (!both.empty() && a.random.below(4)) ? both : one;
+    if (from.empty())
+        throw Violation("a write of two pages was never committed in a lane");
+    return from[a.random.below(from.size())];
+}
+
+// The second file is paired anew, under the same names; its journal was not there meanwhile.
+void pair_anew(Actor &a, Disk &disk)
+{
+    std::map<std::string, Inode> journals;
+    int own = disk.find(Disk::ROOT, ".ato");
+    for (const auto &j : journals_in(disk)) {
+        journals[j.first] = disk.at(j.second);
+        disk.edit(own).names.erase(j.first);
+    }
+    a.world.stage(disk, After::PowerCut);
+    Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 1);
+    a.scatter(m, 6);
+    if (a.random.one_in(2))
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+    disk = a.world.look();
+    for (const auto &j : journals)
+        disk.edit(own).names[j.first] = disk.add(j.second);
+}
+
+// A dead process's journal names a pairing that is not there any more: taken away by hand, with
+// nothing, a birth that was cut, or a new pairing in its place; or the file is another one.
+void before_gone(Actor &a)
+{
+    Disk disk = die_committed(a);
+    int own = disk.find(Disk::ROOT, ".ato"), second = a.world.inode_of(1);
+    std::string name = std::to_string(a.world.number_of(1));
+    enum : uint64_t { NOTHING, BIRTH, PAIRING, ANOTHER_FILE, KINDS };
+    uint64_t instead = a.random.below(KINDS);
+    Found first = read_file(disk, a.world.inode_of(0), a.world.number_of(0));
+    if (!first.damage.empty())
+        throw Violation("after a cut in a commit: " + first.damage);
+    a.contents = {first.content, disk.at(second).content()};
+    if (instead == ANOTHER_FILE) {
+        give_number_on(a, disk, 1);
+    } else {
+        disk.edit(second).attribute.clear();
+        disk.edit(own).names.erase(name);
+        disk.edit(own).names.erase(name + ".manifest");
+    }
+    if (instead == BIRTH)
+        disk.edit(own).names[name + ".manifest"] = disk.add({});
+    else if (instead == PAIRING)
+        pair_anew(a, disk);
+    a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
 }
 
 // Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
@@ -662,6 +773,7 @@ const std::vector<Case> &all_cases()
         {"first map", ALL, {SIZE}, nullptr, first_map},
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
+        {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
