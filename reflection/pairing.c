@@ -248,6 +248,7 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                             n->manifest);
     persist_fence(&pr->persist);
     pr->settled = pr->record.state == MANIFEST_CLEAN;
+    pr->orphaned = pr->record.state == MANIFEST_IN_USE;
     return 0;
 }
 
@@ -465,9 +466,11 @@ int pairing_clean(struct pairing *pr, bool written)
      * whoever unmapped before us may have died between setting the times and syncing them. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
-    if (written) {
-        /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
-         * not move mtime. A stamp of the fine clock cannot be met by chance. */
+    /* The kernel stamps writes with a coarse clock: an outside write within the same tick would not
+     * move mtime. A stamp of the fine clock cannot be met by chance. Who died gave none to what it
+     * wrote. */
+    bool stamp = written || pr->orphaned;
+    if (stamp) {
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
         clock_gettime(CLOCK_REALTIME, &times[1]);
         if (fsops->futimens(pr->original, times) < 0)
@@ -478,7 +481,7 @@ int pairing_clean(struct pairing *pr, bool written)
     /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the
      * record that will be held against it; or after a power cut an untouched file would look as if
      * others had written to it. */
-    if (written && fsops_fsync(pr->original) < 0)
+    if (stamp && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     pr->record.state = MANIFEST_CLEAN;
     pr->record.clean_size = (uint64_t)st.st_size;

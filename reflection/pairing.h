@@ -44,7 +44,8 @@ struct pairing {
     int copy;       /* of the manifest, that `record` is in */
     char *manifest; /* its mapping, MANIFEST_BYTES */
     bool has_attributes;
-    bool settled; /* what is visible is durable: cleanly unmapped before, or just born */
+    bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
+    bool orphaned; /* its last user died: mtime is the kernel's */
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */
 };
@@ -66,7 +67,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
 int pairing_use(struct pairing *pr, uint64_t shm_generation);
 
 /* State `clean`; call after every mapping of the original is gone (its mtime must not move any
- * more). `written`: the original was stored to. Durable when it returns. */
+ * more). `written`: the file was written. Durable when it returns. */
 int pairing_clean(struct pairing *pr, bool written);
 
 /* The order of death, from `deployed` on. Everything is home and durable. */

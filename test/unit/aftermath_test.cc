@@ -57,6 +57,24 @@ class Aftermath : public testing::Test
     Bytes old_, new_;
 };
 
+// The dead left mtime to the kernel, whose clock may be coarse: whoever unmaps next sets it, though
+// it wrote nothing. Here the clock has not moved since before anything was mapped.
+TEST_F(Aftermath, WriteByOthersInTheTickInWhichTheUserDiedIsNoticed)
+{
+    struct timespec times[2] = {{0, UTIME_OMIT}, stat_of(path).st_mtim};
+    die("store_word", 3, new_);
+    {
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    }
+    write_at(path, 10, "x", 1);
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    EXPECT_FALSE(m);
+    EXPECT_EQ(m.error, ESTALE) << m.sentence;
+}
+
 // A dying process gives up its descriptors one by one: its slot of the file may be free while its
 // journal still looks alive. Here the journal is held by somebody else for a while.
 TEST_F(Aftermath, CommitInAJournalThatStillLooksAliveIsFinishedBeforeTheFileIsUsed)
