@@ -498,6 +498,86 @@ void before_gone(Actor &a)
     a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
 }
 
+// ---- writes by others ----
+
+// The state of a file in its manifest.
+uint32_t state_of(const Actor &a, const Disk &disk, int file)
+{
+    std::string name = std::to_string(a.world.number_of(file)) + ".manifest";
+    Bytes bytes = disk.at(disk.find(disk.find(Disk::ROOT, ".ato"), name)).content();
+    struct manifest_record record;
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest of a file that was mapped");
+    return record.state;
+}
+
+// Another program writes to a file that is not mapped, and is noticed; what it did is undone, mtime
+// and all, and the file is what it was. Its clock may stand still since before the first map, which
+// is how a coarse one looks.
+void meddle(Actor &a, const Time &stood_still)
+{
+    Time was = a.world.time_of(0), then = was;
+    then.nsec ^= 1;
+    if (a.random.one_in(2))
+        then = stood_still;
+    uint64_t n = 1 + a.random.below(300), at = a.random.below(SIZE - n);
+    Bytes all = a.world.plain_content(0);
+    Bytes bytes(all.begin() + static_cast<long>(at), all.begin() + static_cast<long>(at + n));
+    Bytes others = bytes;
+    for (unsigned char &b : others)
+        b = static_cast<unsigned char>(b + 1);
+    a.world.write_outside(0, at, others, then);
+    a.world.refuse(0, a.domain);
+    a.world.write_outside(0, at, bytes, was);
+}
+
+// The file was written and unmapped fast, or its user died and the next one unmapped it; at any
+// moment of that the power may have gone, and then another program wrote. Where the manifest says
+// `clean`, that has to be noticed. Where it does not, it cannot be: nothing is tried then.
+void before_meddling(Actor &a)
+{
+    Time first = a.world.time_of(0);
+    mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(2)) {
+        a.world.die();
+        a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+    Media media(a.world.look(), loss_of(a.domain), a.domain != ATO_DOMAIN_MSYNC);
+    Trace t;
+    a.world.record(&t);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    a.world.record(nullptr);
+    std::vector<Disk> images;
+    for (size_t i = 0; i <= t.size(); i++) {
+        Choices choices(media.units(i < t.size() ? &t[i] : nullptr), a.random.next());
+        for (uint64_t number : choices.numbers(4))
+            images.push_back(media.image(choices.pick(number)));
+        if (i < t.size())
+            media.feed(t[i]);
+    }
+    for (const Disk &image : images) { // the last one holds everything
+        a.world.stage(image, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
+        if (state_of(a, image, 0) == MANIFEST_CLEAN)
+            meddle(a, first);
+        a.check(a.map(0, ATO_READ_GATHER, ATO_NO_RTM));
+        a.world.die();
+    }
+    a.world.stage(images.back(), After::PowerCut);
+}
+
+void meddling(Actor &a)
+{
+    Time now = a.world.time_of(0);
+    a.allow({});
+    meddle(a, {now.sec - 1, now.nsec});
+    a.allow_this();
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, a.random.below(3000), 5000);
+    a.unmap(m, ATO_UNMAP_FAST);
+}
+
 // Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
 void change_domain(Actor &a, bool dies)
 {
@@ -774,6 +854,7 @@ const std::vector<Case> &all_cases()
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
         {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
+        {"written by others", ALL, {SIZE}, before_meddling, meddling},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},

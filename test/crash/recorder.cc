@@ -523,6 +523,25 @@ void Recorder::forget_objects()
     objects.clear();
 }
 
+void Recorder::write_outside(int original, uint64_t at, const Bytes &bytes, const Time &mtime)
+{
+    int fd = files.originals()[static_cast<size_t>(original)].fd;
+    struct timespec t[2] = {{0, UTIME_OMIT}, {mtime.sec, mtime.nsec}};
+    ssize_t n = static_cast<ssize_t>(bytes.size());
+    check(pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at)) == n, "pwrite");
+    check(futimens(fd, t) == 0, "futimens");
+    if (!trace)
+        return;
+    Event &e = Seams::emit(Kind::Store);
+    for (uint64_t i = at / 8 * 8; i < at + bytes.size(); i += 8) {
+        uint64_t word = 0;
+        check(pread(fd, &word, 8, static_cast<off_t>(i)) > 0, "pread");
+        e.chunks.push_back({Files::inode_of(original), i, word});
+    }
+    Seams::see_times();
+    Seams::emit(Kind::SyncFile).inode = Files::inode_of(original);
+}
+
 void Recorder::quietly(const std::function<void()> &what)
 {
     persist_ops = &persist_real;

@@ -42,6 +42,10 @@ class Recorder
     // Shared memory is gone.
     void forget_objects();
 
+    // Another program writes to an original, its clock says `mtime`, and syncs it. (Before that a
+    // power cut may keep its bytes and take its mtime, which nobody can see.)
+    void write_outside(int original, uint64_t at, const Bytes &bytes, const Time &mtime);
+
     // With `persist` as it is without a recorder.
     void quietly(const std::function<void()> &what);
 

@@ -4,6 +4,7 @@
 #include "standins.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <sys/mman.h>
 
@@ -30,7 +31,7 @@ void World::stage(const Disk &disk, After after)
     }
 }
 
-Mapping *World::map(int file, int domain, int policy, unsigned flags)
+static void *map_original(const Files::Original &f, int domain, int policy, unsigned flags)
 {
     struct ato_options o = {};
     o.struct_size = sizeof(o);
@@ -38,8 +39,13 @@ Mapping *World::map(int file, int domain, int policy, unsigned flags)
     o.read_policy = policy;
     o.flags = flags;
     o.max_size = 1 << 20;
+    return ato_mmap_opt(f.size, f.fd, 0, &o);
+}
+
+Mapping *World::map(int file, int domain, int policy, unsigned flags)
+{
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = ato_mmap_opt(f.size, f.fd, 0, &o);
+    void *at = map_original(f, domain, policy, flags);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.size});
@@ -52,6 +58,19 @@ void World::unmap(Mapping *m, int mode)
         throw Violation(std::string("ato_munmap: ") + ato_errormsg());
     mappings.erase(std::find(mappings.begin(), mappings.end(), m));
     delete m;
+}
+
+void World::refuse(int file, int domain)
+{
+    const Files::Original &f = files.originals()[static_cast<size_t>(file)];
+    void *at = map_original(f, domain, ATO_READ_GATHER, ATO_NO_RTM);
+    int error = errno;
+    if (at != MAP_FAILED) {
+        ato_munmap(at, f.size, ATO_UNMAP_FAST);
+        throw Violation("others wrote to the file since it was unmapped, and it was mapped again");
+    }
+    if (error != ESTALE)
+        throw Violation(std::string("ato_mmap: ") + ato_errormsg());
 }
 
 void World::die()

@@ -78,6 +78,12 @@ class World
     {
         return mappings.at(n);
     }
+    // Another program writes to an original; Violation if a map is not refused for it.
+    void write_outside(int file, uint64_t at, const Bytes &bytes, const Time &mtime)
+    {
+        recorder.write_outside(file, at, bytes, mtime);
+    }
+    void refuse(int file, int domain);
     // Into a file, past everything.
     void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words)
     {
@@ -108,6 +114,10 @@ class World
     Bytes plain_content(int file) const // as read(2) sees it
     {
         return files.plain_content(file);
+    }
+    Time time_of(int file) const // mtime
+    {
+        return mtime_of(files.originals()[static_cast<size_t>(file)].fd);
     }
 
   private:
