@@ -449,6 +449,9 @@ Disk die_committed(Actor &a)
     return from[a.random.below(from.size())];
 }
 
+// What is there instead of the second file's pairing.
+enum : uint64_t { NOTHING, BIRTH, ANOTHER_FILE, PAIRING };
+
 // The second file is paired anew, under the same names; its journal was not there meanwhile.
 void pair_anew(Actor &a, Disk &disk)
 {
@@ -471,15 +474,12 @@ void pair_anew(Actor &a, Disk &disk)
         disk.edit(own).names[j.first] = disk.add(j.second);
 }
 
-// A dead process's journal names a pairing that is not there any more: taken away by hand, with
-// nothing, a birth that was cut, or a new pairing in its place; or the file is another one.
-void before_gone(Actor &a)
+// A dead process's journal names a pairing that is not there any more.
+void before_gone_for(Actor &a, uint64_t instead)
 {
     Disk disk = die_committed(a);
     int own = disk.find(Disk::ROOT, ".ato"), second = a.world.inode_of(1);
     std::string name = std::to_string(a.world.number_of(1));
-    enum : uint64_t { NOTHING, BIRTH, PAIRING, ANOTHER_FILE, KINDS };
-    uint64_t instead = a.random.below(KINDS);
     Found first = read_file(disk, a.world.inode_of(0), a.world.number_of(0));
     if (!first.damage.empty())
         throw Violation("after a cut in a commit: " + first.damage);
@@ -496,6 +496,17 @@ void before_gone(Actor &a)
     else if (instead == PAIRING)
         pair_anew(a, disk);
     a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
+}
+
+// Taken away by hand, perhaps with a birth in its place that was cut; or the file is another one.
+void before_gone(Actor &a)
+{
+    before_gone_for(a, a.random.below(PAIRING));
+}
+
+void before_anew(Actor &a)
+{
+    before_gone_for(a, PAIRING);
 }
 
 // ---- writes by others ----
@@ -854,6 +865,7 @@ const std::vector<Case> &all_cases()
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
         {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
+        {"paired anew", ALL, {SIZE, SIZE}, before_anew, recovery},
         {"written by others", ALL, {SIZE}, before_meddling, meddling},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
