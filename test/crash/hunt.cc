@@ -16,7 +16,7 @@ namespace
 {
 
 // Images and recoveries that a mutant may cost. Most are found within some hundreds.
-constexpr uint64_t PATIENCE = 400000, FOR_JUSTIFIED = 40000;
+constexpr uint64_t PATIENCE = 1000000, FOR_JUSTIFIED = 40000;
 
 // Passes over the cases made for a mutant before each over all others.
 constexpr uint64_t MADE = 4;
