@@ -15,9 +15,9 @@ namespace crash
 namespace
 {
 
-// Of threads also many other orders, each with a few crashes only.
-constexpr uint64_t ORDERS = 40, ORDER_STEP = 1000000;
-constexpr uint64_t PLACES = 1000; // a seed's last three digits say which case and domain
+constexpr uint64_t ANOTHER = 1000000; // rounds further: a seed that no round has
+constexpr uint64_t ENOUGH = 100;      // images of a combination, at least
+constexpr uint64_t PLACES = 1000;     // a seed's last three digits say which case and domain
 constexpr uint64_t MANY = 1050000;
 
 uint64_t index_of(const Combination &c)
@@ -30,9 +30,9 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
     Bounds b;
     if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
-        b.images = 400;
-        b.lives = 40;
-        b.life_images = 24;
+        b.images = 300;
+        b.lives = 16;
+        b.life_images = 16;
         b.depth = 3;
     } else if (round > 0) { // deeper, now that each was looked at once
         b.lives = 30;
@@ -75,12 +75,14 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b,
 {
     Job job{c, folder, where, {}, {}};
     job.explore(seed, b);
-    bool threads = std::string(c.what().name).compare(0, 7, "threads") == 0;
     Bounds few;
     few.images = 2;
     few.lives = 1;
-    for (uint64_t i = 1; threads && i <= ORDERS; i++)
-        job.explore(seed + i * ORDER_STEP * PLACES, few);
+    uint64_t more = 1;
+    for (; more <= c.what().orders; more++)
+        job.explore(seed + more * ANOTHER * PLACES, few);
+    for (; job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
+        job.explore(seed + more * ANOTHER * PLACES, b);
     Pack p;
     p.number(job.all.recoveries);
     p.number(job.all.images.size());
@@ -198,7 +200,7 @@ Result replay(const Combination &c, const Crash &crash, const Mutation &mutation
 
 Bounds fitting(Bounds b, const Case &c)
 {
-    uint64_t share = c.sizes[0] > (1 << 20) ? 16 : c.sizes[0] > (1 << 17) ? 4 : 1;
+    uint64_t share = c.sizes[0] > (1 << 20) ? 8 : c.sizes[0] > (1 << 17) ? 3 : 1;
     b.whole /= share;
     b.images = std::max<uint64_t>(b.images / share, 8);
     b.lives = b.lives / share + 1;

@@ -848,6 +848,7 @@ void threads_deploying(Actor &a)
 
 const std::vector<Case> &all_cases()
 {
+    constexpr uint64_t ORDERS = 40;
     static const std::vector<Case> cases = {
         {"write, aligned slices", ALL, {SIZE}, before_plain, write_aligned},
         {"write, 1 byte", ALL, {SIZE}, before_plain, write_byte},
@@ -882,13 +883,18 @@ const std::vector<Case> &all_cases()
         {"two chunks, deploy", COSTLY, {TWO_CHUNKS}, before_chunks, deploy_over_chunks},
         {"two chunks, unmap", COSTLY, {TWO_CHUNKS}, before_chunks, unmap_chunks},
         {"two chunks, two dead", COSTLY, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
-        {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page},
-        {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages},
-        {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over},
-        {"threads, apart", ALL, {SIZE}, before_threads, threads_apart},
-        {"threads, two files", COSTLY, {SIZE, SIZE}, before_two_threads, threads_two_files},
-        {"threads, mapping anew", COSTLY, {SIZE, SIZE}, before_two_threads, threads_mapping_anew},
-        {"threads, deploys", ALL, {SIZE}, before_threads, threads_deploying},
+        {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page, ORDERS},
+        {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages, ORDERS},
+        {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over, ORDERS},
+        {"threads, apart", ALL, {SIZE}, before_threads, threads_apart, ORDERS},
+        {"threads, two files", COSTLY, {SIZE, SIZE}, before_two_threads, threads_two_files, ORDERS},
+        {"threads, mapping anew",
+         COSTLY,
+         {SIZE, SIZE},
+         before_two_threads,
+         threads_mapping_anew,
+         ORDERS},
+        {"threads, deploys", ALL, {SIZE}, before_threads, threads_deploying, ORDERS},
     };
     return cases;
 }

@@ -15,6 +15,7 @@ struct Case {
     std::vector<uint64_t> sizes; // of the originals
     void (*before)(Actor &a);    // not looked at; may be NULL
     void (*run)(Actor &a);
+    uint64_t orders = 0; // of its threads, that are looked at besides, with a few crashes each
 };
 
 const std::vector<Case> &all_cases();

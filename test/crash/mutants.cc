@@ -115,6 +115,8 @@ std::vector<Mutant> all_mutants()
         const char *what, *cases;
     } code[] = {
         {CodeFault::AnyIdentity, "any file is the manifest's", "inode number reused"},
+        {CodeFault::AnyTime, "a clean file is believed whatever its size and mtime",
+         "written by others"},
         {CodeFault::NoReplay, "journals of the dead are not replayed", "journal made"},
         {CodeFault::NoChecksum, "a lane counts without its checksum", "journal made"},
         {CodeFault::NeverRetired, "a lane is never retired", "journal made"},

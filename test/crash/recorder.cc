@@ -80,10 +80,6 @@ struct Seams {
         e.thread = thread_number;
         e.site = site;
         Trace *to = trace();
-        if (!to) { // what came right before it was the last that the process did
-            static Event nowhere;
-            return nowhere = std::move(e);
-        }
         to->push_back(std::move(e));
         return to->back();
     }
