@@ -4,9 +4,9 @@
  * the file.
  *
  * One POSIX shared-memory object per original, `/ato-<id>-<generation>`, made anew by the first to
- * attach (which is also recovery after everyone died), removed by the last. Nothing in it outlives its users: the
- * media hold the truth. All states are zero at birth and take their bitmap from the media at first
- * touch, so that mapping a large file costs nothing.
+ * attach (which is also recovery after everyone died), removed by the last. Nothing in it outlives
+ * its users: the media hold the truth. All states are zero at birth and take their bitmap from the
+ * media at first touch, so that mapping a large file costs nothing.
  *
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
@@ -103,8 +103,9 @@ struct shared {
 /* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
 #define SHARED_BATCH 4096u
 
-/* Makes the object anew for the pairing `record`, and removes the one of *generation, which dead users
- * may have left; *generation moves to the new one's. capacity: bytes of the largest file to come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
+/* Makes the object anew for the pairing `record`, and removes the one of *generation, which dead
+ * users may have left; *generation moves to the new one's. capacity: bytes of the largest file to
+ * come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode);
 

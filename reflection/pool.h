@@ -4,8 +4,8 @@
  *
  * libpmemobj makes the pool and allocates in it; the journal is its root object, laid out and written
  * by journal.c. Recovery finds the journal by itself, and never has libpmemobj open a pool that a
- * crash or a bad disk may have damaged. A pool is made under the name `journal-<id>.tmp` and renamed when it is
- * complete, because opening a half-made pool is a SIGBUS inside libpmemobj.
+ * crash or a bad disk may have damaged. A pool is made under the name `journal-<id>.tmp` and renamed
+ * when it is complete, because opening a half-made pool is a SIGBUS inside libpmemobj.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel at death):
  *   byte 0   the owner: held while the process that commits through the journal lives

@@ -6,9 +6,9 @@
 // cached stores persist as a prefix of their order; the last of that prefix, a memcpy, may be there
 // in any subset of its 8-byte chunks. Streamed (non-temporal) chunks persist in any subset until
 // their thread's fence. A flush captures what its lines hold of cached stores, and of all stores
-// of processes that are dead; only a fence of the thread that flushed makes that certain. Any line may
-// also have left early, flushed or not. msync() makes the pages that it names certain. A line with cached and streamed stores in flight has no defined
-// order: a bug (mixed()).
+// of processes that are dead; only a fence of the thread that flushed makes that certain. Any line
+// may also have left early, flushed or not. msync() makes the pages that it names certain. A line
+// with cached and streamed stores in flight has no defined order: a bug (mixed()).
 //
 // Loss::Cache (domain eadr): what is visible is durable, in the order in which it became visible.
 // Streamed chunks persist in any subset until their thread's fence, or until its process is dead:
@@ -20,9 +20,10 @@
 // Names, sizes, attributes, times (Loss::Power and Loss::Cache). What concerns one file (size,
 // attribute, times) persists as a prefix of its order, made certain by fsync() of the file. Its size
 // alone is made certain by msync() of any page of it too, and, in pmem and eadr, by a store through
-// the mapping (MAP_SYNC: the page fault does it). Names of a folder persist as a prefix of their order among those that have a
-// name in common, independent of all others, made certain by fsync() of the folder alone. fsync() of
-// a file does not make its name certain: more than any common file system may lose.
+// the mapping (MAP_SYNC: the page fault does it). Names of a folder persist as a prefix of their
+// order among those that have a name in common, independent of all others, made certain by fsync()
+// of the folder alone. fsync() of a file does not make its name certain: more than any common file
+// system may lose.
 #ifndef ATO_TEST_CRASH_MEDIA_H
 #define ATO_TEST_CRASH_MEDIA_H
 
