@@ -462,16 +462,17 @@ int pairing_clean(struct pairing *pr, bool written)
     /* In domain process nothing was made durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
-    /* Nobody stored to it since it was `clean` the last time, or was born: mtime is durable as it is. */
+    /* The kernel may have moved mtime although nothing was written: by a store of a call that failed,
+     * through a writable view, when it wrote pages back. So it is durable before it is kept, and
+     * before it is set, not after.
+     * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
+    if (fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
+    /* The kernel stamps writes with a coarse clock: an outside write within the same tick would not
+     * move mtime. A stamp of the fine clock cannot be met by chance. Who died gave none to what it
+     * wrote. */
     bool stamp = written || pr->orphaned;
     if (stamp) {
-        /* Some file systems move mtime when they write pages back: before it is set, not after.
-         * explorer: drop fsync survives: no file system of its rules stamps what it writes back. */
-        if (fsops_fsync(pr->original) < 0)
-            return report_errno(errno, "cannot sync %s", pr->path);
-        /* The kernel stamps writes with a coarse clock: an outside write within the same tick would
-         * not move mtime. A stamp of the fine clock cannot be met by chance. Who died gave none to
-         * what it wrote. */
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
         clock_gettime(CLOCK_REALTIME, &times[1]);
         if (fsops->futimens(pr->original, times) < 0)

@@ -176,6 +176,8 @@ bool parse_crash(const std::string &name, Crash &crash)
     size_t first = name.find(':'), second = name.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos)
         return false;
+    if (first == 0 || name.find_first_not_of("0123456789") != first)
+        return false;
     crash.seed = strtoull(name.c_str(), nullptr, 10);
     crash.place = {name.substr(first + 1, second - first - 1), name.substr(second + 1)};
     return true;

@@ -256,6 +256,11 @@ void before_lazy(Actor &a)
     mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
 }
 
+void before_eager(Actor &a)
+{
+    mapped(a, ATO_NO_RTM, ATO_READ_EAGER);
+}
+
 void read_lazily(Actor &a)
 {
     uint64_t page = a_page(a);
@@ -682,6 +687,24 @@ void dead_in_commit(Actor &a)
     a.write(m, at + 20, 60);
 }
 
+// The same in a deploy.
+void dead_in_deploy(Actor &a)
+{
+    uint64_t page = a_page(a);
+    set_thread_number(get_thread_number() + 50);
+    if (a.random.one_in(2))
+        a.world.cut_short(1, Kind::Store); // the word can be seen
+    else
+        a.world.cut_short(1 + a.random.below(6));
+    a.deploy(the(a), page, PAGE);
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    Mapping *m = a.map(0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+    a.allow_this();
+    a.write(m, page + a.random.below(500), 3000);
+    a.check(m);
+}
+
 void before_two_dead(Actor &a)
 {
     mapped(a, ATO_NO_RTM);
@@ -780,6 +803,15 @@ void threads_across_pages(Actor &a)
     run_threads(a, threads);
 }
 
+// Others look again and again at what one writes: what they saw stays.
+void threads_looking(Actor &a)
+{
+    uint64_t at = a_page(a) + a.random.below(3900);
+    std::vector<Step> looks(6, {Step::Read, at, 8});
+    run_threads(
+        a, {{{Step::Write, at, 8}, {Step::Write, at, 30}, {Step::Write, at, 8}}, looks, looks});
+}
+
 // One commits several pages and goes; the others work on them.
 void threads_handing_over(Actor &a)
 {
@@ -865,6 +897,7 @@ const std::vector<Case> &all_cases()
         {"writes to two files", ALL, {SIZE, SIZE}, before_two, two_files},
         {"eager write", ALL, {SIZE}, before_plain, write_eager},
         {"deploy", ALL, {SIZE}, before_plain, deploy},
+        {"eager policy", ALL, {SIZE}, before_eager, write_eager},
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
         {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},
         {"unmap spatial", ALL, {SIZE}, before_plain, unmap_spatial},
@@ -879,11 +912,13 @@ const std::vector<Case> &all_cases()
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
+        {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
         {"two chunks, writes", COSTLY, {TWO_CHUNKS}, before_chunks, write_over_chunks},
         {"two chunks, deploy", COSTLY, {TWO_CHUNKS}, before_chunks, deploy_over_chunks},
         {"two chunks, unmap", COSTLY, {TWO_CHUNKS}, before_chunks, unmap_chunks},
         {"two chunks, two dead", COSTLY, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page, ORDERS},
+        {"threads, looking", ALL, {SIZE}, before_threads, threads_looking, ORDERS},
         {"threads, several pages", ALL, {SIZE}, before_threads, threads_across_pages, ORDERS},
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over, ORDERS},
         {"threads, apart", ALL, {SIZE}, before_threads, threads_apart, ORDERS},

@@ -21,6 +21,9 @@ bool is_cut(const Event &e, Loss loss)
     return orders || loss == Loss::Process || (loss == Loss::Cache && is_store(e));
 }
 
+// In place of event and choice: what is wrong is not how a life was cut, but the life.
+constexpr const char *ITSELF = "life";
+
 std::string join(const std::string &a, const std::string &b)
 {
     return a.empty() ? b : a + "." + b;
@@ -249,15 +252,22 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
     bool ends = !story || wanted_events.size() == life.depth + 1;
     bool is_new = seen.insert(key).second;
     result.images.insert(hash);
+    Place at = place;
     try {
         if (is_new && ends && !before_mutation())
             recover(image, after, read_raw(image, allowed), seed_of(seed, place));
-        if (life.depth + 1 < bounds.depth && (story ? !ends : live_on))
+        if (life.depth + 1 < bounds.depth && (story ? !ends : live_on)) {
+            at = {join(place.event, ITSELF), join(place.choice, ITSELF)};
+            if (progress)
+                progress(at);
             live(life, media, place, image, after, allowed);
+        }
     } catch (const Violation &v) {
         world->record(nullptr);
         world->die();
-        throw Failure{place, v.what()};
+        if (story && at.event != place.event)
+            *story += "what is wrong is not the crash, but the life after it:\n";
+        throw Failure{at, v.what()};
     }
 }
 

@@ -33,7 +33,8 @@ struct Bounds {
     unsigned depth = 2;        // lives at most
 };
 
-// Where in a case: event of the trace and number of the choice, of each life.
+// Where in a case: event of the trace and number of the choice, of each life. `life` for both: not a
+// crash of that life, but what it does.
 struct Place {
     std::string event, choice;
 };

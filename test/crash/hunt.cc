@@ -143,16 +143,17 @@ std::string mutant_job(const Mutant &m, const Where &w, const Effort &effort, Wh
     return p.bytes;
 }
 
-// What is wrong with that crash while there is no fault; "": nothing, as it should be.
+// What is wrong with that crash; "": nothing.
 std::string control_job(const std::vector<Combination> &list, const std::string &name,
-                        const Effort &effort)
+                        const Mutant *fault, const Effort &effort)
 {
     Crash crash;
     const Combination *c = parse_crash(name, crash) ? combination_of(list, crash) : nullptr;
     if (!c)
         return "it is no crash of any case";
+    standins::set_fault(fault ? fault->code : CodeFault::None);
     std::string story, folder = effort.folder + "/" + std::to_string(getpid());
-    Result r = replay(*c, crash, {}, folder, story);
+    Result r = replay(*c, crash, fault ? fault->mutation : Mutation(), folder, story);
     return r.failures.empty() ? "" : r.failures[0].what;
 }
 
@@ -160,7 +161,7 @@ class Hunt
 {
   public:
     Hunt(const Effort &e, const std::vector<Combination> &l, const std::string &name)
-        : effort(e), list(l), mutants(all_mutants()), workers(e.cpus)
+        : effort(e), list(l), whole(name.empty()), mutants(all_mutants()), workers(e.cpus)
     {
         auto other = [&](const Mutant &m) { return m.name().find(name) == std::string::npos; };
         mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
@@ -178,6 +179,10 @@ class Hunt
             else
                 take(workers.wait());
         }
+        if (whole && score.justified * 10 > score.mutants) {
+            score.violations++;
+            notable.push_back("VIOLATION: more than a tenth is justified");
+        }
         printf("\n%zu mutants at %zu places of the code\n", mutants.size(), places.size());
         for (const std::string &s : notable)
             printf("  %s\n", s.c_str());
@@ -187,8 +192,10 @@ class Hunt
   private:
     const Effort &effort;
     const std::vector<Combination> &list;
+    const bool whole;
     std::vector<Mutant> mutants;
-    Workers workers; // job: number of the mutant; its control: that and the number of all
+    Workers workers; // job: number of the mutant; its controls: that and once or twice the
+                     // number of all
     Score score;
     std::vector<std::string> notable;
 
@@ -206,7 +213,10 @@ class Hunt
         const Mutant &m = mutants[job % mutants.size()];
         if (job >= mutants.size()) { // a control
             std::string wrong = done.death.empty() ? done.bytes : done.death;
-            if (!wrong.empty())
+            bool with = job < 2 * mutants.size();
+            if (with && wrong.empty())
+                violation("the crash that showed a fault does not show it again", m);
+            else if (!with && !wrong.empty())
                 violation("the crash that showed a fault is wrong without it too: " + wrong, m);
             return;
         }
@@ -236,8 +246,11 @@ class Hunt
         if (!m.argument.empty())
             violation("killed, though a comment says why it survives", m);
         std::string crash = v.crash;
-        workers.start(static_cast<int>(mutants.size() + number),
-                      [&, crash](Whereabouts &) { return control_job(list, crash, effort); });
+        for (const Mutant *fault : {&m, static_cast<const Mutant *>(nullptr)})
+            workers.start(static_cast<int>((fault ? 1 : 2) * mutants.size() + number),
+                          [&, crash, fault](Whereabouts &) {
+                              return control_job(list, crash, fault, effort);
+                          });
     }
 
     void survived(const Mutant &m, const Verdict &v)

@@ -2,7 +2,8 @@
 //
 // The hunt for mutants: each is looked for in the cases that come to its place, until one of them
 // fails or enough work was done. Work is counted, not timed: a busy machine takes longer and says
-// the same. The crash that shows a mutant is done again without it, and has to be right then.
+// the same. The crash that shows a mutant is done twice again: with it, and has to be wrong; without
+// it, and has to be right where there is such a moment.
 #ifndef ATO_TEST_CRASH_HUNT_H
 #define ATO_TEST_CRASH_HUNT_H
 

@@ -144,8 +144,22 @@ void remove_leftovers()
         fprintf(stderr, "cannot remove %s\n", top.c_str());
 }
 
+// Rounds have seeds a thousand times as large, and the orders of threads more than that.
+constexpr uint64_t LARGEST_SEED = 1000000000;
+
+bool take_number(const char *option, const char *word, double most, double &number)
+{
+    char *end;
+    number = strtod(word, &end);
+    if (*word && !*end && number >= 0 && number <= most)
+        return true;
+    fprintf(stderr, "--%s: '%s' is no number from 0 to %.0f\n", option, word, most);
+    return false;
+}
+
 bool parse(int argc, char **argv, Options &o)
 {
+    double number;
     enum { SECONDS = 1, LONG, SEED, REPLAY, CASE, MUTANT, NO_MUTANTS };
     static const struct option known[] = {{"seconds", required_argument, nullptr, SECONDS},
                                           {"long", no_argument, nullptr, LONG},
@@ -159,14 +173,17 @@ bool parse(int argc, char **argv, Options &o)
     for (int c; (c = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         switch (c) {
         case SECONDS:
-            o.effort.seconds = strtod(optarg, nullptr);
+            if (!take_number("seconds", optarg, 1e6, o.effort.seconds))
+                return false;
             seconds_given = true;
             break;
         case LONG:
             o.effort.is_long = true;
             break;
         case SEED:
-            o.effort.seed = strtoull(optarg, nullptr, 10);
+            if (!take_number("seed", optarg, LARGEST_SEED, number))
+                return false;
+            o.effort.seed = static_cast<uint64_t>(number);
             break;
         case REPLAY:
             o.replay = optarg;

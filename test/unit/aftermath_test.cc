@@ -177,6 +177,34 @@ TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
     }
 }
 
+// A store of a call that failed, or through a writable view: the kernel moved mtime, and no write of
+// ours says so.
+TEST_F(Aftermath, TimeThatTheKernelMovedIsDurableBeforeTheManifestHoldsIt)
+{
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+        {
+            Mapped m(path, options(domain));
+            ASSERT_TRUE(m) << m.sentence;
+        }
+        Mapped m(path, options(domain, ATO_READ_LAZY, ATO_WRITABLE_VIEW));
+        ASSERT_TRUE(m) << m.sentence;
+        m.base[100] = static_cast<char>(m.base[100] + 1);
+        FsFaults names;
+        PersistFaults faults;
+        std::vector<std::string> before;
+        faults.before = [&](const PersistCall &c) {
+            if (is(c, "copy", "manifest.c"))
+                before = names.calls;
+            return GO_ON;
+        };
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        bool synced = std::any_of(before.begin(), before.end(), [](const std::string &call) {
+            return call.rfind("fsync", 0) == 0;
+        });
+        EXPECT_TRUE(synced) << domain;
+    }
+}
+
 // Bytes changed anywhere in a dead journal: an error or a right answer, never a signal, and never
 // bytes that were not written.
 TEST_F(Aftermath, DamagedJournalIsNeverASignalAndNeverBelieved)
