@@ -76,6 +76,11 @@ enum ato_format {
 #define ATO_WRITABLE_VIEW 0x1u /* hand out a writable view: stray stores are not caught */
 #define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
 #define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of the journal */
+/* Where ato_mmap() would say ESTALE, since file and reflection do not belong together as they are: */
+#define ATO_PREFER_FILE 0x8u /* the file as it lies there is right; its reflection is set aside */
+#define ATO_PREFER_REFLECTION                                                                      \
+    0x10u /* written since it was unmapped, the same size: slices in the
+                                       reflection are right all the same */
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -162,7 +167,7 @@ struct ato_stat {
  *   ESTALE    reflection and file do not belong together as they are: the reflection is missing,
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, its attribute was taken away, or another file's reflection
- *             is in the way
+ *             is in the way. ATO_PREFER_FILE and ATO_PREFER_REFLECTION say what to do about it
  *   EUCLEAN   a manifest, reflection or journal is damaged, or of a version not known here
  *   EXDEV     the file is in use with another durability domain
  * Since 0.1.

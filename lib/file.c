@@ -202,7 +202,9 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         folder = secure_getenv("ATO_REFLECTION_DIR");
     struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
                               .domain = wish->options->domain,
-                              .domain_word = secure_getenv("ATO_DURABILITY")};
+                              .domain_word = secure_getenv("ATO_DURABILITY"),
+                              .prefer_file = wish->options->flags & ATO_PREFER_FILE,
+                              .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION};
     if (pairing_open(&f->pairing, fd, who, &pw) < 0) {
         int saved = errno;
         free(f);

@@ -137,8 +137,11 @@ static int complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_SPARSE)
         return report_error(ENOTSUP, "the sparse format is not in this version");
-    if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY))
+    const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
+    if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
+    if ((o->flags & both) == both)
+        return report_error(EINVAL, "file and reflection cannot both be preferred");
     if (o->max_size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->max_reflection_bytes)

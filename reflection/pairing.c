@@ -136,8 +136,8 @@ static void choose_stale_name(const struct pairing *pr, const struct place_names
     }
 }
 
-/* An inode number was given out again: what lies under it belonged to a file that is gone. */
-static int set_aside(struct pairing *pr, const struct place_names *n)
+/* What lies under this inode number belonged to a file that is gone, or is not wanted: `why`. */
+static int set_aside(struct pairing *pr, const struct place_names *n, const char *why)
 {
     char to[96];
     choose_stale_name(pr, n, to);
@@ -148,10 +148,8 @@ static int set_aside(struct pairing *pr, const struct place_names *n)
      * reflection for its own predecessor's and removes it. */
     if (folder_sync(&pr->folder) < 0)
         return -1;
-    report_log(REPORT_WARNING,
-               "the reflection %s/%s belonged to another file that had this inode number before; "
-               "set aside as %s",
-               pr->folder.path, n->reflection, to);
+    report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
+               n->reflection, why, to);
     strcat(to, ".manifest");
     if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
         return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
@@ -159,17 +157,39 @@ static int set_aside(struct pairing *pr, const struct place_names *n)
     return 0; /* durable with the birth that follows (P1) */
 }
 
+/* The file as it lies there is right. Its attribute goes first: cut before the rest, it is one whose
+ * attribute was taken away, and to be forgotten again. */
+static int forget(struct pairing *pr, const struct place_names *n)
+{
+    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    return set_aside(pr, n, "is not wanted, since the file is preferred to it");
+}
+
 /* ---- what is there ---- */
 
-enum decision { ADOPT, BEAR, START_OVER, REFUSE };
+enum decision { ADOPT, BEAR, START_OVER, FORGET, REFUSE };
 
-static int check_not_written(const struct pairing *pr)
+/* ESTALE was said: file and reflection do not belong together as they are. */
+static enum decision stale(const struct pairing_wish *wish)
+{
+    return wish->prefer_file ? FORGET : REFUSE;
+}
+
+static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const struct manifest_record *r = &pr->record;
     const struct identity *who = &pr->identity;
     if (who->size == r->clean_size && who->mtime_sec == r->clean_mtime_sec &&
         who->mtime_nsec == r->clean_mtime_nsec)
         return 0;
+    if (who->size == r->clean_size && wish->prefer_reflection) {
+        report_log(REPORT_WARNING,
+                   "%s was written by other means since it was unmapped; what its reflection holds "
+                   "is taken all the same",
+                   pr->path);
+        return 0;
+    }
     return report_error(ESTALE,
                         "%s was written by other means since it was unmapped (size %" PRIu64
                         ", then %" PRIu64 "), while its reflection %s/%" PRIu64
@@ -209,7 +229,7 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
     if (pr->record.format != 0)
         return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
                             pr->folder.path, n->reflection, pr->record.format);
-    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr) < 0)
+    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
     if (pr->identity.size < size)
         return report_error(ESTALE,
@@ -271,13 +291,16 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
         return REFUSE;
     }
     if (found == MANIFEST_UNBORN) {
+        /* What was a manifest may have been emptied by others. */
+        if (wish->prefer_file && is_there(&pr->folder, n->reflection))
+            return FORGET;
         if (attribute != ATTRIBUTE_FOUND)
             return BEAR;
         report_error(ESTALE,
                      "%s carries the attribute of a reflection, but the manifest %s/%s is "
                      "empty",
                      pr->path, pr->folder.path, n->manifest);
-        return REFUSE;
+        return stale(wish);
     }
     bool same = identity_same_inode(&pr->identity, &pr->record);
     if (attribute == ATTRIBUTE_FOUND) {
@@ -289,7 +312,7 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
                      "the manifest %s/%s belongs to another file or pairing than the attribute of "
                      "%s says: was it copied together with its attribute?",
                      pr->folder.path, n->manifest, pr->path);
-        return REFUSE;
+        return stale(wish);
     }
     if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
         return START_OVER; /* nothing in it: a cut birth, or a cut removal */
@@ -306,12 +329,12 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
                      "there is a reflection %s/%s, but neither attribute, birth time nor "
                      "generation tells whether it belongs to %s",
                      pr->folder.path, n->reflection, pr->path);
-        return REFUSE;
+        return stale(wish);
     }
     if (same) {
         report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
                      pr->path, pr->folder.path, n->reflection);
-        return REFUSE;
+        return stale(wish);
     }
     /* Another file's. In a folder of its own choosing files of several file systems meet, and one
      * inode number may be alive twice: never push a live one aside. */
@@ -322,7 +345,7 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
                      pr->folder.path, n->reflection, pr->path);
         return REFUSE;
     }
-    if (set_aside(pr, n) < 0)
+    if (set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
         return REFUSE;
     return START_OVER;
 }
@@ -355,6 +378,11 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
     switch (decide(pr, n, found, wish)) {
     case ADOPT:
         result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        if (result < 0 && errno == ESTALE && wish->prefer_file)
+            result = forget(pr, n);
+        break;
+    case FORGET:
+        result = forget(pr, n);
         break;
     case BEAR:
         result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;

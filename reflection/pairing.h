@@ -54,6 +54,9 @@ struct pairing_wish {
     const char *folder;      /* NULL: beside the file */
     int domain;              /* enum persist_domain; auto: detected, after `environment` */
     const char *domain_word; /* ATO_DURABILITY, or NULL */
+    /* What to do instead of ESTALE: */
+    bool prefer_file;       /* forget the reflection: it is set aside */
+    bool prefer_reflection; /* written by others, the same size: believe it */
 };
 
 /* Finds or makes the pairing of `fd`, and recovers what a crash left. On success the caller is the

@@ -150,7 +150,7 @@ static int folder_has_inode(struct folder *f, const char *path, const struct ide
 /* The attribute came along with a copy of another file. When that file is found: dropped; and an
  * error if it had slices elsewhere, because then the copied bytes are not what it held. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
-                       const struct attribute *a)
+                       const struct attribute *a, const struct pairing_wish *wish)
 {
     char path[PATH_MAX];
     const char *places[2] = {path, sibling};
@@ -167,6 +167,8 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
     }
     /* Copied far away, or moved across file systems: this may be all that still says that there is
      * a reflection, so it stays. */
+    if (!found && wish->prefer_file)
+        return attribute_remove(pr->original, pr->path);
     if (!found)
         return report_error(
             ESTALE,
@@ -178,7 +180,7 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
             pr->path, a->inode, a->folder);
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    if (live)
+    if (live && !wish->prefer_file)
         return report_error(ESTALE,
                             "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
                             "its reflection: its bytes are not those of the file. Make the source "
@@ -204,7 +206,7 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
     if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode) {
-        if (drop_copied(pr, name, sibling, &a) < 0)
+        if (drop_copied(pr, name, sibling, &a, wish) < 0)
             return -1;
     } else if (found == ATTRIBUTE_FOUND) {
         if (attribute_folder(pr, name, &a, told) < 0)
@@ -214,12 +216,19 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
             there = folder_has(&pr->folder, sibling, &a);
         if (there == 0 && wish->folder)
             there = folder_has(&pr->folder, wish->folder, &a);
-        if (there == 0)
+        if (there == 0 && !wish->prefer_file)
             return report_error(ESTALE,
                                 "the reflection of %s is missing: its attribute says it lies in "
                                 "%s, and it is neither there nor in %s",
                                 pr->path, told, sibling);
-        return there < 0 ? -1 : 0;
+        if (there != 0)
+            return there < 0 ? -1 : 0;
+        if (attribute_remove(pr->original, pr->path) < 0)
+            return -1;
+        report_log(REPORT_WARNING,
+                   "the reflection of %s is missing; the file is taken as it is, since it is "
+                   "preferred",
+                   pr->path);
     }
     if (wish->folder && !pr->has_attributes) {
         /* Nothing on the file says where a reflection that a crash left would be: look beside it
