@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What brings files into the states that the tool is asked about: maps one, writes, and ends as told.
+//
+//   actor fast|spatial FILE    unmaps it so
+//   actor hold FILE            says 'ready', waits for the end of its input, unmaps it fast
+//   actor write FILE           dies in the middle of a write, before anything was decided
+//   actor commit FILE          dies in the middle of a commit of several words
+//   actor birth|death FILE     dies while the reflection is made, or removed
+//
+// ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+using namespace support;
+
+static int act(const std::string &what, const std::string &path)
+{
+    const char *domain = getenv("ACTOR_DOMAIN"), *folder = getenv("ACTOR_FOLDER");
+    ato_options o = options(domain ? atoi(domain) : 0, ATO_READ_GATHER, ATO_NO_RTM);
+    o.reflection_dir = folder;
+    FsFaults files;
+    if (what == "birth")
+        files.before = [](const FsCall &c) {
+            return strcmp(c.op, "fsetxattr") == 0 ? DIE : GO_ON; // after all but that
+        };
+    Mapped m(path, o);
+    if (!m) {
+        fprintf(stderr, "%s\n", m.sentence.c_str());
+        return 1;
+    }
+    Bytes record = pattern(6000, 2);
+    if (!m.write(3000, record))
+        return 2;
+    PersistFaults faults;
+    int words = 0;
+    faults.before = [&](const PersistCall &c) {
+        if (what == "write" && strcmp(c.op, "scatter") == 0)
+            return ++words == 2 ? DIE : GO_ON;
+        if (what == "commit" && strcmp(c.op, "store_word") == 0)
+            return ++words == 2 ? DIE : GO_ON;
+        return GO_ON;
+    };
+    if ((what == "write" || what == "commit") && !m.write(2000, pattern(9000, 3)))
+        return 3;
+    if (what == "death")
+        files.before = [](const FsCall &c) { // the first name that goes is the reflection's
+            return strcmp(c.op, "unlinkat") == 0 && isdigit(c.name[0]) ? DIE : GO_ON;
+        };
+    if (what == "hold") {
+        prctl(PR_SET_NAME, "a\"holder\n");
+        puts("ready");
+        fflush(stdout);
+        getchar();
+    }
+    return m.unmap(what == "spatial" || what == "death" ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST) < 0;
+}
+
+int main(int argc, char **argv)
+{
+    return argc == 3 ? act(argv[1], argv[2]) : 64;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `ato check`: is everything in order that lies on the media? Reads only. */
+#include "check.h"
+
+#include "text.h"
+#include "tool.h"
+
+#include "../../reflection/report.h"
+
+#include "ato.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct seen_one *find(const struct seen *s, uint64_t device, uint64_t inode)
+{
+    uint64_t h = (inode ^ device << 32) * 0x9fb21c651e98df25ull;
+    struct seen_one *at = &s->all[(h >> 32) & (s->room - 1)];
+    while (at->used && (at->device != device || at->inode != inode))
+        at = at + 1 < s->all + s->room ? at + 1 : s->all;
+    return at;
+}
+
+bool seen_has(const struct seen *s, uint64_t device, uint64_t inode)
+{
+    return s->room && find(s, device, inode)->used;
+}
+
+static bool grow(struct seen *s)
+{
+    struct seen more = {.n = s->n, .room = s->room ? 2 * s->room : 64};
+    more.all = calloc(more.room, sizeof(*more.all));
+    if (!more.all)
+        return false;
+    for (size_t i = 0; i < s->room; i++)
+        if (s->all[i].used)
+            *find(&more, s->all[i].device, s->all[i].inode) = s->all[i];
+    free(s->all);
+    *s = more;
+    return true;
+}
+
+bool seen_before(struct seen *s, uint64_t device, uint64_t inode)
+{
+    if (seen_has(s, device, inode))
+        return true;
+    /* Without memory it is looked at twice. */
+    if (2 * (s->n + 1) > s->room && !grow(s))
+        return false;
+    *find(s, device, inode) = (struct seen_one){device, inode, true};
+    s->n++;
+    return false;
+}
+
+static void check_file(struct check *c, const char *name)
+{
+    static struct look look;
+    if (look_at(&look, name) < 0) {
+        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+        return;
+    }
+    if (!seen_before(&c->files, look.who.device, look.who.inode))
+        check_look(c, name, &look);
+    look_close(&look);
+}
+
+static void check_one(struct check *c, const char *name)
+{
+    struct stat st;
+    if (stat(name, &st) < 0)
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot look at it: %s", strerror(errno));
+    else if (S_ISDIR(st.st_mode))
+        check_folder(c, name);
+    else
+        check_file(c, name);
+}
+
+static void write_json(const struct check *c, int status)
+{
+    struct json j;
+    json_start(&j, stdout);
+    json_string(&j, "command", "check");
+    json_string(&j, "version", ato_version());
+    json_number(&j, "files_plain", c->plain);
+    json_number(&j, "files_with_reflection", c->paired);
+    findings_write(&c->findings, &j);
+    json_number(&j, "status", (uint64_t)status);
+    json_finish(&j);
+}
+
+static void say(const struct check *c, int status)
+{
+    static const char *const ends[] = {"in order", "something is to be noted", "damaged",
+                                       "not all could be looked at"};
+    findings_say(&c->findings);
+    printf("%" PRIu64 " plain, %" PRIu64 " with a reflection: %s\n", c->plain, c->paired,
+           ends[status]);
+}
+
+static int run(const struct tool_request *request)
+{
+    struct check c;
+    memset(&c, 0, sizeof(c));
+    for (int i = 0; i < request->count; i++)
+        check_one(&c, request->names[i]);
+    int status = findings_status(&c.findings);
+    if (request->json)
+        write_json(&c, status);
+    else if (!request->quiet)
+        say(&c, status);
+    else
+        findings_say(&c.findings);
+    findings_free(&c.findings);
+    free(c.files.all);
+    free(c.folders.all);
+    return status;
+}
+
+const struct tool_command check_command = {
+    .name = "check",
+    .operands = "FILE|FOLDER...",
+    .what = "is everything in order that lies on the media?",
+    .help =
+        "Checks each FILE: both copies of its manifest, its size, identity and attribute against\n"
+        "each other, the length of its reflection, the bitmap words against the end of the file "
+        "and\n"
+        "its state, and the journals beside the reflection. Changes nothing; takes no lock.\n"
+        "\n"
+        "Of a FOLDER all files in it are checked, not those in folders below it, and the "
+        "reflection\n"
+        "folder .ato in it, for what belongs to no file: reflections without manifest, manifests\n"
+        "without reflection or file, what was set aside or left over. FOLDER may be a reflection\n"
+        "folder itself; then the files that its manifests belong to are not looked for.\n"
+        "\n"
+        "Each finding is one line, 'FILE: severity: what and where':\n"
+        "  note           in order, but something is left to be done (recovery) or cleared away\n"
+        "  warning        not as it should be, and no byte is in danger\n"
+        "  error          damaged: the file cannot be mapped, or its bytes cannot be trusted\n"
+        "  not looked at  no permission, no such file, ...\n"
+        "The last line sums up; --quiet leaves it out.\n"
+        "\n"
+        "Exit status: 0 in order; 1 something is to be noted; 2 damaged; 3 something could not be\n"
+        "looked at, and nothing is known to be damaged.\n",
+    .least = 1,
+    .can_be_quiet = true,
+    .run = run,
+};

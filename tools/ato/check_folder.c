@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is in a folder of files, and in a reflection folder? Files with a reflection are checked one by
+ * one; what remains in the reflection folder belongs to nobody who was found.
+ */
+#include "check.h"
+
+#include "../../reflection/place.h"
+#include "../../reflection/pool.h"
+#include "../../reflection/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = PATH_MAX + NAME_MAX + 2 };
+
+/* ---- names ---- */
+
+/* "123" and what follows: 1 and the number; else 0. */
+static bool starts_with_inode(const char *name, uint64_t *inode, const char **rest)
+{
+    char *end;
+    if (name[0] < '1' || name[0] > '9')
+        return false;
+    errno = 0;
+    *inode = strtoull(name, &end, 10);
+    *rest = end;
+    return errno == 0;
+}
+
+static bool is_of_reflection_folder(const char *name)
+{
+    uint64_t inode;
+    const char *rest;
+    if (strncmp(name, POOL_PREFIX, strlen(POOL_PREFIX)) == 0 &&
+        strspn(name + strlen(POOL_PREFIX), "0123456789abcdef") == 32)
+        return true;
+    return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
+}
+
+static bool exists(const struct folder *f, const char *name)
+{
+    struct stat st;
+    return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* ---- the reflection folder ---- */
+
+struct around {
+    struct check *check;
+    const struct folder *folder;
+    bool beside;           /* its originals are in the folder around it */
+    struct seen originals; /* these, by inode */
+};
+
+/* A manifest whose file was not found, or may be anywhere. */
+static void check_alone(struct around *a, const char *name, uint64_t inode)
+{
+    static struct look_manifest m;
+    struct findings *f = &a->check->findings;
+    struct look_holders h;
+    struct place_names n = place_names(inode);
+    struct stat st;
+    int there = look_manifest(a->folder, inode, &m);
+    if (there < 0)
+        finding_add(f, FINDING_BLIND, name, "%s", report_sentence());
+    if (there != 1)
+        return;
+    bool busy = look_holders(&m, &h) == 0 && (h.count || h.attaching);
+    if (busy && m.found != MANIFEST_VALID)
+        goto out; /* in the making */
+    check_manifest(a->check, name, &m);
+    if (m.found != MANIFEST_VALID)
+        goto out;
+    int fd = look_into(a->folder, n.reflection, &st);
+    if (fd >= 0) {
+        check_reflection(a->check, name, fd, (uint64_t)st.st_size, &m);
+        close(fd);
+    } else if (errno == EACCES) {
+        finding_add(f, FINDING_BLIND, name, "no permission to read its reflection");
+    } else if (m.record.state != MANIFEST_DEPLOYED && m.record.state != MANIFEST_BORN && !busy) {
+        finding_add(f, FINDING_WARNING, name, "a manifest without its reflection");
+    }
+    if (a->beside && !busy)
+        finding_add(f, FINDING_WARNING, name,
+                    "an orphan: no file of the folder around it has inode %" PRIu64
+                    "; it was removed, or moved elsewhere",
+                    inode);
+    else if (!a->beside && !busy && m.record.state == MANIFEST_IN_USE)
+        finding_add(f, FINDING_NOTE, name, "recovery due: the last user of inode %" PRIu64 " died",
+                    inode);
+out:
+    look_manifest_close(&m);
+}
+
+static void check_name(struct around *a, const char *entry)
+{
+    struct findings *f = &a->check->findings;
+    struct place_names n;
+    char name[PATH_ROOM];
+    uint64_t inode;
+    const char *rest;
+    snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
+    if (strncmp(entry, POOL_PREFIX, strlen(POOL_PREFIX)) == 0)
+        return; /* check_journals() */
+    if (!starts_with_inode(entry, &inode, &rest)) {
+        finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
+        return;
+    }
+    n = place_names(inode);
+    if (*rest == '\0') {
+        if (!exists(a->folder, n.manifest) && exists(a->folder, entry))
+            finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without manifest");
+    } else if (strcmp(rest, ".manifest") == 0) {
+        if (!seen_has(&a->originals, 0, inode))
+            check_alone(a, name, inode);
+    } else if (strncmp(rest, ".stale-", 7) == 0) {
+        finding_add(f, FINDING_NOTE, name,
+                    "set aside: belonged to a file that is gone, whose inode number was given to "
+                    "another; may be removed");
+    } else {
+        finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
+    }
+}
+
+/* Calls `visit` for each name; 0, or -1: could not look. */
+static int each_name(int folder, void (*visit)(void *arg, const char *name), void *arg)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    while ((entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            visit(arg, entry->d_name);
+    closedir(dir);
+    return 0;
+}
+
+static void visit_name(void *arg, const char *name)
+{
+    check_name(arg, name);
+}
+
+static void check_reflections(struct around *a)
+{
+    check_journals(a->check, a->folder);
+    if (each_name(a->folder->fd, visit_name, a) < 0)
+        finding_add(&a->check->findings, FINDING_BLIND, a->folder->path, "cannot list it: %s",
+                    strerror(errno));
+}
+
+/* ---- the folder of the files ---- */
+
+struct listing {
+    struct around *around;
+    const char *name; /* as the user gave it */
+    int fd;
+    bool reflections; /* it holds reflections itself */
+};
+
+static bool has_manifest(const struct around *a, uint64_t inode)
+{
+    struct place_names n = place_names(inode);
+    return a->folder->fd >= 0 && exists(a->folder, n.manifest);
+}
+
+static void visit_file(void *arg, const char *entry)
+{
+    static struct look look;
+    struct listing *l = arg;
+    struct check *c = l->around->check;
+    struct stat st;
+    char name[PATH_ROOM];
+    if (is_of_reflection_folder(entry))
+        l->reflections = true;
+    size_t ato = strlen(FOLDER_NAME ".");
+    if (strncmp(entry, FOLDER_NAME ".", ato) == 0 && strlen(entry) == ato + 16 + 4 &&
+        strcmp(entry + ato + 16, ".tmp") == 0) {
+        snprintf(name, sizeof(name), "%s/%s", l->name, entry);
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "left over: a reflection folder whose making was interrupted; may be removed");
+        return;
+    }
+    if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return;
+    (void)seen_before(&l->around->originals, 0, st.st_ino);
+    snprintf(name, sizeof(name), "%s/%s", l->name, entry);
+    if (look_at(&look, name) < 0) {
+        /* What may not be read and has nothing here is somebody else's. */
+        if (errno != ENOENT && (errno != EACCES || has_manifest(l->around, st.st_ino)))
+            finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+        return;
+    }
+    if (!seen_before(&c->files, look.who.device, look.who.inode))
+        check_look(c, name, &look);
+    look_close(&look);
+}
+
+void check_folder(struct check *c, const char *name)
+{
+    struct folder ato = {.fd = -1}, own = {.fd = -1};
+    struct around around = {.check = c, .folder = &ato, .beside = true};
+    struct listing l = {.around = &around, .name = name};
+    char path[PATH_ROOM];
+    l.fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (l.fd < 0) {
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot open it: %s", strerror(errno));
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/" FOLDER_NAME, name);
+    int there = look_folder(&ato, path);
+    if (there < 0)
+        finding_add(&c->findings, there == -2 ? FINDING_ERROR : FINDING_BLIND, path, "%s",
+                    report_sentence());
+    if (there != -2 && each_name(l.fd, visit_file, &l) < 0)
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot list it: %s", strerror(errno));
+    if (there == 1)
+        check_reflections(&around);
+    if (l.reflections) {
+        /* Whose files are elsewhere, or in the folder around it. */
+        free(around.originals.all);
+        memset(&around.originals, 0, sizeof(around.originals));
+        around.folder = &own;
+        around.beside = false;
+        there = look_folder(&own, name);
+        if (there == 1)
+            check_reflections(&around);
+        else
+            finding_add(&c->findings, there == -2 ? FINDING_ERROR : FINDING_BLIND, name, "%s",
+                        report_sentence());
+    }
+    free(around.originals.all);
+    folder_close(&ato);
+    folder_close(&own);
+    close(l.fd);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Do manifest, reflection, attribute and file agree with themselves and each other? */
+#include "check.h"
+
+#include "../../reflection/checksum.h"
+#include "../../reflection/layout.h"
+#include "../../reflection/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- the manifest ---- */
+
+static bool is_zero(const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+/* Why a copy is not valid; NULL when it is. */
+static const char *why_not(const char *copy, struct manifest_record *r)
+{
+    memcpy(r, copy, sizeof(*r));
+    if (is_zero(copy, sizeof(*r)))
+        return "is empty";
+    if (r->magic != MANIFEST_MAGIC)
+        return "has no magic number";
+    if (r->checksum != checksum(r, offsetof(struct manifest_record, checksum)))
+        return "has a checksum that does not fit";
+    if (r->version != MANIFEST_VERSION)
+        return "is of a version that is not known";
+    if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
+        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > 16 ||
+        r->guard.offset > LAYOUT_MAX_BYTES || r->clean_size > LAYOUT_MAX_BYTES)
+        return "has a field that makes no sense";
+    return NULL;
+}
+
+static void check_copies(struct check *c, const char *name, const struct look_manifest *m)
+{
+    struct manifest_record r[2];
+    const char *why[2];
+    for (int i = 0; i < 2; i++)
+        why[i] = why_not(m->bytes + i * MANIFEST_COPY_BYTES, &r[i]);
+    if (why[0] && why[1]) {
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the manifest is damaged: copy A, at 0, %s; copy B, at 4096, %s", why[0],
+                    why[1]);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        /* B is written with `in use`, or with the removal of what was never used. */
+        if (why[i] && i == 1 && is_zero(m->bytes + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES) &&
+            r[0].state == MANIFEST_BORN)
+            continue;
+        if (why[i])
+            finding_add(&c->findings, FINDING_WARNING, name,
+                        "copy %c of the manifest, at %d, %s; the other one holds", "AB"[i],
+                        i * MANIFEST_COPY_BYTES, why[i]);
+    }
+    if (why[0] || why[1])
+        return;
+    if (memcmp(r[0].id, r[1].id, 16) != 0)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the two copies of the manifest carry different ids");
+    if (r[0].sequence + 1 != r[1].sequence && r[1].sequence + 1 != r[0].sequence)
+        finding_add(&c->findings, FINDING_WARNING, name,
+                    "the two copies of the manifest have sequences %" PRIu64 " and %" PRIu64
+                    ", which do not follow each other",
+                    r[0].sequence, r[1].sequence);
+}
+
+void check_manifest(struct check *c, const char *name, const struct look_manifest *m)
+{
+    static const size_t gaps[][2] = {{512, 4096}, {4608, 8192}, {8200, MANIFEST_BYTES}};
+    if (m->found == MANIFEST_UNBORN) {
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "the manifest is empty: the making of a reflection was interrupted");
+        return;
+    }
+    if (m->found == MANIFEST_FOREIGN) {
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the manifest is of version %u, which is not known here", m->record.version);
+        return;
+    }
+    check_copies(c, name, m);
+    if (m->found != MANIFEST_VALID)
+        return;
+    for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
+        if (!is_zero(m->bytes + gaps[i][0], gaps[i][1] - gaps[i][0]))
+            finding_add(&c->findings, FINDING_WARNING, name,
+                        "the manifest has bytes other than 0 between %zu and %zu", gaps[i][0],
+                        gaps[i][1]);
+    if (m->length != MANIFEST_BYTES)
+        finding_add(&c->findings,
+                    m->length < MANIFEST_SIZE_WORD + 8 ? FINDING_ERROR : FINDING_WARNING, name,
+                    "the manifest is %" PRIu64 " bytes long, it should be %d", m->length,
+                    MANIFEST_BYTES);
+    if (!m->has_size)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the size word of the manifest, at %d, is damaged", MANIFEST_SIZE_WORD);
+    if (m->record.format != 0)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the reflection has format %u, which is not known here", m->record.format);
+}
+
+/* ---- the reflection ---- */
+
+void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
+                      const struct look_manifest *m)
+{
+    struct look_words w;
+    if (m->found != MANIFEST_VALID || !m->has_size || m->record.format != 0)
+        return; /* nothing tells what it should be like */
+    uint64_t need = layout_reflection_bytes(m->size);
+    if (length != need)
+        finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
+                    "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
+                    need);
+    if (look_words(reflection, length, m->size, &w) < 0) {
+        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+        return;
+    }
+    if (w.words_beyond)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "%" PRIu64 " bitmap words of pages beyond the end are not 0, the first is of "
+                    "page %" PRIu64,
+                    w.words_beyond, w.first_beyond);
+    if (w.slices_beyond)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the bitmap word of the last page, %" PRIu64 ", names %" PRIu64
+                    " slices beyond the end",
+                    layout_pages(m->size) - 1, w.slices_beyond);
+    if (w.slices && m->record.state == MANIFEST_DEPLOYED)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the state is deployed, and %" PRIu64 " slices are still in the reflection",
+                    w.slices);
+    if (w.slices && m->record.state == MANIFEST_BORN)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the state is born, and %" PRIu64 " slices are in the reflection already",
+                    w.slices);
+}
+
+/* ---- with the file ---- */
+
+static void check_attribute(struct check *c, const char *name, const struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    char of_file[33], of_manifest[33];
+    if (l->manifest.found != MANIFEST_VALID)
+        return;
+    if (r->inode != l->who.inode)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the manifest says inode %" PRIu64 ", the file has %" PRIu64, r->inode,
+                    l->who.inode);
+    identity_hex(l->attribute.id, of_file);
+    identity_hex(r->id, of_manifest);
+    if (l->has_attribute == ATTRIBUTE_FOUND && strcmp(of_file, of_manifest) != 0)
+        finding_add(&c->findings, FINDING_ERROR, name, "the attribute says id %s, the manifest %s",
+                    of_file, of_manifest);
+}
+
+void check_look(struct check *c, const char *name, const struct look *l)
+{
+    enum severity severity = FINDING_ERROR;
+    if (l->manifest.fd < 0 && l->state == LOOK_PLAIN) {
+        c->plain++;
+        return;
+    }
+    c->paired++;
+    bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
+    if (l->state == LOOK_PLAIN || l->state == LOOK_COPIED)
+        severity = FINDING_WARNING;
+    if (own)
+        check_manifest(c, name, &l->manifest);
+    bool told = own && l->manifest.found != MANIFEST_VALID; /* by check_manifest() */
+    if (own && l->manifest.found == MANIFEST_VALID) {
+        check_attribute(c, name, l);
+        if (l->reflection >= 0)
+            check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest);
+        told = !l->manifest.has_size || l->manifest.record.format != 0 ||
+               (l->reflection >= 0 &&
+                l->reflection_length < layout_reflection_bytes(l->manifest.size));
+        /* What no longer has to be there, or not yet, is missed by nobody. */
+        if (l->reflection < 0 && l->reflection_error == EACCES) {
+            finding_add(&c->findings, FINDING_BLIND, name, "no permission to read its reflection");
+            told = true;
+        }
+    }
+    if (l->problem[0] && !told)
+        finding_add(&c->findings, severity, name, "%s", l->problem);
+    if (l->state == LOOK_BORN && !l->holders.attaching && l->manifest.found == MANIFEST_VALID)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "the making of its reflection was interrupted; nothing is stored in it");
+    if (l->state == LOOK_DEPLOYED && !l->holders.attaching && !l->holders.count)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "the removal of its reflection was interrupted; the next map or 'ato deploy' "
+                    "finishes it");
+    if (l->state == LOOK_RECOVERY_DUE && l->manifest.record.state == MANIFEST_IN_USE)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "recovery due: its last user died; the next map or 'ato deploy' recovers it");
+    if (l->commits)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "recovery due: %u commit%s in the journal of a process that died", l->commits,
+                    l->commits == 1 ? " is" : "s are");
+    if (l->folder.fd >= 0 && l->manifest.fd >= 0)
+        check_journals(c, &l->folder);
+}

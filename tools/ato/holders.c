@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who has a file mapped: the slots whose byte of the manifest is locked, and their names.
+ *
+ * The lock tells that somebody lives, in every pid namespace, and not who: the owner of an open file
+ * description lock is no process. The pid is in the shared memory that the living keep. It is believed
+ * when that process has the manifest open, or when it cannot be seen whether it has.
+ */
+#include "look.h"
+
+#include "../../lib/shared.h"
+#include "../../reflection/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SLOTS_AT = 4096 };
+
+static struct shared_slot *read_slots(const struct manifest_record *record)
+{
+    char name[64], id[33];
+    struct shared_header h;
+    struct stat st;
+    const size_t n = MANIFEST_SLOTS * sizeof(struct shared_slot);
+    identity_hex(record->id, id);
+    snprintf(name, sizeof(name), "/ato-%s-%llx", id, (unsigned long long)record->shm_generation);
+    int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return NULL;
+    struct shared_slot *slots = malloc(n);
+    bool good = slots && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && h.magic == SHARED_MAGIC &&
+                h.version == SHARED_VERSION && memcmp(h.id, record->id, 16) == 0 &&
+                h.generation == record->shm_generation &&
+                pread(fd, slots, n, SLOTS_AT) == (ssize_t)n;
+    close(fd);
+    if (!good) {
+        free(slots);
+        return NULL;
+    }
+    return slots;
+}
+
+/* Has process `pid` the file open? 1 yes, 0 no, -1 it may not be seen. */
+static int has_open(uint32_t pid, const struct stat *file)
+{
+    char path[64];
+    struct dirent *entry;
+    struct stat st;
+    int found = 0;
+    snprintf(path, sizeof(path), "/proc/%u/fd", pid);
+    DIR *dir = opendir(path);
+    if (!dir)
+        return errno == ENOENT ? 0 : -1;
+    while (!found && (entry = readdir(dir)))
+        found = fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_ino == file->st_ino &&
+                st.st_dev == file->st_dev;
+    closedir(dir);
+    return found;
+}
+
+static void give_name(struct look_holder *h, const struct shared_slot *slot,
+                      const struct stat *manifest)
+{
+    char path[64];
+    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, manifest) == 0)
+        return;
+    snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, h->command, sizeof(h->command) - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return;
+    if (h->command[n - 1] == '\n')
+        h->command[n - 1] = '\0';
+    h->pid = slot->pid;
+}
+
+/* The next locked range within [start, end). 1 found, 0 none, -1 error. */
+static int next_locked(int fd, off_t *start, off_t *after, off_t end)
+{
+    struct flock l = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = *start, .l_len = end - *start};
+    if (fcntl(fd, F_OFD_GETLK, &l) < 0)
+        return report_errno(errno, "cannot ask for the locks of a manifest");
+    if (l.l_type == F_UNLCK)
+        return 0;
+    if (l.l_start > *start)
+        *start = l.l_start;
+    *after = l.l_len == 0 || l.l_start + l.l_len > end ? end : l.l_start + l.l_len;
+    return 1;
+}
+
+int look_holders(const struct look_manifest *m, struct look_holders *h)
+{
+    struct stat st;
+    off_t at = 0, after;
+    memset(h, 0, sizeof(*h));
+    int locked = next_locked(m->fd, &at, &after, 1);
+    if (locked < 0 || fstat(m->fd, &st) < 0)
+        return -1;
+    h->attaching = locked;
+    struct shared_slot *slots = m->found == MANIFEST_VALID ? read_slots(&m->record) : NULL;
+    for (at = 1; (locked = next_locked(m->fd, &at, &after, 1 + MANIFEST_SLOTS)) == 1; at = after) {
+        /* Whoever attaches tries for all slots together, for a moment. */
+        if (after - at == MANIFEST_SLOTS) {
+            h->attaching = true;
+            continue;
+        }
+        for (; at < after; at++) {
+            if (h->count < LOOK_HOLDERS) {
+                struct look_holder *next = &h->first[h->count];
+                next->slot = (unsigned)(at - 1);
+                if (slots)
+                    give_name(next, &slots[next->slot], &st);
+            }
+            h->count++;
+        }
+    }
+    free(slots);
+    return locked;
+}
+
+const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
+{
+    if (h->pid)
+        snprintf(to, LOOK_NAME, "pid %u (%s)", h->pid, h->command);
+    else
+        snprintf(to, LOOK_NAME, "a process that cannot be named");
+    return to;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `ato info`: what a file is to libato at this moment. */
+#include "json.h"
+#include "look.h"
+#include "text.h"
+#include "tool.h"
+
+#include "../../reflection/domain.h"
+#include "../../reflection/layout.h"
+#include "../../reflection/report.h"
+
+#include "ato.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct facts {
+    const char *name;
+    const char *error; /* NULL, or why nothing is known */
+    struct look *look;
+    bool has_record;
+    char id[33], guard[33];
+    bool has_words;
+    struct look_words words;
+};
+
+static void gather(struct facts *f, struct look *l, const char *name)
+{
+    memset(f, 0, sizeof(*f));
+    f->name = name;
+    f->look = l;
+    if (look_at(l, name) < 0) {
+        f->error = report_sentence();
+        return;
+    }
+    f->has_record = l->manifest.fd >= 0 && l->manifest.found == MANIFEST_VALID;
+    if (!f->has_record)
+        return;
+    const struct manifest_record *r = &l->manifest.record;
+    identity_hex(r->id, f->id);
+    identity_hex(r->guard.plain, f->guard);
+    f->guard[2 * r->guard.bytes] = '\0';
+    f->has_words =
+        l->reflection >= 0 && l->manifest.has_size &&
+        look_words(l->reflection, l->reflection_length, l->manifest.size, &f->words) == 0;
+}
+
+/* ---- for programs ---- */
+
+static void write_holders(struct json *j, const struct look_holders *h)
+{
+    json_list(j, "mapped_by");
+    for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++) {
+        json_object(j, NULL);
+        json_number(j, "slot", h->first[i].slot);
+        if (h->first[i].pid)
+            json_number(j, "pid", h->first[i].pid);
+        else
+            json_null(j, "pid");
+        json_string(j, "command", h->first[i].pid ? h->first[i].command : NULL);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void write_guard(struct json *j, const struct facts *f)
+{
+    const struct manifest_guard *guard = &f->look->manifest.record.guard;
+    if (!f->has_record || !guard->bytes) {
+        json_null(j, "guard");
+        return;
+    }
+    json_object(j, "guard");
+    json_number(j, "offset", guard->offset);
+    json_number(j, "bytes", guard->bytes);
+    json_string(j, "plain", f->guard);
+    json_end(j);
+}
+
+static void write_known(struct json *j, bool known, const char *key, uint64_t value)
+{
+    if (known)
+        json_number(j, key, value);
+    else
+        json_null(j, key);
+}
+
+static void write_json(struct json *j, const struct facts *f)
+{
+    const struct look *l = f->look;
+    const struct manifest_record *r = &l->manifest.record;
+    json_object(j, NULL);
+    json_string(j, "file", f->name);
+    json_string(j, "error", f->error);
+    if (f->error) {
+        json_end(j);
+        return;
+    }
+    json_string(j, "path", l->path);
+    json_string(j, "state", look_state_name(l->state));
+    json_string(j, "problem", l->problem[0] ? l->problem : NULL);
+    json_number(j, "size", l->who.size);
+    json_number(j, "storage", l->storage);
+    write_known(j, f->has_record && l->manifest.has_size, "logical_size", l->manifest.size);
+    json_string(j, "format", !f->has_record ? NULL : r->format == 0 ? "dense" : "sparse");
+    json_string(j, "domain", f->has_record ? domain_name((int)r->domain) : NULL);
+    json_string(j, "id", f->has_record ? f->id : NULL);
+    json_string(j, "folder", l->folder.fd >= 0 ? l->folder.path : NULL);
+    json_number(j, "inode", l->who.inode);
+    write_known(j, f->has_words, "slices_in_reflection", f->words.slices);
+    write_known(j, l->reflection >= 0, "reflection_size", l->reflection_length);
+    write_known(j, l->reflection >= 0, "reflection_storage", l->reflection_storage);
+    write_guard(j, f);
+    json_bool(j, "changing", l->holders.attaching);
+    write_holders(j, &l->holders);
+    json_number(j, "commits_to_finish", l->commits);
+    json_end(j);
+}
+
+/* ---- for people ---- */
+
+static void line(const char *what, const char *value)
+{
+    printf("  %-12s ", what);
+    text_put(stdout, value);
+    putchar('\n');
+}
+
+static void say_holders(const struct look_holders *h)
+{
+    char name[LOOK_NAME];
+    for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++)
+        line("mapped by", look_holder_name(name, &h->first[i]));
+    if (h->count > LOOK_HOLDERS)
+        printf("  %-12s %u more\n", "", h->count - LOOK_HOLDERS);
+    if (h->attaching)
+        line("", "a process is mapping, unmapping or recovering it at this moment");
+}
+
+static void say_pairing(const struct facts *f)
+{
+    const struct look *l = f->look;
+    char size[TEXT_SIZE], text[PATH_MAX + 64];
+    const struct manifest_guard *guard = &l->manifest.record.guard;
+    line("format", l->manifest.record.format == 0 ? "dense" : "sparse");
+    line("domain", domain_name((int)l->manifest.record.domain));
+    line("id", f->id);
+    snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->who.inode);
+    line("reflection", text);
+    if (l->reflection >= 0) {
+        snprintf(text, sizeof(text), "takes %s", text_size(size, l->reflection_storage));
+        line("", text);
+    }
+    if (f->has_words) {
+        snprintf(text, sizeof(text), "%" PRIu64 ", %s of the file", f->words.slices,
+                 text_size(size, f->words.slices * SLICE_BYTES));
+        line("slices in R", text);
+    }
+    if (guard->bytes) {
+        snprintf(text, sizeof(text), "%u bytes at %" PRIu64 ", plain they are %s", guard->bytes,
+                 guard->offset, f->guard);
+        line("guard", text);
+    }
+}
+
+static void say(const struct facts *f)
+{
+    const struct look *l = f->look;
+    char size[TEXT_SIZE], text[256];
+    text_put(stdout, f->name);
+    putchar('\n');
+    snprintf(text, sizeof(text), "%s: %s", look_state_name(l->state),
+             l->commits && l->state == LOOK_RECOVERY_DUE
+                 ? "a commit is to be finished, which the next map does"
+                 : look_state_meaning(l->state));
+    line("state", text);
+    if (l->problem[0])
+        line("problem", l->problem);
+    line("size", text_size(size, l->who.size));
+    if (f->has_record && l->manifest.has_size && l->manifest.size != l->who.size)
+        line("logical", text_size(size, l->manifest.size));
+    snprintf(text, sizeof(text), "takes %s", text_size(size, l->storage));
+    line("", text);
+    if (f->has_record)
+        say_pairing(f);
+    say_holders(&l->holders);
+}
+
+static int run(const struct tool_request *request)
+{
+    static struct look look;
+    struct facts f;
+    struct json j;
+    int status = TOOL_GOOD;
+    if (request->json) {
+        json_start(&j, stdout);
+        json_string(&j, "command", "info");
+        json_string(&j, "version", ato_version());
+        json_list(&j, "files");
+    }
+    for (int i = 0; i < request->count; i++) {
+        gather(&f, &look, request->names[i]);
+        if (f.error)
+            status = TOOL_BLIND;
+        if (request->json) {
+            write_json(&j, &f);
+        } else if (f.error) {
+            fflush(stdout);
+            text_put(stderr, f.name);
+            fputs(": ", stderr);
+            text_put(stderr, f.error);
+            putc('\n', stderr);
+        } else {
+            say(&f);
+        }
+        look_close(&look);
+    }
+    if (request->json) {
+        json_end(&j);
+        json_number(&j, "status", (uint64_t)status);
+        json_finish(&j);
+    }
+    return status;
+}
+
+const struct tool_command info_command = {
+    .name = "info",
+    .operands = "FILE...",
+    .what = "what a file is to libato at this moment",
+    .help =
+        "Says for each FILE its state, sizes, format and durability domain, how many slices of 64\n"
+        "bytes have their valid copy in the reflection, what the reflection takes, the guarded\n"
+        "bytes, if any are kept, and which processes have it mapped. Changes nothing, and waits "
+        "for\n"
+        "nobody.\n"
+        "\n"
+        "States:\n"
+        "  plain         no reflection: an ordinary file\n"
+        "  born          its reflection was being made; nothing is stored in it yet\n"
+        "  in use        a process has it mapped\n"
+        "  recovery due  its last user died, or a commit is to be finished: the next map does it\n"
+        "  clean         unmapped, its reflection kept\n"
+        "  deployed      everything is home; its reflection is being removed\n"
+        "  copied        carries the attribute of the file that it was copied from\n"
+        "  lost          its reflection is not to be found\n"
+        "  damaged       ato_mmap() refuses it; 'problem' says why\n"
+        "\n"
+        "While a file is in any state but plain, born and deployed, parts of its content may be "
+        "in\n"
+        "its reflection only: other programs may see older bytes. 'ato deploy' makes it plain.\n"
+        "\n"
+        "A process is named by what it left in shared memory; where that cannot be read it is\n"
+        "'a process that cannot be named'.\n"
+        "\n"
+        "Exit status: 0; 3 when a FILE could not be looked at.\n",
+    .least = 1,
+    .run = run,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "json.h"
+
+#include "text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void quote(FILE *out, const char *s)
+{
+    putc('"', out);
+    for (const unsigned char *at = (const unsigned char *)s; *at;) {
+        unsigned n = text_character(at);
+        if (n == 0)
+            fprintf(out, "\\udc%02x", *at++);
+        else if (*at == '"' || *at == '\\')
+            fprintf(out, "\\%c", *at++);
+        else if (*at < 0x20 || *at == 0x7f)
+            fprintf(out, "\\u%04x", *at++);
+        else
+            for (; n; n--)
+                putc(*at++, out);
+    }
+    putc('"', out);
+}
+
+static void begin(struct json *j, const char *key)
+{
+    if (j->depth) {
+        fputs(j->filled[j->depth - 1] ? ",\n" : "\n", j->out);
+        j->filled[j->depth - 1] = true;
+        fprintf(j->out, "%*s", 2 * j->depth, "");
+    }
+    if (key) {
+        quote(j->out, key);
+        fputs(": ", j->out);
+    }
+}
+
+static void open_level(struct json *j, const char *key, char start, char end)
+{
+    begin(j, key);
+    putc(start, j->out);
+    j->filled[j->depth] = false;
+    j->ends[j->depth++] = end;
+}
+
+void json_start(struct json *j, FILE *out)
+{
+    memset(j, 0, sizeof(*j));
+    j->out = out;
+    open_level(j, NULL, '{', '}');
+}
+
+void json_finish(struct json *j)
+{
+    while (j->depth)
+        json_end(j);
+    putc('\n', j->out);
+}
+
+void json_object(struct json *j, const char *key)
+{
+    open_level(j, key, '{', '}');
+}
+
+void json_list(struct json *j, const char *key)
+{
+    open_level(j, key, '[', ']');
+}
+
+void json_end(struct json *j)
+{
+    j->depth--;
+    if (j->filled[j->depth])
+        fprintf(j->out, "\n%*s", 2 * j->depth, "");
+    putc(j->ends[j->depth], j->out);
+}
+
+void json_string(struct json *j, const char *key, const char *value)
+{
+    begin(j, key);
+    if (value)
+        quote(j->out, value);
+    else
+        fputs("null", j->out);
+}
+
+void json_number(struct json *j, const char *key, uint64_t value)
+{
+    begin(j, key);
+    fprintf(j->out, "%" PRIu64, value);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+    begin(j, key);
+    fputs(value ? "true" : "false", j->out);
+}
+
+void json_null(struct json *j, const char *key)
+{
+    json_string(j, key, NULL);
+}

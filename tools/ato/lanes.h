@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The journals of a reflection folder, read into memory: whose owner lives, and what the lanes hold.
+ */
+#ifndef ATO_TOOLS_LANES_H
+#define ATO_TOOLS_LANES_H
+
+#include "../../reflection/folder.h"
+#include "../../reflection/journal.h"
+
+enum lanes_kind {
+    LANES_READ,       /* `journal` can be looked at */
+    LANES_UNFINISHED, /* journal-ID.tmp: holds nothing */
+    LANES_DAMAGED,    /* no journal is in it */
+    LANES_FORBIDDEN,  /* cannot be read: `error` is the errno */
+};
+
+struct lanes {
+    const char *name;
+    enum lanes_kind kind;
+    int error;
+    bool alive;             /* its owner's byte is held: lanes may be in the middle of a commit */
+    struct journal journal; /* in memory of its own */
+    /* While the owner lives: the second reading. A lane that is damaged in both is. */
+    struct journal again;
+};
+
+/* What the lane holds; a living owner's is damaged only when it stays so. */
+enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v);
+
+/* Calls `visit` for every journal in the folder. 0, or -1 with errno and a sentence. */
+int lanes_each(const struct folder *f, void (*visit)(void *arg, const struct lanes *j), void *arg);
+
+/* Lanes in journals of the dead that hold a commit of the pairing `id`; -1 error. */
+int lanes_count_due(const struct folder *f, const uint8_t id[16]);
+
+#endif

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "look.h"
+
+#include "lanes.h"
+
+#include "../../reflection/bitmap.h"
+#include "../../reflection/meta.h"
+#include "../../reflection/place.h"
+#include "../../reflection/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *look_state_name(enum look_state state)
+{
+    static const char *const names[] = {"plain",    "born",   "in use", "recovery due", "clean",
+                                        "deployed", "copied", "lost",   "damaged"};
+    return names[state];
+}
+
+const char *look_state_meaning(enum look_state state)
+{
+    static const char *const meanings[] = {
+        [LOOK_PLAIN] = "an ordinary file",
+        [LOOK_BORN] = "its reflection was being made, nothing is stored in it yet",
+        [LOOK_IN_USE] = "mapped by a process",
+        [LOOK_RECOVERY_DUE] = "its last user died; the next map recovers it",
+        [LOOK_CLEAN] = "nobody has it mapped, its reflection is kept",
+        [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
+        [LOOK_COPIED] = "a copy that carries the attribute of another file",
+        [LOOK_LOST] = "its reflection is not to be found",
+        [LOOK_DAMAGED] = "cannot be mapped as it is",
+    };
+    return meanings[state];
+}
+
+/* ---- opening ---- */
+
+/* Through a descriptor that opens nothing: a device or a pipe is never opened for real. */
+int look_open(const char *name, int flags)
+{
+    char link[64];
+    struct stat st;
+    int at = open(name, O_PATH | O_CLOEXEC);
+    if (at < 0)
+        return -1;
+    int fd = -1, saved;
+    if (fstat(at, &st) == 0 && !S_ISREG(st.st_mode)) {
+        saved = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    } else {
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
+        /* Looking leaves no trace in atime, where that is allowed. */
+        fd = open(link, flags | O_NOATIME | O_CLOEXEC);
+        if (fd < 0 && errno == EPERM)
+            fd = open(link, flags | O_CLOEXEC);
+        saved = errno;
+    }
+    close(at);
+    errno = saved;
+    return fd;
+}
+
+int look_into(const struct folder *f, const char *name, struct stat *st)
+{
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    if (fstatat(f->fd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    if (!S_ISREG(st->st_mode)) {
+        errno = EINVAL;
+        return -1;
+    }
+    int fd = openat(f->fd, name, flags | O_NOATIME);
+    if (fd < 0 && errno == EPERM)
+        fd = openat(f->fd, name, flags);
+    if (fd >= 0 && (fstat(fd, st) < 0 || !S_ISREG(st->st_mode))) {
+        close(fd);
+        errno = EINVAL;
+        return -1;
+    }
+    return fd;
+}
+
+int look_folder(struct folder *f, const char *path)
+{
+    struct stat st;
+    f->fd = -1;
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? 0
+                   : report_errno(errno, "cannot look at the reflection folder %s", path);
+    if (folder_open(f, path, false) == 0)
+        return 1;
+    if (errno != EACCES)
+        return errno == ENOENT ? 0 : -1;
+    /* No permission, or refused? What can be opened, or is no folder, was refused. */
+    int fd = S_ISDIR(st.st_mode) ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    bool refused = fd >= 0 || !S_ISDIR(st.st_mode);
+    if (fd >= 0)
+        close(fd);
+    errno = EACCES;
+    return refused ? -2 : -1;
+}
+
+/* ---- manifests ---- */
+
+int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m)
+{
+    struct place_names n = place_names(inode);
+    struct stat st;
+    memset(m, 0, sizeof(*m));
+    m->fd = look_into(f, n.manifest, &st);
+    if (m->fd < 0 && errno == ENOENT)
+        return 0;
+    if (m->fd < 0)
+        return report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
+    m->length = (uint64_t)st.st_size;
+    if (pread(m->fd, m->bytes, sizeof(m->bytes), 0) < 0) {
+        report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
+        look_manifest_close(m);
+        return -1;
+    }
+    uint64_t word;
+    memcpy(&word, m->bytes + MANIFEST_SIZE_WORD, sizeof(word));
+    m->found = manifest_read(m->bytes, &m->record, &m->copy);
+    m->has_size = manifest_decode_size(word, &m->size);
+    return 1;
+}
+
+void look_manifest_close(struct look_manifest *m)
+{
+    if (m->fd >= 0)
+        close(m->fd);
+    m->fd = -1;
+}
+
+/* ---- words ---- */
+
+static void add_word(struct look_words *w, uint64_t word, uint64_t page, uint64_t size)
+{
+    uint64_t pages = layout_pages(size), valid = ~0ull;
+    if (!word)
+        return;
+    if (page >= pages) {
+        if (w->words_beyond++ == 0)
+            w->first_beyond = page;
+        return;
+    }
+    if (page + 1 == pages && size % PAGE_BYTES)
+        valid = bitmap_touched(0, (unsigned)(size % PAGE_BYTES));
+    w->slices += bitmap_count(word & valid);
+    w->slices_beyond += bitmap_count(word & ~valid);
+}
+
+int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w)
+{
+    uint64_t words[CHUNK_PAGES], chunks = (length + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    memset(w, 0, sizeof(*w));
+    for (uint64_t chunk = 0;; chunk++) {
+        chunk = meta_next(reflection, chunk, chunks);
+        if (chunk == chunks)
+            return 0;
+        ssize_t got = -1;
+        if (chunk != UINT64_MAX)
+            got = pread(reflection, words, sizeof(words), (off_t)layout_meta_page(chunk));
+        if (got < 0)
+            return report_errno(errno, "cannot read the bitmaps of a reflection");
+        for (ssize_t i = 0; i < got / 8; i++)
+            add_word(w, words[i], chunk * CHUNK_PAGES + (uint64_t)i, size);
+    }
+}
+
+/* ---- which folder ---- */
+
+static void __attribute__((format(printf, 3, 4)))
+set_state(struct look *l, enum look_state state, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(l->problem, sizeof(l->problem), format, args);
+    va_end(args);
+    l->state = state;
+}
+
+enum { PLACES = 3 };
+
+/* Where a manifest may be: where the attribute says, beside the file, where the user says. */
+static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
+{
+    const char *slash = strrchr(l->path, '/');
+    int base = (int)(slash - l->path);
+    unsigned n = 0;
+    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode == l->who.inode) {
+        const char *told = l->attribute.folder;
+        int length = told[0] == '/' ? snprintf(places[n], PATH_MAX, "%s", told)
+                                    : snprintf(places[n], PATH_MAX, "%.*s/%s", base, l->path, told);
+        n += length < PATH_MAX;
+    }
+    if (snprintf(places[n], PATH_MAX, "%.*s/%s", base, l->path, FOLDER_NAME) < PATH_MAX)
+        n++;
+    const char *wish = secure_getenv("ATO_REFLECTION_DIR");
+    if (wish && *wish && snprintf(places[n], PATH_MAX, "%s", wish) < PATH_MAX)
+        n++;
+    return n;
+}
+
+/* Is this manifest what the file's attribute (or, without one, its inode) asks for? */
+static bool is_wanted(const struct look *l, const struct look_manifest *m)
+{
+    if (l->has_attribute != ATTRIBUTE_FOUND || l->attribute.inode != l->who.inode)
+        return true; /* any: whose it is will be seen */
+    if (m->found == MANIFEST_DAMAGED || m->found == MANIFEST_FOREIGN)
+        return true; /* nothing tells that it is not */
+    return m->found == MANIFEST_VALID && memcmp(m->record.id, l->attribute.id, 16) == 0 &&
+           m->record.inode == l->who.inode;
+}
+
+/* Opens l->folder and l->manifest, when there is one. 0, or -1: could not look. A folder that is
+ * refused is a problem of the file's. */
+static int find_manifest(struct look *l)
+{
+    char places[PLACES][PATH_MAX];
+    unsigned n = list_places(l, places);
+    for (unsigned i = 0; i < n; i++) {
+        int there = look_folder(&l->folder, places[i]);
+        if (there == -2 && l->state != LOOK_DAMAGED)
+            set_state(l, LOOK_DAMAGED, "%s", report_sentence());
+        if (there == -1)
+            return -1;
+        if (there != 1)
+            continue;
+        there = look_manifest(&l->folder, l->who.inode, &l->manifest);
+        if (there == 1 && is_wanted(l, &l->manifest))
+            return 0;
+        if (there == 1)
+            look_manifest_close(&l->manifest);
+        int saved = errno;
+        folder_close(&l->folder);
+        if (there < 0) {
+            errno = saved;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- what it means ---- */
+
+static void open_reflection(struct look *l)
+{
+    struct place_names n = place_names(l->who.inode);
+    struct stat st;
+    l->reflection = look_into(&l->folder, n.reflection, &st);
+    l->reflection_error = l->reflection < 0 ? errno : 0;
+    if (l->reflection < 0)
+        return;
+    l->reflection_length = (uint64_t)st.st_size;
+    l->reflection_storage = (uint64_t)st.st_blocks * 512;
+}
+
+/* What the manifest says of a file that is its own. */
+static void judge_sizes(struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    if (r->state == MANIFEST_CLEAN &&
+        (l->who.size != r->clean_size || l->who.mtime_sec != r->clean_mtime_sec ||
+         l->who.mtime_nsec != r->clean_mtime_nsec))
+        set_state(l, LOOK_DAMAGED,
+                  "was written by other means since it was unmapped, while its reflection may hold "
+                  "parts of it");
+    else if (!l->manifest.has_size)
+        set_state(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
+    else if (l->who.size != l->manifest.size)
+        set_state(l, LOOK_DAMAGED,
+                  "is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                  ": it was cut or grew by other means",
+                  l->who.size, l->manifest.size);
+    else if (r->format != 0)
+        set_state(l, LOOK_DAMAGED, "its reflection has format %u, which is not known", r->format);
+    else if (l->reflection < 0 && l->reflection_error == ENOENT)
+        set_state(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
+                  l->who.inode);
+    else if (l->reflection < 0)
+        set_state(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
+                  l->folder.path, l->who.inode, strerror(l->reflection_error));
+    else if (l->reflection_length < layout_reflection_bytes(l->manifest.size))
+        set_state(l, LOOK_DAMAGED,
+                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64,
+                  l->folder.path, l->who.inode, l->reflection_length,
+                  layout_reflection_bytes(l->manifest.size));
+}
+
+static void judge_own(struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    bool used = l->holders.count || l->holders.attaching;
+    if (r->state == MANIFEST_BORN || r->state == MANIFEST_DEPLOYED) {
+        l->state = r->state == MANIFEST_BORN ? LOOK_BORN : LOOK_DEPLOYED;
+        /* Found by its attribute it is adopted; else it is begun anew, whatever is there. */
+        if (r->state == MANIFEST_BORN && l->has_attribute == ATTRIBUTE_FOUND)
+            judge_sizes(l);
+        return;
+    }
+    if (r->state == MANIFEST_CLEAN)
+        l->state = l->commits ? LOOK_RECOVERY_DUE : LOOK_CLEAN;
+    else
+        l->state = used ? LOOK_IN_USE : LOOK_RECOVERY_DUE;
+    judge_sizes(l);
+}
+
+static void judge(struct look *l)
+{
+    const struct look_manifest *m = &l->manifest;
+    const char *folder = l->folder.path;
+    uint64_t inode = l->who.inode;
+    bool has = l->has_attribute == ATTRIBUTE_FOUND;
+    if (m->fd < 0) {
+        if (has)
+            set_state(l, LOOK_LOST,
+                      "its attribute says that its reflection lies in '%s', and there is no such "
+                      "reflection there",
+                      l->attribute.folder);
+        return;
+    }
+    if (m->found == MANIFEST_DAMAGED) {
+        set_state(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
+                  folder, inode);
+        return;
+    }
+    if (m->found == MANIFEST_FOREIGN) {
+        set_state(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest is of version %u, which is not known",
+                  folder, inode, m->record.version);
+        return;
+    }
+    if (m->found == MANIFEST_UNBORN) {
+        l->state = LOOK_BORN;
+        return;
+    }
+    bool same = identity_same_inode(&l->who, &m->record);
+    bool known = l->who.has_birth || l->who.has_generation;
+    if (!same && !has) {
+        set_state(l, LOOK_PLAIN,
+                  "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
+                  "number before; the next map sets it aside",
+                  folder, inode);
+    } else if (!same) {
+        set_state(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
+                  "or generation",
+                  folder, inode);
+    } else if (!has && m->record.state != MANIFEST_BORN && m->record.state != MANIFEST_DEPLOYED &&
+               (!known || (l->has_attribute == ATTRIBUTE_NONE &&
+                           (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
+        set_state(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
+                  known ? "its attribute user.ato was taken away"
+                        : "nothing tells that it belongs to this file");
+    } else {
+        judge_own(l);
+    }
+}
+
+/* ---- looking ---- */
+
+static void forget(struct look *l)
+{
+    look_manifest_close(&l->manifest);
+    folder_close(&l->folder);
+    if (l->reflection >= 0)
+        close(l->reflection);
+    l->reflection = -1;
+    l->state = LOOK_PLAIN;
+    l->problem[0] = '\0';
+    l->commits = 0;
+    l->reflection_length = l->reflection_storage = 0;
+    memset(&l->holders, 0, sizeof(l->holders));
+}
+
+/* Is the manifest still what it was read as? Then what was seen meanwhile goes together. */
+static bool is_unchanged(const struct look *l)
+{
+    static char now[MANIFEST_BYTES];
+    struct place_names n = place_names(l->who.inode);
+    if (l->manifest.fd < 0)
+        return true;
+    memset(now, 0, sizeof(now));
+    return folder_names(&l->folder, n.manifest, l->manifest.fd) &&
+           pread(l->manifest.fd, now, sizeof(now), 0) >= 0 &&
+           memcmp(now, l->manifest.bytes, sizeof(now)) == 0;
+}
+
+static int look_once(struct look *l)
+{
+    char *name;
+    struct stat st;
+    if (identity_of(l->fd, &l->who) < 0 || identity_path(l->fd, &l->who, l->path, &name) < 0)
+        return -1;
+    if (fstat(l->fd, &st) == 0)
+        l->storage = (uint64_t)st.st_blocks * 512;
+    l->has_attribute = attribute_read(l->fd, l->path, &l->attribute);
+    if (l->has_attribute == ATTRIBUTE_BAD && errno != EUCLEAN)
+        return -1;
+    if (l->has_attribute == ATTRIBUTE_BAD) {
+        set_state(l, LOOK_DAMAGED, "its attribute user.ato is damaged");
+        return 0;
+    }
+    if (find_manifest(l) < 0)
+        return -1;
+    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->who.inode) {
+        set_state(l, LOOK_COPIED,
+                  "carries the attribute of the file with inode %" PRIu64
+                  ", from which it was copied or moved while that was not plain: parts of the "
+                  "content may be in that file's reflection only",
+                  l->attribute.inode);
+        return 0;
+    }
+    if (l->manifest.fd >= 0) {
+        open_reflection(l);
+        if (look_holders(&l->manifest, &l->holders) < 0)
+            return -1;
+        int due = l->manifest.found == MANIFEST_VALID
+                      ? lanes_count_due(&l->folder, l->manifest.record.id)
+                      : 0;
+        if (due < 0)
+            return -1;
+        l->commits = (unsigned)due;
+    }
+    if (l->state != LOOK_DAMAGED)
+        judge(l);
+    return 0;
+}
+
+int look_at(struct look *l, const char *name)
+{
+    memset(l, 0, sizeof(*l));
+    l->folder.fd = l->reflection = l->manifest.fd = -1;
+    l->fd = look_open(name, O_RDONLY);
+    if (l->fd < 0)
+        return errno == EINVAL ? report_error(EINVAL, "no regular file")
+                               : report_errno(errno, "cannot open it");
+    for (int i = 0; i < 20; i++) {
+        forget(l);
+        int r = look_once(l);
+        if (r < 0 && errno == EACCES)
+            i = 2; /* it will not change */
+        if (r == 0 && is_unchanged(l))
+            return 0;
+        if (r < 0 && i == 2) {
+            int saved = errno;
+            look_close(l);
+            errno = saved;
+            return -1;
+        }
+        /* Others are mapping or unmapping it: once more. */
+        nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
+    }
+    return 0;
+}
+
+void look_close(struct look *l)
+{
+    forget(l);
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `ato`: looks after files that are mapped through libato. Which command, with which options? */
+#include "tool.h"
+
+#include "ato.h"
+
+#include <err.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tool_command *const commands[] = {&info_command, &check_command, NULL};
+
+static void say_usage(FILE *out)
+{
+    fputs("usage: ato COMMAND [OPTION...] [OPERAND...]\n", out);
+}
+
+static void help(void)
+{
+    say_usage(stdout);
+    fputs("\nLooks after files that are mapped through libato.\n\nCommands:\n", stdout);
+    for (int i = 0; commands[i]; i++)
+        printf("  %-8s%-14s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
+    fputs("\nOptions:\n"
+          "  --json      for programs: one JSON document\n"
+          "  --help      this text; 'ato COMMAND --help' says more about a command\n"
+          "  --version   the version of libato\n"
+          "\n"
+          "Exit status: each command says its own; 64 for a wrong use of options or operands, 3 "
+          "when\n"
+          "the output could not be written.\n"
+          "\n"
+          "A byte of a file's name that is no UTF-8 is written as \\xNN, and as \\udcNN in JSON.\n",
+          stdout);
+}
+
+static void help_of(const struct tool_command *c)
+{
+    printf("usage: ato %s [--json]%s %s\n\n%s", c->name, c->can_be_quiet ? " [--quiet]" : "",
+           c->operands, c->help);
+}
+
+static _Noreturn void misused(const struct tool_command *c)
+{
+    if (c)
+        fprintf(stderr, "usage: ato %s [--json]%s %s\n'ato %s --help' says more\n", c->name,
+                c->can_be_quiet ? " [--quiet]" : "", c->operands, c->name);
+    else
+        say_usage(stderr), fputs("'ato --help' says more\n", stderr);
+    exit(TOOL_USAGE);
+}
+
+/* What was said must have arrived. */
+static int finish(int status)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        warn("cannot write");
+        return TOOL_BLIND;
+    }
+    return status;
+}
+
+/* Looking is no use of the library: nothing of it belongs in a log. */
+static void ignore(void *arg, int level, const char *sentence)
+{
+    (void)arg;
+    (void)level;
+    (void)sentence;
+}
+
+static int run(const struct tool_command *c, int argc, char **argv)
+{
+    enum { JSON = 256, HELP };
+    static const struct option options[] = {{"json", no_argument, NULL, JSON},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, HELP},
+                                            {NULL, 0, NULL, 0}};
+    struct tool_request request = {0};
+    int option;
+    while ((option = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
+        switch (option) {
+        case JSON:
+            request.json = true;
+            break;
+        case HELP:
+        case 'h':
+            help_of(c);
+            return TOOL_GOOD;
+        case 'q':
+            if (!c->can_be_quiet) {
+                fprintf(stderr, "ato %s: nothing to be quiet about\n", c->name);
+                misused(c);
+            }
+            request.quiet = true;
+            break;
+        default:
+            misused(c);
+        }
+    }
+    request.names = argv + optind;
+    request.count = argc - optind;
+    if (request.count < c->least || (c->most && request.count > c->most)) {
+        fprintf(stderr, "ato %s: too %s operands\n", c->name,
+                request.count < c->least ? "few" : "many");
+        misused(c);
+    }
+    ato_set_log(ignore, NULL);
+    return c->run(&request);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        misused(NULL);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        help();
+        return finish(TOOL_GOOD);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ato %s\n", ato_version());
+        return finish(TOOL_GOOD);
+    }
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(argv[1], commands[i]->name) == 0) {
+            argv[1] = argv[0]; /* getopt's sentences begin with it */
+            return finish(run(commands[i], argc - 1, argv + 1));
+        }
+    if (argv[1][0] == '-')
+        fprintf(stderr, "ato: no option of this name\n");
+    else
+        fprintf(stderr, "ato: no command of this name\n");
+    misused(NULL);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "text.h"
+
+#include <inttypes.h>
+
+unsigned text_character(const unsigned char *at)
+{
+    static const struct {
+        unsigned char mask, head;
+        uint32_t least;
+    } kinds[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    for (unsigned n = 1; n <= 4; n++) {
+        if ((at[0] & kinds[n - 1].mask) != kinds[n - 1].head)
+            continue;
+        uint32_t code = at[0] & (unsigned char)~kinds[n - 1].mask;
+        for (unsigned i = 1; i < n; i++) {
+            if ((at[i] & 0xc0) != 0x80)
+                return 0;
+            code = code << 6 | (at[i] & 0x3f);
+        }
+        return code >= kinds[n - 1].least && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff)
+                   ? n
+                   : 0;
+    }
+    return 0;
+}
+
+/* U+0080 to U+009F are control characters too. */
+static int is_control(const unsigned char *at)
+{
+    return at[0] < 0x20 || at[0] == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
+}
+
+void text_put(FILE *out, const char *s)
+{
+    for (const unsigned char *at = (const unsigned char *)s; *at;) {
+        unsigned n = text_character(at);
+        if (n == 0 || is_control(at)) {
+            fprintf(out, "\\x%02x", *at++);
+            continue;
+        }
+        for (; n; n--)
+            putc(*at++, out);
+    }
+}
+
+const char *text_size(char to[TEXT_SIZE], uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double rest = (double)bytes / 1024;
+    unsigned unit = 0;
+    while (rest >= 1024 && unit < 5) {
+        rest /= 1024;
+        unit++;
+    }
+    if (bytes < 1024)
+        snprintf(to, TEXT_SIZE, "%" PRIu64 " bytes", bytes);
+    else
+        snprintf(to, TEXT_SIZE, "%" PRIu64 " bytes (%.1f %s)", bytes, rest, units[unit]);
+    return to;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the commands of `ato` share: what they were asked for, and how they end.
+ */
+#ifndef ATO_TOOLS_TOOL_H
+#define ATO_TOOLS_TOOL_H
+
+#include <stdbool.h>
+
+/* Exit statuses. */
+enum {
+    TOOL_GOOD = 0,
+    TOOL_NOTED = 1,  /* in order, but something is to be noted, or was refused */
+    TOOL_BAD = 2,    /* damaged, or failed */
+    TOOL_BLIND = 3,  /* could not look */
+    TOOL_USAGE = 64, /* EX_USAGE */
+};
+
+struct tool_request {
+    bool json, quiet;
+    char **names; /* operands */
+    int count;
+};
+
+struct tool_command {
+    const char *name, *operands, *what;
+    const char *help;
+    int least, most; /* operands; most 0: any number */
+    bool can_be_quiet;
+    int (*run)(const struct tool_request *request);
+};
+
+extern const struct tool_command info_command, check_command;
+
+#endif
