@@ -3,6 +3,7 @@
 // What brings files into the states that the tool is asked about: maps one, writes, and ends as told.
 //
 //   actor fast|spatial FILE    unmaps it so
+//   actor empty FILE           cuts it to nothing first; unmaps it fast
 //   actor hold FILE            says 'ready', waits for the end of its input, unmaps it fast
 //   actor write FILE           dies in the middle of a write, before anything was decided
 //   actor commit FILE          dies in the middle of a commit of several words
@@ -34,11 +35,15 @@ static int act(const std::string &what, const std::string &path)
         files.before = [](const FsCall &c) {
             return strcmp(c.op, "fsetxattr") == 0 ? DIE : GO_ON; // after all but that
         };
-    Mapped m(path, o);
+    if (what == "empty")
+        write_file(path, {});
+    Mapped m(path, o, what == "empty" ? 4096 : 0);
     if (!m) {
         fprintf(stderr, "%s\n", m.sentence.c_str());
         return 1;
     }
+    if (what == "empty")
+        return m.unmap(ATO_UNMAP_FAST) < 0;
     Bytes record = pattern(6000, 2);
     if (!m.write(3000, record))
         return 2;

@@ -8,6 +8,8 @@
  */
 #include "look.h"
 
+#include "json.h"
+
 #include "../../lib/shared.h"
 #include "../../reflection/report.h"
 
@@ -136,4 +138,20 @@ const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
     else
         snprintf(to, LOOK_NAME, "a process that cannot be named");
     return to;
+}
+
+void look_holders_write(const struct look_holders *h, struct json *j)
+{
+    json_list(j, "mapped_by");
+    for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++) {
+        json_object(j, NULL);
+        json_number(j, "slot", h->first[i].slot);
+        if (h->first[i].pid)
+            json_number(j, "pid", h->first[i].pid);
+        else
+            json_null(j, "pid");
+        json_string(j, "command", h->first[i].pid ? h->first[i].command : NULL);
+        json_end(j);
+    }
+    json_end(j);
 }

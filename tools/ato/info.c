@@ -47,22 +47,6 @@ static void gather(struct facts *f, struct look *l, const char *name)
 
 /* ---- for programs ---- */
 
-static void write_holders(struct json *j, const struct look_holders *h)
-{
-    json_list(j, "mapped_by");
-    for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++) {
-        json_object(j, NULL);
-        json_number(j, "slot", h->first[i].slot);
-        if (h->first[i].pid)
-            json_number(j, "pid", h->first[i].pid);
-        else
-            json_null(j, "pid");
-        json_string(j, "command", h->first[i].pid ? h->first[i].command : NULL);
-        json_end(j);
-    }
-    json_end(j);
-}
-
 static void write_guard(struct json *j, const struct facts *f)
 {
     const struct manifest_guard *guard = &f->look->manifest.record.guard;
@@ -112,7 +96,7 @@ static void write_json(struct json *j, const struct facts *f)
     write_known(j, l->reflection >= 0, "reflection_storage", l->reflection_storage);
     write_guard(j, f);
     json_bool(j, "changing", l->holders.attaching);
-    write_holders(j, &l->holders);
+    look_holders_write(&l->holders, j);
     json_number(j, "commits_to_finish", l->commits);
     json_end(j);
 }

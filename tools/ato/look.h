@@ -99,6 +99,10 @@ int look_holders(const struct look_manifest *m, struct look_holders *h);
 #define LOOK_NAME 80
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h);
 
+/* The list "mapped_by" of an object. */
+struct json;
+void look_holders_write(const struct look_holders *h, struct json *j);
+
 /* The bitmaps of a reflection, of which `size` bytes of the original count. */
 struct look_words {
     uint64_t slices;                     /* valid in the reflection */

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tool_command *const commands[] = {&info_command, &check_command, NULL};
+static const struct tool_command *const commands[] = {&info_command, &deploy_command,
+                                                      &check_command, NULL};
 
 static void say_usage(FILE *out)
 {

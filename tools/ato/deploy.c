@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `ato deploy`: makes files plain again, by mapping and unmapping them as every program can.
+ *
+ * A file that somebody has mapped, and one that would not survive a look (lost, copied, damaged), is
+ * left as it is. It is mapped in the domain that it has: another one would be believed of it
+ * afterwards, should this process die.
+ */
+#include "json.h"
+#include "look.h"
+#include "progress.h"
+#include "text.h"
+#include "tool.h"
+
+#include "../../reflection/report.h"
+
+#include "ato.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum result { WAS_PLAIN, MADE_PLAIN, MAPPED, REFUSED, FAILED, BLIND };
+
+struct deployed {
+    const char *name;
+    enum result result;
+    char why[1024];
+    uint64_t slices; /* that were brought home */
+    struct look_holders holders;
+};
+
+static const char *result_name(enum result result)
+{
+    static const char *const names[] = {"plain already", "deployed", "mapped",
+                                        "refused",       "failed",   "not looked at"};
+    return names[result];
+}
+
+static void __attribute__((format(printf, 3, 4)))
+end_as(struct deployed *d, enum result result, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(d->why, sizeof(d->why), format, args);
+    va_end(args);
+    d->result = result;
+}
+
+static void say_mapped(struct deployed *d, const struct look *l)
+{
+    char name[LOOK_NAME], all[512] = "";
+    d->holders = l->holders;
+    for (unsigned i = 0; i < l->holders.count && i < 4; i++) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "",
+                 look_holder_name(name, &l->holders.first[i]));
+    }
+    if (l->holders.count == 0)
+        end_as(d, MAPPED,
+               "a process is mapping, unmapping or recovering it at this moment; try again");
+    else
+        end_as(d, MAPPED, "is mapped by %s%s", all, l->holders.count > 4 ? " and others" : "");
+}
+
+/* Whoever came between looking and mapping. */
+static void say_busy(struct deployed *d)
+{
+    static struct look again;
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", ato_errormsg());
+    if (look_at(&again, d->name) == 0 && (again.holders.count || again.holders.attaching))
+        say_mapped(d, &again);
+    else
+        end_as(d, MAPPED, "%s", why);
+    look_close(&again);
+}
+
+static void show(void *arg, uint64_t done, uint64_t total)
+{
+    progress_show(arg, done, total);
+}
+
+static void make_plain(struct deployed *d, const struct look *l, bool quiet)
+{
+    bool known = l->manifest.found == MANIFEST_VALID;
+    struct ato_options options = {.struct_size = sizeof(options),
+                                  .read_policy = ATO_READ_GATHER,
+                                  .domain = known ? (int)l->manifest.record.domain : 0};
+    struct progress progress;
+    struct ato_unmap_options unmap = {.struct_size = sizeof(unmap),
+                                      .mode = ATO_UNMAP_SPATIAL,
+                                      .progress = show,
+                                      .progress_arg = &progress};
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    int fd = look_open(d->name, O_RDWR);
+    if (fd < 0) {
+        end_as(d, BLIND, "cannot open it for writing: %s", strerror(errno));
+        return;
+    }
+    /* An empty file can be mapped, but not 0 bytes of it. */
+    size_t length = l->who.size ? l->who.size : 1;
+    void *at = ato_mmap_opt(length, fd, 0, &options);
+    int error = errno;
+    close(fd);
+    if (at == MAP_FAILED && error == EBUSY) {
+        say_busy(d);
+    } else if (at == MAP_FAILED) {
+        end_as(d, FAILED, "%s", ato_errormsg());
+    } else {
+        if (ato_stat(at, &st) == 0)
+            d->slices = st.slices_in_reflection;
+        progress_start(&progress, d->name, !quiet);
+        int r = ato_munmap_opt(at, length, &unmap);
+        progress_end(&progress);
+        if (r == 0) {
+            d->result = MADE_PLAIN;
+            return;
+        }
+        end_as(d, FAILED, "%s", ato_errormsg());
+        (void)ato_munmap(at, length, ATO_UNMAP_FAST); /* if the mapping is still there */
+    }
+}
+
+static void deploy(struct deployed *d, const char *name, bool quiet)
+{
+    static struct look look;
+    memset(d, 0, sizeof(*d));
+    d->name = name;
+    if (look_at(&look, name) < 0) {
+        end_as(d, BLIND, "%s", report_sentence());
+        return;
+    }
+    switch (look.state) {
+    case LOOK_PLAIN:
+        d->result = WAS_PLAIN;
+        break;
+    case LOOK_IN_USE:
+        say_mapped(d, &look);
+        break;
+    case LOOK_COPIED:
+        end_as(d, REFUSED,
+               "%s. Make that file plain and copy it again; or, if these bytes are the right ones, "
+               "remove the attribute user.ato",
+               look.problem);
+        break;
+    case LOOK_LOST:
+    case LOOK_DAMAGED:
+        end_as(d, REFUSED, "%s", look.problem);
+        break;
+    case LOOK_BORN:
+    case LOOK_RECOVERY_DUE:
+    case LOOK_CLEAN:
+    case LOOK_DEPLOYED:
+        if (look.holders.count || look.holders.attaching)
+            say_mapped(d, &look);
+        else
+            make_plain(d, &look, quiet);
+        break;
+    }
+    look_close(&look);
+}
+
+static void say(const struct deployed *d, bool quiet)
+{
+    bool good = d->result <= MADE_PLAIN;
+    FILE *out = good ? stdout : stderr;
+    if (good && quiet)
+        return;
+    text_put(out, d->name);
+    if (good)
+        fprintf(out, ": is plain%s\n", d->result == WAS_PLAIN ? " already" : "");
+    else
+        fputs(": ", out), text_put(out, d->why), putc('\n', out);
+    fflush(out);
+}
+
+static void write_json(struct json *j, const struct deployed *d)
+{
+    json_object(j, NULL);
+    json_string(j, "file", d->name);
+    json_string(j, "result", result_name(d->result));
+    json_string(j, "error", d->result <= MADE_PLAIN ? NULL : d->why);
+    json_number(j, "slices_brought_home", d->result == MADE_PLAIN ? d->slices : 0);
+    look_holders_write(&d->holders, j);
+    json_end(j);
+}
+
+static int run(const struct tool_request *request)
+{
+    static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_NOTED,
+                                   TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
+    /* What goes wrong on the way counts: damage before what could not be looked at. */
+    static const int weights[] = {0, 1, 3, 2};
+    struct json j;
+    int status = TOOL_GOOD;
+    ato_set_log(NULL, NULL); /* here the library is used: its news go where they always go */
+    if (request->json) {
+        json_start(&j, stdout);
+        json_string(&j, "command", "deploy");
+        json_string(&j, "version", ato_version());
+        json_list(&j, "files");
+    }
+    for (int i = 0; i < request->count; i++) {
+        struct deployed d;
+        deploy(&d, request->names[i], request->quiet);
+        if (request->json)
+            write_json(&j, &d);
+        else
+            say(&d, request->quiet);
+        if (weights[statuses[d.result]] > weights[status])
+            status = statuses[d.result];
+    }
+    if (request->json) {
+        json_end(&j);
+        json_number(&j, "status", (uint64_t)status);
+        json_finish(&j);
+    }
+    return status;
+}
+
+const struct tool_command deploy_command = {
+    .name = "deploy",
+    .operands = "FILE...",
+    .what = "makes a file plain: an ordinary file again",
+    .help =
+        "Brings all that lies in the reflection of each FILE home and removes the reflection: "
+        "what\n"
+        "any program reads is the file then. Finishes first what a crash has left. A file that is\n"
+        "plain already stays as it is. It is mapped in the durability domain that it has.\n"
+        "\n"
+        "A file that a process has mapped is refused, and the process named: it has to unmap the\n"
+        "file. So is one that libato would not map; 'ato check' says more about it.\n"
+        "\n"
+        "May be interrupted at any time: what the file holds does not change, and the next 'ato\n"
+        "deploy' goes on. Large files are worked on by several threads; on a terminal a bar shows\n"
+        "how far it came. --quiet: neither a bar nor a line for what went well.\n"
+        "\n"
+        "Exit status: 0 all are plain; 1 some are mapped; 2 some were refused as they are "
+        "damaged,\n"
+        "or failed; 3 some could not be looked at, or not be opened for writing. Of several, 2\n"
+        "counts before 3, and 3 before 1.\n",
+    .least = 1,
+    .can_be_quiet = true,
+    .run = run,
+};

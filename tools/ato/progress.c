@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress.h"
+
+#include "text.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { BAR = 30, LINE = 120 };
+
+/* Columns that may be filled: not the last one, where some terminals begin a new line. */
+static int columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return 79;
+    return size.ws_col > LINE ? LINE : size.ws_col - 1;
+}
+
+void progress_start(struct progress *p, const char *name, bool wanted)
+{
+    const char *slash = strrchr(name, '/');
+    p->name = slash && slash[1] ? slash + 1 : name;
+    p->shown = wanted && isatty(STDERR_FILENO);
+    p->percent = 101;
+    progress_show(p, 0, 1);
+}
+
+void progress_show(struct progress *p, uint64_t done, uint64_t total)
+{
+    char text[4 * LINE] = "", bar[BAR + 1];
+    unsigned percent = total ? (unsigned)((double)done * 100 / (double)total) : 100;
+    if (!p->shown || percent == p->percent)
+        return;
+    p->percent = percent;
+    for (unsigned i = 0; i < BAR; i++)
+        bar[i] = i < percent * BAR / 100 ? '#' : '.';
+    bar[BAR] = '\0';
+    /* The name last: it is what may be cut off. */
+    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    if (!out)
+        return;
+    fprintf(out, "[%s] %3u %%  ", bar, percent);
+    text_put(out, p->name);
+    fclose(out);
+    fprintf(stderr, "\r%.*s", columns(), text);
+    fflush(stderr);
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->shown)
+        fprintf(stderr, "\r%*s\r", columns(), "");
+    fflush(stderr);
+    p->shown = false;
+}
