@@ -282,7 +282,7 @@ class Usage(Lab):
 
     def test_a_wrong_use_is_64_and_says_how(self):
         for words in ([], ['nothing'], ['--nothing'], ['info'], ['info', '--nothing', 'x'],
-                      ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x']):
+                      ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'], ['doctor', 'x', 'y'], ['deploy']):
             with self.subTest(words):
                 self.assertIn('usage: ato', self.err(*words, status=64))
 
@@ -654,6 +654,64 @@ class Deploy(Lab):
             self.expect_plain(path)
 
 
+class Doctor(Lab):
+    def test_says_what_the_machine_and_the_folder_offer(self):
+        found = self.json('doctor', self.dir)
+        with open('/proc/cpuinfo', encoding='ascii', errors='replace') as f:
+            flags = next((line for line in f if line.startswith('flags')), '').split()
+        for key, flag in ('avx2', 'avx2'), ('avx512', 'avx512f'), ('clwb', 'clwb'):
+            self.assertEqual(found['cpu'][key], flag in flags, key)
+        self.assertIsInstance(found['cpu']['rtm_commits'], bool)
+        self.assertIn(found['cpu']['copy_kernel'], ('avx512', 'avx2', 'sse2'))
+        self.assertTrue(found['can_map'])
+        self.assertTrue(found['file_system']['fallocate'])
+        self.assertGreater(found['file_system']['free'], 0)
+        self.assertGreater(found['shm']['size'], 0)
+        self.assertEqual(found['obstacles'], [])
+
+    def test_its_domain_is_the_one_that_a_file_gets(self):
+        self.assertEqual(self.json('doctor', self.dir)['domain'],
+                         self.info(self.make('fast'))['domain'])
+
+    def test_says_what_a_domain_survives(self):
+        for domain, words in ('process', 'They are not when the kernel crashes'), \
+                             ('msync', 'each write waits for the disk'), ('pmem', 'a power cut'):
+            text = self.out('doctor', self.dir, ATO_DURABILITY=domain)
+            self.assertIn(f"gets the durability domain '{domain}'", text)
+            self.assertIn(words, text)
+
+    def test_a_word_that_is_no_domain_is_an_obstacle(self):
+        found = self.json('doctor', self.dir, status=1, ATO_DURABILITY='sometimes')
+        self.assertFalse(found['can_map'])
+        self.assertIn('cannot be mapped', self.out('doctor', self.dir, status=1,
+                                                   ATO_DURABILITY='sometimes'))
+
+    def test_the_weaker_medium_counts(self):
+        found = self.json('doctor', self.dir, ATO_REFLECTION_DIR='/dev/shm')
+        self.assertEqual(found['domain'], 'process')
+
+    def test_leaves_nothing_behind(self):
+        self.make('fast')
+        before = self.snapshot()
+        self.out('doctor', self.dir)
+        self.assertEqual(self.snapshot(), before)
+
+    def test_looks_at_the_working_directory_by_itself(self):
+        self.assertEqual(self.json('doctor')['folder'], '.')
+
+    def test_a_folder_in_which_no_file_can_be_made_is_an_obstacle(self):
+        self.assertIn('no file can be made there', self.out('doctor', '/proc', status=1))
+        if os.getuid() == 0:
+            found = self.json('doctor', self.dir, status=1, user=NOBODY)
+            self.assertIn('Permission denied', found['obstacles'][0])
+            self.assertIsNone(found['domain'])
+
+    def test_what_is_no_folder_is_told(self):
+        for path in self.make(), self.dir + '/none':
+            self.assertIn('cannot look at it', self.err('doctor', path, status=3))
+            self.assertIsNotNone(self.json('doctor', path, status=3)['error'])
+
+
 class Result(unittest.TextTestResult):
     """A line a case, as GoogleTest's."""
 
@@ -698,7 +756,8 @@ def on_disk(kind):
 
 
 if len(list(folders())) > 1:
-    InfoOnDisk, CheckOnDisk, DeployOnDisk = (on_disk(kind) for kind in (Info, Check, Deploy))
+    InfoOnDisk, CheckOnDisk, DeployOnDisk, DoctorOnDisk = (
+        on_disk(kind) for kind in (Info, Check, Deploy, Doctor))
 
 if __name__ == '__main__':
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]],

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {&info_command, &deploy_command,
-                                                      &check_command, NULL};
+                                                      &check_command, &doctor_command, NULL};
 
 static void say_usage(FILE *out)
 {
@@ -23,7 +23,7 @@ static void help(void)
     say_usage(stdout);
     fputs("\nLooks after files that are mapped through libato.\n\nCommands:\n", stdout);
     for (int i = 0; commands[i]; i++)
-        printf("  %-8s%-14s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
+        printf("  %-8s%-15s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
     fputs("\nOptions:\n"
           "  --json      for programs: one JSON document\n"
           "  --help      this text; 'ato COMMAND --help' says more about a command\n"

@@ -30,6 +30,6 @@ struct tool_command {
     int (*run)(const struct tool_request *request);
 };
 
-extern const struct tool_command info_command, deploy_command, check_command;
+extern const struct tool_command info_command, deploy_command, check_command, doctor_command;
 
 #endif
