@@ -64,6 +64,10 @@ def main():
         by_name = {os.path.basename(path): path for path in found}
         for name in ('ato.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
             claim(f'{name} is installed', name in by_name)
+        if 'ato' in by_name:
+            claim('the man page of ato is installed with it', 'ato.1' in by_name)
+            status, text = run([by_name['ato'], '--version'])
+            claim('ato runs', status == 0 and text.startswith('ato '), text)
         claim('nothing of the tests is installed',
               not [p for p in found if 'seam' in p or 'gtest' in p or 'unit_' in p], str(found))
         if failures:

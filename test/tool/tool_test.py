@@ -280,6 +280,15 @@ class Usage(Lab):
         lines = self.out('--help').split('Commands:\n')[1].split('\n\n')[0].splitlines()
         return [line.split()[0] for line in lines]
 
+    def test_every_command_is_in_the_man_page(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../docs/man/ato.1')
+        with open(page, encoding='utf-8') as f:
+            text = f.read()
+        for command in self.commands():
+            self.assertIn(f'.SS ato {command}', text)
+        for word in STATES.values():
+            self.assertIn(f'.B {word}\n', text)
+
     def test_a_wrong_use_is_64_and_says_how(self):
         for words in ([], ['nothing'], ['--nothing'], ['info'], ['info', '--nothing', 'x'],
                       ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'], ['doctor', 'x', 'y'], ['deploy']):
@@ -452,6 +461,8 @@ class Check(Lab):
         self.set_fields(self.manifest(), 64, struct.pack('<q', 1))
         self.set_fields(self.manifest(), 76, struct.pack('<I', 1))
         self.check(self.file, status=1, words='had this inode number before')
+        found = self.info(self.file)
+        self.assertEqual((found['state'], found['id']), ('plain', None))
 
     def test_a_damaged_journal_is_an_error(self):
         self.make('commit')
@@ -514,10 +525,19 @@ class Check(Lab):
         self.assertEqual(self.check(self.dir + '/.ato', status=0), [])
         self.make('write', 'other')
         self.check(self.dir + '/.ato', status=1, words='recovery due')
+        self.assertEqual(self.json('check', self.dir + '/.ato', status=1)['files_plain'], 0)
 
     def test_quiet_says_only_what_is_found(self):
         self.make('fast')
         self.assertEqual(self.out('check', '-q', self.file), '')
+
+    def test_finds_nothing_wrong_with_a_file_that_is_mapped_and_unmapped_meanwhile(self):
+        self.make()
+        loop = 'for i in $(seq 40); do "$0" fast "$1"; "$0" spatial "$1"; done'
+        with subprocess.Popen(['sh', '-c', loop, ACTOR, self.file], env=self.env) as busy:
+            while busy.poll() is None:
+                found = self.ato('check', self.dir)
+                self.assertEqual(len(found.stdout.splitlines()), 1, found)
 
     def test_random_damage_never_crashes_it(self):
         import random

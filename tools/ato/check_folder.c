@@ -177,6 +177,13 @@ static bool has_manifest(const struct around *a, uint64_t inode)
     return a->folder->fd >= 0 && exists(a->folder, n.manifest);
 }
 
+static void visit_kind(void *arg, const char *entry)
+{
+    struct listing *l = arg;
+    if (is_of_reflection_folder(entry))
+        l->reflections = true;
+}
+
 static void visit_file(void *arg, const char *entry)
 {
     static struct look look;
@@ -184,8 +191,11 @@ static void visit_file(void *arg, const char *entry)
     struct check *c = l->around->check;
     struct stat st;
     char name[PATH_ROOM];
-    if (is_of_reflection_folder(entry))
-        l->reflections = true;
+    uint64_t inode;
+    const char *rest;
+    if (l->reflections && (starts_with_inode(entry, &inode, &rest) ||
+                           strncmp(entry, POOL_PREFIX, strlen(POOL_PREFIX)) == 0))
+        return; /* check_reflections() */
     size_t ato = strlen(FOLDER_NAME ".");
     if (strncmp(entry, FOLDER_NAME ".", ato) == 0 && strlen(entry) == ato + 16 + 4 &&
         strcmp(entry + ato + 16, ".tmp") == 0) {
@@ -225,7 +235,7 @@ void check_folder(struct check *c, const char *name)
     if (there < 0)
         finding_add(&c->findings, there == -2 ? FINDING_ERROR : FINDING_BLIND, path, "%s",
                     report_sentence());
-    if (there != -2 && each_name(l.fd, visit_file, &l) < 0)
+    if (each_name(l.fd, visit_kind, &l) < 0 || (there != -2 && each_name(l.fd, visit_file, &l) < 0))
         finding_add(&c->findings, FINDING_BLIND, name, "cannot list it: %s", strerror(errno));
     if (there == 1)
         check_reflections(&around);

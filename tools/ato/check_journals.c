@@ -127,6 +127,6 @@ void check_journals(struct check *c, const struct folder *f)
     struct stat st;
     if (fstat(f->fd, &st) == 0 && seen_before(&c->folders, st.st_dev, st.st_ino))
         return;
-    if (lanes_each(f, check_journal, &jc) < 0)
+    if (lanes_each(f, true, check_journal, &jc) < 0)
         finding_add(&c->findings, FINDING_BLIND, f->path, "%s", report_sentence());
 }

@@ -174,7 +174,8 @@ void check_look(struct check *c, const char *name, const struct look *l)
     bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
     if (l->state == LOOK_PLAIN || l->state == LOOK_COPIED)
         severity = FINDING_WARNING;
-    if (own)
+    bool busy = l->holders.attaching || l->holders.count;
+    if (own && !(busy && l->manifest.found == MANIFEST_UNBORN))
         check_manifest(c, name, &l->manifest);
     bool told = own && l->manifest.found != MANIFEST_VALID; /* by check_manifest() */
     if (own && l->manifest.found == MANIFEST_VALID) {
@@ -192,10 +193,10 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     if (l->problem[0] && !told)
         finding_add(&c->findings, severity, name, "%s", l->problem);
-    if (l->state == LOOK_BORN && !l->holders.attaching && l->manifest.found == MANIFEST_VALID)
+    if (l->state == LOOK_BORN && !busy && l->manifest.found == MANIFEST_VALID)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the making of its reflection was interrupted; nothing is stored in it");
-    if (l->state == LOOK_DEPLOYED && !l->holders.attaching && !l->holders.count)
+    if (l->state == LOOK_DEPLOYED && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the removal of its reflection was interrupted; the next map or 'ato deploy' "
                     "finishes it");

@@ -33,7 +33,9 @@ static void gather(struct facts *f, struct look *l, const char *name)
         f->error = report_sentence();
         return;
     }
-    f->has_record = l->manifest.fd >= 0 && l->manifest.found == MANIFEST_VALID;
+    /* A manifest that lies in the way of a plain file, or of a copy, is not its own. */
+    f->has_record = l->manifest.fd >= 0 && l->manifest.found == MANIFEST_VALID &&
+                    l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
     if (!f->has_record)
         return;
     const struct manifest_record *r = &l->manifest.record;
@@ -89,11 +91,12 @@ static void write_json(struct json *j, const struct facts *f)
     json_string(j, "format", !f->has_record ? NULL : r->format == 0 ? "dense" : "sparse");
     json_string(j, "domain", f->has_record ? domain_name((int)r->domain) : NULL);
     json_string(j, "id", f->has_record ? f->id : NULL);
-    json_string(j, "folder", l->folder.fd >= 0 ? l->folder.path : NULL);
+    json_string(j, "folder", f->has_record ? l->folder.path : NULL);
     json_number(j, "inode", l->who.inode);
     write_known(j, f->has_words, "slices_in_reflection", f->words.slices);
-    write_known(j, l->reflection >= 0, "reflection_size", l->reflection_length);
-    write_known(j, l->reflection >= 0, "reflection_storage", l->reflection_storage);
+    bool reflected = f->has_record && l->reflection >= 0;
+    write_known(j, reflected, "reflection_size", l->reflection_length);
+    write_known(j, reflected, "reflection_storage", l->reflection_storage);
     write_guard(j, f);
     json_bool(j, "changing", l->holders.attaching);
     look_holders_write(&l->holders, j);

@@ -45,7 +45,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static void visit_one(const struct folder *f, const char *name,
+static void visit_one(const struct folder *f, const char *name, bool all,
                       void (*visit)(void *arg, const struct lanes *j), void *arg)
 {
     struct lanes j = {.name = name, .kind = LANES_READ};
@@ -61,8 +61,16 @@ static void visit_one(const struct folder *f, const char *name,
         return;
     }
     j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN;
+    if (j.alive && !all) {
+        close(fd);
+        return;
+    }
     if (ends_with(name, POOL_UNFINISHED)) {
         j.kind = LANES_UNFINISHED;
+        if (!j.alive) { /* its maker may be about to lock it */
+            nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
+            j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN || !folder_names(f, name, fd);
+        }
     } else if (st.st_size != POOL_LENGTH) {
         j.kind = LANES_DAMAGED;
     } else {
@@ -90,7 +98,8 @@ enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct jou
     return found;
 }
 
-int lanes_each(const struct folder *f, void (*visit)(void *arg, const struct lanes *j), void *arg)
+int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
+               void *arg)
 {
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -103,7 +112,7 @@ int lanes_each(const struct folder *f, void (*visit)(void *arg, const struct lan
     }
     while ((entry = readdir(dir)))
         if (strncmp(entry->d_name, POOL_PREFIX, strlen(POOL_PREFIX)) == 0)
-            visit_one(f, entry->d_name, visit, arg);
+            visit_one(f, entry->d_name, all, visit, arg);
     closedir(dir);
     return 0;
 }
@@ -117,7 +126,7 @@ static void count_due(void *arg, const struct lanes *j)
 {
     struct due *due = arg;
     struct journal_view v;
-    if (j->kind != LANES_READ || j->alive)
+    if (j->kind != LANES_READ)
         return;
     for (unsigned lane = 0; lane < j->journal.lanes; lane++) {
         if (lanes_look(j, lane, &v) != JOURNAL_COMMITTED)
@@ -133,5 +142,5 @@ static void count_due(void *arg, const struct lanes *j)
 int lanes_count_due(const struct folder *f, const uint8_t id[16])
 {
     struct due due = {.id = id};
-    return lanes_each(f, count_due, &due) < 0 ? -1 : due.count;
+    return lanes_each(f, false, count_due, &due) < 0 ? -1 : due.count;
 }

@@ -28,8 +28,10 @@ struct lanes {
 /* What the lane holds; a living owner's is damaged only when it stays so. */
 enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v);
 
-/* Calls `visit` for every journal in the folder. 0, or -1 with errno and a sentence. */
-int lanes_each(const struct folder *f, void (*visit)(void *arg, const struct lanes *j), void *arg);
+/* Calls `visit` for the journals in the folder; `all`: for those too whose owner lives. 0, or -1 with
+ * errno and a sentence. */
+int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
+               void *arg);
 
 /* Lanes in journals of the dead that hold a commit of the pairing `id`; -1 error. */
 int lanes_count_due(const struct folder *f, const uint8_t id[16]);
