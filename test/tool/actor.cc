@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What brings files into the states that the tool is asked about: maps one, writes, and ends as told.
+// What brings files into the states that the tool is asked about: maps one, writes, and ends as
+// told.
 //
 //   actor fast|spatial FILE    unmaps it so
 //   actor empty FILE           cuts it to nothing first; unmaps it fast

@@ -37,7 +37,8 @@ def checksum(data):
 def folders():
     """Where files are put: in memory, and on a disk where there is one."""
     yield '/dev/shm'
-    kind = subprocess.run(['stat', '-f', '-c', '%T', '.'], capture_output=True, text=True, check=True)
+    kind = subprocess.run(['stat', '-f', '-c', '%T', '.'], capture_output=True, text=True,
+                          check=True)
     if kind.stdout.strip() != 'tmpfs':
         yield os.getcwd()
 
@@ -73,7 +74,8 @@ class Lab(unittest.TestCase):
         if state != 'plain':
             done = subprocess.run([ACTOR, state, path], env={**self.env, **env}, check=False,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            self.assertEqual(done.returncode, 0 if state in ('fast', 'spatial', 'empty') else CUT, done)
+            lives = state in ('fast', 'spatial', 'empty')
+            self.assertEqual(done.returncode, 0 if lives else CUT, done)
             self.remember(path)
         return path
 
@@ -135,7 +137,8 @@ class Lab(unittest.TestCase):
                 if stat.S_ISREG(st.st_mode):
                     with open(path, 'rb') as f:
                         content = f.read()
-                found[path] = (st.st_mode, st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_ino, content)
+                found[path] = (st.st_mode, st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_ino,
+                               content)
         return found, self.shared()
 
     # ---- places ----
@@ -235,7 +238,8 @@ class Info(Lab):
         self.make('fast')
         self.set_fields(self.manifest(), 136, struct.pack('<QII16s', 18, 2, 0, b'\x01\x02'))
         self.assertEqual(self.info(self.file)['guard'], {'offset': 18, 'bytes': 2, 'plain': '0102'})
-        self.assertIn('guard        2 bytes at 18, plain they are 0102', self.out('info', self.file))
+        self.assertIn('guard        2 bytes at 18, plain they are 0102',
+                      self.out('info', self.file))
 
     def test_names_are_escaped(self):
         name = b'a"b\\c\n\x1b[1m\xff\xc3\xa4\xed\xa0\x80'
@@ -291,7 +295,8 @@ class Usage(Lab):
 
     def test_a_wrong_use_is_64_and_says_how(self):
         for words in ([], ['nothing'], ['--nothing'], ['info'], ['info', '--nothing', 'x'],
-                      ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'], ['doctor', 'x', 'y'], ['deploy']):
+                      ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'],
+                      ['doctor', 'x', 'y'], ['deploy']):
             with self.subTest(words):
                 self.assertIn('usage: ato', self.err(*words, status=64))
 
@@ -366,7 +371,8 @@ class Check(Lab):
         self.make('fast')
         for length in 5 * 4096, 100, 0:
             os.truncate(self.reflection(), length)
-            found = self.check(self.file, status=2, words=f'{length} bytes long, it should be 24576')
+            found = self.check(self.file, status=2,
+                               words=f'{length} bytes long, it should be 24576')
             self.assertEqual(len(found), 1)
             self.assertEqual(self.info(self.file)['state'], 'damaged')
 

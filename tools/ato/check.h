@@ -28,7 +28,8 @@ struct check {
     uint64_t plain, paired;     /* files looked at */
 };
 
-/* A manifest and the reflection that goes with it, by themselves; `name` is what findings are about. */
+/* A manifest and the reflection that goes with it, by themselves; `name` is what findings are
+ * about. */
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m);
 void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
                       const struct look_manifest *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is in a folder of files, and in a reflection folder? Files with a reflection are checked one by
- * one; what remains in the reflection folder belongs to nobody who was found.
+ * What is in a folder of files, and in a reflection folder? Files with a reflection are checked
+ * one by one; what remains in the reflection folder belongs to nobody who was found.
  */
 #include "check.h"
 

@@ -22,8 +22,8 @@ struct journal_check {
     char name[PATH_MAX + NAME_MAX + 2];
 };
 
-/* The reflection that a lane's file `i` means: its length; 0 when the pairing is gone, which recovery
- * passes over. */
+/* The reflection that a lane's file `i` means: its length; 0 when the pairing is gone, which
+ * recovery passes over. */
 static uint64_t find_target(struct journal_check *jc, unsigned lane,
                             const struct journal_file *file)
 {

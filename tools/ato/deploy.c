@@ -2,8 +2,8 @@
 /*
  * `ato deploy`: makes files plain again, by mapping and unmapping them as every program can.
  *
- * A file that somebody has mapped, and one that would not survive a look (lost, copied, damaged), is
- * left as it is. It is mapped in the domain that it has: another one would be believed of it
+ * A file that somebody has mapped, and one that would not survive a look (lost, copied, damaged),
+ * is left as it is. It is mapped in the domain that it has: another one would be believed of it
  * afterwards, should this process die.
  */
 #include "json.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `ato doctor`: what a folder, the machine and the kernel offer, and which durability domain a file
- * would get there.
+ * `ato doctor`: what a folder, the machine and the kernel offer, and which durability domain a
+ * file would get there.
  *
- * Tries things on a file without a name, or, where there is no such thing, on one whose name is gone
- * before it is used: nothing is left behind.
+ * Tries things on a file without a name, or, where there is no such thing, on one whose name is
+ * gone before it is used: nothing is left behind.
  */
 #include "json.h"
 #include "text.h"

@@ -2,9 +2,9 @@
 /*
  * Who has a file mapped: the slots whose byte of the manifest is locked, and their names.
  *
- * The lock tells that somebody lives, in every pid namespace, and not who: the owner of an open file
- * description lock is no process. The pid is in the shared memory that the living keep. It is believed
- * when that process has the manifest open, or when it cannot be seen whether it has.
+ * The lock tells that somebody lives, in every pid namespace, and not who: the owner of an open
+ * file description lock is no process. The pid is in the shared memory that the living keep. It
+ * is believed when that process has the manifest open, or when it cannot be seen whether it has.
  */
 #include "look.h"
 

@@ -18,8 +18,8 @@
 
 enum { POOL_LENGTH = 12 << 20 };
 
-/* The journal in a pool's file (FORMAT.md: at its first byte that lies on a page), in memory that the
- * caller frees; NULL: there is none, or errno is EIO or ENOMEM. */
+/* The journal in a pool's file (FORMAT.md: at its first byte that lies on a page), in memory that
+ * the caller frees; NULL: there is none, or errno is EIO or ENOMEM. */
 static char *read_journal(int fd, struct journal *j)
 {
     char *bytes = aligned_alloc(4096, POOL_LENGTH);

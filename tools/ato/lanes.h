@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals of a reflection folder, read into memory: whose owner lives, and what the lanes hold.
+ * The journals of a reflection folder, read into memory: whose owner lives, and what the lanes
+ * hold.
  */
 #ifndef ATO_TOOLS_LANES_H
 #define ATO_TOOLS_LANES_H
@@ -28,8 +29,8 @@ struct lanes {
 /* What the lane holds; a living owner's is damaged only when it stays so. */
 enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v);
 
-/* Calls `visit` for the journals in the folder; `all`: for those too whose owner lives. 0, or -1 with
- * errno and a sentence. */
+/* Calls `visit` for the journals in the folder; `all`: for those too whose owner lives. 0, or -1
+ * with errno and a sentence. */
 int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
                void *arg);
 

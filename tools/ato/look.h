@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is there: a file, its attribute, manifest and reflection, and who has it mapped. Read only.
+ * What is there: a file, its attribute, manifest and reflection, and who has it mapped. Read
+ * only.
  *
- * Nothing is changed, locked or mapped: bytes come through pread() into buffers of their own, because
- * a mapping could be cut under our feet, and locks are only asked about. Nothing that is read is
- * believed before it was checked (I5). What others are just changing is looked at again.
+ * Nothing is changed, locked or mapped: bytes come through pread() into buffers of their own,
+ * because a mapping could be cut under our feet, and locks are only asked about. Nothing that is
+ * read is believed before it was checked (I5). What others are just changing is looked at again.
  */
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
@@ -76,12 +77,13 @@ const char *look_state_meaning(enum look_state state);
 /* An open regular file that `name` leads to. ENOENT, EACCES, EINVAL (no regular file), ... */
 int look_open(const char *name, int flags);
 
-/* Looks at the file `name`. 0, or -1 with errno and report_sentence() when it cannot be looked at. */
+/* Looks at the file `name`. 0, or -1 with errno and report_sentence() when it cannot be looked
+ * at. */
 int look_at(struct look *l, const char *name);
 void look_close(struct look *l);
 
-/* A reflection folder, opened for looking. 1; 0 there is none; -1 error; -2 it is not to be trusted, or
- * no folder: the library refuses it too. */
+/* A reflection folder, opened for looking. 1; 0 there is none; -1 error; -2 it is not to be
+ * trusted, or no folder: the library refuses it too. */
 int look_folder(struct folder *f, const char *path);
 
 /* The manifest of `inode`. 1; 0 there is none; -1 error. To be closed by look_manifest_close(). */
