@@ -30,7 +30,8 @@ static int peek(const struct folder *f, uint64_t inode, struct manifest_record *
                 enum manifest_finding *found)
 {
     struct place_names n = place_names(inode);
-    int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    /* O_NONBLOCK: a named pipe of that name would be waited for. */
+    int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT
                    ? 0
@@ -55,7 +56,7 @@ static bool holds_slices(const struct folder *f, uint64_t inode)
 {
     struct place_names n = place_names(inode);
     struct stat st;
-    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno != ENOENT;
     bool any = fstat(fd, &st) < 0;

@@ -4,6 +4,8 @@
 // it, and nothing changed: never an empty reflection in its place, never stale bytes.
 #include "pairing_lab.h"
 
+#include <sys/stat.h>
+
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -52,6 +54,22 @@ TEST_F(Pairing, DamagedAttributeIsAnError)
     leave_slices();
     set_attribute(path, "ato1 no such thing");
     expect_refused(path, EUCLEAN, "user.ato");
+}
+
+// No hang, and no pairing: whatever can be read of a pipe is no manifest.
+TEST_F(Pairing, NamedPipesInPlaceOfManifestAndReflectionAreErrors)
+{
+    leave_slices();
+    for (const std::string &name : {manifest_of(path), reflection_of(path)}) {
+        fs::rename(name, dir / "kept");
+        ASSERT_EQ(mkfifo(name.c_str(), 0600), 0);
+        Mapped m(path);
+        ASSERT_FALSE(m);
+        EXPECT_NE(m.sentence.find(name), std::string::npos) << m.sentence;
+        fs::remove(name);
+        fs::rename(dir / "kept", name);
+    }
+    expect_maps(path);
 }
 
 TEST_F(Pairing, ReflectionTooShortIsAnErrorThatTellsBothLengths)

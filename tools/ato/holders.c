@@ -104,7 +104,7 @@ static int next_locked(int fd, off_t *start, off_t *after, off_t end)
 int look_holders(const struct look_manifest *m, struct look_holders *h)
 {
     struct stat st;
-    off_t at = 0, after;
+    off_t at = 0, after = 0;
     memset(h, 0, sizeof(*h));
     int locked = next_locked(m->fd, &at, &after, 1);
     if (locked < 0 || fstat(m->fd, &st) < 0)
