@@ -76,11 +76,11 @@ enum ato_format {
 #define ATO_WRITABLE_VIEW 0x1u /* hand out a writable view: stray stores are not caught */
 #define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
 #define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of the journal */
-/* Where ato_mmap() would say ESTALE, since file and reflection do not belong together as they are: */
-#define ATO_PREFER_FILE 0x8u /* the file as it lies there is right; its reflection is set aside */
-#define ATO_PREFER_REFLECTION                                                                      \
-    0x10u /* written since it was unmapped, the same size: slices in the
-                                       reflection are right all the same */
+/* Where ato_mmap() would say ESTALE, since file and reflection do not belong together as they are.
+ * FILE: the file as it lies there is right, and its reflection is set aside. REFLECTION: the file
+ * was written since it was unmapped and kept its size; slices in the reflection are right still. */
+#define ATO_PREFER_FILE       0x8u
+#define ATO_PREFER_REFLECTION 0x10u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */

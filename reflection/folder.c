@@ -145,6 +145,12 @@ bool folder_names(const struct folder *f, const char *name, int fd)
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
+bool folder_has(const struct folder *f, const char *name)
+{
+    struct stat st;
+    return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int folder_sync_name(const struct folder *f)
 {
     const char *name;

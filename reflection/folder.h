@@ -29,6 +29,9 @@ void folder_close(struct folder *f);
 /* Is `name` in it (still) the name of the file that is open as `fd`? */
 bool folder_names(const struct folder *f, const char *name, int fd);
 
+/* Is there such a name in it? */
+bool folder_has(const struct folder *f, const char *name);
+
 /* Its own name is durable. Whoever made the folder may have died before that: so this is for everyone
  * who is about to rely on finding it again, not for its maker. */
 int folder_sync_name(const struct folder *f);

@@ -106,6 +106,12 @@ bool identity_same_inode(const struct identity *who, const struct manifest_recor
     return true;
 }
 
+bool identity_unwritten(const struct identity *who, const struct manifest_record *record)
+{
+    return who->size == record->clean_size && who->mtime_sec == record->clean_mtime_sec &&
+           who->mtime_nsec == record->clean_mtime_nsec;
+}
+
 void identity_hex(const uint8_t id[16], char out[33])
 {
     for (int i = 0; i < 16; i++)

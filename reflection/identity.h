@@ -43,6 +43,9 @@ void identity_to_record(const struct identity *who, struct manifest_record *reco
 /* Same inode object, as far as birth time and generation tell; only what both sides know counts. */
 bool identity_same_inode(const struct identity *who, const struct manifest_record *record);
 
+/* Size and mtime are those that a record `clean` holds. */
+bool identity_unwritten(const struct identity *who, const struct manifest_record *record);
+
 struct attribute {
     uint8_t id[16];
     uint64_t inode;

@@ -114,23 +114,17 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr, &n);
 }
 
-static bool is_there(const struct folder *f, const char *name)
-{
-    struct stat st;
-    return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 /* Names that nothing has yet: a setting aside of this very pairing may have been cut so that one of
  * its two renames lasted, and a birth have begun since. */
 static void choose_stale_name(const struct pairing *pr, const struct place_names *n, char to[80])
 {
     char id[33], manifest[96];
-    bool reflection = is_there(&pr->folder, n->reflection);
+    bool reflection = folder_has(&pr->folder, n->reflection);
     identity_hex(pr->record.id, id);
     snprintf(to, 80, "%s.stale-%.8s", n->reflection, id);
     for (int i = 1;; i++) {
         strcpy(stpcpy(manifest, to), ".manifest");
-        if (!is_there(&pr->folder, manifest) && !(reflection && is_there(&pr->folder, to)))
+        if (!folder_has(&pr->folder, manifest) && !(reflection && folder_has(&pr->folder, to)))
             return;
         snprintf(to, 80, "%s.stale-%.8s-%d", n->reflection, id, i);
     }
@@ -180,8 +174,7 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
 {
     const struct manifest_record *r = &pr->record;
     const struct identity *who = &pr->identity;
-    if (who->size == r->clean_size && who->mtime_sec == r->clean_mtime_sec &&
-        who->mtime_nsec == r->clean_mtime_nsec)
+    if (identity_unwritten(who, r))
         return 0;
     if (who->size == r->clean_size && wish->prefer_reflection) {
         report_log(REPORT_WARNING,
@@ -292,7 +285,7 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
     }
     if (found == MANIFEST_UNBORN) {
         /* What was a manifest may have been emptied by others. */
-        if (wish->prefer_file && is_there(&pr->folder, n->reflection))
+        if (wish->prefer_file && folder_has(&pr->folder, n->reflection))
             return FORGET;
         if (attribute != ATTRIBUTE_FOUND)
             return BEAR;

@@ -112,7 +112,7 @@ static int look_in(struct folder *f, const char *path, uint64_t inode,
 }
 
 /* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
-static int folder_has(struct folder *f, const char *path, const struct attribute *a)
+static int holds_pairing(struct folder *f, const char *path, const struct attribute *a)
 {
     struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
@@ -136,7 +136,7 @@ static int folder_has(struct folder *f, const char *path, const struct attribute
 }
 
 /* 1: a pairing of this very inode is in this folder; the folder is left open. */
-static int folder_has_inode(struct folder *f, const char *path, const struct identity *who)
+static int holds_inode(struct folder *f, const char *path, const struct identity *who)
 {
     struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
@@ -160,7 +160,7 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
         return -1;
     for (int i = 0; i < 2 && !found; i++) {
         struct folder f;
-        if (folder_has(&f, places[i], a) == 1) {
+        if (holds_pairing(&f, places[i], a) == 1) {
             found = true;
             live = holds_slices(&f, a->inode);
             folder_close(&f);
@@ -212,11 +212,11 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
     } else if (found == ATTRIBUTE_FOUND) {
         if (attribute_folder(pr, name, &a, told) < 0)
             return -1;
-        int there = folder_has(&pr->folder, told, &a);
+        int there = holds_pairing(&pr->folder, told, &a);
         if (there == 0)
-            there = folder_has(&pr->folder, sibling, &a);
+            there = holds_pairing(&pr->folder, sibling, &a);
         if (there == 0 && wish->folder)
-            there = folder_has(&pr->folder, wish->folder, &a);
+            there = holds_pairing(&pr->folder, wish->folder, &a);
         if (there == 0 && !wish->prefer_file)
             return report_error(ESTALE,
                                 "the reflection of %s is missing: its attribute says it lies in "
@@ -234,7 +234,7 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
     if (wish->folder && !pr->has_attributes) {
         /* Nothing on the file says where a reflection that a crash left would be: look beside it
          * before another one is made elsewhere. */
-        int there = folder_has_inode(&pr->folder, sibling, &pr->identity);
+        int there = holds_inode(&pr->folder, sibling, &pr->identity);
         if (there != 0)
             return there < 0 ? -1 : 0;
     }

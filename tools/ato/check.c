@@ -81,14 +81,11 @@ static void check_one(struct check *c, const char *name)
 static void write_json(const struct check *c, int status)
 {
     struct json j;
-    json_start(&j, stdout);
-    json_string(&j, "command", "check");
-    json_string(&j, "version", ato_version());
+    json_start(&j, "check");
     json_number(&j, "files_plain", c->plain);
     json_number(&j, "files_with_reflection", c->paired);
     findings_write(&c->findings, &j);
-    json_number(&j, "status", (uint64_t)status);
-    json_finish(&j);
+    json_finish(&j, status);
 }
 
 static void say(const struct check *c, int status)

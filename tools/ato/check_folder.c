@@ -46,12 +46,6 @@ static bool is_of_reflection_folder(const char *name)
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
 
-static bool exists(const struct folder *f, const char *name)
-{
-    struct stat st;
-    return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 /* ---- the reflection folder ---- */
 
 struct around {
@@ -117,7 +111,7 @@ static void check_name(struct around *a, const char *entry)
     }
     n = place_names(inode);
     if (*rest == '\0') {
-        if (!exists(a->folder, n.manifest) && exists(a->folder, entry))
+        if (!folder_has(a->folder, n.manifest) && folder_has(a->folder, entry))
             finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without manifest");
     } else if (strcmp(rest, ".manifest") == 0) {
         if (!seen_has(&a->originals, 0, inode))
@@ -174,7 +168,7 @@ struct listing {
 static bool has_manifest(const struct around *a, uint64_t inode)
 {
     struct place_names n = place_names(inode);
-    return a->folder->fd >= 0 && exists(a->folder, n.manifest);
+    return a->folder->fd >= 0 && folder_has(a->folder, n.manifest);
 }
 
 static void visit_kind(void *arg, const char *entry)

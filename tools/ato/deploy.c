@@ -201,9 +201,7 @@ static int run(const struct tool_request *request)
     int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* here the library is used: its news go where they always go */
     if (request->json) {
-        json_start(&j, stdout);
-        json_string(&j, "command", "deploy");
-        json_string(&j, "version", ato_version());
+        json_start(&j, "deploy");
         json_list(&j, "files");
     }
     for (int i = 0; i < request->count; i++) {
@@ -216,11 +214,8 @@ static int run(const struct tool_request *request)
         if (weights[statuses[d.result]] > weights[status])
             status = statuses[d.result];
     }
-    if (request->json) {
-        json_end(&j);
-        json_number(&j, "status", (uint64_t)status);
-        json_finish(&j);
-    }
+    if (request->json)
+        json_finish(&j, status);
     return status;
 }
 

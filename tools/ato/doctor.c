@@ -395,9 +395,7 @@ static void write_machine(struct json *j, const struct diagnosis *d)
 static void write_json(const struct diagnosis *d, const char *error, int status)
 {
     struct json j;
-    json_start(&j, stdout);
-    json_string(&j, "command", "doctor");
-    json_string(&j, "version", ato_version());
+    json_start(&j, "doctor");
     json_string(&j, "folder", d->name);
     json_string(&j, "error", error);
     if (!error) {
@@ -423,8 +421,7 @@ static void write_json(const struct diagnosis *d, const char *error, int status)
         write_list(&j, "obstacles", &o);
         write_list(&j, "remarks", &remarks);
     }
-    json_number(&j, "status", (uint64_t)status);
-    json_finish(&j);
+    json_finish(&j, status);
 }
 
 /* ---- for people ---- */

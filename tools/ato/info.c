@@ -180,9 +180,7 @@ static int run(const struct tool_request *request)
     struct json j;
     int status = TOOL_GOOD;
     if (request->json) {
-        json_start(&j, stdout);
-        json_string(&j, "command", "info");
-        json_string(&j, "version", ato_version());
+        json_start(&j, "info");
         json_list(&j, "files");
     }
     for (int i = 0; i < request->count; i++) {
@@ -202,11 +200,8 @@ static int run(const struct tool_request *request)
         }
         look_close(&look);
     }
-    if (request->json) {
-        json_end(&j);
-        json_number(&j, "status", (uint64_t)status);
-        json_finish(&j);
-    }
+    if (request->json)
+        json_finish(&j, status);
     return status;
 }
 

@@ -3,6 +3,8 @@
 
 #include "text.h"
 
+#include "ato.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -45,17 +47,21 @@ static void open_level(struct json *j, const char *key, char start, char end)
     j->ends[j->depth++] = end;
 }
 
-void json_start(struct json *j, FILE *out)
+void json_start(struct json *j, const char *command)
 {
     memset(j, 0, sizeof(*j));
-    j->out = out;
+    j->out = stdout;
     open_level(j, NULL, '{', '}');
+    json_string(j, "command", command);
+    json_string(j, "version", ato_version());
 }
 
-void json_finish(struct json *j)
+void json_finish(struct json *j, int status)
 {
-    while (j->depth)
+    while (j->depth > 1)
         json_end(j);
+    json_number(j, "status", (uint64_t)status);
+    json_end(j);
     putc('\n', j->out);
 }
 

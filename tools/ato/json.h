@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One JSON document on a stream, written as it goes.
+ * The JSON document that a command writes to standard output, as it goes.
  *
  * Keys and values come in the order of the calls; commas and indentation are this file's business.
  * Names of files are bytes and may be no UTF-8: a byte that is part of no character becomes the
@@ -22,8 +22,10 @@ struct json {
     char ends[JSON_DEPTH];
 };
 
-void json_start(struct json *j, FILE *out); /* the document: an object */
-void json_finish(struct json *j);
+/* The document: an object that begins with the command and the version of libato, and ends with the
+ * exit status. What is open is closed. */
+void json_start(struct json *j, const char *command);
+void json_finish(struct json *j, int status);
 
 /* `key` is NULL for the elements of a list, here and below. */
 void json_object(struct json *j, const char *key);

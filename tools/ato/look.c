@@ -269,9 +269,7 @@ static void open_reflection(struct look *l)
 static void judge_sizes(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
-    if (r->state == MANIFEST_CLEAN &&
-        (l->who.size != r->clean_size || l->who.mtime_sec != r->clean_mtime_sec ||
-         l->who.mtime_nsec != r->clean_mtime_nsec))
+    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r))
         set_state(l, LOOK_DAMAGED,
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
