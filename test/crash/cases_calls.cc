@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "scenes.h"
+
+namespace crash
+{
+
+namespace
+{
+
+// A journal whose sequence numbers are about to need their upper halves.
+void before_old_journal(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    a.write(m, PAGE - 10, 20);
+    Disk disk = a.world.look();
+    for (const auto &j : journals_in(disk)) {
+        uint64_t old = 0xffffffff, at = lanes_of(disk.at(j.second));
+        a.world.poke(".ato/" + j.first, at, {old});      // sequence of the first lane
+        a.world.poke(".ato/" + j.first, at + 64, {old}); // retired
+    }
+}
+
+void before_rtm(Actor &a)
+{
+    mapped(a, ATO_RTM_ONLY);
+}
+
+void write_aligned(Actor &a)
+{
+    uint64_t page = a_page(a);
+    for (int i = 0; i < 3; i++) {
+        uint64_t first = a.random.below(40), n = 1 + a.random.below(i == 2 ? 24 : 4);
+        a.write(the(a), page + first * LINE, n * LINE);
+    }
+}
+
+void write_byte(Actor &a)
+{
+    uint64_t at = a.random.below(SIZE);
+    for (int i = 0; i < 3; i++)
+        a.write(the(a), i == 2 ? a.random.below(SIZE) : at, 1);
+}
+
+void write_across(Actor &a)
+{
+    uint64_t page = a_page(a), at = page + 1 + a.random.below(3000);
+    for (int i = 0; i < 3; i++)
+        a.write(the(a), at + a.random.below(60), 66 + a.random.below(300));
+}
+
+void write_ends(Actor &a)
+{
+    a.write(the(a), a_page(a) + PAGE - 1, 1);
+    a.write(the(a), SIZE - 1, 1);
+    a.write(the(a), SIZE - 1 - a.random.below(200), 1);
+    a.write(the(a), a_page(a), PAGE);
+}
+
+void write_pages(Actor &a)
+{
+    for (int i = 0; i < 3; i++) {
+        uint64_t n = PAGE + 2 + a.random.below(3 * PAGE);
+        uint64_t at = a.random.below(SIZE - n);
+        a.write(the(a), at, n);
+        if (i == 0) // a newer flip of a page that the lane named
+            a.write(the(a), at + n - 1 - a.random.below(900), 1);
+    }
+}
+
+// Few slices of each page, so that every combination of words can be looked at.
+void write_seam(Actor &a)
+{
+    uint64_t seam = PAGE * (1 + a.random.below(4));
+    for (int i = 0; i < 3; i++) {
+        uint64_t left = 1 + a.random.below(90);
+        a.write(the(a), seam - left, left + 1 + a.random.below(90));
+    }
+    a.write(the(a), seam - 3, 3);
+    a.write(the(a), seam - 20, 60);
+}
+
+void write_long(Actor &a)
+{
+    uint64_t n = 9 * PAGE + a.random.below(30 * PAGE);
+    uint64_t at = a.random.below(the(a)->bytes - n);
+    a.write(the(a), at, n);
+    a.write(the(a), at + 3 * PAGE, 2 * PAGE);
+}
+
+// A lane's list that is longer than a page.
+void write_longer(Actor &a)
+{
+    a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
+    a.write(the(a), 9 * PAGE, PAGE + 10);
+}
+
+void write_equal(Actor &a)
+{
+    uint64_t page = a_page(a);
+    a.write_like(the(a), page, PAGE, ATO_SKIP_EQUAL);
+    a.write_like(the(a), page + 5, 700, ATO_SKIP_EQUAL);
+    a.write_like(the(a), PAGE / 2, 3 * PAGE, ATO_SKIP_EQUAL);
+}
+
+void fill(Actor &a)
+{
+    a.fill(the(a), a.random.below(3 * PAGE), 1 + a.random.below(200));
+    a.fill(the(a), a.random.below(3 * PAGE), PAGE + a.random.below(PAGE));
+}
+
+void copy(Actor &a)
+{
+    uint64_t at = a.random.below(2 * PAGE);
+    a.copy(the(a), at + 300, the(a), at, PAGE + 500); // overlapping
+    a.copy(the(a), at, the(a), at + 700, 900);
+    a.copy(the(a, 1), a.random.below(PAGE), the(a), at, 2 * PAGE);
+    a.copy(the(a), at, the(a, 1), at, 100);
+}
+
+void two_files(Actor &a)
+{
+    a.write(the(a), PAGE - 100, 200);
+    a.write(the(a, 1), PAGE - 150, PAGE + 300);
+    a.write(the(a), PAGE - 50, 70);
+    a.write(the(a, 1), PAGE + 40, 1);
+    a.write(the(a), 2 * PAGE - 50, 90);
+}
+
+void write_eager(Actor &a)
+{
+    uint64_t at = a.random.below(3000);
+    a.write(the(a), at, 200, ATO_EAGER);
+    a.write(the(a), at + 100, 90);
+    a.write(the(a), PAGE - 90, 300, ATO_EAGER);
+    a.write(the(a), PAGE - 30, 60);
+}
+
+void deploy(Actor &a)
+{
+    uint64_t page = a_page(a);
+    a.deploy(the(a), page, 2 * PAGE < the(a)->bytes - page ? 2 * PAGE : PAGE);
+    a.write(the(a), page + 100, 300);
+    a.deploy(the(a), page, PAGE);
+    a.write(the(a), page + 130, 200);
+    a.deploy(the(a), 0, the(a)->bytes);
+}
+
+void before_lazy(Actor &a)
+{
+    mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
+}
+
+void before_eager(Actor &a)
+{
+    mapped(a, ATO_NO_RTM, ATO_READ_EAGER);
+}
+
+void read_lazily(Actor &a)
+{
+    uint64_t page = a_page(a);
+    for (int i = 0; i < 4; i++)
+        a.read(the(a), page, PAGE);
+    a.write(the(a), page + 100, 300);
+    for (int i = 0; i < 4; i++)
+        a.read(the(a), page + 64, 100);
+    a.write(the(a), page + 200, 100);
+    a.check(the(a));
+}
+
+void unmap_fast(Actor &a)
+{
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.unmap(m, ATO_UNMAP_FAST); // nothing was written
+    m = a.map(0, ATO_READ_LAZY, ATO_NO_RTM);
+    a.write(m, 100, 5000);
+    a.unmap(m, ATO_UNMAP_FAST);
+    a.check(a.map(0));
+}
+
+void unmap_spatial(Actor &a)
+{
+    a.demand.orderly = true;
+    a.allow_this();
+    a.unmap(the(a), ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+    a.demand = Demand();
+    a.allow_this();
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, a.random.below(4000), 70);
+    a.unmap(m, ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+}
+
+void first_map(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, a.random.below(4000), 90);
+    a.check(m);
+}
+
+void before_no_journal(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 0);
+    for (int i = 0; i < 4; i++)
+        a.write(m, a_page(a) + a.random.below(3000), 300);
+}
+
+void journal(Actor &a)
+{
+    a.write(the(a), PAGE - 40, 90); // makes it
+    a.write(the(a), PAGE - 30, 20);
+    a.unmap(the(a), ATO_UNMAP_FAST); // removes it
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(m, PAGE - 60, 90);
+    a.write(m, PAGE - 30, 20);
+}
+
+} // namespace
+
+const std::vector<Case> &call_cases()
+{
+    static const std::vector<Case> cases = {
+        {"write, aligned slices", ALL, {SIZE}, before_plain, write_aligned},
+        {"write, 1 byte", ALL, {SIZE}, before_plain, write_byte},
+        {"write, across slices", ALL, {SIZE}, before_plain, write_across},
+        {"write, page and file end", ALL, {SIZE}, before_plain, write_ends},
+        {"write, pages, RTM", RTM, {SIZE}, before_rtm, write_pages},
+        {"write, pages, journal", ALL, {SIZE}, before_plain, write_pages},
+        {"write, two pages' seam", ALL, {SIZE}, before_old_journal, write_seam},
+        {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
+        {"write, longer list", COSTLY, {280 * PAGE}, before_plain, write_longer},
+        {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
+        {"fill", ALL, {SIZE}, before_plain, fill},
+        {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
+        {"writes to two files", ALL, {SIZE, SIZE}, before_two, two_files},
+        {"eager write", ALL, {SIZE}, before_plain, write_eager},
+        {"deploy", ALL, {SIZE}, before_plain, deploy},
+        {"eager policy", ALL, {SIZE}, before_eager, write_eager},
+        {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
+        {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},
+        {"unmap spatial", ALL, {SIZE}, before_plain, unmap_spatial},
+        {"first map", ALL, {SIZE}, nullptr, first_map},
+        {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
+    };
+    return cases;
+}
+
+} // namespace crash

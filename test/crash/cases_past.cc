@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "choices.h"
+#include "reader.h"
+#include "scenes.h"
+#include "threads.h"
+
+extern "C" {
+#include "reflection/journal.h"
+#include "reflection/manifest.h"
+}
+
+#include <cstring>
+
+namespace crash
+{
+
+namespace
+{
+
+// Somebody wrote and died, or the power went: any moment of a commit to pages of two files.
+void before_recovery(Actor &a)
+{
+    before_two(a);
+    Disk start = a.world.look();
+    std::vector<Bytes> kept = a.contents;
+    Trace t;
+    a.world.record(&t);
+    a.write(the(a), 2 * PAGE - 70, 150);
+    a.write(the(a, 1), 2 * PAGE - 70, 150);
+    a.world.record(nullptr);
+    a.world.die();
+    Loss loss = loss_of(a.domain);
+    Media media(start, loss, a.domain != ATO_DOMAIN_MSYNC);
+    size_t cut = a.random.below(t.size());
+    for (size_t i = 0; i < cut; i++)
+        media.feed(t[i]);
+    Choices choices(media.units(&t[cut]), a.random.next());
+    std::vector<uint64_t> numbers = choices.numbers(16);
+    Disk image = media.image(choices.pick(numbers[a.random.below(numbers.size())]));
+    a.world.stage(image, loss == Loss::Process ? After::Kill : After::PowerCut);
+    for (int i = 0; i < 2; i++) {
+        Found f = read_file(image, a.world.inode_of(i), a.world.number_of(i));
+        if (!f.damage.empty())
+            throw Violation("after a cut in a commit: " + f.damage);
+        a.contents[static_cast<size_t>(i)] = f.content;
+    }
+}
+
+void recovery(Actor &a)
+{
+    int first = static_cast<int>(a.random.below(2));
+    Mapping *m = a.map(first, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 2 * PAGE - 40, 30);
+    Mapping *n = a.map(1 - first, ATO_READ_LAZY, ATO_NO_RTM);
+    a.check(n);
+    a.write(n, 2 * PAGE - 60, 90);
+}
+
+// The inode number of an original belonged to another file, whose reflection is still there. That is
+// set aside, never removed.
+void give_number_on(Actor &a, Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    std::string name = std::to_string(a.world.number_of(file));
+    int id = disk.find(own, name + ".manifest");
+    Bytes bytes = disk.at(id).content();
+    struct manifest_record record;
+    struct persist p = {PERSIST_PROCESS, nullptr};
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest of a file that was in use");
+    record.birth_nsec ^= 1; // another file's
+    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
+    for (uint64_t at = 0; at < bytes.size(); at += 8) {
+        uint64_t w;
+        memcpy(&w, &bytes[at], 8);
+        disk.edit(id).set_word(at, w);
+    }
+    disk.edit(a.world.inode_of(file)).attribute.clear();
+    a.demand.kept = {id, disk.find(own, name)};
+}
+
+void before_reuse(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(2))
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+    Disk disk = a.world.look();
+    give_number_on(a, disk, 0);
+    a.world.stage(disk, After::PowerCut);
+    a.contents[0] = a.world.plain_content(0);
+}
+
+void reuse(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 1000, 400);
+    a.check(m);
+}
+
+// ---- a lane of a pairing that is gone ----
+
+// Does some lane of a journal hold a commit of the file?
+bool has_commit_of(const Actor &a, const Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    const Inode &manifest =
+        disk.at(disk.find(own, std::to_string(a.world.number_of(file)) + ".manifest"));
+    for (const auto &name : journals_in(disk)) {
+        const Inode &j = disk.at(name.second);
+        uint64_t at = lanes_of(j);
+        for (unsigned lane = 0; lane < JOURNAL_LANES; lane++, at += JOURNAL_LANE_BYTES)
+            if (j.word(at) == j.word(at + 64) + 1 && j.word(at + 128) == manifest.word(32) &&
+                j.word(at + 136) == manifest.word(40))
+                return true;
+    }
+    return false;
+}
+
+// A process died while two threads of it were in commits to the two files: both lanes hold one.
+Disk die_committed(Actor &a)
+{
+    before_two(a);
+    Disk start = a.world.look();
+    std::vector<Bytes> kept = a.contents;
+    std::vector<Disk> both;
+    for (int tries = 0; both.empty(); tries++) { // not in every order of the threads
+        if (tries == 200)
+            throw Violation("two threads are never in commits to two files at once");
+        Media media(a.world.look(), Loss::Process, false);
+        Trace t;
+        a.world.record(&t);
+        run_threads(
+            a, {{{Step::Write, 2 * PAGE - 70, 150, 0}}, {{Step::Write, 2 * PAGE - 70, 150, 1}}});
+        a.world.record(nullptr);
+        a.world.die();
+        for (const Event &e : t) {
+            media.feed(e);
+            if (has_commit_of(a, media.visible(), 0) && has_commit_of(a, media.visible(), 1))
+                both.push_back(media.visible());
+        }
+        a.world.stage(start, After::Kill);
+        a.contents = kept;
+        for (int i = 0; i < 2 && both.empty(); i++)
+            a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+    return both[a.random.below(both.size())];
+}
+
+// What is there instead of the second file's pairing.
+enum : uint64_t { NOTHING, BIRTH, ANOTHER_FILE, PAIRING };
+
+// The second file is paired anew, under the same names; its journal was not there meanwhile.
+void pair_anew(Actor &a, Disk &disk)
+{
+    std::map<std::string, Inode> journals;
+    int own = disk.find(Disk::ROOT, ".ato");
+    for (const auto &j : journals_in(disk)) {
+        journals[j.first] = disk.at(j.second);
+        disk.edit(own).names.erase(j.first);
+    }
+    a.world.stage(disk, After::PowerCut);
+    Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 1);
+    a.scatter(m, 6);
+    if (a.random.one_in(2))
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+    disk = a.world.look();
+    for (const auto &j : journals)
+        disk.edit(own).names[j.first] = disk.add(j.second);
+}
+
+// A dead process's journal names a pairing that is not there any more.
+void before_gone_for(Actor &a, uint64_t instead)
+{
+    Disk disk = die_committed(a);
+    int own = disk.find(Disk::ROOT, ".ato"), second = a.world.inode_of(1);
+    std::string name = std::to_string(a.world.number_of(1));
+    Found first = read_file(disk, a.world.inode_of(0), a.world.number_of(0));
+    if (!first.damage.empty())
+        throw Violation("after a cut in a commit: " + first.damage);
+    a.contents = {first.content, disk.at(second).content()};
+    if (instead == ANOTHER_FILE) {
+        give_number_on(a, disk, 1);
+    } else {
+        disk.edit(second).attribute.clear();
+        disk.edit(own).names.erase(name);
+        disk.edit(own).names.erase(name + ".manifest");
+    }
+    if (instead == BIRTH)
+        disk.edit(own).names[name + ".manifest"] = disk.add({});
+    else if (instead == PAIRING)
+        pair_anew(a, disk);
+    a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
+}
+
+// Taken away by hand, perhaps with a birth in its place that was cut; or the file is another one.
+void before_gone(Actor &a)
+{
+    before_gone_for(a, a.random.below(PAIRING));
+}
+
+void before_anew(Actor &a)
+{
+    before_gone_for(a, PAIRING);
+}
+
+// ---- writes by others ----
+
+// The state of a file in its manifest.
+uint32_t state_of(const Actor &a, const Disk &disk, int file)
+{
+    std::string name = std::to_string(a.world.number_of(file)) + ".manifest";
+    Bytes bytes = disk.at(disk.find(disk.find(Disk::ROOT, ".ato"), name)).content();
+    struct manifest_record record;
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest of a file that was mapped");
+    return record.state;
+}
+
+// Another program writes to a file that is not mapped, and is noticed; what it did is undone, mtime
+// and all, and the file is what it was. Its clock may stand still since before the first map, which
+// is how a coarse one looks.
+void meddle(Actor &a, const Time &stood_still)
+{
+    Time was = a.world.time_of(0), then = was;
+    then.nsec ^= 1;
+    if (a.random.one_in(2))
+        then = stood_still;
+    uint64_t n = 1 + a.random.below(300), at = a.random.below(SIZE - n);
+    Bytes all = a.world.plain_content(0);
+    Bytes bytes(all.begin() + static_cast<long>(at), all.begin() + static_cast<long>(at + n));
+    Bytes others = bytes;
+    for (unsigned char &b : others)
+        b = static_cast<unsigned char>(b + 1);
+    a.world.write_outside(0, at, others, then);
+    a.world.refuse(0, a.domain);
+    a.world.write_outside(0, at, bytes, was);
+}
+
+// The file was written and unmapped fast, or its user died and the next one unmapped it; at any
+// moment of that the power may have gone, and then another program wrote. Where the manifest says
+// `clean`, that has to be noticed. Where it does not, it cannot be: nothing is tried then.
+void before_meddling(Actor &a)
+{
+    Time first = a.world.time_of(0);
+    mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(2)) {
+        a.world.die();
+        a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+    Media media(a.world.look(), loss_of(a.domain), a.domain != ATO_DOMAIN_MSYNC);
+    Trace t;
+    a.world.record(&t);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    a.world.record(nullptr);
+    std::vector<Disk> images;
+    for (size_t i = 0; i <= t.size(); i++) {
+        Choices choices(media.units(i < t.size() ? &t[i] : nullptr), a.random.next());
+        for (uint64_t number : choices.numbers(4))
+            images.push_back(media.image(choices.pick(number)));
+        if (i < t.size())
+            media.feed(t[i]);
+    }
+    for (const Disk &image : images) { // the last one holds everything
+        a.world.stage(image, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
+        if (state_of(a, image, 0) == MANIFEST_CLEAN)
+            meddle(a, first);
+        a.check(a.map(0, ATO_READ_GATHER, ATO_NO_RTM));
+        a.world.die();
+    }
+    a.world.stage(images.back(), After::PowerCut);
+}
+
+void meddling(Actor &a)
+{
+    Time now = a.world.time_of(0);
+    a.allow({});
+    meddle(a, {now.sec - 1, now.nsec});
+    a.allow_this();
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, a.random.below(3000), 5000);
+    a.unmap(m, ATO_UNMAP_FAST);
+}
+
+// Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
+void change_domain(Actor &a, bool dies)
+{
+    a.allow({}); // a power cut in between may take anything: not looked at
+    a.mute = true;
+    Mapping *m = a.world.map(0, ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM);
+    a.scatter(m, 4);
+    a.deploy(m, 0, 2 * PAGE); // bytes in both files
+    if (dies)
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+    a.mute = false;
+    set_thread_number(get_thread_number() + 50);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.allow_this();
+    a.write(m, 100, 5000);
+}
+
+void change_domain_of_dead(Actor &a)
+{
+    change_domain(a, true);
+}
+
+void change_domain_of_unmapped(Actor &a)
+{
+    change_domain(a, false);
+}
+
+} // namespace
+
+void die_twice(Actor &a, uint64_t at)
+{
+    set_thread_number(get_thread_number() + 50);
+    a.allow({}); // either outcome is right, until somebody has seen one
+    a.mute = true;
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    if (a.random.one_in(2))
+        a.world.cut_short(1, Kind::Store); // the word can be seen
+    else
+        a.world.cut_short(3 + a.random.below(5));
+    a.write(m, at, 1 + a.random.below(130));
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    bool streams = a.domain == ATO_DOMAIN_PMEM || a.domain == ATO_DOMAIN_EADR;
+    if (a.random.one_in(2))
+        a.world.cut_short(1, streams ? Kind::Stream : Kind::Store); // the record can be seen
+    else
+        a.world.cut_short(3 + a.random.below(4));
+    a.unmap(m, a.random.one_in(4) ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST);
+    a.world.die();
+    a.mute = false;
+    set_thread_number(get_thread_number() + 1);
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.contents[0] = a.read(m, 0, m->bytes);
+    a.allow_this();
+    a.write(m, at, 100);
+    a.write(m, 100, 5000);
+}
+
+namespace
+{
+
+void two_dead(Actor &a)
+{
+    die_twice(a, a_page(a) + a.random.below(3000));
+}
+
+void before_commit(Actor &a)
+{
+    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // there is a journal
+}
+
+// One died at any moment of a commit; another recovers, and works where it was.
+void dead_in_commit(Actor &a)
+{
+    uint64_t at = PAGE * (1 + a.random.below(4)) - 1 - a.random.below(60);
+    set_thread_number(get_thread_number() + 50);
+    a.world.cut_short(1 + a.random.below(14));
+    a.write(the(a), at, 64 + a.random.below(60));
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    Mapping *m = a.map(0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+    a.contents[0] = a.read(m, 0, m->bytes);
+    a.allow_this();
+    a.write(m, at + 20, 60);
+}
+
+// The same in a deploy.
+void dead_in_deploy(Actor &a)
+{
+    uint64_t page = a_page(a);
+    set_thread_number(get_thread_number() + 50);
+    if (a.random.one_in(2))
+        a.world.cut_short(1, Kind::Store); // the word can be seen
+    else
+        a.world.cut_short(1 + a.random.below(6));
+    a.deploy(the(a), page, PAGE);
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    Mapping *m = a.map(0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+    a.allow_this();
+    a.write(m, page + a.random.below(500), 3000);
+    a.check(m);
+}
+
+void before_two_dead(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+}
+
+} // namespace
+
+const std::vector<Case> &past_cases()
+{
+    static const std::vector<Case> cases = {
+        {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
+        {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
+        {"paired anew", ALL, {SIZE, SIZE}, before_anew, recovery},
+        {"written by others", ALL, {SIZE}, before_meddling, meddling},
+        {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
+        {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
+        {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
+        {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
+        {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
+        {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
+    };
+    return cases;
+}
+
+} // namespace crash

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "scenes.h"
+
+extern "C" {
+#include "reflection/journal.h"
+}
+
+#include <algorithm>
+
+namespace crash
+{
+
+static std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
+{
+    std::vector<uint64_t> words(bytes / 8);
+    for (uint64_t &w : words)
+        w = a.random.next();
+    return words;
+}
+
+void litter(Actor &a, int file)
+{
+    std::string own = ".ato/" + std::to_string(a.world.number_of(file));
+    uint64_t bytes = (a.world.size_of(file) + PAGE - 1) / PAGE * PAGE;
+    for (uint64_t at = 0; at < bytes; at += CHUNK) // behind each meta page
+        a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
+}
+
+std::map<std::string, int> journals_in(const Disk &disk)
+{
+    std::map<std::string, int> found;
+    for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
+        if (name.first.compare(0, 8, "journal-") == 0 &&
+            name.first.find(".tmp") == std::string::npos)
+            found.insert(name);
+    return found;
+}
+
+uint64_t lanes_of(const Inode &journal)
+{
+    uint64_t at = 0;
+    while (journal.word(at) != JOURNAL_MAGIC)
+        at += PAGE;
+    return at + PAGE;
+}
+
+void litter_journals(Actor &a)
+{
+    Disk disk = a.world.look();
+    for (const auto &j : journals_in(disk))
+        a.world.poke(".ato/" + j.first, lanes_of(disk.at(j.second)) + 128, garbage(a, PAGE - 128));
+}
+
+Mapping *mapped(Actor &a, unsigned flags, int policy)
+{
+    Mapping *m = a.map(0, policy, flags);
+    litter(a, 0);
+    a.scatter(m, 6);
+    litter_journals(a);
+    return m;
+}
+
+Mapping *the(Actor &a, size_t n)
+{
+    return a.world.mapping(n);
+}
+
+uint64_t a_page(Actor &a)
+{
+    return a.random.below(5) * PAGE;
+}
+
+void before_plain(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+}
+
+void before_two(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 1);
+    a.scatter(m, 6);
+}
+
+} // namespace crash
