@@ -102,8 +102,8 @@ struct ato_options {
     int domain;         /* enum ato_domain; EXDEV when the file has another one */
     int format;         /* enum ato_format; at the reflection's creation only */
     unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
-    size_t max_size;    /* bytes of address space kept for growth of the file; 0: enough for
-                           the file, at least 1 GiB */
+    size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()), for which address
+                           space is kept; 0: what the file has, at least 1 GiB */
     uint64_t max_reflection_bytes; /* space budget; 0: none. Not in this version: ENOTSUP if set */
     const char *reflection_dir;    /* where reflections lie; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
@@ -148,6 +148,8 @@ struct ato_stat {
  * MAP_SHARED. The view handed out is read-only even when `prot` has PROT_WRITE: PROT_WRITE says
  * that ato_memcpy() may write to it. It begins on a boundary of 1 GiB. `addr` is a hint.
  * `length` may reach beyond the end of the file; only bytes within the file can be read or written.
+ * A mapping that reaches to the end of the file or beyond, or was made with a max_size, grows with the
+ * file, at the same address, whatever its `length`. One of a part of the file stays one.
  *
  * Makes or adopts the file's reflection, and recovers what a crash left. Durable when it returns:
  * the pairing of file and reflection.
@@ -233,6 +235,40 @@ int ato_deploy(const void *addr, size_t n);
 /* Everything is durable already: checks its arguments as msync(2) does, and that the file is in
  * order (EIO). ENOMEM: not within a mapping. Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
+
+/*
+ * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
+ * new one. What is new reads as zeros, and takes no space until it is written to. Every mapping that
+ * grows with the file reaches it at once, at the address where it is. Durable when it returns.
+ *   EACCES    the mapping has no PROT_WRITE
+ *   EINVAL    addr does not lie in a mapping; size is negative
+ *   ENOSPC    size is beyond the max_size that the file's first mapping was made with; or no space
+ *   ENOTSUP   size is less than the file has: not in this version
+ *   EFBIG     more than the file system takes
+ *   ESTALE    the file was cut or made longer by other means while it was mapped
+ *   EUCLEAN   the reflection has slices of pages beyond the end of the file
+ *   EIO       the medium failed: as for ato_memcpy()
+ * Since 0.1.
+ */
+int ato_ftruncate(void *addr, off_t size);
+
+/*
+ * While a file is not plain, a program that knows nothing of libato would read stale bytes. Keep n
+ * bytes (at most 16) of the file, from `offset` on, as they are when it is plain; then store others
+ * there, for which such programs refuse the file, with ato_memcpy_opt() and ATO_EAGER. What makes the
+ * file plain (a spatial unmap, also one that a crash cut and a later map finishes; `ato deploy`) puts
+ * the kept ones back when all else is home. Where the file's bytes are by then neither these nor
+ * those that libato found when it brought them home, somebody else wrote them, and they stay.
+ *
+ * Of the file, not of the mapping: kept over fast unmaps, gone with the reflection. n = 0: no bytes
+ * are kept any more. Durable when it returns.
+ *   EACCES    the mapping has no PROT_WRITE
+ *   EFAULT    the bytes lie beyond the end of the file
+ *   EINVAL    addr does not lie in a mapping; n is more than 16; offset is negative
+ *   EIO       the medium failed: as for ato_memcpy()
+ * Since 0.1.
+ */
+int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
 
 /* ---- Diagnostics ---- */
 

@@ -39,7 +39,7 @@ static inline int find_side(struct side *s, const void *addr, size_t n)
         return __builtin_expect(table_touches_other(addr, n, NULL), 0) ? outside(addr, n) : 0;
     struct mapping *m = s->m;
     uint64_t from = at - (uint64_t)(uintptr_t)m->base;
-    if (__builtin_expect(from >= m->length || n > m->length - from, 0))
+    if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
         return outside(addr, n);
     s->offset = m->offset + from;
     uint64_t size = file_size(m->file);
@@ -122,6 +122,16 @@ int ato_deploy(const void *addr, size_t n)
     return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
+/* What msync(2) takes for the mapping: as long as it was asked for or as its file is by now, in whole
+ * pages. */
+static uint64_t mapping_extent(const struct mapping *m)
+{
+    uint64_t size = file_size(m->file), grown = size > m->offset ? size - m->offset : 0;
+    uint64_t n = grown < m->reach ? grown : m->reach;
+    n = n > m->length ? n : m->length;
+    return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 int ato_msync(void *addr, size_t n, int flags)
 {
     const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
@@ -132,8 +142,7 @@ int ato_msync(void *addr, size_t n, int flags)
         return report_error(EINVAL, "%p is not at a page's beginning", addr);
     struct mapping *m = table_find(addr);
     uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
-    /* msync(2) counts in pages: the last one of a mapping is in it as a whole. */
-    uint64_t length = m ? (m->length + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : 0;
+    uint64_t length = m ? mapping_extent(m) : 0;
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%p, +%zu) does not lie in a mapping", addr, n);
     return file_check(m->file);

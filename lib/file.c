@@ -56,6 +56,15 @@ int file_say_poisoned(const struct file *f)
                         f->pairing.path);
 }
 
+int file_in_doubt(struct file *f, const char *what)
+{
+    file_poison(f);
+    return report_errno(EIO,
+                        "the medium failed while %s was made durable in %s: whether it counts is "
+                        "seen when the file is mapped anew",
+                        what, f->pairing.path);
+}
+
 static bool holes_fault(int fd)
 {
     struct statfs fs;
@@ -85,7 +94,7 @@ static int map_views(struct file *f)
     f->r = r;
     madvise(f->o, f->max_size, MADV_DONTFORK);
     madvise(f->r, f->r_bytes, MADV_DONTFORK);
-    f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, 1);
+    f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));
     if (!f->chunks)
         return report_error(ENOMEM, "no memory to map %s", pr->path);
     return 0;
@@ -116,7 +125,7 @@ static void destroy(struct file *f, bool remove_shared)
  * none. */
 static int settle_words(struct file *f)
 {
-    uint64_t chunks = (layout_pages(f->pairing.identity.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
     for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(f->pairing.reflection, chunk, chunks);
         if (chunk == UINT64_MAX)
@@ -144,7 +153,7 @@ static int attach(struct file *f)
     f->settled = pr->settled;
     pr->record.domain = f->persist.domain;
     identity_boot(pr->record.boot_id);
-    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->identity.size,
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
                       pr->identity.owner, pr->identity.group, pr->identity.mode) < 0)
         return -1;
     struct shared_slot *slot = &f->shared.slots[pr->slot];
@@ -213,7 +222,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     }
     f->persist = f->pairing.persist;
     f->max_size = choose_max_size(&f->pairing.identity, wish);
-    f->holes_fault = holes_fault(f->pairing.original) || holes_fault(f->pairing.reflection);
+    f->holes_fault = holes_fault(f->pairing.original);
     if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0) {
         pairing_unlock_attach(&f->pairing);
         f->next = all;

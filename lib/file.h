@@ -20,10 +20,10 @@
 #include <pthread.h>
 
 /* What a process knows of the space under 512 pages, for good: homes are not given back while a
- * file is mapped. */
-#define CHUNK_ASKED      1u /* the two bits below are known */
-#define CHUNK_META_SPACE 2u /* the meta page has space */
-#define CHUNK_O_SPACE    4u /* every page of the original has space */
+ * file is mapped, and growing makes no page of those before it a hole. */
+#define CHUNK_ASKED      0x8000u /* the others are known */
+#define CHUNK_META_SPACE 0x4000u /* the meta page has space */
+#define CHUNK_O_PAGES    0x03ffu /* so many pages of the original, the first ones, have space */
 
 struct file {
     struct file *next; /* of the process's files */
@@ -37,7 +37,7 @@ struct file {
     uint32_t holder;           /* this process in page_state.holder */
     bool settled;              /* words on the media are durable as they are visible */
     bool holes_fault;          /* reading a hole of the original may be SIGBUS (tmpfs) */
-    uint8_t *chunks;           /* CHUNK_ bits */
+    uint16_t *chunks;          /* CHUNK_ bits */
     bool written;              /* the original was stored to */
     struct journals *journals; /* the folder's, once there was a commit through one */
     pthread_mutex_t medium;    /* domain msync: around each flush */
@@ -69,7 +69,9 @@ struct counters {
 struct mapping {
     struct file *file;
     char *base;
-    uint64_t length;   /* as the caller asked */
+    uint64_t length; /* as the caller asked */
+    uint64_t reach;  /* bytes from base on that may be used as far as there is a file: `length`, or
+                          more when the mapping grows with its file */
     uint64_t reserved; /* of address space */
     uint64_t offset;   /* of base in the file */
     bool writable;
@@ -154,6 +156,9 @@ static inline bool file_is_poisoned(const struct file *f)
 }
 
 int file_say_poisoned(const struct file *f);
+
+/* -1 with EIO and a sentence: nobody knows whether `what` is durable. Poisons. */
+int file_in_doubt(struct file *f, const char *what);
 
 /* -1 with EIO and a sentence if it is. After a reservation it is to be asked again: the holder
  * before may have left this very page's word in doubt. */

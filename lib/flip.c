@@ -18,12 +18,7 @@ static uint64_t flipped(const struct held *at)
 
 static int in_doubt(struct file *f)
 {
-    file_poison(f);
-    return report_errno(
-        EIO,
-        "the medium failed while a commit to %s was made durable: whether it counts "
-        "is seen when the file is mapped anew",
-        f->pairing.path);
+    return file_in_doubt(f, "a commit");
 }
 
 /* Shows the flips of all pages in memory: for readers one moment, since each page is marked before

@@ -33,13 +33,13 @@ static void release_mapping(struct mapping *m)
  * the file silently. */
 static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsigned flags)
 {
-    uint64_t length = (v->length + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     int prot = PROT_READ;
     if ((flags & ATO_WRITABLE_VIEW) && m->writable)
         prot |= PROT_WRITE;
     m->base = table_reserve(v->hint, length);
     if (!m->base)
-        return report_errno(errno, "no address space for %zu bytes", v->length);
+        return report_errno(errno, "no address space for %llu bytes", (unsigned long long)length);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
     if (domain_map(m->file->persist.domain, m->base, length, prot, fd, v->offset) == MAP_FAILED) {
         int saved = errno;
@@ -48,6 +48,14 @@ static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsign
     }
     madvise(m->base, length, MADV_DONTFORK);
     return 0;
+}
+
+/* A mapping of a part stays one. One up to the end of the file, or whose maker spoke of growth, grows
+ * with the file. */
+static uint64_t choose_reach(const struct mapping *m, const struct ato_options *o)
+{
+    bool grows = o->max_size || m->offset + m->length >= file_size(m->file);
+    return grows ? m->file->max_size - m->offset : m->length;
 }
 
 static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v)
@@ -79,6 +87,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     file_lock_all();
     m->file = file_open(fd, &wish);
     if (m->file) {
+        m->reach = choose_reach(m, o);
         if (map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;

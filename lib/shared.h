@@ -75,9 +75,10 @@ struct shared_header {
     uint64_t next_group;       /* handed out so far */
     uint64_t groups_allocated; /* that have space */
     uint64_t size;             /* logical size of the original, bytes */
-    uint64_t size_version;     /* odd: changing */
     uint32_t poisoned;         /* a flip is in doubt: every call is EIO */
     uint32_t domain;
+    struct page_state sizing; /* who changes the size holds this, before any page; its version moves
+                                 with the size */
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");

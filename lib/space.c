@@ -28,21 +28,29 @@ static int is_dense(const struct file *f, int fd, uint64_t from, uint64_t to)
 /* The chunk's bits, or -1. */
 static int ask_chunk(struct file *f, uint64_t chunk)
 {
-    uint8_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
+    uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
     if (known & CHUNK_ASKED)
         return known;
-    uint8_t found = CHUNK_ASKED;
+    uint16_t found = CHUNK_ASKED;
     uint64_t meta = layout_meta_page(chunk), from = chunk * CHUNK_PAGES * PAGE_BYTES;
+    /* Whole pages: of a last one that is not, what lies beyond the end may have no space, and be
+     * within it soon. */
+    uint64_t pages = min(file_size(f) / PAGE_BYTES - chunk * CHUNK_PAGES, CHUNK_PAGES);
     int words = is_dense(f, f->pairing.reflection, meta, meta + PAGE_BYTES);
-    int o = is_dense(f, f->pairing.original, from,
-                     min(from + CHUNK_PAGES * PAGE_BYTES, f->pairing.identity.size));
+    int o = pages ? is_dense(f, f->pairing.original, from, from + pages * PAGE_BYTES) : 0;
     if (words < 0 || o < 0)
         return -1;
     if (words)
         found |= CHUNK_META_SPACE;
     if (o)
-        found |= CHUNK_O_SPACE;
-    return __atomic_or_fetch(&f->chunks[chunk], found, __ATOMIC_RELAXED);
+        found |= (uint16_t)pages;
+    /* Another thread may have asked meanwhile, of a file that was shorter or longer: either answer
+     * is right, a mixture might not be. */
+    while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        if (known & CHUNK_ASKED)
+            return known;
+    return known | found;
 }
 
 static int allocate(struct file *f, int fd, uint64_t at, uint64_t n, const char *what)
@@ -66,10 +74,11 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     *flags = 0;
     if (chunk < 0)
         return -1;
-    if (chunk & CHUNK_O_SPACE) {
+    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES)) {
         *flags = PAGE_O_ALLOCATED;
     } else if (f->holes_fault) {
         uint64_t from = page * PAGE_BYTES;
+        /* Such file systems give out whole pages: up to the end is the whole of a last one. */
         int dense = is_dense(f, f->pairing.original, from, min(from + PAGE_BYTES, file_size(f)));
         if (dense < 0 || (!dense && allocate_o(f, page, 1) < 0))
             return -1;
@@ -85,7 +94,7 @@ static int make_meta(struct file *f, uint64_t chunk)
     if (allocate(f, f->pairing.reflection, layout_meta_page(chunk), PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
-    __atomic_or_fetch(&f->chunks[chunk], CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    __atomic_or_fetch(&f->chunks[chunk], (uint16_t)CHUNK_META_SPACE, __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "table.h"
 
+#include "../reflection/report.h"
 #include "file.h"
 
 #include <errno.h>
@@ -11,7 +12,17 @@ struct mapping *table_entries[TABLE_ENTRIES];
 struct mapping *table_find_exactly(const void *addr)
 {
     struct mapping *m = table_find(addr);
-    return m && (uint64_t)((const char *)addr - m->base) <= m->length ? m : NULL;
+    return m && (uint64_t)((const char *)addr - m->base) <= m->reach ? m : NULL;
+}
+
+struct mapping *table_find_to_change(const void *addr)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        report_error(EINVAL, "%p does not lie in a mapping of this process", addr);
+    else if (!m->writable)
+        report_error(EACCES, "the mapping at %p is for reading only", addr);
+    return m && m->writable ? m : NULL;
 }
 
 static uint64_t whole(uint64_t n)

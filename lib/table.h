@@ -41,6 +41,9 @@ static inline struct mapping *table_find(const void *addr)
  * bytes. */
 struct mapping *table_find_exactly(const void *addr);
 
+/* The same of one whose file the caller may write to. NULL with a sentence: EINVAL, EACCES. */
+struct mapping *table_find_to_change(const void *addr);
+
 /* Does [addr, addr + n) reach into any mapping but `m` (NULL: into any at all)? */
 bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
 

@@ -139,7 +139,8 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
     identity_to_record(&pr->identity, &pr->record);
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
         return -1;
-    manifest_put_size(&pr->persist, pr->manifest, pr->identity.size);
+    pr->size = pr->identity.size;
+    manifest_put_size(&pr->persist, pr->manifest, pr->size);
     if (birth_write_record(pr) < 0)
         return -1;
     if (fsops_fsync(pr->lock) < 0)

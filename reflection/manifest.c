@@ -23,8 +23,9 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
     if (r->version != MANIFEST_VERSION)
         return MANIFEST_FOREIGN;
     if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
-        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > 16 ||
-        r->guard.offset > LAYOUT_MAX_BYTES || r->clean_size > LAYOUT_MAX_BYTES)
+        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED ||
+        r->guard.bytes > MANIFEST_GUARD_MAX || r->guard.offset > LAYOUT_MAX_BYTES ||
+        r->clean_size > LAYOUT_MAX_BYTES)
         return MANIFEST_DAMAGED;
     return MANIFEST_VALID;
 }
@@ -97,6 +98,15 @@ bool manifest_decode_size(uint64_t word, uint64_t *size)
 {
     *size = word & 0xffffffffffffull;
     return manifest_encode_size(*size) == word && *size <= LAYOUT_MAX_BYTES;
+}
+
+bool manifest_sizes(const void *bytes, uint64_t *size, uint64_t *growth)
+{
+    uint64_t words[2];
+    memcpy(words, (const char *)bytes + MANIFEST_SIZE_WORD, sizeof(words));
+    *growth = 0;
+    return manifest_decode_size(words[0], size) &&
+           (words[1] == 0 || manifest_decode_size(words[1], growth));
 }
 
 void manifest_put_size(const struct persist *p, void *bytes, uint64_t size)

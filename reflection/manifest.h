@@ -8,7 +8,8 @@
  *   0       4096   copy A: struct manifest_record, then zeros
  *   4096    4096   copy B
  *   8192    8      the size word: bits 0-47 logical size of the original, bits 48-63 its check
- *   8200    4088   zeros
+ *   8200    8      the growth word: the same of the size it was last to grow to; 0: it never was
+ *   8208    4080   zeros
  *
  * A record is valid if and only if (1) its magic and version are the ones below, (2) its checksum
  * fits, (3) format, domain and state are known values, (4) its guard is within bounds. Of two
@@ -32,12 +33,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MANIFEST_BYTES      12288
-#define MANIFEST_COPY_BYTES 4096
-#define MANIFEST_SIZE_WORD  8192
-#define MANIFEST_MAGIC      0x545345464e414d41ull /* "AMANFEST", little-endian */
-#define MANIFEST_VERSION    1
-#define MANIFEST_SLOTS      1024 /* most processes on one file */
+#define MANIFEST_BYTES       12288
+#define MANIFEST_COPY_BYTES  4096
+#define MANIFEST_SIZE_WORD   8192
+#define MANIFEST_GROWTH_WORD 8200
+#define MANIFEST_MAGIC       0x545345464e414d41ull /* "AMANFEST", little-endian */
+#define MANIFEST_VERSION     1
+#define MANIFEST_SLOTS       1024 /* most processes on one file */
 
 enum manifest_state {
     MANIFEST_BORN = 1,     /* being made: nothing was ever stored */
@@ -51,11 +53,14 @@ enum manifest_state {
 #define MANIFEST_KNOWS_GENERATION 2u
 #define MANIFEST_KNOWS_ATTRIBUTE  4u /* the original carries the attribute */
 
+#define MANIFEST_GUARD_MAX 16
+
+/* Bytes of the original that are others while it is not plain. */
 struct manifest_guard {
     uint64_t offset;
     uint32_t bytes; /* 0: no guard */
     uint32_t reserved;
-    uint8_t plain[16];
+    uint8_t plain[MANIFEST_GUARD_MAX];
 };
 
 /*
@@ -71,7 +76,8 @@ struct manifest_guard {
  *   112     boot_id
  *   128     shm_generation
  *   136     guard
- *   168     reserved, zeros
+ *   168     guarded
+ *   184     reserved, zeros
  *   504     checksum of bytes 0..503
  */
 struct manifest_record {
@@ -97,7 +103,8 @@ struct manifest_record {
     uint8_t boot_id[16];
     uint64_t shm_generation;
     struct manifest_guard guard;
-    uint8_t reserved[336];
+    uint8_t guarded[MANIFEST_GUARD_MAX]; /* in state `deployed`: what the file has in their place */
+    uint8_t reserved[320];
     uint64_t checksum;
 };
 
@@ -128,6 +135,9 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
 /* The size word. Decoding answers false for a word that was not encoded here. */
 uint64_t manifest_encode_size(uint64_t size);
 bool manifest_decode_size(uint64_t word, uint64_t *size);
+
+/* Both sizes of a manifest; *growth is 0 where it never grew. False: one of the words is damaged. */
+bool manifest_sizes(const void *bytes, uint64_t *size, uint64_t *growth);
 
 /* Stores the size word of a manifest that is being born: durable with the rest of it. */
 void manifest_put_size(const struct persist *p, void *bytes, uint64_t size);

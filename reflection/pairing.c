@@ -3,6 +3,8 @@
 
 #include "birth.h"
 #include "fsops.h"
+#include "growth.h"
+#include "guard.h"
 #include "layout.h"
 #include "locks.h"
 #include "place.h"
@@ -102,14 +104,24 @@ static int start_over(struct pairing *pr, const struct place_names *n)
     if (fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
+    /* P4: when the attribute is gone that is done already, and the bytes may be anybody's. */
+    struct attribute a;
+    bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
+    if (pr->record.state == MANIFEST_DEPLOYED &&
+        (!carried || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
+        guard_put_back(pr) < 0)
+        return -1;
     return finish_removal(pr, n);
 }
 
 int pairing_remove(struct pairing *pr)
 {
     struct place_names n = place_names(pr->identity.inode);
+    /* The length that others gave it while it was mapped stays. */
+    if (growth_settle(pr, growth_last(pr)) < 0 && errno != ESTALE)
+        return -1;
     pr->record.state = MANIFEST_DEPLOYED;
-    if (birth_write_record(pr) < 0)
+    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
         return -1;
     return finish_removal(pr, &n);
 }
@@ -213,10 +225,9 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
 static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
                  const struct pairing_wish *wish)
 {
-    uint64_t size, word;
+    uint64_t growth;
     uint8_t boot[16];
-    memcpy(&word, bytes + MANIFEST_SIZE_WORD, 8);
-    if (!manifest_decode_size(word, &size))
+    if (!manifest_sizes(bytes, &pr->size, &growth))
         return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
                             pr->folder.path, n->manifest);
     if (pr->record.format != 0)
@@ -224,18 +235,8 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                             pr->folder.path, n->reflection, pr->record.format);
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
-    if (pr->identity.size < size)
-        return report_error(ESTALE,
-                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                            ": it was cut by other means",
-                            pr->path, pr->identity.size, size);
-    if (pr->identity.size > size)
-        return report_error(ESTALE,
-                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                            ": it grew by other means",
-                            pr->path, pr->identity.size, size);
-    if (check_reflection(pr, n, size) < 0 || birth_choose_domain(pr, wish) < 0 ||
-        birth_map_manifest(pr, n) < 0)
+    if (growth_settle(pr, growth) < 0 || check_reflection(pr, n, pr->size) < 0 ||
+        birth_choose_domain(pr, wish) < 0 || birth_map_manifest(pr, n) < 0)
         return -1;
     identity_boot(boot);
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
@@ -480,6 +481,8 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
+    if (growth_settle(pr, growth_last(pr)) < 0 && errno != ESTALE)
+        return -1;
     /* In domain process nothing was made durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);

@@ -7,8 +7,8 @@
  *
  * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
  *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
- * Death:  everything home; state `deployed` durable; remove attribute, reflection, manifest. Who
- *         finds `deployed` finishes the removal.                    (persist-order P2)
+ * Death:  everything home; state `deployed` durable (persist-order P2); guarded bytes put back (P4);
+ *         remove attribute, reflection, manifest. Who finds `deployed` finishes the removal.
  *
  * Identity (I5), asked in this order:
  *   attribute there, its inode is this one, manifest with its id and inode found
@@ -41,6 +41,7 @@ struct pairing {
     struct persist persist;
     struct identity identity;
     struct manifest_record record;
+    uint64_t size;  /* logical size of the original, as the manifest has it */
     int copy;       /* of the manifest, that `record` is in */
     char *manifest; /* its mapping, MANIFEST_BYTES */
     bool has_attributes;

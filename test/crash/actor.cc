@@ -20,6 +20,22 @@ Actor::Actor(World &w, int d, uint64_t seed, std::vector<Bytes> c)
 {
 }
 
+static std::vector<Bytes> contents_of(const std::vector<Found> &found)
+{
+    std::vector<Bytes> contents;
+    for (const Found &f : found)
+        contents.push_back(f.content);
+    return contents;
+}
+
+Actor::Actor(World &w, int d, uint64_t seed, const std::vector<Found> &found)
+    : Actor(w, d, seed, contents_of(found))
+{
+    for (size_t i = 0; i < found.size(); i++)
+        if (!found[i].guard.plain.empty())
+            guards[static_cast<int>(i)] = found[i].guard;
+}
+
 void Actor::allow(std::vector<uint64_t> hashes)
 {
     if (!mute)
@@ -29,11 +45,6 @@ void Actor::allow(std::vector<uint64_t> hashes)
 Mapping *Actor::map(int file, int policy, unsigned flags)
 {
     return world.map(file, domain, policy, flags);
-}
-
-void Actor::unmap(Mapping *m, int mode)
-{
-    world.unmap(m, mode);
 }
 
 static void must(bool ok, const char *call)
@@ -66,11 +77,40 @@ template <typename F> void Actor::change(int file, uint64_t at, const Bytes &byt
     allow({after});
 }
 
-void Actor::write(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+Bytes Actor::some(uint64_t n)
 {
     Bytes bytes(n);
     for (unsigned char &b : bytes)
         b = static_cast<unsigned char>(random.next());
+    return bytes;
+}
+
+// Of a file that becomes plain the guarded bytes change, with all else in one step.
+void Actor::unmap(Mapping *m, int mode)
+{
+    auto guarded = guards.find(m->file);
+    if (mode != ATO_UNMAP_SPATIAL || guarded == guards.end()) {
+        world.unmap(m, mode);
+        return;
+    }
+    Guard g = guarded->second;
+    guards.erase(guarded);
+    change(m->file, g.at, g.plain, [&] { world.unmap(m, mode); });
+}
+
+void Actor::guard(Mapping *m, uint64_t at, uint64_t n)
+{
+    const Bytes &now = contents[static_cast<size_t>(m->file)];
+    Guard g = {at,
+               Bytes(now.begin() + static_cast<long>(at), now.begin() + static_cast<long>(at + n))};
+    must(ato_set_guard(m->base, static_cast<off_t>(at), g.plain.data(), n) == 0, "ato_set_guard");
+    guards[m->file] = g;
+    write(m, at, n, ATO_EAGER);
+}
+
+void Actor::write(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+{
+    Bytes bytes = some(n);
     change(m->file, at, bytes, [&] {
         must(ato_memcpy_opt(m->base + at, bytes.data(), n, flags) != nullptr, "ato_memcpy_opt");
     });
@@ -126,6 +166,17 @@ void Actor::copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint
 void Actor::deploy(Mapping *m, uint64_t at, uint64_t n)
 {
     must(ato_deploy(m->base + at, n) == 0, "ato_deploy");
+}
+
+void Actor::grow(Mapping *m, uint64_t to)
+{
+    uint64_t before = hash_of(contents);
+    contents[static_cast<size_t>(m->file)].resize(to);
+    uint64_t after = hash_of(contents);
+    allow({before, after});
+    must(ato_ftruncate(m->base, static_cast<off_t>(to)) == 0, "ato_ftruncate");
+    allow({after});
+    m->bytes = to;
 }
 
 void Actor::scatter(Mapping *m, unsigned writes)

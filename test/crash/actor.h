@@ -5,6 +5,7 @@
 #ifndef ATO_TEST_CRASH_ACTOR_H
 #define ATO_TEST_CRASH_ACTOR_H
 
+#include "reader.h"
 #include "world.h"
 
 namespace crash
@@ -17,14 +18,16 @@ class Actor
 {
   public:
     Actor(World &world, int domain, uint64_t seed, std::vector<Bytes> contents);
+    Actor(World &world, int domain, uint64_t seed, const std::vector<Found> &found);
 
     World &world;
     const int domain;
     Random random;
     std::vector<Bytes> contents; // by original
 
-    bool mute = false; // nothing is said about contents
-    Demand demand;     // goes along with contents
+    std::map<int, Guard> guards; // by original
+    bool mute = false;           // nothing is said about contents
+    Demand demand;               // goes along with contents
 
     void allow(std::vector<uint64_t> hashes); // to the trace
     void allow_this()
@@ -44,12 +47,15 @@ class Actor
     void fill(Mapping *m, uint64_t at, uint64_t n);
     void copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint64_t n);
     void deploy(Mapping *m, uint64_t at, uint64_t n);
+    void grow(Mapping *m, uint64_t to);
+    void guard(Mapping *m, uint64_t at, uint64_t n); // as it is; then others are stored there
 
     // Some writes here and there, so that slices lie in both homes in every mixture.
     void scatter(Mapping *m, unsigned writes);
 
   private:
     template <typename F> void change(int file, uint64_t at, const Bytes &bytes, F call);
+    Bytes some(uint64_t n);
 };
 
 } // namespace crash

@@ -195,6 +195,38 @@ void unmap_spatial(Actor &a)
     a.allow_this();
 }
 
+// Bytes that are others while the file is not plain.
+void before_guard(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    uint64_t n = 1 + a.random.below(16);
+    a.guard(m, a.random.one_in(3) ? PAGE - 1 - a.random.below(n) : a.random.below(SIZE - n), n);
+    a.scatter(m, 2);
+    Guard &g = a.guards.at(0);
+    a.write(m, g.at, g.plain.size());
+}
+
+void guard(Actor &a)
+{
+    uint64_t n = 1 + a.random.below(16);
+    a.guard(the(a), a.random.one_in(3) ? PAGE - 1 - a.random.below(n) : a.random.below(SIZE - n),
+            n);
+    if (a.random.one_in(2)) {
+        a.unmap(the(a), ATO_UNMAP_FAST);
+        a.check(a.map(0, ATO_READ_GATHER, ATO_NO_RTM));
+    }
+    a.unmap(the(a), ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+}
+
+void unmap_guarded(Actor &a)
+{
+    a.unmap(the(a), ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
+}
+
 void first_map(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
@@ -244,6 +276,8 @@ const std::vector<Case> &call_cases()
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
         {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},
         {"unmap spatial", ALL, {SIZE}, before_plain, unmap_spatial},
+        {"guard, unmap spatial", ALL, {SIZE}, before_plain, guard},
+        {"unmap guarded", ALL, {SIZE}, before_guard, unmap_guarded},
         {"first map", ALL, {SIZE}, nullptr, first_map},
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
     };

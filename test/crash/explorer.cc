@@ -271,14 +271,16 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
     }
 }
 
-std::vector<Bytes> Explorer::read_raw(const Disk &image, const std::vector<uint64_t> &allowed)
+std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint64_t> &allowed)
 {
+    std::vector<Found> all;
     std::vector<Bytes> contents;
     for (int i = 0; i < static_cast<int>(world->originals()); i++) {
         Found f = read_file(image, world->inode_of(i), world->number_of(i));
         if (!f.damage.empty())
             throw Violation("the media hold " + f.damage);
-        contents.push_back(std::move(f.content));
+        contents.push_back(f.content);
+        all.push_back(std::move(f));
     }
     if (!std::binary_search(allowed.begin(), allowed.end(), hash_of(contents)))
         throw Violation(allowed.size() == 1
@@ -288,15 +290,15 @@ std::vector<Bytes> Explorer::read_raw(const Disk &image, const std::vector<uint6
     std::string broken = broken_demand(image, demand);
     if (!broken.empty())
         throw Violation(broken);
-    return contents;
+    return all;
 }
 
-void Explorer::recover(const Disk &image, After after, const std::vector<Bytes> &contents,
+void Explorer::recover(const Disk &image, After after, const std::vector<Found> &found,
                        uint64_t how)
 {
     world->stage(image, after);
     standins::set_random(how);
-    Actor actor(*world, domain, how, contents);
+    Actor actor(*world, domain, how, found);
     int n = static_cast<int>(world->originals()), first = static_cast<int>(how >> 8 & 1);
     std::vector<Mapping *> mappings;
     auto map_all = [&](int policy) {
@@ -313,7 +315,7 @@ void Explorer::recover(const Disk &image, After after, const std::vector<Bytes> 
         for (Mapping *m : mappings)
             actor.unmap(m, ATO_UNMAP_SPATIAL);
         for (int i = 0; i < n; i++)
-            if (world->plain_content(i) != contents[static_cast<size_t>(i)])
+            if (world->plain_content(i) != actor.contents[static_cast<size_t>(i)])
                 throw Violation("made plain after the recovery, the file is not what it was");
         {
             Demand plain;
@@ -397,8 +399,8 @@ void Explorer::work_blindly(Actor &actor, Mapping *m)
     case 0:
         actor.deploy(m, 0, m->bytes);
         break;
-    case 1:
-        actor.unmap(m, ATO_UNMAP_SPATIAL);
+    case 1: // the content of a file with guarded bytes would change
+        actor.unmap(m, actor.guards.count(m->file) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
         break;
     default:
         actor.unmap(m, ATO_UNMAP_FAST);
@@ -418,13 +420,13 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
     if (!power)
         life.start.process_died();
     // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
-    std::vector<Bytes> there;
+    std::vector<Found> there;
     for (int i = 0; i < static_cast<int>(world->originals()); i++)
-        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)).content);
+        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)));
     world->stage(image, after);
     standins::set_random(seed_of(seed, place));
     set_thread_number(static_cast<int>(life.depth) + 1);
-    Actor actor(*world, domain, seed_of(seed, place), std::move(there));
+    Actor actor(*world, domain, seed_of(seed, place), there);
     world->record(&life.trace);
     actor.demand.kept = demand.kept;
     actor.allow(power ? std::vector<uint64_t>{hash_of(actor.contents)} : allowed);

@@ -62,6 +62,19 @@ void write_pages(int fd, const Inode &inode)
     }
 }
 
+// What an earlier lay-out left where this one has nothing.
+void clear_holes(int fd, const Inode &inode)
+{
+    static const std::vector<char> zeros(PAGE);
+    for (uint64_t at = 0; at < inode.size; at += PAGE) {
+        if (inode.pages.count(at / PAGE))
+            continue;
+        size_t n = std::min(PAGE, inode.size - at);
+        check(pwrite(fd, zeros.data(), n, static_cast<off_t>(at)) == static_cast<ssize_t>(n),
+              "pwrite");
+    }
+}
+
 void read_pages(int fd, Inode &inode)
 {
     static std::vector<char> buffer;
@@ -127,7 +140,7 @@ Files::Files(const std::string &path, const std::vector<uint64_t> &sizes, uint64
                   fstat(o.fd, &st) == 0,
               "making an original");
         o.number = st.st_ino;
-        o.size = size;
+        o.length = size;
         ids[st.st_ino] = inode_of(static_cast<int>(files.size()));
         files.push_back(o);
     }
@@ -256,6 +269,7 @@ void Files::lay_out(const Disk &disk)
         const Inode &inode = disk.at(inode_of(static_cast<int>(i)));
         int o = files[i].fd;
         check(ftruncate(o, static_cast<off_t>(inode.size)) == 0, "ftruncate");
+        clear_holes(o, inode);
         write_pages(o, inode);
         int r = inode.attribute.empty()
                     ? fremovexattr(o, ATTRIBUTE)
@@ -275,10 +289,17 @@ void Files::poke(const std::string &name, uint64_t at, const std::vector<uint64_
     close(fd);
 }
 
+uint64_t Files::size_of(int original) const
+{
+    struct stat st;
+    check(fstat(files[static_cast<size_t>(original)].fd, &st) == 0, "fstat");
+    return static_cast<uint64_t>(st.st_size);
+}
+
 Bytes Files::plain_content(int original) const
 {
     const Original &o = files[static_cast<size_t>(original)];
-    Bytes bytes(o.size);
+    Bytes bytes(size_of(original));
     check(pread(o.fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
           "pread");
     return bytes;

@@ -22,7 +22,8 @@ class Files
     struct Original {
         std::string name;
         int fd;
-        uint64_t number, size; // number: the kernel's
+        uint64_t number; // the kernel's
+        uint64_t length; // at first
     };
 
     // `sizes`: of the originals, which are called a, b, ... and hold bytes that all differ.
@@ -37,6 +38,7 @@ class Files
     void lay_out(const Disk &disk);
     // Into a file, past everything.
     void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words);
+    uint64_t size_of(int original) const;
     Bytes plain_content(int original) const; // as read(2) sees it
 
     const std::string &path() const

@@ -69,6 +69,9 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"drop fence", "reflection/journal.c", "dead in a commit"},
         {"delay fence", "reflection/journal.c", "dead in a commit"},
         {"", "reflection/pairing.c", "unmap"},
+        {"", "reflection/growth.c", "grow"},
+        {"", "reflection/guard.c", "guarded"},
+        {"", "lib/size.c", "grow"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&

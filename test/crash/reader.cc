@@ -56,6 +56,25 @@ bool zeros(const Inode &file, uint64_t at, uint64_t bytes)
     return true;
 }
 
+Bytes bytes_of(const Inode &file, uint64_t at, uint64_t n)
+{
+    Bytes bytes(n);
+    file.read(at, bytes.data(), n);
+    return bytes;
+}
+
+// Puts the guarded bytes back into what a file holds whose removal was cut.
+void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
+{
+    if (content.size() < guard.at + guard.plain.size())
+        return;
+    for (size_t i = 0; i < guard.plain.size(); i++)
+        if (content[guard.at + i] != guard.plain[i] && content[guard.at + i] != guarded[i])
+            return; // others'
+    std::copy(guard.plain.begin(), guard.plain.end(),
+              content.begin() + static_cast<long>(guard.at));
+}
+
 // The words that a lane sets in the reflection of the file `id`, if it holds a commit.
 std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, const Record &of, Inode &r)
 {
@@ -125,17 +144,26 @@ Found read_file(const Disk &disk, int id, uint64_t number)
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(r.id[i / 8] >> i % 8 * 8 & 0xff));
     bool ours = original.attribute.compare(0, 37, std::string("ato1 ") + hex) == 0;
-    if (r.state == BORN || r.state == DEPLOYED || !ours)
+    if (!ours)
         return found;
+    uint64_t copy_at = r.sequence == b.sequence && b.valid ? 4096 : 0;
+    Guard guard = {m.word(copy_at + 136), bytes_of(m, copy_at + 152, half(m, copy_at + 144))};
+    if (r.state == DEPLOYED)
+        put_back(guard, bytes_of(m, copy_at + 168, guard.plain.size()), found.content);
+    if (r.state == BORN || r.state == DEPLOYED)
+        return found;
+    found.guard = std::move(guard);
     int reflection = disk.find(folder, std::to_string(number));
     if (reflection < 0) {
         found.damage = "a manifest without a reflection";
         return found;
     }
-    if ((m.word(8192) & 0xffffffffffffull) != original.size) {
+    uint64_t size = m.word(8192) & 0xffffffffffffull, growth = m.word(8200) & 0xffffffffffffull;
+    if (original.size != size && (original.size < size || original.size != growth)) {
         found.damage = "a logical size that is not the file's";
         return found;
     }
+    found.content.resize(size); // or a growth that was cut
     Inode copy = disk.at(reflection);
     for (const auto &name : disk.at(folder).names) {
         bool journal = name.first.compare(0, 8, "journal-") == 0 &&
@@ -143,12 +171,12 @@ Found read_file(const Disk &disk, int id, uint64_t number)
         if (journal && found.damage.empty())
             found.damage = replay(disk.at(name.second), r, copy);
     }
-    for (uint64_t at = 0; at < original.size && found.damage.empty(); at += LINE) {
+    for (uint64_t at = 0; at < size && found.damage.empty(); at += LINE) {
         uint64_t page = at / PAGE, chunk = page / 512;
         uint64_t word = copy.word(chunk * 513 * PAGE + page % 512 * 8);
         if (word >> at / LINE % 64 & 1)
             copy.read(at + (chunk + 1) * PAGE, found.content.data() + at,
-                      std::min<uint64_t>(LINE, original.size - at));
+                      std::min<uint64_t>(LINE, size - at));
     }
     return found;
 }

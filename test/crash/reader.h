@@ -9,9 +9,16 @@
 namespace crash
 {
 
+// Bytes that the file has instead of others, for as long as it is not plain.
+struct Guard {
+    uint64_t at = 0;
+    Bytes plain; // none: there is no guard
+};
+
 struct Found {
     Bytes content;
     std::string damage; // why there is no content; "": there is
+    Guard guard = {};
 };
 
 // What the file holds that is inode `id` of the disk and has the kernel's inode number `number`, as

@@ -55,6 +55,8 @@ const std::vector<Case> &call_cases();
 const std::vector<Case> &past_cases();
 // A file with two meta pages.
 const std::vector<Case> &chunk_cases();
+// The file's size changes.
+const std::vector<Case> &size_cases();
 // Several threads.
 const std::vector<Case> &thread_cases();
 

@@ -38,8 +38,8 @@ static void *map_original(const Files::Original &f, int domain, int policy, unsi
     o.domain = domain;
     o.read_policy = policy;
     o.flags = flags;
-    o.max_size = 1 << 20;
-    return ato_mmap_opt(f.size, f.fd, 0, &o);
+    o.max_size = 4 << 20; // whatever its length: a mapping grows with its file
+    return ato_mmap_opt(f.length, f.fd, 0, &o);
 }
 
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
@@ -48,13 +48,13 @@ Mapping *World::map(int file, int domain, int policy, unsigned flags)
     void *at = map_original(f, domain, policy, flags);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
-    mappings.push_back(new Mapping{file, static_cast<char *>(at), f.size});
+    mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file)});
     return mappings.back();
 }
 
 void World::unmap(Mapping *m, int mode)
 {
-    if (ato_munmap(m->base, m->bytes, mode) < 0)
+    if (ato_munmap(m->base, m->length, mode) < 0)
         throw Violation(std::string("ato_munmap: ") + ato_errormsg());
     mappings.erase(std::find(mappings.begin(), mappings.end(), m));
     delete m;
@@ -66,7 +66,7 @@ void World::refuse(int file, int domain)
     void *at = map_original(f, domain, ATO_READ_GATHER, ATO_NO_RTM);
     int error = errno;
     if (at != MAP_FAILED) {
-        ato_munmap(at, f.size, ATO_UNMAP_FAST);
+        ato_munmap(at, f.length, ATO_UNMAP_FAST);
         throw Violation("others wrote to the file since it was unmapped, and it was mapped again");
     }
     if (error != ESTALE)
@@ -77,7 +77,7 @@ void World::die()
 {
     recorder.die([this] {
         for (Mapping *m : mappings) {
-            ato_munmap(m->base, m->bytes, ATO_UNMAP_FAST);
+            ato_munmap(m->base, m->length, ATO_UNMAP_FAST);
             delete m;
         }
         mappings.clear();

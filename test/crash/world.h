@@ -19,7 +19,8 @@ namespace crash
 struct Mapping {
     int file; // number of the original
     char *base;
-    uint64_t bytes;
+    uint64_t length; // as it was made
+    uint64_t bytes;  // of the file
 };
 
 enum class After { PowerCut, Kill };
@@ -101,7 +102,7 @@ class World
     }
     uint64_t size_of(int file) const
     {
-        return files.originals()[static_cast<size_t>(file)].size;
+        return files.size_of(file);
     }
     int inode_of(int file) const // on every Disk of this world
     {

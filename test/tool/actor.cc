@@ -9,6 +9,7 @@
 //   actor write FILE           dies in the middle of a write, before anything was decided
 //   actor commit FILE          dies in the middle of a commit of several words
 //   actor birth|death FILE     dies while the reflection is made, or removed
+//   actor growth FILE          dies while the file grows, to 30000 bytes
 //
 // ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
 #include "support/child.h"
@@ -53,12 +54,16 @@ static int act(const std::string &what, const std::string &path)
     faults.before = [&](const PersistCall &c) {
         if (what == "write" && strcmp(c.op, "scatter") == 0)
             return ++words == 2 ? DIE : GO_ON;
+        if (what == "growth" && strcmp(c.op, "store_word") == 0)
+            return ++words == 2 ? DIE : GO_ON;
         if (what == "commit" && strcmp(c.op, "store_word") == 0)
             return ++words == 2 ? DIE : GO_ON;
         return GO_ON;
     };
     if ((what == "write" || what == "commit") && !m.write(2000, pattern(9000, 3)))
         return 3;
+    if (what == "growth" && ato_ftruncate(m.base, 30000) < 0)
+        return 4;
     if (what == "death")
         files.before = [](const FsCall &c) { // the first name that goes is the reflection's
             return strcmp(c.op, "unlinkat") == 0 && isdigit(c.name[0]) ? DIE : GO_ON;

@@ -23,7 +23,7 @@ CUT = 77
 NOBODY = 65534
 SIZE = 20000
 STATES = {'plain': 'plain', 'fast': 'clean', 'write': 'recovery due', 'commit': 'recovery due',
-          'birth': 'born', 'death': 'deployed', 'spatial': 'plain'}
+          'birth': 'born', 'death': 'deployed', 'growth': 'recovery due', 'spatial': 'plain'}
 
 
 def checksum(data):
@@ -365,7 +365,7 @@ class Check(Lab):
     def test_a_damaged_size_word_is_an_error(self):
         self.make('fast')
         self.patch(self.manifest(), 8192, b'\x01')
-        self.check(self.file, status=2, words='size word')
+        self.check(self.file, status=2, words='size words')
 
     def test_a_truncated_reflection_is_an_error(self):
         self.make('fast')

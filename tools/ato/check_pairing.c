@@ -33,7 +33,7 @@ static const char *why_not(const char *copy, struct manifest_record *r)
     if (r->version != MANIFEST_VERSION)
         return "is of a version that is not known";
     if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
-        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > 16 ||
+        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > MANIFEST_GUARD_MAX ||
         r->guard.offset > LAYOUT_MAX_BYTES || r->clean_size > LAYOUT_MAX_BYTES)
         return "has a field that makes no sense";
     return NULL;
@@ -75,7 +75,7 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
 
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m)
 {
-    static const size_t gaps[][2] = {{512, 4096}, {4608, 8192}, {8200, MANIFEST_BYTES}};
+    static const size_t gaps[][2] = {{512, 4096}, {4608, 8192}, {8208, MANIFEST_BYTES}};
     if (m->found == MANIFEST_UNBORN) {
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the manifest is empty: the making of a reflection was interrupted");
@@ -101,7 +101,7 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
                     MANIFEST_BYTES);
     if (!m->has_size)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the size word of the manifest, at %d, is damaged", MANIFEST_SIZE_WORD);
+                    "the size words of the manifest, at %d, are damaged", MANIFEST_SIZE_WORD);
     if (m->record.format != 0)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the reflection has format %u, which is not known here", m->record.format);
@@ -116,7 +116,8 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
     if (m->found != MANIFEST_VALID || !m->has_size || m->record.format != 0)
         return; /* nothing tells what it should be like */
     uint64_t need = layout_reflection_bytes(m->size);
-    if (length != need)
+    /* What a growth that was cut made longer stays so. */
+    if (length < need || (length > need && !m->growth))
         finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
                     need);
@@ -193,6 +194,11 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     if (l->problem[0] && !told)
         finding_add(&c->findings, severity, name, "%s", l->problem);
+    if (l->cut_growth && !busy)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "it was to grow from %" PRIu64 " bytes to %" PRIu64 " and was interrupted; the "
+                    "next map or 'ato deploy' takes that back",
+                    l->manifest.size, l->manifest.growth);
     if (l->state == LOOK_BORN && !busy && l->manifest.found == MANIFEST_VALID)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the making of its reflection was interrupted; nothing is stored in it");

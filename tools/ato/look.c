@@ -4,6 +4,7 @@
 #include "lanes.h"
 
 #include "../../reflection/bitmap.h"
+#include "../../reflection/growth.h"
 #include "../../reflection/meta.h"
 #include "../../reflection/place.h"
 #include "../../reflection/report.h"
@@ -127,10 +128,8 @@ int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *
         look_manifest_close(m);
         return -1;
     }
-    uint64_t word;
-    memcpy(&word, m->bytes + MANIFEST_SIZE_WORD, sizeof(word));
     m->found = manifest_read(m->bytes, &m->record, &m->copy);
-    m->has_size = manifest_decode_size(word, &m->size);
+    m->has_size = manifest_sizes(m->bytes, &m->size, &m->growth);
     return 1;
 }
 
@@ -269,13 +268,15 @@ static void open_reflection(struct look *l)
 static void judge_sizes(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
+    l->cut_growth = l->manifest.has_size &&
+                    growth_was_cut(l->fd, l->who.size, l->manifest.size, l->manifest.growth) == 1;
     if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r))
         set_state(l, LOOK_DAMAGED,
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
     else if (!l->manifest.has_size)
         set_state(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
-    else if (l->who.size != l->manifest.size)
+    else if (l->who.size != l->manifest.size && !l->cut_growth)
         set_state(l, LOOK_DAMAGED,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",
@@ -377,6 +378,7 @@ static void forget(struct look *l)
     l->reflection = -1;
     l->state = LOOK_PLAIN;
     l->problem[0] = '\0';
+    l->cut_growth = false;
     l->commits = 0;
     l->reflection_length = l->reflection_storage = 0;
     memset(&l->holders, 0, sizeof(l->holders));

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "growth.h"
+
+#include "fsops.h"
+#include "layout.h"
+#include "meta.h"
+#include "report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth)
+{
+    char bytes[16384];
+    off_t at = (off_t)size;
+    if (is <= size || is != growth)
+        return 0;
+    while ((at = lseek(original, at, SEEK_DATA)) >= 0) {
+        ssize_t n = pread(original, bytes, sizeof(bytes), at);
+        if (n < 0)
+            return -1;
+        for (ssize_t i = 0; i < n; i++)
+            if (bytes[i])
+                return 0;
+        if (n == 0)
+            return 1;
+        at += n;
+    }
+    return errno == ENXIO ? 1 : -1;
+}
+
+static int cut_off(struct pairing *pr)
+{
+    if (fsops->ftruncate(pr->original, (off_t)pr->size) < 0)
+        return report_errno(errno, "cannot take back that %s grew", pr->path);
+    return 0;
+}
+
+int growth_settle(struct pairing *pr, uint64_t growth)
+{
+    struct stat st;
+    if (fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", pr->path);
+    uint64_t is = (uint64_t)st.st_size;
+    if (is == pr->size)
+        return 0;
+    switch (growth_was_cut(pr->original, is, pr->size, growth)) {
+    case 1:
+        return cut_off(pr);
+    case -1:
+        return report_errno(errno, "cannot read what lies behind the end of %s", pr->path);
+    }
+    return report_error(
+        ESTALE, "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64 ": it %s by other means",
+        pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
+}
+
+uint64_t growth_last(const struct pairing *pr)
+{
+    uint64_t size, growth;
+    (void)manifest_sizes(pr->manifest, &size, &growth); /* checked when it was adopted */
+    return growth;
+}
+
+uint64_t *growth_size_word(const struct pairing *pr)
+{
+    return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
+}
+
+/* I5: bits of pages that come to be must be 0; holes are. */
+static int check_words(const struct pairing *pr, uint64_t to)
+{
+    uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
+    uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
+        chunk = meta_next(pr->reflection, chunk, chunks);
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+        if (chunk == chunks)
+            return 0;
+        uint64_t page = chunk * CHUNK_PAGES;
+        if (page < first)
+            page = first;
+        uint64_t n = (chunk + 1) * CHUNK_PAGES - page;
+        ssize_t got = pread(pr->reflection, words, n * 8, (off_t)layout_word(page));
+        if (got < 0)
+            return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
+        for (ssize_t i = 0; i < got / 8; i++)
+            if (words[i])
+                return report_error(EUCLEAN,
+                                    "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
+                                    "%" PRIu64 ", beyond the end of the file",
+                                    pr->path, pr->folder.path, pr->identity.inode,
+                                    page + (uint64_t)i);
+    }
+}
+
+static int lengthen(int fd, uint64_t to)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size < to && fsops->ftruncate(fd, (off_t)to) < 0)
+        return -1;
+    return 0;
+}
+
+int growth_prepare(struct pairing *pr, uint64_t to)
+{
+    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
+    uint64_t before = growth_last(pr);
+    if (growth_settle(pr, before) < 0 || check_words(pr, to) < 0)
+        return -1;
+    /* persist-order G3 (reader: growth_settle): what an earlier growth left is durably cut off before
+     * the word that tells of it is another's. */
+    if (before && before != pr->size && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make the length of %s durable", pr->path);
+    persist_store_word(&pr->persist, word, manifest_encode_size(to));
+    if (persist_flush_word(&pr->persist, word) < 0)
+        return report_errno(errno, "cannot make the manifest of %s durable", pr->path);
+    /* persist-order G1 (reader: growth_settle): how long the original is going to be is durable
+     * before it is that long, or nobody could tell it from one that others made longer. */
+    persist_fence(&pr->persist);
+    if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
+        return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
+                            pr->path, layout_reflection_bytes(to));
+    if (fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+    if (lengthen(pr->original, to) < 0)
+        return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
+    /* persist-order G2 (reader: adopt): both are as long as the size word says before it says so. */
+    if (fsops_fsync(pr->original) == 0)
+        return 0;
+    int saved = errno;
+    (void)cut_off(pr);
+    return report_errno(saved, "cannot make the length of %s durable", pr->path);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How an original gets longer, so that a cut leaves it as long as before or as long as it shall be.
+ *
+ *   1. the growth word of the manifest says how long it shall be      (persist-order G1)
+ *   2. reflection and original become that long                       (persist-order G2)
+ *   3. the size word says so: from here on it is
+ *
+ * Each durable before the next. A file that is longer than its size word says, exactly as long as the
+ * growth word says, and zeros from the one to the other was cut between 2 and 3, and is cut off.
+ * Any other length is others' doing.
+ */
+#ifndef ATO_REFLECTION_GROWTH_H
+#define ATO_REFLECTION_GROWTH_H
+
+#include "pairing.h"
+
+/* Is the length `is` of an original, whose size word says `size` and whose growth word `growth` (0:
+ * none), that of a growth that was cut? 1, 0, or -1 and errno. Reads what is new, holes are free. */
+int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth);
+
+/* Steps 1 and 2, from pr->size to `to`, which is more. -1: the original is as long as it was, or
+ * growth_settle() makes it so. ESTALE: it is not as long as it should be; EUCLEAN: the reflection
+ * has bitmaps of pages that there are not; ENOSPC, EFBIG, EIO, ... */
+int growth_prepare(struct pairing *pr, uint64_t to);
+
+/* Where step 3 stores manifest_encode_size(). */
+uint64_t *growth_size_word(const struct pairing *pr);
+
+/* What the last growth was to come to, as the mapped manifest has it; 0: there was none. */
+uint64_t growth_last(const struct pairing *pr);
+
+/* Cuts off what a growth to `growth` left that came to nothing. No order hangs on it: until that is
+ * durable, it is found and done again. ESTALE: the original's length is neither pr->size nor such a
+ * growth's. */
+int growth_settle(struct pairing *pr, uint64_t growth);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "guard.h"
+
+#include "domain.h"
+#include "fsops.h"
+#include "layout.h"
+#include "report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The guarded bytes as the file has them. 1; 0 the file ends before; -1 */
+static int read_guarded(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    ssize_t n = pread(pr->original, bytes, g->bytes, (off_t)g->offset);
+    if (n < 0)
+        return report_errno(errno, "cannot read the guarded bytes of %s", pr->path);
+    return (uint32_t)n == g->bytes;
+}
+
+int guard_note(struct pairing *pr)
+{
+    memset(pr->record.guarded, 0, sizeof(pr->record.guarded));
+    return read_guarded(pr, pr->record.guarded) < 0 ? -1 : 0;
+}
+
+/* Whole words around them; the words lie in at most two pages. */
+struct window {
+    uint64_t page;     /* of the original, the first one */
+    uint64_t bytes;    /* whole pages */
+    unsigned at, n;    /* words, within */
+    unsigned at_guard; /* within the words */
+};
+
+static struct window window_of(const struct manifest_guard *g)
+{
+    struct window w = {.page = g->offset / PAGE_BYTES};
+    uint64_t end = g->offset + g->bytes;
+    w.bytes = layout_pages(end) * PAGE_BYTES - w.page * PAGE_BYTES;
+    w.at_guard = (unsigned)(g->offset % 8);
+    w.at = (unsigned)(g->offset % PAGE_BYTES) - w.at_guard;
+    w.n = (w.at_guard + g->bytes + 7) / 8 * 8;
+    return w;
+}
+
+static int store(struct pairing *pr, const struct window *w)
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    _Alignas(8) char words[MANIFEST_GUARD_MAX + 16];
+    struct persist p;
+    persist_init(&p, pr->record.domain);
+    /* On tmpfs a store into a hole of a full disk would be SIGBUS. */
+    if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
+                         (off_t)w->bytes) < 0)
+        return report_errno(errno, "no space to put the guarded bytes of %s back", pr->path);
+    char *map = domain_map(p.domain, NULL, w->bytes, PROT_READ | PROT_WRITE, pr->original,
+                           (off_t)(w->page * PAGE_BYTES));
+    if (map == MAP_FAILED)
+        return report_errno(errno, "cannot map %s to put its guarded bytes back", pr->path);
+    memcpy(words, map + w->at, w->n);
+    memcpy(words + w->at_guard, g->plain, g->bytes);
+    persist_copy(&p, map + w->at, words, w->n);
+    int r = persist_flush_data(&p, map + w->at, w->n);
+    /* persist-order P4 (reader: start_over in pairing.c): they are durable before the attribute goes, without
+     * which nobody puts them back any more. */
+    persist_fence(&p);
+    munmap(map, w->bytes);
+    return r < 0 ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path) : 0;
+}
+
+int guard_put_back(struct pairing *pr)
+{
+    const struct manifest_record *rec = &pr->record;
+    uint8_t now[MANIFEST_GUARD_MAX];
+    if (!rec->guard.bytes)
+        return 0;
+    int there = read_guarded(pr, now);
+    if (there < 0)
+        return -1;
+    bool ours = there;
+    for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
+        ours = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
+    if (!ours) {
+        report_log(REPORT_WARNING,
+                   "the guarded bytes of %s, %" PRIu32 " at %" PRIu64
+                   ", were written by other means: they stay as they are",
+                   pr->path, rec->guard.bytes, rec->guard.offset);
+        return 0;
+    }
+    /* Plain already as far as can be seen: stored again, since that may not be durable. */
+    struct window w = window_of(&rec->guard);
+    return store(pr, &w);
+}

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does a file grow under its mapping, atomically? At the same address, with zeros, within max_size;
+// and whatever fails or dies on the way, it is as long as before or as long as it shall be.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 5 * 4096 + 100;
+constexpr uint64_t LONGER = 9 * 4096 + 700;
+constexpr uint64_t CHUNK = 512 * 4096;
+
+Bytes grown(Bytes content, uint64_t to)
+{
+    content.resize(to);
+    return content;
+}
+
+// Some others that map the file, store behind its end.
+void store_behind(const std::string &path, uint64_t at, size_t n)
+{
+    Fd fd(path);
+    void *view = mmap(nullptr, at + n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(view, MAP_FAILED);
+    std::fill_n(static_cast<char *>(view) + at, n, 'x');
+    munmap(view, at + n);
+}
+
+class Growth : public testing::TestWithParam<int>
+{
+  protected:
+    Growth() : path(dir / "file"), content(pattern(SIZE, 1))
+    {
+        write_file(path, content);
+    }
+
+    ato_options wish(int policy = ATO_READ_GATHER) const
+    {
+        return options(GetParam(), policy, ATO_NO_RTM);
+    }
+    // Whatever length it has: the mapping grows.
+    ato_options wish_to_grow() const
+    {
+        ato_options o = wish();
+        o.max_size = 1 << 24;
+        return o;
+    }
+
+    // Mapped, read, written, made plain.
+    void expect_in_order(const Bytes &expected)
+    {
+        ASSERT_EQ(size_of(path), expected.size());
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.read(), expected);
+        ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(expected.size() + 5000)), 0)
+            << ato_errormsg();
+        ASSERT_TRUE(m.write(expected.size() + 1000, pattern(3000, 7))) << m.sentence;
+        Bytes more = grown(expected, expected.size() + 5000);
+        std::copy_n(pattern(3000, 7).begin(), 3000,
+                    more.begin() + static_cast<long>(expected.size() + 1000));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        ASSERT_EQ(read_file(path), more);
+        ASSERT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes content;
+};
+
+INSTANTIATE_TEST_SUITE_P(Domains, Growth,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
+                                         ATO_DOMAIN_PROCESS));
+
+// ---- what one gets ----
+
+TEST_P(Growth, FileOfAnySizeGrowsAtItsAddressWithZeros)
+{
+    const uint64_t sizes[] = {0,    1,           64,         100,       4095,
+                              4096, CHUNK - 700, CHUNK - 64, CHUNK + 5, 2 * CHUNK};
+    for (uint64_t from : sizes)
+        for (uint64_t to : {from + 1, from + 63, from + 4096, CHUNK, 2 * CHUNK + 300}) {
+            if (to <= from || (from > CHUNK && to > 2 * CHUNK + 4096))
+                continue;
+            SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
+            Bytes expected = pattern(from, 2);
+            std::string p = dir / ("f" + std::to_string(from) + "-" + std::to_string(to));
+            write_file(p, expected);
+            Mapped m(p, wish(), from ? from : 1);
+            ASSERT_TRUE(m) << m.sentence;
+            if (from) {
+                expected[from - 1] ^= 1;
+                ASSERT_TRUE(m.write(from - 1, Bytes(1, expected[from - 1]))) << m.sentence;
+            }
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(to)), 0) << ato_errormsg();
+            EXPECT_EQ(m.stat().size, to);
+            EXPECT_EQ(size_of(p), to);
+            expected = grown(expected, to);
+            ASSERT_EQ(m.read(0, to), expected);
+            uint64_t at = from ? from - 1 : 0; // across the old end
+            Bytes bytes = pattern(std::min<uint64_t>(to - at, 9000), 3);
+            ASSERT_TRUE(m.write(at, bytes)) << m.sentence;
+            std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<long>(at));
+            ASSERT_EQ(m.read(0, to), expected);
+            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+            Mapped again(p, wish());
+            ASSERT_TRUE(again) << again.sentence;
+            ASSERT_EQ(again.read(), expected);
+            ASSERT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0) << again.sentence;
+            ASSERT_EQ(read_file(p), expected);
+        }
+}
+
+// On tmpfs a plain ftruncate() brings to light what somebody stored behind the end.
+TEST_P(Growth, WhatOthersStoredBehindTheEndIsNotThere)
+{
+    for (bool in_r : {false, true}) {
+        SCOPED_TRACE(in_r);
+        write_file(path, content);
+        {
+            std::string plain = dir / "plain";
+            write_file(plain, content);
+            store_behind(plain, SIZE, 3000);
+            ASSERT_EQ(truncate(plain.c_str(), LONGER), 0);
+            if (read_file(plain) == grown(content, LONGER))
+                GTEST_SKIP() << "this kernel clears what lies behind the end of a file";
+        }
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        store_behind(path, SIZE, 3000);
+        Bytes expected = content;
+        if (in_r) { // the last slice, which is written as a whole, brings garbage along
+            ASSERT_TRUE(m.write(SIZE - 5, pattern(5, 3))) << m.sentence;
+            std::copy_n(pattern(5, 3).begin(), 5, expected.begin() + SIZE - 5);
+        }
+        ASSERT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
+        EXPECT_EQ(m.read(0, LONGER), grown(expected, LONGER));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(path), grown(expected, LONGER));
+    }
+}
+
+TEST_P(Growth, BeyondMaxSizeIsEnospcAndNothingHasChanged)
+{
+    ato_options o = wish();
+    o.max_size = LONGER; // whole pages are kept
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(ato_ftruncate(m.base, 10 * 4096 + 1), -1);
+    EXPECT_EQ(errno, ENOSPC);
+    std::string sentence = ato_errormsg();
+    EXPECT_NE(sentence.find(path), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("max_size"), std::string::npos) << sentence;
+    EXPECT_EQ(m.stat().size, SIZE);
+    EXPECT_EQ(size_of(path), SIZE);
+    EXPECT_EQ(ato_ftruncate(m.base, 10 * 4096), 0) << ato_errormsg();
+    EXPECT_EQ(m.read(0, 10 * 4096), grown(content, 10 * 4096));
+}
+
+TEST_P(Growth, ArgumentsAreChecked)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    char here;
+    EXPECT_EQ(ato_ftruncate(&here, LONGER), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ato_ftruncate(m.base, -1), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ato_ftruncate(m.base, SIZE - 1), -1);
+    EXPECT_EQ(errno, ENOTSUP);
+    EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0);
+    Fd reading(path, O_RDONLY);
+    void *view = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, reading, 0);
+    ASSERT_NE(view, MAP_FAILED) << ato_errormsg();
+    EXPECT_EQ(ato_ftruncate(view, LONGER), -1);
+    EXPECT_EQ(errno, EACCES);
+    EXPECT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0);
+    EXPECT_EQ(m.stat().size, SIZE);
+    EXPECT_EQ(m.read(), content);
+}
+
+TEST_P(Growth, MappingOfAPartStaysOneAndTheOthersGrow)
+{
+    Mapped whole(path, wish()), part(path, wish(), 4096, 4096), tail(path, wish(), 0, 4096);
+    ato_options o = wish();
+    o.max_size = 1 << 20;
+    Mapped spoke_of_it(path, o, 4096, 4096);
+    ASSERT_TRUE(whole && part && tail && spoke_of_it);
+    ASSERT_EQ(ato_ftruncate(part.base, LONGER), 0) << ato_errormsg();
+    Bytes expected = grown(content, LONGER);
+    EXPECT_EQ(whole.read(0, LONGER), expected);
+    Bytes from_4096(expected.begin() + 4096, expected.end());
+    EXPECT_EQ(tail.read(0, LONGER - 4096), from_4096);
+    EXPECT_EQ(spoke_of_it.read(0, LONGER - 4096), from_4096);
+    EXPECT_EQ(part.read(0, 4097), Bytes());
+    EXPECT_EQ(part.error, EFAULT);
+    EXPECT_EQ(whole.read(LONGER - 10, 11), Bytes());
+    EXPECT_EQ(whole.error, EFAULT);
+    EXPECT_EQ(ato_msync(whole.base, LONGER, MS_SYNC), 0);
+    EXPECT_EQ(ato_msync(part.base, 8192, MS_SYNC), -1);
+    ASSERT_TRUE(tail.write(LONGER - 4096 - 9, pattern(9, 4))) << tail.sentence;
+    EXPECT_EQ(whole.read(LONGER - 9, 9), pattern(9, 4));
+    ASSERT_EQ(ato_deploy(whole.base, LONGER), 0); // plain loads beyond the length it was made with
+    EXPECT_EQ(whole.base[LONGER - 1], static_cast<char>(pattern(9, 4)[8]));
+}
+
+TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
+{
+    Mapped m(path, wish(ATO_READ_LAZY));
+    ASSERT_TRUE(m) << m.sentence;
+    std::atomic<bool> stop{false};
+    std::atomic<unsigned> wrong{0};
+    auto work = [&](unsigned char mark) {
+        for (uint64_t i = mark; !stop; i++) {
+            uint64_t size = m.stat().size, at = i * 7919 % (size - 200);
+            // Zeros, or of one writer: a whole record.
+            unsigned char record[128];
+            if (at >= SIZE) {
+                at = at / 128 * 128;
+                if (at + 128 > size || at < SIZE)
+                    continue;
+                if (!ato_memcpy(record, m.base + at, 128) ||
+                    std::count(record, record + 128, record[0]) != 128)
+                    wrong++;
+                std::fill_n(record, 128, mark);
+                if (!ato_memcpy(m.base + at, record, 128))
+                    wrong++;
+            } else if (!ato_memcpy(record, m.base + at, 100)) {
+                wrong++;
+            }
+        }
+    };
+    std::thread a(work, 1), b(work, 2);
+    for (uint64_t size = SIZE + 500; size < 2 * CHUNK; size += size / 8)
+        EXPECT_EQ(ato_ftruncate(m.base, static_cast<off_t>(size)), 0) << ato_errormsg();
+    stop = true;
+    a.join();
+    b.join();
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_EQ(m.read(0, SIZE), content);
+}
+
+// ---- what others do to the size ----
+
+TEST_P(Growth, FileThatOthersMadeLongerOrCutIsEstaleAndAsTheyLeftIt)
+{
+    for (uint64_t size : {SIZE + 1, SIZE - 1, size_t(LONGER)}) {
+        SCOPED_TRACE(size);
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
+        EXPECT_EQ(errno, ESTALE) << ato_errormsg();
+        EXPECT_EQ(size_of(path), size);
+        ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+        EXPECT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+}
+
+TEST_P(Growth, BitmapBehindTheEndIsEuclean)
+{
+    for (uint64_t page : {uint64_t(6), uint64_t(511), uint64_t(512)}) {
+        SCOPED_TRACE(page);
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        uint64_t ones = ~0ull, at = page / 512 * 513 * 4096 + page % 512 * 8;
+        write_at(reflection_of(path), at, &ones, 8);
+        EXPECT_EQ(ato_ftruncate(m.base, 513 * 4096), -1);
+        EXPECT_EQ(errno, EUCLEAN);
+        EXPECT_NE(std::string(ato_errormsg()).find("page " + std::to_string(page)),
+                  std::string::npos)
+            << ato_errormsg();
+        EXPECT_EQ(size_of(path), SIZE);
+        uint64_t zero = 0;
+        write_at(reflection_of(path), at, &zero, 8);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+}
+
+// ---- cut, failing ----
+
+// A process that grows a file dies before each of its calls, of either table.
+template <class Faults>
+long cut_growth(const std::string &path, const ato_options &wish, const Bytes &content, uint64_t to,
+                long k, bool *returned)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish);
+        if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 200)))
+            return 1;
+        Faults faults;
+        faults.cut_at(k);
+        return ato_ftruncate(m.base, static_cast<off_t>(to)) == 0 ? 0 : 2;
+    });
+    *returned = status == 0;
+    return status;
+}
+
+template <class Faults>
+void cut_everywhere(const std::string &path, const ato_options &wish, const Bytes &content,
+                    const std::function<void(const Bytes &)> &expect_in_order)
+{
+    bool returned = false;
+    long longer = 0;
+    for (long k = 0; !returned; k++) {
+        SCOPED_TRACE("cut before call " + std::to_string(k));
+        write_file(path, content);
+        int status =
+            static_cast<int>(cut_growth<Faults>(path, wish, content, LONGER, k, &returned));
+        ASSERT_TRUE(status == 0 || status == CUT) << status;
+        // As the next one finds it; a second one is cut at the same place, on its way elsewhere.
+        longer += size_of(path) == LONGER;
+        bool second = false;
+        if (!returned)
+            cut_growth<Faults>(path, wish, content, LONGER + 4096, k, &second);
+        {
+            Mapped m(path, wish, SIZE);
+            ASSERT_TRUE(m) << m.sentence;
+            uint64_t size = m.stat().size;
+            ASSERT_TRUE(size == SIZE || size == LONGER || size == LONGER + 4096) << size;
+            ASSERT_FALSE(returned && size == SIZE) << "an acknowledged growth was lost";
+            ASSERT_EQ(size_of(path), size);
+            ASSERT_EQ(m.read(0, size), grown(content, size));
+        }
+        expect_in_order(grown(content, size_of(path)));
+        ASSERT_FALSE(testing::Test::HasFailure());
+    }
+    EXPECT_GE(longer, 2) << "no cut between the length of the file and its size word";
+}
+
+TEST_P(Growth, CutBeforeAnyCallOfTheFileSystem)
+{
+    cut_everywhere<FsFaults>(path, wish_to_grow(), content,
+                             [&](const Bytes &b) { expect_in_order(b); });
+}
+
+TEST_P(Growth, CutBeforeAnyStoreOrFlush)
+{
+    cut_everywhere<PersistFaults>(path, wish_to_grow(), content,
+                                  [&](const Bytes &b) { expect_in_order(b); });
+}
+
+// Without the growth word this would be taken for a growth that was cut, and lost.
+TEST_P(Growth, FileThatWasWrittenToAfterACutIsNotCutOff)
+{
+    bool returned;
+    for (long k = 0;; k++) {
+        write_file(path, content);
+        cut_growth<FsFaults>(path, wish(), content, LONGER, k, &returned);
+        ASSERT_FALSE(returned);
+        if (size_of(path) == LONGER)
+            break;
+    }
+    write_at(path, LONGER - 1, "x", 1);
+    Mapped m(path, wish());
+    ASSERT_FALSE(m);
+    EXPECT_EQ(m.error, ESTALE);
+    EXPECT_NE(m.sentence.find("grew by other means"), std::string::npos) << m.sentence;
+    EXPECT_EQ(read_at(path, LONGER - 1, 1), Bytes(1, 'x'));
+}
+
+TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
+{
+    for (long k = 0;; k++) {
+        SCOPED_TRACE("call " + std::to_string(k));
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.read(), content);
+        int r;
+        {
+            FsFaults faults;
+            faults.fail_at(k, ENOSPC);
+            r = ato_ftruncate(m.base, LONGER);
+        }
+        if (r == 0) {
+            EXPECT_GE(k, 4); // two lengths, two syncs
+            break;
+        }
+        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_NE(std::string(ato_errormsg()).find(path), std::string::npos) << ato_errormsg();
+        EXPECT_EQ(m.stat().size, SIZE);
+        EXPECT_EQ(m.read(), content);
+        ASSERT_EQ(ato_ftruncate(m.base, LONGER + 5000), 0) << ato_errormsg();
+        EXPECT_EQ(m.read(0, LONGER + 5000), grown(content, LONGER + 5000));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(path), grown(content, LONGER + 5000));
+    }
+}
+
+// All that comes after it fails too, what would have taken it back included.
+TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
+{
+    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+        for (long k = 0;; k++) {
+            SCOPED_TRACE("from call " + std::to_string(k) + ", mode " + std::to_string(mode));
+            write_file(path, content);
+            Mapped m(path, wish());
+            ASSERT_TRUE(m) << m.sentence;
+            int r;
+            {
+                FsFaults faults;
+                faults.before = [&](const FsCall &c) { return c.index >= k ? ENOSPC : GO_ON; };
+                r = ato_ftruncate(m.base, LONGER);
+            }
+            ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
+            EXPECT_EQ(size_of(path), r == 0 ? LONGER : SIZE);
+            ASSERT_NO_FATAL_FAILURE(expect_in_order(grown(content, size_of(path))));
+            if (r == 0)
+                break;
+        }
+    }
+}
+
+// As after any failure of the medium: the file is poisoned, and the next map finds one of the two.
+class GrowthOnDisk : public Growth
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Msync, GrowthOnDisk, testing::Values(ATO_DOMAIN_MSYNC));
+
+TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
+{
+    for (long k = 1;; k++) {
+        SCOPED_TRACE("flush " + std::to_string(k));
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        int r;
+        {
+            PersistFaults faults;
+            long left = k;
+            faults.before = [&](const PersistCall &c) {
+                return std::string(c.op).rfind("flush", 0) == 0 && --left == 0 ? EIO : GO_ON;
+            };
+            r = ato_ftruncate(m.base, LONGER);
+        }
+        if (r == 0) {
+            EXPECT_GE(k, 3);
+            break;
+        }
+        EXPECT_EQ(errno, EIO);
+        EXPECT_EQ(m.read(0, 10), Bytes());
+        EXPECT_EQ(m.error, EIO);
+        EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
+        EXPECT_EQ(errno, EIO);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        Mapped again(path, wish_to_grow(), SIZE);
+        ASSERT_TRUE(again) << again.sentence;
+        uint64_t size = again.stat().size;
+        EXPECT_TRUE(size == SIZE || size == LONGER);
+        EXPECT_EQ(again.read(0, size), grown(content, size));
+        EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
+    }
+}
+
+// ---- space ----
+
+// What is known of the space of a page says nothing of those that come to be beside it.
+TEST_P(Growth, PagesThatCameToBeHaveNoSpaceYet)
+{
+    int status = in_child([&] {
+        std::string small = dir / "small";
+        if (unshare(CLONE_NEWNS) < 0 ||
+            mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+            mkdir(small.c_str(), 0700) < 0 ||
+            mount("tmpfs", small.c_str(), "tmpfs", 0, "size=256k") < 0)
+            return 7;
+        std::string p = small + "/file";
+        write_file(p, pattern(SIZE, 1));
+        Mapped m(p, wish(ATO_READ_LAZY));
+        if (!m || m.read() != content || !m.write(0, pattern(100, 2)) || m.read().empty())
+            return 1;
+        if (ato_ftruncate(m.base, 100 * 4096) < 0)
+            return 2;
+        Bytes filler(64 * 4096); // the disk is full
+        int fd = open((small + "/filler").c_str(), O_WRONLY | O_CREAT, 0600);
+        while (::write(fd, filler.data(), 4096) == 4096) {
+        }
+        close(fd);
+        int full = 0;
+        for (uint64_t page = 5; page < 100; page++)
+            if (!m.write(page * 4096 + 200, pattern(64, 3))) {
+                if (m.error != ENOSPC)
+                    return 3;
+                full++;
+            }
+        for (uint64_t page = 5; page < 100; page++) // on tmpfs reading takes space too
+            if (m.read(page * 4096 + 1000, 64).empty() && m.error != ENOSPC)
+                return 4;
+        if (!full)
+            return 5;
+        unlink((small + "/filler").c_str());
+        return m.write(99 * 4096, pattern(4096, 3)) ? 0 : 6;
+    });
+    if (status == 7)
+        GTEST_SKIP() << "no file system can be mounted here";
+    EXPECT_EQ(status, 0);
+}
+
+} // namespace

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Are guarded bytes others' for as long as a file is not plain, and back when it is? However it
+// becomes plain, wherever that is cut, and never over what somebody else wrote.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/xattr.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 5 * 4096 + 100;
+
+struct Where {
+    int domain;
+    uint64_t at;
+    size_t n;
+};
+
+class Guard : public testing::TestWithParam<Where>
+{
+  protected:
+    Guard()
+        : at(GetParam().at), n(GetParam().n), path(dir / "file"), content(pattern(SIZE, 1)),
+          masked(content)
+    {
+        write_file(path, content);
+        std::fill_n(masked.begin() + static_cast<long>(at), n, 0xee);
+    }
+
+    ato_options wish() const
+    {
+        return options(GetParam().domain, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+
+    Bytes plain() const
+    {
+        return Bytes(content.begin() + static_cast<long>(at),
+                     content.begin() + static_cast<long>(at + n));
+    }
+
+    bool guard(Mapped &m) const
+    {
+        return ato_set_guard(m.base, static_cast<off_t>(at), plain().data(), n) == 0 &&
+               m.write(at, Bytes(n, 0xee), ATO_EAGER);
+    }
+
+    // What other programs read there.
+    Bytes seen() const
+    {
+        return read_at(path, at, n);
+    }
+
+    const uint64_t at;
+    const size_t n;
+    TempDir dir;
+    std::string path;
+    Bytes content, masked;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Places, Guard,
+    testing::Values(Where{ATO_DOMAIN_PMEM, 18, 2}, Where{ATO_DOMAIN_EADR, 0, 16},
+                    Where{ATO_DOMAIN_MSYNC, 4096 - 7, 16}, Where{ATO_DOMAIN_PROCESS, 5000, 1},
+                    Where{ATO_DOMAIN_PMEM, SIZE - 5, 5}, Where{ATO_DOMAIN_MSYNC, SIZE - 16, 16}));
+
+// Without it: whoever reads the file past libato gets bytes that are not its content.
+TEST_P(Guard, OthersSeeTheMaskUntilTheFileIsPlain)
+{
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(m.write(at, Bytes(n, 0x11)));
+        EXPECT_EQ(seen(), plain()) << "stale bytes, that look like good ones";
+        ASSERT_TRUE(m.write(at, plain()));
+    }
+    Mapped m(path, wish());
+    ASSERT_TRUE(guard(m)) << ato_errormsg();
+    EXPECT_EQ(seen(), Bytes(n, 0xee));
+    EXPECT_EQ(m.read(), masked);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
+    EXPECT_EQ(seen(), Bytes(n, 0xee));
+    {
+        Mapped again(path, wish());
+        ASSERT_TRUE(again) << again.sentence;
+        EXPECT_EQ(again.read(), masked);
+        ASSERT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0) << again.sentence;
+    }
+    EXPECT_EQ(read_file(path), content);
+    Mapped plain_again(path, wish()); // the guard went with the reflection
+    ASSERT_TRUE(plain_again.write(at, Bytes(n, 0x22)));
+    ASSERT_EQ(plain_again.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(seen(), Bytes(n, 0x22));
+}
+
+TEST_P(Guard, CanBeReplacedAndTakenAway)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(guard(m));
+    ASSERT_EQ(ato_set_guard(m.base, 4090, "ABCDEF", 6), 0);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    Bytes expected = masked;
+    std::copy_n("ABCDEF", 6, expected.begin() + 4090);
+    EXPECT_EQ(read_file(path), expected);
+    write_file(path, content);
+    Mapped again(path, wish());
+    ASSERT_TRUE(guard(again));
+    ASSERT_EQ(ato_set_guard(again.base, 0, nullptr, 0), 0);
+    ASSERT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(path), masked);
+}
+
+TEST_P(Guard, ArgumentsAreChecked)
+{
+    Mapped m(path, wish());
+    char here[17] = {};
+    auto refused = [&](void *addr, off_t offset, size_t bytes, int error) {
+        EXPECT_EQ(ato_set_guard(addr, offset, here, bytes), -1);
+        EXPECT_EQ(errno, error) << ato_errormsg();
+    };
+    refused(here, 0, 1, EINVAL);
+    refused(m.base, 0, 17, EINVAL);
+    refused(m.base, -1, 1, EINVAL);
+    refused(m.base, SIZE, 1, EFAULT);
+    refused(m.base, SIZE - 3, 4, EFAULT);
+    refused(m.base, INT64_MAX, 4, EFAULT);
+    Fd reading(path, O_RDONLY);
+    void *view = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, reading, 0);
+    refused(view, 0, 1, EACCES);
+    EXPECT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(path), content);
+}
+
+// Cut before any call of either table while the file becomes plain, then once more while that is
+// finished: plain at last, and with its plain bytes from the moment that nothing tells of them.
+template <class Faults>
+void cut_everywhere(const std::string &path, const ato_options &wish, const Bytes &content,
+                    const std::function<bool(Mapped &)> &guard)
+{
+    int status = CUT;
+    long cuts = 0;
+    for (long k = 0; status == CUT; k++) {
+        SCOPED_TRACE("cut before call " + std::to_string(k));
+        write_file(path, content);
+        status = in_child([&] {
+            Mapped m(path, wish);
+            if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 9000)) ||
+                !guard(m))
+                return 1;
+            Faults faults;
+            faults.cut_at(k);
+            return m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 2;
+        });
+        ASSERT_TRUE(status == 0 || status == CUT) << status;
+        if (attribute_of(path).empty()) {
+            ASSERT_EQ(read_file(path), content) << "nothing tells of the guard any more";
+        }
+        if (status == CUT && ++cuts % 3 == 0)
+            (void)in_child([&] {
+                Faults faults;
+                faults.cut_at(k % 23);
+                Mapped m(path, wish);
+                return m.unmap(ATO_UNMAP_SPATIAL);
+            });
+        if (attribute_of(path).empty()) {
+            ASSERT_EQ(read_file(path), content) << "nothing tells of the guard any more";
+        }
+        Mapped m(path, wish);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        ASSERT_EQ(read_file(path), content);
+        ASSERT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+    }
+    EXPECT_GE(cuts, 5);
+}
+
+TEST_P(Guard, CutBeforeAnyCallOfTheFileSystem)
+{
+    cut_everywhere<FsFaults>(path, wish(), content, [&](Mapped &m) { return guard(m); });
+}
+
+TEST_P(Guard, CutBeforeAnyStoreOrFlush)
+{
+    cut_everywhere<PersistFaults>(path, wish(), content, [&](Mapped &m) { return guard(m); });
+}
+
+// Cut when the file was plain but for its attribute; another program takes it for plain, and writes.
+TEST_P(Guard, WhatOthersWroteSinceStays)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        if (!guard(m))
+            return 1;
+        FsFaults faults;
+        faults.before = [](const FsCall &c) {
+            return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
+        };
+        return m.unmap(ATO_UNMAP_SPATIAL);
+    });
+    ASSERT_EQ(status, CUT);
+    EXPECT_EQ(read_file(path), content);
+    write_at(path, at, Bytes(n, 0x77).data(), n);
+    Log log;
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "were written by other means"));
+    EXPECT_EQ(m.read(at, n), Bytes(n, 0x77));
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(seen(), Bytes(n, 0x77));
+}
+
+// The attribute was taken away while the file was mapped: it is the same file all the same.
+TEST_P(Guard, IsPutBackAlthoughTheAttributeWasTakenAway)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(guard(m));
+    ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), content);
+}
+
+TEST_P(Guard, WithoutSpaceOrAttributesItIsPutBackInTheEnd)
+{
+    for (const char *op : {"fallocate", "fremovexattr", "unlinkat"}) {
+        SCOPED_TRACE(op);
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(guard(m));
+        {
+            FsFaults faults;
+            faults.fail_op(op, ENOSPC);
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), -1);
+            EXPECT_EQ(m.error, ENOSPC);
+        }
+        m.base = nullptr; // gone, as ato.h says
+        Mapped again(path, wish());
+        ASSERT_TRUE(again) << again.sentence;
+        EXPECT_EQ(again.read(), content);
+        ASSERT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
+        EXPECT_EQ(read_file(path), content);
+    }
+}
+
+} // namespace
