@@ -10,6 +10,8 @@
 //   actor commit FILE          dies in the middle of a commit of several words
 //   actor birth|death FILE     dies while the reflection is made, or removed
 //   actor growth FILE          dies while the file grows, to 30000 bytes
+//   actor guard FILE           guards bytes 18 and 19, stores 255 there; unmaps it fast
+//   actor unguard FILE         the same, and dies when it is plain, before the bytes are put back
 //
 // ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
 #include "support/child.h"
@@ -64,6 +66,16 @@ static int act(const std::string &what, const std::string &path)
         return 3;
     if (what == "growth" && ato_ftruncate(m.base, 30000) < 0)
         return 4;
+    if (what == "guard" || what == "unguard") {
+        Bytes plain = m.read(18, 2);
+        if (ato_set_guard(m.base, 18, plain.data(), 2) < 0 ||
+            !m.write(18, Bytes(2, 255), ATO_EAGER))
+            return 5;
+    }
+    if (what == "unguard")
+        faults.before = [&](const PersistCall &c) { // the record is stored, `deployed`
+            return strcmp(c.op, "copy") == 0 && ++words == 2 ? DIE : GO_ON;
+        };
     if (what == "death")
         files.before = [](const FsCall &c) { // the first name that goes is the reflection's
             return strcmp(c.op, "unlinkat") == 0 && isdigit(c.name[0]) ? DIE : GO_ON;
@@ -74,7 +86,8 @@ static int act(const std::string &what, const std::string &path)
         fflush(stdout);
         getchar();
     }
-    return m.unmap(what == "spatial" || what == "death" ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST) < 0;
+    bool spatial = what == "spatial" || what == "death" || what == "unguard";
+    return m.unmap(spatial ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST) < 0;
 }
 
 int main(int argc, char **argv)

@@ -23,7 +23,8 @@ CUT = 77
 NOBODY = 65534
 SIZE = 20000
 STATES = {'plain': 'plain', 'fast': 'clean', 'write': 'recovery due', 'commit': 'recovery due',
-          'birth': 'born', 'death': 'deployed', 'growth': 'recovery due', 'spatial': 'plain'}
+          'birth': 'born', 'death': 'deployed', 'growth': 'recovery due', 'spatial': 'plain',
+          'guard': 'clean', 'unguard': 'deployed'}
 
 
 def checksum(data):
@@ -74,7 +75,7 @@ class Lab(unittest.TestCase):
         if state != 'plain':
             done = subprocess.run([ACTOR, state, path], env={**self.env, **env}, check=False,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            lives = state in ('fast', 'spatial', 'empty')
+            lives = state in ('fast', 'spatial', 'empty', 'guard')
             self.assertEqual(done.returncode, 0 if lives else CUT, done)
             self.remember(path)
         return path
@@ -235,11 +236,16 @@ class Info(Lab):
         self.assertEqual((found['state'], found['commits_to_finish']), ('recovery due', 1))
 
     def test_shows_the_guard(self):
-        self.make('fast')
-        self.set_fields(self.manifest(), 136, struct.pack('<QII16s', 18, 2, 0, b'\x01\x02'))
-        self.assertEqual(self.info(self.file)['guard'], {'offset': 18, 'bytes': 2, 'plain': '0102'})
-        self.assertIn('guard        2 bytes at 18, plain they are 0102',
+        self.make('guard')
+        self.assertEqual(self.info(self.file)['guard'], {'offset': 18, 'bytes': 2, 'plain': '7e85'})
+        self.assertIn('guard        2 bytes at 18, plain they are 7e85',
                       self.out('info', self.file))
+
+    def test_tells_of_a_growth_that_was_interrupted(self):
+        found = self.info(self.make('growth'))
+        self.assertEqual((found['size'], found['logical_size'], found['problem']),
+                         (30000, SIZE, None))
+        self.assertIn('its growth was interrupted', self.out('info', self.file))
 
     def test_names_are_escaped(self):
         name = b'a"b\\c\n\x1b[1m\xff\xc3\xa4\xed\xa0\x80'
@@ -334,6 +340,14 @@ class Check(Lab):
         self.check(self.file, status=1, words='the making of its reflection was interrupted')
         self.make('death', 'other')
         self.check(self.dir + '/other', status=1, words='the removal of its reflection')
+
+    def test_an_interrupted_growth_is_noted(self):
+        self.make('growth')
+        self.check(self.file, status=1, words='it was to grow from 20000 bytes to 30000')
+        with open(self.file, 'r+b') as f:
+            f.seek(29000)
+            f.write(b'x')
+        self.check(self.file, status=2, words='it was cut or grew by other means')
 
     def test_one_damaged_copy_of_the_manifest_is_a_warning(self):
         for copy in 0, 4096:
@@ -595,6 +609,18 @@ class Deploy(Lab):
         found = self.json('deploy', self.dir + '/other')['files'][0]
         self.assertEqual(found['slices_brought_home'], 8999 // 64 - 3000 // 64 + 1)
         self.assertEqual(self.content(self.dir + '/other'), expected)
+
+    def test_puts_guarded_bytes_back_also_where_that_was_interrupted(self):
+        for state in 'guard', 'unguard':
+            path = self.make(state, state)
+            self.assertEqual(self.content(path)[18:20], b'\xff\xff')
+            self.ato('deploy', path)
+            self.assertEqual(self.content(path)[18:20], bytes([18 * 7 & 255, 19 * 7 & 255]))
+
+    def test_takes_an_interrupted_growth_back(self):
+        self.make('growth')
+        self.ato('deploy', self.file)
+        self.assertEqual(len(self.content()), SIZE)
 
     def test_a_plain_file_is_no_error_and_stays_as_it_is(self):
         self.make()

@@ -122,12 +122,13 @@ int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *
         return 0;
     if (m->fd < 0)
         return report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
-    m->length = (uint64_t)st.st_size;
-    if (pread(m->fd, m->bytes, sizeof(m->bytes), 0) < 0) {
+    /* In this order: one that is being made gets its length before its bytes. */
+    if (pread(m->fd, m->bytes, sizeof(m->bytes), 0) < 0 || fstat(m->fd, &st) < 0) {
         report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
         look_manifest_close(m);
         return -1;
     }
+    m->length = (uint64_t)st.st_size;
     m->found = manifest_read(m->bytes, &m->record, &m->copy);
     m->has_size = manifest_sizes(m->bytes, &m->size, &m->growth);
     return 1;
