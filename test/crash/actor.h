@@ -37,6 +37,7 @@ class Actor
 
     Mapping *map(int file, int policy = ATO_READ_GATHER, unsigned flags = 0);
     void unmap(Mapping *m, int mode);
+    Bytes some(uint64_t n);                                // bytes at random
     Bytes read(const Mapping *m, uint64_t at, uint64_t n); // as it is
     void check(const Mapping *m);                          // the whole file is as it has to be
 
@@ -55,7 +56,6 @@ class Actor
 
   private:
     template <typename F> void change(int file, uint64_t at, const Bytes &bytes, F call);
-    Bytes some(uint64_t n);
 };
 
 } // namespace crash

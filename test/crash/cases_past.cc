@@ -291,6 +291,30 @@ void meddling(Actor &a)
     a.unmap(m, ATO_UNMAP_FAST);
 }
 
+// Others wrote to the file since it was unmapped, and they are right.
+void before_preferring(Actor &a)
+{
+    a.unmap(mapped(a, ATO_NO_RTM), ATO_UNMAP_FAST);
+    Time then = a.world.time_of(0);
+    then.nsec ^= 1;
+    a.world.write_outside(0, a.random.below(SIZE - 300), a.some(1 + a.random.below(300)), then);
+    a.contents[0] = a.world.plain_content(0);
+    a.world.prefer_files();
+    Disk disk = a.world.look();
+    int own = disk.find(Disk::ROOT, ".ato");
+    std::string name = std::to_string(a.world.number_of(0));
+    a.demand.kept = {disk.find(own, name), disk.find(own, name + ".manifest")};
+}
+
+// The reflection is forgotten: set aside, and another one is born.
+void prefer_file(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, a.random.below(3000), 500);
+    a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+}
+
 // Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
 void change_domain(Actor &a, bool dies)
 {
@@ -414,6 +438,7 @@ const std::vector<Case> &past_cases()
         {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
         {"paired anew", ALL, {SIZE, SIZE}, before_anew, recovery},
         {"written by others", ALL, {SIZE}, before_meddling, meddling},
+        {"file preferred", ALL, {SIZE}, before_preferring, prefer_file},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},

@@ -271,12 +271,17 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
     }
 }
 
+Found Explorer::look_at(const Disk &image, int file) const
+{
+    return read_file(image, world->inode_of(file), world->number_of(file), world->prefers_files());
+}
+
 std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint64_t> &allowed)
 {
     std::vector<Found> all;
     std::vector<Bytes> contents;
     for (int i = 0; i < static_cast<int>(world->originals()); i++) {
-        Found f = read_file(image, world->inode_of(i), world->number_of(i));
+        Found f = look_at(image, i);
         if (!f.damage.empty())
             throw Violation("the media hold " + f.damage);
         contents.push_back(f.content);
@@ -422,7 +427,7 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
     // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
     std::vector<Found> there;
     for (int i = 0; i < static_cast<int>(world->originals()); i++)
-        there.push_back(read_file(image, world->inode_of(i), world->number_of(i)));
+        there.push_back(look_at(image, i));
     world->stage(image, after);
     standins::set_random(seed_of(seed, place));
     set_thread_number(static_cast<int>(life.depth) + 1);

@@ -97,6 +97,7 @@ class Explorer
                const std::vector<uint64_t> &allowed, bool live_on);
     bool before_mutation() const;
     bool concerns(const Trace &trace) const;
+    Found look_at(const Disk &image, int file) const;
     std::vector<Found> read_raw(const Disk &image, const std::vector<uint64_t> &allowed);
     void recover(const Disk &image, After after, const std::vector<Found> &found, uint64_t how);
     void live(const Life &before, const Media &media, const Place &place, const Disk &image,

@@ -120,7 +120,7 @@ std::string replay(const Inode &j, const Record &of, Inode &r)
 
 } // namespace
 
-Found read_file(const Disk &disk, int id, uint64_t number)
+Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
 {
     const Inode &original = disk.at(id);
     Found found = {original.content(), ""};
@@ -151,6 +151,11 @@ Found read_file(const Disk &disk, int id, uint64_t number)
     if (r.state == DEPLOYED)
         put_back(guard, bytes_of(m, copy_at + 168, guard.plain.size()), found.content);
     if (r.state == BORN || r.state == DEPLOYED)
+        return found;
+    bool times = m.word(copy_at + 88) == original.size &&
+                 m.word(copy_at + 96) == static_cast<uint64_t>(original.mtime.sec) &&
+                 m.word(copy_at + 104) == static_cast<uint64_t>(original.mtime.nsec);
+    if (prefer_file && r.state == CLEAN && !times)
         return found;
     found.guard = std::move(guard);
     int reflection = disk.find(folder, std::to_string(number));

@@ -22,8 +22,8 @@ struct Found {
 };
 
 // What the file holds that is inode `id` of the disk and has the kernel's inode number `number`, as
-// a recovery has to find it.
-Found read_file(const Disk &disk, int id, uint64_t number);
+// a recovery has to find it; one that prefers the file to its reflection where others wrote it.
+Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file = false);
 
 } // namespace crash
 

@@ -45,7 +45,7 @@ static void *map_original(const Files::Original &f, int domain, int policy, unsi
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, domain, policy, flags);
+    void *at = map_original(f, domain, policy, flags | preferring);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file)});

@@ -58,6 +58,16 @@ class World
     // Lays these files out. The originals keep their inodes.
     void stage(const Disk &disk, After after);
 
+    // Whoever maps a file that others wrote prefers it to its reflection, from here on.
+    void prefer_files()
+    {
+        preferring = ATO_PREFER_FILE;
+    }
+    bool prefers_files() const
+    {
+        return preferring != 0;
+    }
+
     // Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
     void unmap(Mapping *m, int mode);
@@ -125,6 +135,7 @@ class World
     Files files;
     Recorder recorder;
     std::vector<Mapping *> mappings;
+    unsigned preferring = 0; // flags of every map
 };
 
 } // namespace crash
