@@ -7,7 +7,7 @@
  *   P2  s.bitmap changes only while s.version is odd, and only to what the media hold durably.
  *   P3  After a release, whoever reserves next sees all that the releaser stored.
  * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
- * waiting can close.
+ * waiting can close. Who changes a file's size reserves that, in the same way, before any of its pages.
  *
  * Reading follows no lock: see read.c for why a stale read is harmless.
  */

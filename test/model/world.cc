@@ -8,7 +8,7 @@
 namespace model
 {
 
-static constexpr size_t PAGE = 4096, LONGEST = 3u << 20;
+static constexpr size_t PAGE = 4096, LONGEST = 3u << 20, LARGEST = 9u << 20;
 
 std::string name_of(const Setup &s)
 {
@@ -245,9 +245,11 @@ void World::copy_across()
         Place near = to;
         near.offset =
             random.chance(50) ? to.offset + shift : to.offset - std::min(shift, to.offset);
-        size_t begin = to.map == &to.file->part ? to.file->part_begin : 0;
+        bool part = to.map == &to.file->part;
+        size_t begin = part ? to.file->part_begin : 0;
+        size_t reach = part ? begin + to.map->n : to.file->bytes.size();
         bool single_ok = setup.commit != Commit::Single || within_page(near.offset, near.n);
-        if (near.offset >= begin && near.offset + near.n <= begin + to.map->n && single_ok)
+        if (near.offset >= begin && near.offset + near.n <= reach && single_ok)
             from = near;
     }
     unsigned flags = random.chance(30) ? static_cast<unsigned>(random.below(4)) : 0;
@@ -265,8 +267,8 @@ void World::deploy()
     ASSERT_EQ(ato_deploy(p.address(), p.n), 0) << ato_errormsg();
     /* What it brings home is whole pages, as far as the mapping shows them. */
     size_t begin = p.offset / PAGE * PAGE, end = (p.offset + p.n + PAGE - 1) / PAGE * PAGE;
-    size_t first = p.map == &p.file->part ? p.file->part_begin : 0;
-    end = std::min(end, first + p.map->n);
+    bool part = p.map == &p.file->part;
+    end = std::min(end, part ? p.file->part_begin + p.map->n : p.file->bytes.size());
     expect_plain_loads({p.file, p.map, begin, end - begin}, "after ato_deploy()");
     if (random.chance(20)) {
         ASSERT_EQ(ato_deploy(p.file->whole.base, p.file->bytes.size()), 0) << ato_errormsg();
@@ -279,6 +281,21 @@ void World::sync()
     Place p = place(length(files[random.below(2)]));
     auto in_page = reinterpret_cast<uintptr_t>(p.address()) % PAGE;
     EXPECT_EQ(ato_msync(p.address() - in_page, p.n + in_page, MS_SYNC), 0) << ato_errormsg();
+}
+
+/* By a little or by much, through either mapping; what is new is within reach of the whole one. */
+void World::grow()
+{
+    File &f = files[random.below(2)];
+    size_t to = f.bytes.size() + random.log_uniform(random.chance(10) ? 3u << 20 : 3 * PAGE);
+    if (to > LARGEST)
+        return;
+    const rig::Map &through = random.chance(50) ? f.whole : f.part;
+    ASSERT_EQ(ato_ftruncate(through.base, static_cast<off_t>(to)), 0) << ato_errormsg();
+    size_t from = f.bytes.size();
+    f.bytes.resize(to);
+    EXPECT_EQ(f.whole.stat().size, to);
+    expect_read({&f, &f.whole, from, std::min(to - from, LONGEST)});
 }
 
 /* One or both mappings of a file, in either order; the reflection stays. */
@@ -337,11 +354,11 @@ void World::step()
         {30, "copy in", &World::copy_in},    {25, "copy out", &World::copy_out},
         {8, "memset", &World::fill},         {20, "copy across", &World::copy_across},
         {8, "deploy", &World::deploy},       {3, "msync", &World::sync},
-        {3, "map again", &World::map_again},
+        {3, "map again", &World::map_again}, {2, "grow", &World::grow},
     };
-    uint64_t dice = random.below(98);
+    uint64_t dice = random.below(100);
     steps++;
-    if (dice == 97) {
+    if (dice == 99) {
         doing = "step " + std::to_string(steps) + ": make plain";
         SCOPED_TRACE(doing);
         File &f = files[random.below(2)];

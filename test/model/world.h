@@ -4,7 +4,7 @@
  * say what they hold. Each step does one random operation on both sides and compares.
  *
  * Operations: copies in, out and between all mappings (overlapping ones too), memset, deploy,
- * msync, each with every flag; unmapping fast and spatial, and mapping again in any order.
+ * msync, each with every flag; growing; unmapping fast and spatial, and mapping again in any order.
  *
  * Looks at what plain loads see where the library promises that they see it: after ato_deploy(),
  * after an eager write, after a lazy read. Counts commits, so that a test can tell that the path it
@@ -94,6 +94,7 @@ class World
     void copy_across();
     void deploy();
     void sync();
+    void grow();
     void map_again();
     void make_plain(File &f);
 
