@@ -45,17 +45,21 @@ int growth_settle(struct pairing *pr, uint64_t growth)
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot look at %s", pr->path);
     uint64_t is = (uint64_t)st.st_size;
-    if (is == pr->size)
-        return 0;
-    switch (growth_was_cut(pr->original, is, pr->size, growth)) {
-    case 1:
-        return cut_off(pr);
-    case -1:
+    int was_cut = growth_was_cut(pr->original, is, pr->size, growth);
+    if (was_cut < 0)
         return report_errno(errno, "cannot read what lies behind the end of %s", pr->path);
-    }
-    return report_error(
-        ESTALE, "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64 ": it %s by other means",
-        pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
+    if (was_cut && cut_off(pr) < 0)
+        return -1;
+    if (is != pr->size && !was_cut)
+        return report_error(ESTALE,
+                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                            ": it %s by other means",
+                            pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
+    /* persist-order G3 (reader: growth_settle): it is cut off durably, whoever did that, before the
+     * growth word is another's or gone: nobody could tell then what the file has too much. */
+    if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make the length of %s durable", pr->path);
+    return 0;
 }
 
 uint64_t growth_last(const struct pairing *pr)
@@ -111,13 +115,8 @@ static int lengthen(int fd, uint64_t to)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
-    uint64_t before = growth_last(pr);
-    if (growth_settle(pr, before) < 0 || check_words(pr, to) < 0)
+    if (growth_settle(pr, growth_last(pr)) < 0 || check_words(pr, to) < 0)
         return -1;
-    /* persist-order G3 (reader: growth_settle): what an earlier growth left is durably cut off before
-     * the word that tells of it is another's. */
-    if (before && before != pr->size && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot make the length of %s durable", pr->path);
     persist_store_word(&pr->persist, word, manifest_encode_size(to));
     if (persist_flush_word(&pr->persist, word) < 0)
         return report_errno(errno, "cannot make the manifest of %s durable", pr->path);

@@ -30,9 +30,8 @@ uint64_t *growth_size_word(const struct pairing *pr);
 /* What the last growth was to come to, as the mapped manifest has it; 0: there was none. */
 uint64_t growth_last(const struct pairing *pr);
 
-/* Cuts off what a growth to `growth` left that came to nothing. No order hangs on it: until that is
- * durable, it is found and done again. ESTALE: the original's length is neither pr->size nor such a
- * growth's. */
+/* Cuts off what a growth to `growth` left that came to nothing: durably, when it returns. ESTALE: the
+ * original's length is neither pr->size nor such a growth's. */
 int growth_settle(struct pairing *pr, uint64_t growth);
 
 #endif

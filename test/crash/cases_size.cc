@@ -46,7 +46,10 @@ void grow_and_unmap(Actor &a)
 // The power went, or the process died, at any moment of a growth.
 void before_cut_growth(Actor &a)
 {
-    mapped(a, ATO_NO_RTM);
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(2))
+        a.deploy(m, 0,
+                 m->bytes); // then nobody stores to the original any more, which makes it sure
     Loss loss = loss_of(a.domain);
     Media media(a.world.look(), loss, a.domain != ATO_DOMAIN_MSYNC);
     Trace t;
@@ -55,7 +58,12 @@ void before_cut_growth(Actor &a)
     a.world.record(nullptr);
     a.world.die();
     bool killed = loss == Loss::Process || a.random.one_in(2);
+    size_t longer = 0; // from here on there is something to cut off
+    while (t[longer].kind != Kind::Resize || t[longer].inode != a.world.inode_of(0))
+        longer++;
     size_t cut = a.random.below(t.size());
+    if (a.random.one_in(2))
+        cut = longer + 1 + a.random.below(t.size() - longer - 1);
     for (size_t i = 0; i < cut; i++)
         media.feed(t[i]);
     Disk image = media.visible();
@@ -78,6 +86,25 @@ void grow_after_cut(Actor &a)
     a.check(m);
     a.grow(m, m->bytes + 2 * PAGE + a.random.below(PAGE));
     a.write(m, m->bytes - 500, 500);
+}
+
+// Or before it is unmapped; the next one may be dead, too, when the one after it comes.
+void unmap_after_cut(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    if (a.random.one_in(3)) {
+        a.world.die();
+        set_thread_number(get_thread_number() + 1);
+        m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+    if (a.random.one_in(2)) {
+        a.unmap(m, ATO_UNMAP_FAST);
+        return;
+    }
+    a.unmap(m, ATO_UNMAP_SPATIAL);
+    a.demand.plain = true;
+    a.allow_this();
 }
 
 void grow_over_chunks(Actor &a)
@@ -104,6 +131,7 @@ const std::vector<Case> &size_cases()
         {"grow", ALL, {SIZE}, before_plain, grow},
         {"grow, unmap", ALL, {SIZE}, before_plain, grow_and_unmap},
         {"grow after a cut", ALL, {SIZE}, before_cut_growth, grow_after_cut},
+        {"growth cut, unmap", ALL, {SIZE}, before_cut_growth, unmap_after_cut},
         {"grow, two chunks", COSTLY, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
     };
     return cases;

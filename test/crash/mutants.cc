@@ -70,6 +70,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"delay fence", "reflection/journal.c", "dead in a commit"},
         {"", "reflection/pairing.c", "unmap"},
         {"", "reflection/growth.c", "grow"},
+        {"drop fsync", "reflection/growth.c", "grow after a cut"},
         {"", "reflection/guard.c", "guarded"},
         {"", "lib/size.c", "grow"},
     };
