@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lab.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+namespace hazards
+{
+
+int naive(const std::function<int()> &what)
+{
+    return in_child([&] {
+        for (int deadly : {SIGBUS, SIGSEGV})
+            signal(deadly, SIG_DFL);
+        return what();
+    });
+}
+
+bool alone()
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("ato-test", "/dev/shm", "tmpfs", 0, "size=16m") == 0;
+}
+
+bool mount_memory(const std::string &at, const std::string &options)
+{
+    std::filesystem::create_directories(at);
+    return mount("ato-test", at.c_str(), "tmpfs", 0, options.c_str()) == 0;
+}
+
+static bool run(const std::string &command)
+{
+    return system(("PATH=$PATH:/usr/sbin:/sbin; " + command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
+                const std::string &mkfs_options, const std::string &mount_options)
+{
+    std::filesystem::create_directories(at);
+    return run("truncate -s " + std::to_string(mib) + "M '" + image + "'") &&
+           run("mkfs.ext4 -q -F -m 0 " + mkfs_options + " '" + image + "'") &&
+           run("mount -o loop" + (mount_options.empty() ? "" : "," + mount_options) + " '" + image +
+               "' '" + at + "'");
+}
+
+// What is reserved for later comes back when it was written: again, until nothing is left.
+void fill(const std::string &ballast)
+{
+    Fd fd(ballast, O_WRONLY | O_CREAT | O_APPEND);
+    const Bytes bytes(1 << 20, 0xba);
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t n = bytes.size(); n >= 512; n /= 2)
+            while (write(fd, bytes.data(), n) > 0)
+                more = true;
+        fsync(fd);
+    }
+    syncfs(fd);
+}
+
+char *plain_map(const std::string &path, size_t n)
+{
+    Fd fd(path);
+    void *at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        throw std::runtime_error("mmap " + path);
+    return static_cast<char *>(at);
+}
+
+std::map<std::string, Bytes> everything_in(const std::string &folder)
+{
+    std::map<std::string, Bytes> all;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(folder))
+        all[entry.path()] =
+            entry.is_regular_file() && !entry.is_symlink() ? read_file(entry.path()) : Bytes();
+    return all;
+}
+
+bool has(const std::string &sentence, const std::string &part)
+{
+    return sentence.find(part) != std::string::npos;
+}
+
+Bytes over(Bytes whole, size_t at, const Bytes &part)
+{
+    std::copy(part.begin(), part.end(), whole.begin() + static_cast<long>(at));
+    return whole;
+}
+
+} // namespace hazards
