@@ -98,7 +98,7 @@ enum ato_format {
 /* Zero everything, set struct_size; zero is every default. Grows at its end only. */
 struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
-    int read_policy;    /* enum ato_read_policy */
+    int read_policy;    /* enum ato_read_policy; of a read-only descriptor always gather */
     int domain;         /* enum ato_domain; EXDEV when the file has another one */
     int format;         /* enum ato_format; at the reflection's creation only */
     unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */

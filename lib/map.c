@@ -58,7 +58,8 @@ static uint64_t choose_reach(const struct mapping *m, const struct ato_options *
     return grows ? m->file->max_size - m->offset : m->length;
 }
 
-static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v)
+static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v,
+                                   int access)
 {
     struct mapping *m = calloc(1, sizeof(*m));
     if (m)
@@ -71,7 +72,8 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
     m->length = v->length;
     m->offset = (uint64_t)v->offset;
     m->writable = v->prot & PROT_WRITE;
-    m->policy = o->read_policy;
+    /* Who may not write the file does not deploy either: his reads change nothing on the media. */
+    m->policy = access == O_RDWR ? o->read_policy : ATO_READ_GATHER;
     m->flags = o->flags;
     return m;
 }
@@ -80,7 +82,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
 {
     struct file_wish wish = {
         .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
-    struct mapping *m = new_mapping(o, v);
+    struct mapping *m = new_mapping(o, v, access);
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;

@@ -78,13 +78,20 @@ char *plain_map(const std::string &path, size_t n)
     return static_cast<char *>(at);
 }
 
-std::map<std::string, Bytes> everything_in(const std::string &folder)
+std::ostream &operator<<(std::ostream &out, const Snapshot &s)
 {
-    std::map<std::string, Bytes> all;
+    for (const auto &[name, content] : s.all)
+        out << name << " (" << content.size() << ") ";
+    return out;
+}
+
+Snapshot everything_in(const std::string &folder)
+{
+    Snapshot s;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(folder))
-        all[entry.path()] =
+        s.all[entry.path()] =
             entry.is_regular_file() && !entry.is_symlink() ? read_file(entry.path()) : Bytes();
-    return all;
+    return s;
 }
 
 bool has(const std::string &sentence, const std::string &part)

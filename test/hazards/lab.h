@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <map>
+#include <ostream>
 #include <string>
 
 namespace hazards
@@ -52,8 +53,17 @@ void fill(const std::string &ballast);
 // Plain shared mappings, as a program without the library has them.
 char *plain_map(const std::string &path, size_t n);
 
-// Every file below a folder, by name: to compare.
-std::map<std::string, Bytes> everything_in(const std::string &folder);
+// Everything below a folder, by name: to compare. Prints names and sizes only.
+struct Snapshot {
+    std::map<std::string, Bytes> all;
+
+    bool operator==(const Snapshot &other) const
+    {
+        return all == other.all;
+    }
+};
+std::ostream &operator<<(std::ostream &out, const Snapshot &s);
+Snapshot everything_in(const std::string &folder);
 
 bool has(const std::string &sentence, const std::string &part);
 
