@@ -62,7 +62,8 @@ int domain_from_name(const char *name)
     for (int d = PERSIST_PMEM; d <= PERSIST_PROCESS; d++)
         if (strcmp(name, names[d]) == 0)
             return d;
-    return report_error(EINVAL, "durability '%.40s' is none of pmem, eadr, msync, process", name);
+    return report_error(EINVAL, "ATO_DURABILITY '%.40s' is none of pmem, eadr, msync, process",
+                        name);
 }
 
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)

@@ -2,6 +2,7 @@
 #include "pairing.h"
 
 #include "birth.h"
+#include "domain.h"
 #include "fsops.h"
 #include "growth.h"
 #include "guard.h"
@@ -431,6 +432,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     memset(pr, 0, sizeof(*pr));
     pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
     pr->identity = *who;
+    if (wish->domain == PERSIST_AUTO && domain_from_name(wish->domain_word) < 0)
+        return -1; /* before anything is made */
     if (who->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
     pr->original = open_again(fd);
