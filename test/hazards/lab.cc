@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -12,6 +13,8 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace hazards
@@ -24,6 +27,42 @@ int naive(const std::function<int()> &what)
             signal(deadly, SIG_DFL);
         return what();
     });
+}
+
+// fork() has no flags, and unshare() gives a pid namespace to later children only.
+Child::Child(int namespaces, const std::function<int()> &what)
+{
+    fflush(nullptr);
+    pid = namespaces ? static_cast<pid_t>(syscall(SYS_clone, namespaces | SIGCHLD, 0, 0, 0, 0))
+                     : fork();
+    if (pid == 0)
+        _exit(what());
+    if (pid < 0)
+        pid = 0;
+}
+
+int Child::wait()
+{
+    int status = 0;
+    if (pid == 0)
+        return NO_SCENE;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    pid = 0;
+    return WIFSIGNALED(status) ? died_of(WTERMSIG(status)) : WEXITSTATUS(status);
+}
+
+void Child::kill()
+{
+    if (pid == 0)
+        return;
+    ::kill(pid, SIGKILL);
+    wait();
+}
+
+Child::~Child()
+{
+    kill();
 }
 
 bool alone()

@@ -39,6 +39,21 @@ constexpr int died_of(int signal)
     return 256 + signal;
 }
 
+// A child in namespaces of its own (CLONE_NEW...), killed when the object goes; pid 0: there is none.
+// With namespaces it is made behind the library's back: not from a process that has mappings.
+class Child
+{
+  public:
+    Child(int namespaces, const std::function<int()> &what);
+    ~Child();
+    Child(const Child &) = delete;
+    Child &operator=(const Child &) = delete;
+
+    int wait(); // as in_child()
+    void kill();
+    pid_t pid;
+};
+
 // What this process mounts from here on, it alone and its children see; and a /dev/shm of their own,
 // which takes what they leave there along.
 bool alone();

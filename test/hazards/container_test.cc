@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What if the two who map a file see different worlds? Other pids, another /dev/shm, another path.
+// Whoever asks for a pid, a name in memory or a path is misled. The library asks for the kernel's
+// lock on the file: EBUSY while the other lives, and the file when he is dead.
+#include "hazards/lab.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using namespace hazards;
+
+namespace
+{
+
+constexpr size_t SIZE = 4 * 4096;
+
+class Container : public testing::Test
+{
+  protected:
+    Container()
+    {
+        fs::create_directory(dir / "a");
+        write_file(file, old);
+    }
+
+    // Maps the file, leaves a write in the reflection, and stays until it is killed. With its pid,
+    // as it sees it, beside the file.
+    int hold()
+    {
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        if (!m || !m.write(3000, pattern(6000, 2))) {
+            held.tell(); // and nobody will find it busy
+            return 1;
+        }
+        pid_t mine = getpid();
+        write_at(lock, 0, &mine, sizeof(mine));
+        held.tell();
+        for (;;)
+            pause();
+    }
+
+    void expect_busy(const std::string &path)
+    {
+        Snapshot before = everything_in(dir / "a");
+        Mapped m(path);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EBUSY) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, path)) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, "another process")) << m.sentence;
+        EXPECT_EQ(everything_in(dir / "a"), before);
+    }
+
+    void expect_maps(const std::string &path)
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content);
+    }
+
+    // As many programs ask whether the owner of a lock file lives.
+    bool lives_naively()
+    {
+        pid_t his;
+        Bytes bytes = read_at(lock, 0, sizeof(his));
+        memcpy(&his, bytes.data(), sizeof(his));
+        return ::kill(his, 0) == 0;
+    }
+
+    TempDir dir{"/tmp"};
+    const std::string file = dir / "a/file", lock = dir / "lock";
+    const Bytes old = pattern(SIZE, 1), content = over(old, 3000, pattern(6000, 2));
+    Pipe held, die, dead;
+};
+
+TEST_F(Container, OfOtherPidsCallsALivingHolderDeadByKillAndGetsEbusyHere)
+{
+    Child probe(CLONE_NEWPID, [] { return 0; });
+    if (probe.wait() != 0)
+        GTEST_SKIP() << "no pid namespaces here";
+    Child holder(0, [&] { return hold(); });
+    ASSERT_TRUE(held.hear());
+    Child other(CLONE_NEWPID, [&] {
+        EXPECT_FALSE(lives_naively()) << "which it does, elsewhere";
+        expect_busy(file);
+        die.tell();
+        dead.hear();
+        expect_maps(file);
+        return static_cast<int>(HasFailure());
+    });
+    ASSERT_TRUE(die.hear());
+    holder.kill();
+    dead.tell();
+    EXPECT_EQ(other.wait(), 0);
+}
+
+// Both are the first process of their container: the pid is in use again at once.
+TEST_F(Container, OfOtherPidsCallsADeadHolderAliveByKillAndMapsHere)
+{
+    Child holder(CLONE_NEWPID, [&] { return hold(); });
+    if (!holder.pid)
+        GTEST_SKIP() << "no pid namespaces here";
+    ASSERT_TRUE(held.hear());
+    expect_busy(file);
+    holder.kill();
+    Child other(CLONE_NEWPID, [&] {
+        EXPECT_TRUE(lives_naively()) << "itself, in truth";
+        expect_maps(file);
+        return static_cast<int>(HasFailure());
+    });
+    EXPECT_EQ(other.wait(), 0);
+}
+
+// As container engines set it up: pids, mounts, /proc and /dev/shm are its own.
+TEST_F(Container, WithItsOwnMemoryIsTheFirstByNameAndGetsEbusyHere)
+{
+    // "Who makes the object is the first."
+    auto first_naively = [] {
+        return shm_open("/ato-test-first", O_RDWR | O_CREAT | O_EXCL, 0600) >= 0;
+    };
+    auto enter = [] { return alone() && mount("proc", "/proc", "proc", 0, nullptr) == 0; };
+    Pipe entered;
+    Child holder(CLONE_NEWPID, [&] {
+        bool good = enter() && first_naively();
+        entered.tell();
+        if (!good) {
+            held.tell();
+            return NO_SCENE;
+        }
+        return hold();
+    });
+    ASSERT_TRUE(holder.pid == 0 || held.hear());
+    Child other(CLONE_NEWPID, [&] {
+        if (!enter()) {
+            die.tell();
+            return NO_SCENE;
+        }
+        entered.hear();
+        EXPECT_TRUE(first_naively()) << "a second first";
+        expect_busy(file);
+        die.tell();
+        dead.hear();
+        expect_maps(file);
+        return static_cast<int>(HasFailure());
+    });
+    ASSERT_TRUE(other.pid == 0 || die.hear());
+    holder.kill();
+    dead.tell();
+    EXPECT_PLAYED(other.wait());
+}
+
+TEST_F(Container, WithTheFolderElsewhereGetsALockOfItsOwnByPathAndEbusyHere)
+{
+    // "The lock of a file is named by its path."
+    auto lock_naively = [&](std::string path) {
+        for (char &c : path)
+            c = c == '/' ? '_' : c;
+        return open((dir / path).c_str(), O_RDWR | O_CREAT | O_EXCL, 0600) >= 0;
+    };
+    const std::string same = dir / "b/file";
+    fs::create_directory(dir / "b");
+    Child holder(0, [&] { return hold(); });
+    ASSERT_TRUE(held.hear());
+    EXPECT_TRUE(lock_naively(file));
+    EXPECT_FALSE(lock_naively(file));
+    Child other(0, [&] {
+        if (!alone() ||
+            mount((dir / "a").c_str(), (dir / "b").c_str(), nullptr, MS_BIND, nullptr) < 0) {
+            die.tell();
+            return NO_SCENE;
+        }
+        EXPECT_TRUE(lock_naively(same)) << "the same file";
+        expect_busy(same);
+        die.tell();
+        dead.hear();
+        expect_maps(same);
+        expect_maps(file);
+        expect_maps(same);
+        return static_cast<int>(HasFailure());
+    });
+    ASSERT_TRUE(die.hear());
+    holder.kill();
+    dead.tell();
+    EXPECT_PLAYED(other.wait());
+}
+
+// Its reflection is not there: never the file alone.
+TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
+{
+    const std::string same = dir / "b/file";
+    fs::create_directory(dir / "b");
+    write_file(same, Bytes());
+    Child holder(0, [&] { return hold(); });
+    ASSERT_TRUE(held.hear());
+    auto expect_stale = [&] {
+        Snapshot before = everything_in(dir.path());
+        Mapped m(same);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, ESTALE) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, same)) << m.sentence;
+        EXPECT_EQ(everything_in(dir.path()), before);
+    };
+    Child other(0, [&] {
+        if (!alone() || mount(file.c_str(), same.c_str(), nullptr, MS_BIND, nullptr) < 0) {
+            die.tell();
+            return NO_SCENE;
+        }
+        EXPECT_EQ(read_file(same), old) << "stale, without an error";
+        expect_stale();
+        die.tell();
+        dead.hear();
+        expect_stale();
+        expect_maps(file);
+        return static_cast<int>(HasFailure());
+    });
+    ASSERT_TRUE(die.hear());
+    holder.kill();
+    dead.tell();
+    EXPECT_PLAYED(other.wait());
+}
+
+} // namespace
