@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if nothing can be written on the file that says where its reflection is? An inode number finds
-// the wrong one, another name finds none. So birth time and generation decide, a file of several
-// names is refused, and nothing is left that a rename could lose. Attributes are switched off as
-// mounting without them did; calls of this program's own stand in.
+// What if nothing can be written on the file that says where its reflection is? An inode number
+// finds the wrong one, another name finds none. So birth time and generation decide, a file of
+// several names is refused, and nothing is left that a rename could lose. Attributes are switched
+// off by a call of this program's own: kernels of today mount nothing without them.
 #include "hazards/lab.h"
 #include "support/faults.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a forked child do to its parent's locks and bytes? By classic locks, by inherited ones and
-// by inherited mappings: much. Here it has no mapping, and can neither drop nor keep a lock.
+// What does a forked child do to its parent's locks and bytes? By classic locks, by inherited ones
+// and by inherited mappings: much. Here it has no mapping, and can neither drop nor keep a lock.
 #include "hazards/lab.h"
 
 #include <cerrno>

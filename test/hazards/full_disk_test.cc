@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if the disk is full? A plain store to a hole is SIGBUS, in the middle of a record. The library
-// has its space before it stores: ENOSPC, nothing changed, the next try works.
+// What if the disk is full? A plain store to a hole is SIGBUS, in the middle of a record. The
+// library has its space before it stores: ENOSPC, nothing changed, the next try works.
 #include "hazards/lab.h"
 #include "support/faults.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if /dev/shm is full, as the 64 MiB of a container soon are? A sparse object is SIGBUS where it
-// is first touched. The library asks for space before: ENOSPC, nothing changed, the next try works.
+// What if /dev/shm is full, as the 64 MiB of a container soon are? A sparse object is SIGBUS where
+// it is first touched. The library asks for space before: ENOSPC, nothing changed, the next try
+// works.
 #include "hazards/lab.h"
 #include "support/faults.h"
 

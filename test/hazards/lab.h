@@ -39,8 +39,8 @@ constexpr int died_of(int signal)
     return 256 + signal;
 }
 
-// A child in namespaces of its own (CLONE_NEW...), killed when the object goes; pid 0: there is none.
-// With namespaces it is made behind the library's back: not from a process that has mappings.
+// A child in namespaces of its own (CLONE_NEW...), killed when the object goes; pid 0: there is
+// none. With namespaces it is made behind the library's back: not by a process that has mappings.
 class Child
 {
   public:
@@ -54,8 +54,8 @@ class Child
     pid_t pid;
 };
 
-// What this process mounts from here on, it alone and its children see; and a /dev/shm of their own,
-// which takes what they leave there along.
+// What this process mounts from here on, it alone and its children see; and a /dev/shm of their
+// own, which takes what they leave there along.
 bool alone();
 bool mount_memory(const std::string &at, const std::string &options);
 // ext4 in a file of its own, by a loop device.

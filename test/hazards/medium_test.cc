@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What if the medium fails, or two want different promises of it? The kernel tells of a lost
-// write-back once, and says 0 from then on. Here the file is EIO until it is mapped anew. And a file
-// has one domain: who asks for another gets EXDEV, who misspells it EINVAL.
+// write-back once, and says 0 from then on. Here the file is EIO until it is mapped anew. And a
+// file has one domain: who asks for another gets EXDEV, who misspells it EINVAL.
 #include "hazards/lab.h"
 #include "support/faults.h"
 
@@ -39,8 +39,9 @@ void expect_poisoned(Mapped &m, const std::string &path)
     expect_said();
 }
 
-// An ext4 whose disk is thin: it has less space than it promised, and fails when that is gone. (Blocks
-// of a page, as the file system below has: a loop device takes a short write for a whole one.)
+// An ext4 whose disk is thin: it has less space than it promised, and fails when that is gone.
+// (Blocks of a page, as the file system below has: a loop device takes a short write for a whole
+// one.)
 TEST(Medium, MsyncFailsOnceAndThenSaysZeroOfLostBytesAndPoisonsHere)
 {
     TempDir dir("/tmp");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may somebody else do, who may not all? A program that goes on with the file alone reads stale
-// bytes. Here: EACCES with the path, or EAGAIN; never a mapping without its reflection.
+// What may somebody else do, who may not all? A program that goes on with the file alone reads
+// stale bytes. Here: EACCES with the path, or EAGAIN; never a mapping without its reflection.
 #include "hazards/lab.h"
 
 #include <cerrno>

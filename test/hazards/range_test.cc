@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What if a range reaches beyond the mapping, or the file? A plain copy faults in the middle and
-// leaves half; on the file's last page it is lost without a word. Here: EFAULT, and nothing written.
+// leaves half; on the file's last page it is lost without a word. Here: EFAULT, and nothing
+// written.
 #include "hazards/lab.h"
 
 #include <cerrno>

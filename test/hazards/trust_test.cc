@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if somebody prepared the place where reflections go? Open follows a link into his folder, and
-// what lies there he may change. Here: refused, with the path; his files and ours are untouched.
+// What if somebody prepared the place where reflections go? Open follows a link into his folder,
+// and what lies there he may change. Here: refused, with the path; his files and ours are untouched.
 #include "hazards/lab.h"
 
 #include <cerrno>
