@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What if somebody prepared the place where reflections go? Open follows a link into his folder,
-// and what lies there he may change. Here: refused, with the path; his files and ours are untouched.
+// and what lies there he may change. Here: refused, with the path; his files and ours are as
+// before.
 #include "hazards/lab.h"
 
 #include <cerrno>
