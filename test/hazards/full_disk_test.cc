@@ -44,7 +44,7 @@ class FullDisk : public testing::TestWithParam<Medium>
         return in_child([&] {
             bool mounted =
                 alone() && (in_memory() ? mount_memory(disk, "size=24m")
-                                        : mount_disk(dir / "image", disk, 32, GetParam().mkfs));
+                                        : mount_disk("/dev/shm/image", disk, 32, GetParam().mkfs));
             if (!mounted)
                 return NO_SCENE;
             scene();
@@ -318,7 +318,7 @@ TEST_F(FullDiskOf, MemoryMakesALoadFromAHoleSigbusAndAReadEnospc)
 // A hole smaller than a page.
 TEST_F(FullDiskOf, SmallBlocksMakeAStoreToHalfAPageSigbusAndAWriteEnospc)
 {
-    EXPECT_PLAYED(play([&] { return mount_disk(dir / "image", disk, 32, "-b 1024"); },
+    EXPECT_PLAYED(play([&] { return mount_disk("/dev/shm/image", disk, 32, "-b 1024"); },
                        [&] {
                            Bytes content = pattern(3 * 4096 + 700, 1);
                            for (const std::string &p : {file, twin}) {

@@ -69,7 +69,7 @@ bool alone()
 {
     return unshare(CLONE_NEWNS) == 0 &&
            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-           mount("ato-test", "/dev/shm", "tmpfs", 0, "size=16m") == 0;
+           mount("ato-test", "/dev/shm", "tmpfs", 0, "size=64m") == 0;
 }
 
 bool mount_memory(const std::string &at, const std::string &options)

@@ -58,7 +58,7 @@ class Child
 // own, which takes what they leave there along.
 bool alone();
 bool mount_memory(const std::string &at, const std::string &options);
-// ext4 in a file of its own, by a loop device.
+// ext4 in a file of its own, by a loop device. In memory (below /dev/shm) it waits for no disk.
 bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
                 const std::string &mkfs_options, const std::string &mount_options = "");
 
