@@ -227,7 +227,8 @@ void *ato_memset(void *dst, int c, size_t n);
 /*
  * Bring every slice of the pages that [addr, addr+n) touches home, so that plain loads there are
  * right until the next write to those pages. Each page is deployed by itself; the content of the
- * file does not change. Durable when it returns. Errors: EINVAL, EFAULT, ENOSPC, ENOMEM, EIO.
+ * file does not change. Durable when it returns. Errors: EACCES (the mapping is of a read-only
+ * descriptor), EINVAL, EFAULT, ENOSPC, ENOMEM, EIO.
  * Since 0.1.
  */
 int ato_deploy(const void *addr, size_t n);

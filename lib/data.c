@@ -119,6 +119,11 @@ int ato_deploy(const void *addr, size_t n)
         return -1;
     if (!s.m)
         return no_mapping(addr, addr);
+    if (s.m->reader)
+        return report_error(EACCES,
+                            "the mapping at %p is of a read-only descriptor: it brings nothing "
+                            "home",
+                            addr);
     return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 

@@ -75,6 +75,7 @@ struct mapping {
     uint64_t reserved; /* of address space */
     uint64_t offset;   /* of base in the file */
     bool writable;
+    bool reader;               /* its maker may not write the file: nothing is changed through it */
     int policy;                /* enum ato_read_policy */
     unsigned flags;            /* ato_options.flags */
     struct counters *counters; /* THREAD_SHARED + 1 of them */

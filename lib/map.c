@@ -72,8 +72,9 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
     m->length = v->length;
     m->offset = (uint64_t)v->offset;
     m->writable = v->prot & PROT_WRITE;
-    /* Who may not write the file does not deploy either: his reads change nothing on the media. */
-    m->policy = access == O_RDWR ? o->read_policy : ATO_READ_GATHER;
+    /* Who may not write the file does not deploy either. */
+    m->reader = access != O_RDWR;
+    m->policy = m->reader ? ATO_READ_GATHER : o->read_policy;
     m->flags = o->flags;
     return m;
 }

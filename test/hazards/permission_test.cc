@@ -196,6 +196,8 @@ TEST_F(Permission, ReaderBesideAWriterOfItsProcessReadsRightAndNeverWrites)
         EXPECT_EQ(errno, EACCES);
         EXPECT_EQ(ato_memset(at, 0, 1), nullptr);
         EXPECT_EQ(errno, EACCES);
+        EXPECT_EQ(ato_deploy(at, SIZE), -1);
+        EXPECT_EQ(errno, EACCES);
         EXPECT_EQ(everything_in(dir.path()), before);
         EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
         EXPECT_EQ(everything_in(dir.path()), before);
