@@ -121,10 +121,12 @@ fail:;
     return -1;
 }
 
-/* Maps the file of a pool and finds the journal in it; NULL when there is none. */
-static void *map_journal(int fd, int prot, struct journal *j)
+/* Maps the file of a pool and finds the journal in it; NULL when there is none. *said: there is
+ * something like one, and the sentence tells what is wrong with it. `full` is its name there. */
+static void *map_journal(int fd, int prot, struct journal *j, const char *full, bool *said)
 {
     struct stat st;
+    *said = false;
     if (fstat(fd, &st) < 0 || st.st_size != POOL_BYTES)
         return NULL;
     char *map = domain_map(PERSIST_PMEM, NULL, POOL_BYTES, prot, fd, 0);
@@ -133,8 +135,11 @@ static void *map_journal(int fd, int prot, struct journal *j)
     madvise(map, POOL_BYTES, MADV_DONTFORK);
     /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business. */
     for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
-        if (journal_is_at(map + at) && journal_take(j, map + at, JOURNAL_BYTES, "found") == 0)
-            return map;
+        if (journal_is_at(map + at)) {
+            if (journal_take(j, map + at, JOURNAL_BYTES, full) == 0)
+                return map;
+            *said = true;
+        }
     munmap(map, POOL_BYTES);
     return NULL;
 }
@@ -142,12 +147,15 @@ static void *map_journal(int fd, int prot, struct journal *j)
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
 {
     char full[PATH_MAX + 80];
+    bool said;
     memset(pool, 0, sizeof(*pool));
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
     /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
-    pool->map = map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal);
+    pool->map = map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal, full, &said);
+    if (!pool->map && said)
+        return -1;
     if (!pool->map)
         return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
                             full);
@@ -181,7 +189,8 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
 
 void *pool_peek(int fd, struct journal *j)
 {
-    return map_journal(fd, PROT_READ, j);
+    bool said;
+    return map_journal(fd, PROT_READ, j, "found", &said);
 }
 
 void pool_peek_end(void *map)
