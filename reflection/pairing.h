@@ -14,8 +14,9 @@
  *   attribute there, its inode is this one, manifest with its id and inode found
  *                                         -> the reflection is the file's, whatever else moved
  *   attribute there, but put on another inode -> the file is a copy. Its source is found: the
- *                                            attribute is dropped, and it is an error when the
- *                                            source had slices in R. Not found: ESTALE
+ *                                            attribute is dropped, and it is an error unless the
+ *                                            source had no slice in R when it was copied (told by
+ *                                            the copy's mtime). Not found: ESTALE
  *   attribute there, no such manifest     -> ESTALE: never an empty reflection in its place
  *   no attribute, manifest says there is one: by birth time and generation
  *       another file's (inode number reused) -> set aside as `<inode>.stale-...`, a warning

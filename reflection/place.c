@@ -112,11 +112,11 @@ static int look_in(struct folder *f, const char *path, uint64_t inode,
 }
 
 /* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
-static int holds_pairing(struct folder *f, const char *path, const struct attribute *a)
+static int holds_pairing(struct folder *f, const char *path, const struct attribute *a,
+                         struct manifest_record *record)
 {
-    struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
-    int there = look_in(f, path, a->inode, &record, &found);
+    int there = look_in(f, path, a->inode, record, &found);
     if (there != 1)
         return there;
     if (found == MANIFEST_DAMAGED)
@@ -126,10 +126,10 @@ static int holds_pairing(struct folder *f, const char *path, const struct attrib
         there = report_error(EUCLEAN,
                              "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
                              "reads %d",
-                             f->path, a->inode, record.version, MANIFEST_VERSION);
+                             f->path, a->inode, record->version, MANIFEST_VERSION);
     else
-        there = found == MANIFEST_VALID && memcmp(record.id, a->id, 16) == 0 &&
-                record.inode == a->inode;
+        there = found == MANIFEST_VALID && memcmp(record->id, a->id, 16) == 0 &&
+                record->inode == a->inode;
     if (there != 1)
         folder_close(f);
     return there;
@@ -148,21 +148,34 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
     return there;
 }
 
+/* Did the source of a copy have every slice at home when it was copied? What it has now tells nothing
+ * of then: it may have been deployed since. But each session that stored anything leaves an mtime of
+ * its own behind, and a tool that copies attributes copies it too. */
+static bool was_plain(const struct pairing *copy, const struct folder *f,
+                      const struct manifest_record *source)
+{
+    if (source->state == MANIFEST_BORN)
+        return true;
+    return source->state == MANIFEST_CLEAN && identity_unwritten(&copy->identity, source) &&
+           !holds_slices(f, source->inode);
+}
+
 /* The attribute came along with a copy of another file. When that file is found: dropped; and an
- * error if it had slices elsewhere, because then the copied bytes are not what it held. */
+ * error if it may have had slices elsewhere, because then the copied bytes are not what it held. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a, const struct pairing_wish *wish)
 {
     char path[PATH_MAX];
     const char *places[2] = {path, sibling};
-    bool found = false, live = false;
+    bool found = false, plain = false;
     if (attribute_folder(pr, name, a, path) < 0)
         return -1;
     for (int i = 0; i < 2 && !found; i++) {
         struct folder f;
-        if (holds_pairing(&f, places[i], a) == 1) {
+        struct manifest_record source;
+        if (holds_pairing(&f, places[i], a, &source) == 1) {
             found = true;
-            live = holds_slices(&f, a->inode);
+            plain = was_plain(pr, &f, &source);
             folder_close(&f);
         }
     }
@@ -181,12 +194,12 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
             pr->path, a->inode, a->folder);
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    if (live && !wish->prefer_file)
+    if (!plain && !wish->prefer_file)
         return report_error(ESTALE,
                             "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
-                            "its reflection: its bytes are not those of the file. Make the source "
-                            "plain and copy it again; what is here can be mapped from now on as "
-                            "it is",
+                            "its reflection, or may have: its bytes need not be those of the file. "
+                            "Make the source plain and copy it again; what is here can be mapped "
+                            "from now on as it is",
                             pr->path);
     report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
                pr->path);
@@ -212,11 +225,12 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
     } else if (found == ATTRIBUTE_FOUND) {
         if (attribute_folder(pr, name, &a, told) < 0)
             return -1;
-        int there = holds_pairing(&pr->folder, told, &a);
+        struct manifest_record record;
+        int there = holds_pairing(&pr->folder, told, &a, &record);
         if (there == 0)
-            there = holds_pairing(&pr->folder, sibling, &a);
+            there = holds_pairing(&pr->folder, sibling, &a, &record);
         if (there == 0 && wish->folder)
-            there = holds_pairing(&pr->folder, wish->folder, &a);
+            there = holds_pairing(&pr->folder, wish->folder, &a, &record);
         if (there == 0 && !wish->prefer_file)
             return report_error(ESTALE,
                                 "the reflection of %s is missing: its attribute says it lies in "

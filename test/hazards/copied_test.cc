@@ -85,21 +85,57 @@ TEST_P(Copied, OfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)
         GTEST_SKIP() << "no " << GetParam().name << " here";
     leave_nothing();
     make_copy();
-    {
-        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
-        ASSERT_TRUE(m && m.write(3000, pattern(6000, 4))) << m.sentence;
-        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
-    }
-    EXPECT_NE(overlay(read_file(copy), read_file(reflection_of(path))), content)
-        << "the source's later writes through a shared reflection";
-    {
-        Mapped m(path);
-        ASSERT_TRUE(m && ato_deploy(m.base, SIZE) == 0);
-    }
+    std::string shared = reflection_of(path);
     Log log;
     expect_maps(copy);
     EXPECT_TRUE(log.has(ATO_LOG_WARNING, copy + " carried the attribute"));
     EXPECT_NE(id_of(copy), id_of(path));
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m && m.write(3000, pattern(6000, 4))) << m.sentence;
+    }
+    EXPECT_NE(overlay(read_file(copy), read_file(shared)), content)
+        << "what the source writes, through a reflection that both believe theirs";
+    expect_maps(copy);
+}
+
+// What the source has in its reflection now tells nothing of then.
+TEST_P(Copied, OfAFileThatHasBeenDeployedSinceIsAnError)
+{
+    if (!have_tool())
+        GTEST_SKIP() << "no " << GetParam().name << " here";
+    for (bool clean : {true, false}) {
+        SCOPED_TRACE(clean);
+        write_file(path, old);
+        content = old;
+        leave_slices();
+        make_copy();
+        Bytes stale = read_file(copy);
+        expect_stale(stale);
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.read(), content); // a lazy read deploys
+        ASSERT_EQ(m.stat().slices_in_reflection, 0u);
+        if (clean) {
+            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
+        }
+        EXPECT_EQ(by_number(path), content) << "who looks at the source now finds it in order";
+        {
+            Mapped c(copy);
+            ASSERT_FALSE(c) << "stale bytes, without a word";
+            EXPECT_EQ(c.error, ESTALE) << c.sentence;
+            EXPECT_NE(c.sentence.find(copy + " is a copy"), std::string::npos) << c.sentence;
+        }
+        EXPECT_EQ(read_file(copy), stale);
+        fs::remove(copy);
+        if (!clean) {
+            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
+        }
+        expect_maps(path);
+        Mapped last(path);
+        ASSERT_TRUE(last) << last.sentence;
+        ASSERT_EQ(last.unmap(ATO_UNMAP_SPATIAL), 0);
+    }
 }
 
 TEST_P(Copied, ToAnotherFolderIsAnErrorEachTimeAndKeepsWhatItKnows)
@@ -172,7 +208,7 @@ TEST_P(Copied, BackOverTheFileAfterItWentOnIsNoticed)
 INSTANTIATE_TEST_SUITE_P(
     With, Copied,
     testing::Values(Tool{"cp", "cp -a file copy"},
-                    Tool{"tar", "mkdir t && tar --xattrs -cf t.tar file && tar --xattrs "
+                    Tool{"tar", "mkdir -p t && tar --xattrs -cf t.tar file && tar --xattrs "
                                 "--xattrs-include='user.*' -xf t.tar -C t && mv t/file copy"},
                     Tool{"rsync", "rsync -aX file copy"}),
     [](const testing::TestParamInfo<Tool> &info) { return info.param.name; });

@@ -137,6 +137,7 @@ TEST_F(Pairing, CopiedAttributeIsDroppedWithAWarning)
     std::string copy = dir / "copy";
     write_file(copy, content);
     set_attribute(copy, attribute_of(path));
+    fs::last_write_time(copy, fs::last_write_time(path));
     Log log;
     expect_maps(copy);
     EXPECT_TRUE(log.has(ATO_LOG_WARNING, "copied from"));
