@@ -78,6 +78,23 @@ TEST_F(Moved, FolderRenamedAsAWholeIsFound)
     expect_maps(dir / "b/file");
 }
 
+// With two links the attribute's folder is an absolute path, which leads nowhere now: then it is the one
+// beside the file.
+TEST_F(Moved, FolderRenamedAsAWholeIsFoundByItsLinksToo)
+{
+    fs::create_directory(dir / "a");
+    path = dir / "a/file";
+    write_file(path, content);
+    fs::create_hard_link(path, dir / "a/twin");
+    leave_slices();
+    ASSERT_NE(attribute_of(path).find(" " + dir.path()), std::string::npos);
+    fs::rename(dir / "a", dir / "b");
+    EXPECT_FALSE(exists(dir / "a/.ato")) << "where the attribute leads";
+    expect_stale(read_file(dir / "b/twin"));
+    expect_maps(dir / "b/file");
+    expect_maps(dir / "b/twin");
+}
+
 TEST_F(Moved, TakenAlongToAnotherFolderIsAdoptedThere)
 {
     leave_slices_below();
