@@ -187,8 +187,28 @@ TEST_F(Waiting, ThreadsThatCopyAgainstEachOtherAllComeToTheirEnds)
     EXPECT_EQ(status, 0) << (status == 256 + SIGALRM ? "they wait for each other" : "");
 }
 
-// Each copy is whole: what is there in the end is one of the two, though they were copied against each
-// other.
+// Who lets go of one side before the other is written copies what another thread left there meanwhile.
+TEST_F(Waiting, CopyHoldsBothSidesUntilItHasCommitted)
+{
+    Mapped a(path), b(second);
+    ASSERT_TRUE(a && b);
+    static std::string moments; // R reserved, D durable, L let go
+    moments.clear();
+    seam_hook = [](enum seam_point point, const void *) {
+        if (point == SEAM_RESERVED)
+            moments += 'R';
+        else if (point == SEAM_DURABLE)
+            moments += 'D';
+        else if (point == SEAM_RELEASE)
+            moments += 'L';
+    };
+    EXPECT_NE(ato_memcpy(b.base + 100, a.base + 100, 13000), nullptr) << ato_errormsg();
+    seam_hook = nullptr;
+    EXPECT_EQ(moments, "RRRRRRRRDLLLLLLLL");
+}
+
+// So each copy is whole: what is there in the end is one of the two, though they were copied against
+// each other.
 TEST_F(Waiting, CopiesAgainstEachOtherLeaveNoMix)
 {
     Mapped a(path), b(second);
