@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The attribute says which reflection is a file's. What if somebody takes it away, puts another one in
-// its place, or one id is on two files? An error: believing the number, the folder or the id alone gives
-// bytes of something else.
+// The attribute says which reflection is a file's. What if somebody takes it away, puts another one
+// in its place, or one id is on two files? An error: believing the number, the folder or the id
+// alone gives bytes of something else.
 #include "naive.h"
 
 #include <fcntl.h>
@@ -98,7 +98,8 @@ TEST_F(Attribute, OfAnEarlierPairingIsAnError)
     expect_maps(path);
 }
 
-// The manifest's: a reflection folder restored from a backup has names that fit and ids that do not.
+// The manifest's: a reflection folder restored from a backup has names that fit and ids that do
+// not.
 TEST_F(Attribute, ThatTheFoldersManifestDoesNotKnowIsAnError)
 {
     leave_slices();

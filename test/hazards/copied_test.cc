@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Tools that copy a file take its attribute along, and with it a pairing that is not the copy's. When
-// the source was not plain, the copy has bytes that the file never held together: an error says so.
+// Tools that copy a file take its attribute along, and with it a pairing that is not the copy's.
+// When the source was not plain, the copy has bytes that the file never held together: an error
+// says so.
 #include "mounts.h"
 #include "naive.h"
 

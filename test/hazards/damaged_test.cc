@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A piece of what lies beside a file is damaged, cut short or of another version. Who believes it, or
-// takes no notice of it, gets stale or torn bytes, or a signal; the library names it, changes nothing,
-// and works again when the piece is back.
+// A piece of what lies beside a file is damaged, cut short or of another version. Who believes it,
+// or takes no notice of it, gets stale or torn bytes, or a signal; the library names it, changes
+// nothing, and works again when the piece is back.
 #include "naive.h"
 #include "support/child.h"
 #include "support/faults.h"

@@ -78,8 +78,8 @@ TEST_F(Moved, FolderRenamedAsAWholeIsFound)
     expect_maps(dir / "b/file");
 }
 
-// With two links the attribute's folder is an absolute path, which leads nowhere now: then it is the one
-// beside the file.
+// With two links the attribute's folder is an absolute path, which leads nowhere now: then it is
+// the one beside the file.
 TEST_F(Moved, FolderRenamedAsAWholeIsFoundByItsLinksToo)
 {
     fs::create_directory(dir / "a");

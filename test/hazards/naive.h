@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a program get that knows the format and none of the rules? It pairs a file with whatever
-// lies under its inode number and believes every bit. Tests of hazards first look through its eyes,
-// then ask the library.
+// What does a program get that knows the format and none of the rules? It pairs a file with
+// whatever lies under its inode number and believes every bit. Tests of hazards first look through
+// its eyes, then ask the library.
 #ifndef ATO_TEST_HAZARDS_NAIVE_H
 #define ATO_TEST_HAZARDS_NAIVE_H
 
@@ -42,8 +42,8 @@ inline Bytes by_number(const std::string &path)
     return by_number(path, folder_of(path));
 }
 
-// Returns when a file made now gets another birth time than the one at `path` has, and a file changed
-// now another ctime: the kernel's clock for files is coarse.
+// Returns when a file made now gets another birth time than the one at `path` has, and a file
+// changed now another ctime: the kernel's clock for files is coarse.
 inline void wait_for_clock(const std::string &path, const std::string &scratch)
 {
     auto ctime_of = [](const std::string &p) {

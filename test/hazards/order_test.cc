@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Pairings come and go in an order of steps, and a crash may come between any two. First each wrong
-// order: media made by hand as a cut would leave them, and what is lost then, for good. Then every cut of
-// the order that the library keeps: nothing acknowledged is lost, and a file that cannot be read right is
-// not read at all, wherever it was moved meanwhile.
+// order: media made by hand as a cut would leave them, and what is lost then, for good. Then every
+// cut of the order that the library keeps: nothing acknowledged is lost, and a file that cannot be
+// read right is not read at all, wherever it was moved meanwhile.
 #include "naive.h"
 #include "support/child.h"
 #include "support/faults.h"
@@ -36,6 +36,7 @@ class Order : public Hazard
                       return 0;
                   }),
                   0);
+        remove_shared_objects(id_of(path)); // nobody comes who would
         ASSERT_EQ(read_file(path), content);
     }
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The medium fails. The kernel tells of a failed write-back once and takes the pages for clean: who asks
-// again is told that all is well, with bytes in memory that are on no disk. The library believes nothing
-// of such a file any more: every call is EIO until it is mapped anew.
+// The medium fails. The kernel tells of a failed write-back once and takes the pages for clean: who
+// asks again is told that all is well, with bytes in memory that are on no disk. The library
+// believes nothing of such a file any more: every call is EIO until it is mapped anew.
 #include "mounts.h"
 #include "naive.h"
 #include "support/faults.h"

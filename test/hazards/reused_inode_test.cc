@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An inode number is no identity: file systems give it out again. What becomes of the reflection of a
-// file that is gone, when a new file has its number? It is set aside, and never applied.
+// An inode number is no identity: file systems give it out again. What becomes of the reflection of
+// a file that is gone, when a new file has its number? It is set aside, and never applied.
 #include "mounts.h"
 #include "naive.h"
 

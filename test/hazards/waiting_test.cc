@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Two threads copy between two mappings, in both directions at once; one copies within a range that it
-// copies from. Whoever locks what it writes to first, and then what it reads from, waits in a cycle for
-// ever. The library reserves both sides in one order, the same for everybody. (EDEADLK belongs to
-// transactions, which are not in this version.)
+// Two threads copy between two mappings, in both directions at once; one copies within a range that
+// it copies from. Whoever locks what it writes to first, and then what it reads from, waits in a
+// cycle for ever. The library reserves both sides in one order, the same for everybody. (EDEADLK
+// belongs to transactions, which are not in this version.)
 #include "naive.h"
 #include "support/child.h"
 
@@ -187,7 +187,8 @@ TEST_F(Waiting, ThreadsThatCopyAgainstEachOtherAllComeToTheirEnds)
     EXPECT_EQ(status, 0) << (status == 256 + SIGALRM ? "they wait for each other" : "");
 }
 
-// Who lets go of one side before the other is written copies what another thread left there meanwhile.
+// Who lets go of one side before the other is written copies what another thread left there
+// meanwhile.
 TEST_F(Waiting, CopyHoldsBothSidesUntilItHasCommitted)
 {
     Mapped a(path), b(second);
@@ -207,8 +208,8 @@ TEST_F(Waiting, CopyHoldsBothSidesUntilItHasCommitted)
     EXPECT_EQ(moments, "RRRRRRRRDLLLLLLLL");
 }
 
-// So each copy is whole: what is there in the end is one of the two, though they were copied against
-// each other.
+// So each copy is whole: what is there in the end is one of the two, though they were copied
+// against each other.
 TEST_F(Waiting, CopiesAgainstEachOtherLeaveNoMix)
 {
     Mapped a(path), b(second);

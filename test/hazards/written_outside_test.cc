@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Somebody wrote to a file that was not plain. Its bytes and those in the reflection are of different
-// times then: who puts them together gets neither. Noticed by size and mtime, as far as they were kept.
+// Somebody wrote to a file that was not plain. Its bytes and those in the reflection are of
+// different times then: who puts them together gets neither. Noticed by size and mtime, as far as
+// they were kept.
 #include "naive.h"
 #include "support/child.h"
 
