@@ -3,6 +3,8 @@
 // Files and folders get other names and places; the reflection may not be where it was. Found and
 // adopted, or a clear error: never the stale bytes that everybody else sees in the file.
 #include "naive.h"
+#include "support/child.h"
+#include "support/faults.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +104,34 @@ TEST_F(Moved, TakenAlongToAnotherFolderIsAdoptedThere)
     fs::rename(dir / "a/.ato", dir / "b/.ato");
     expect_stale(read_file(dir / "b/file"));
     expect_maps(dir / "b/file");
+}
+
+// Its last user died in the middle of a commit: what finishes that lies in the folder too.
+TEST_F(Moved, TakenAlongWithItsWholeFolderAfterAKillIsRecoveredThere)
+{
+    fs::create_directory(dir / "a");
+    fs::create_directory(dir / "b");
+    path = dir / "a/file";
+    write_file(path, content);
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+                  PersistFaults faults;
+                  int left = 3;
+                  faults.before = [&](const PersistCall &c) {
+                      bool flip = std::string(c.op) == "store_word" &&
+                                  std::string(c.site).find("flip.c") != std::string::npos;
+                      return flip && --left == 0 ? DIE : GO_ON;
+                  };
+                  m.write(3000, pattern(6000, 2));
+                  return 0;
+              }),
+              CUT);
+    std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+    fs::rename(path, dir / "b/file");
+    fs::rename(dir / "a/.ato", dir / "b/.ato");
+    expect_garbage(by_number(dir / "b/file")); // reflection and manifest without the journal
+    expect_maps(dir / "b/file");
+    EXPECT_TRUE(journals_of(dir / "b/file").empty());
 }
 
 TEST_F(Moved, LeftBehindIsAnErrorThatNamesFileAndPlaces)
