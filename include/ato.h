@@ -139,6 +139,10 @@ struct ato_stat {
     uint64_t rtm_aborts;      /* hardware transactions that aborted */
     uint64_t deployed_slices; /* slices brought home */
     uint64_t read_retries;    /* reads begun again because a commit came between */
+    /* of the file: its guard (ato_set_guard()) */
+    uint64_t guard_offset;
+    unsigned guard_bytes; /* 0: it has none */
+    unsigned char guard_plain[16];
 };
 
 /* ---- Lifecycle ---- */
@@ -245,7 +249,7 @@ int ato_msync(void *addr, size_t n, int flags);
  *   EINVAL    addr does not lie in a mapping; size is negative
  *   ENOSPC    size is beyond the max_size that the file's first mapping was made with; or no space
  *   ENOTSUP   size is less than the file has: not in this version
- *   EFBIG     more than the file system takes
+ *   EFBIG     more than the file system takes, or RLIMIT_FSIZE (which sends SIGXFSZ too)
  *   ESTALE    the file was cut or made longer by other means while it was mapped
  *   EUCLEAN   the reflection has slices of pages beyond the end of the file
  *   EIO       the medium failed: as for ato_memcpy()
@@ -258,12 +262,14 @@ int ato_ftruncate(void *addr, off_t size);
  * bytes (at most 16) of the file, from `offset` on, as they are when it is plain; then store others
  * there, for which such programs refuse the file, with ato_memcpy_opt() and ATO_EAGER. What makes the
  * file plain (a spatial unmap, also one that a crash cut and a later map finishes; `ato deploy`) puts
- * the kept ones back when all else is home. Where the file's bytes are by then neither these nor
- * those that libato found when it brought them home, somebody else wrote them, and they stay.
+ * the kept ones back when all else is home, whatever is there then. Only what somebody writes there
+ * after a crash in the very end of that, when the file looks plain already, stays.
  *
- * Of the file, not of the mapping: kept over fast unmaps, gone with the reflection. n = 0: no bytes
- * are kept any more. Durable when it returns.
+ * Of the file, not of the mapping: kept over fast unmaps (ato_stat() tells of it), gone with the
+ * reflection. n = 0: no bytes are kept any more; what is there stays. Durable when it returns.
  *   EACCES    the mapping has no PROT_WRITE
+ *   EEXIST    the file has a guard at another place; or these bytes are what it has instead of the
+ *             plain ones that are kept already
  *   EFAULT    the bytes lie beyond the end of the file
  *   EINVAL    addr does not lie in a mapping; n is more than 16; offset is negative
  *   EIO       the medium failed: as for ato_memcpy()

@@ -58,6 +58,28 @@ static int check_writable(const struct mapping *m, const void *addr)
     return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
 }
 
+static inline void count_write(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    tally_add(t, COUNT_WRITES, 1);
+    tally_add(t, COUNT_BYTES_WRITTEN, n);
+}
+
+static inline void count_read(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    tally_add(t, COUNT_READS, 1);
+    tally_add(t, COUNT_BYTES_READ, n);
+}
+
+static int write_across(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
+{
+    if (write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags) < 0)
+        return -1;
+    count_read(from->m, n);
+    return 0;
+}
+
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
     struct side to, from;
@@ -77,10 +99,14 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     if (to.m) {
         r = check_writable(to.m, dst);
         if (r == 0)
-            r = from.m ? write_from_mapping(to.m, to.offset, from.m, from.offset, n, flags)
+            r = from.m ? write_across(&to, &from, n, flags)
                        : write_bytes(to.m, to.offset, src, n, flags);
+        if (r == 0)
+            count_write(to.m, n);
     } else {
         r = from.m ? read_bytes(from.m, from.offset, dst, n) : no_mapping(dst, src);
+        if (r == 0)
+            count_read(from.m, n);
     }
     return r < 0 ? NULL : dst;
 }
@@ -107,6 +133,7 @@ void *ato_memset(void *dst, int c, size_t n)
     }
     if (check_writable(to.m, dst) < 0 || write_fill(to.m, to.offset, c, n, 0) < 0)
         return NULL;
+    count_write(to.m, n);
     return dst;
 }
 

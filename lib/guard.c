@@ -1,17 +1,63 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file has in some places while it is not plain: kept in its manifest (guard.h). */
+/* What a file has in some places while it is not plain: kept in its manifest (reflection/guard.h). */
+#include "guard.h"
+
 #include "../reflection/birth.h"
 #include "../reflection/report.h"
-#include "file.h"
+#include "read.h"
 #include "table.h"
 
 #include "ato.h"
 
+#include <errno.h>
 #include <string.h>
 
-/* Under the lock for mappings, as all that writes the record. */
-static int set(struct file *f, uint64_t offset, const void *plain, uint32_t n)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each file's record.guard */
+
+struct manifest_guard guard_of(struct file *f)
 {
+    pthread_mutex_lock(&lock);
+    struct manifest_guard guard = f->pairing.record.guard;
+    pthread_mutex_unlock(&lock);
+    return guard;
+}
+
+static void put(struct file *f, const struct manifest_guard *guard)
+{
+    pthread_mutex_lock(&lock);
+    f->pairing.record.guard = *guard;
+    pthread_mutex_unlock(&lock);
+}
+
+/* There is a guard already, `kept`. May it be replaced by `wish`? Whoever maps a file again, and takes
+ * what he finds for plain, would keep the mask, and lose what is plain. */
+static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
+                           const struct manifest_guard *wish)
+{
+    char now[MANIFEST_GUARD_MAX];
+    const char *path = m->file->pairing.path;
+    unsigned long long at = kept->offset;
+    if (kept->offset != wish->offset || kept->bytes != wish->bytes)
+        return report_error(
+            EEXIST,
+            "%s has a guard, of %u bytes at %llu: take it away (0 bytes) before it gets "
+            "another one",
+            path, kept->bytes, at);
+    if (read_bytes(m, wish->offset, now, wish->bytes) < 0)
+        return -1;
+    if (memcmp(now, wish->plain, wish->bytes) == 0)
+        return report_error(
+            EEXIST,
+            "%s is guarded, and these bytes at %llu are what it has instead of the plain "
+            "ones; to have no guard, take it away (0 bytes)",
+            path, at);
+    return 0;
+}
+
+/* Under the lock for mappings, as all that writes the record. */
+static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
+{
+    struct file *f = m->file;
     struct pairing *pr = &f->pairing;
     struct manifest_guard before = pr->record.guard, after = {.offset = offset, .bytes = n};
     if (file_check(f) < 0)
@@ -24,13 +70,17 @@ static int set(struct file *f, uint64_t offset, const void *plain, uint32_t n)
         memcpy(after.plain, plain, n);
     else
         after.offset = 0;
+    if (memcmp(&before, &after, sizeof(after)) == 0)
+        return 0;
+    if (n && before.bytes && check_replacing(m, &before, &after) < 0)
+        return -1;
     if (pairing_lock_attach(pr) < 0)
         return -1;
-    pr->record.guard = after;
+    put(f, &after);
     int r = birth_write_record(pr);
     pairing_unlock_attach(pr);
     if (r < 0) {
-        pr->record.guard = before;
+        put(f, &before);
         return file_in_doubt(f, "its guard");
     }
     return 0;
@@ -47,7 +97,7 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
     if (offset < 0)
         return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
     file_lock_all();
-    int r = set(m->file, (uint64_t)offset, plain, (uint32_t)n);
+    int r = set(m, (uint64_t)offset, plain, (uint32_t)n);
     file_unlock_all();
     return r;
 }

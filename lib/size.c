@@ -51,11 +51,13 @@ static int clear_tail(struct mapping *m, uint64_t size)
     return r;
 }
 
-/* Its syncs may be what the kernel tells of an earlier failure, once: as in file_msync(). */
-static int prepare(struct file *f, uint64_t size)
+/* growth_settle() for size 0, else growth_prepare(). Their syncs may be what the kernel tells of an
+ * earlier failure, once: as in file_msync(). */
+static int on_media(struct file *f, uint64_t size)
 {
+    struct pairing *pr = &f->pairing;
     pthread_mutex_lock(&f->medium);
-    int r = growth_prepare(&f->pairing, size);
+    int r = size ? growth_prepare(pr, size) : growth_settle(pr, growth_last(pr));
     if (r < 0 && errno == EIO)
         file_poison(f);
     pthread_mutex_unlock(&f->medium);
@@ -68,7 +70,8 @@ static int grow(struct mapping *m, uint64_t size)
     struct file *f = m->file;
     struct pairing *pr = &f->pairing;
     uint64_t *word = growth_size_word(pr);
-    if (clear_tail(m, pr->size) < 0 || prepare(f, size) < 0)
+    /* Settled first: what others put behind the end is theirs, and the end may be gone. */
+    if (on_media(f, 0) < 0 || clear_tail(m, pr->size) < 0 || on_media(f, size) < 0)
         return -1;
     persist_store_word(&f->persist, word, manifest_encode_size(size));
     if (file_flush_word(f, word) < 0)

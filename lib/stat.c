@@ -4,6 +4,7 @@
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "file.h"
+#include "guard.h"
 #include "table.h"
 
 #include <stdio.h>
@@ -49,7 +50,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
     if (given < sizeof(size_t) || given > 65536)
         return report_error(
             EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
-    const struct file *f = m->file;
+    struct file *f = m->file;
     struct stat rs;
     struct ato_stat all = {
         .struct_size = given,
@@ -70,6 +71,10 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .deployed_slices = total(m, COUNT_DEPLOYED_SLICES),
         .read_retries = total(m, COUNT_READ_RETRIES),
     };
+    struct manifest_guard guard = guard_of(f);
+    all.guard_offset = guard.offset;
+    all.guard_bytes = guard.bytes;
+    memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
     if (fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;

@@ -256,13 +256,6 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     return 0;
 }
 
-static inline void count_write(struct mapping *m, uint64_t n)
-{
-    struct tally t = tally_of(m);
-    tally_add(t, COUNT_WRITES, 1);
-    tally_add(t, COUNT_BYTES_WRITTEN, n);
-}
-
 /* write_held() for plain memory and one page: what most writes are. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
@@ -300,8 +293,6 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         note_written(f);
     }
     pages_release(s);
-    if (r == 0)
-        count_write(m, n);
     return r;
 }
 
@@ -320,8 +311,6 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     if (r == 0)
         r = write_held(m, &h, h.pages, &span, src, flags);
     hold_release(&h);
-    if (r == 0)
-        count_write(m, n);
     return r;
 }
 
@@ -369,10 +358,5 @@ int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
     if (r == 0)
         r = write_held(m, &h, hold_find(&h, m->file, to.first), &to, &src, flags);
     hold_release(&h);
-    if (r == 0) {
-        count_write(m, n);
-        count(from, COUNT_READS, 1);
-        count(from, COUNT_BYTES_READ, n);
-    }
     return r;
 }

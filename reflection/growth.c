@@ -115,7 +115,7 @@ static int lengthen(int fd, uint64_t to)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
-    if (growth_settle(pr, growth_last(pr)) < 0 || check_words(pr, to) < 0)
+    if (check_words(pr, to) < 0)
         return -1;
     persist_store_word(&pr->persist, word, manifest_encode_size(to));
     if (persist_flush_word(&pr->persist, word) < 0)

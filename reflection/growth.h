@@ -19,9 +19,9 @@
  * none), that of a growth that was cut? 1, 0, or -1 and errno. Reads what is new, holes are free. */
 int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth);
 
-/* Steps 1 and 2, from pr->size to `to`, which is more. -1: the original is as long as it was, or
- * growth_settle() makes it so. ESTALE: it is not as long as it should be; EUCLEAN: the reflection
- * has bitmaps of pages that there are not; ENOSPC, EFBIG, EIO, ... */
+/* Steps 1 and 2, from pr->size, settled, to `to`, which is more. -1: the original is as long as it
+ * was, or growth_settle() makes it so. EUCLEAN: the reflection has bitmaps of pages that there are
+ * not; ENOSPC, EFBIG, EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
 /* Where step 3 stores manifest_encode_size(). */

@@ -168,6 +168,15 @@ static int set_aside(struct pairing *pr, const struct place_names *n, const char
  * attribute was taken away, and to be forgotten again. */
 static int forget(struct pairing *pr, const struct place_names *n)
 {
+    const struct manifest_guard *g = &pr->record.guard;
+    char plain[33];
+    identity_hex(g->plain, plain);
+    if (g->bytes)
+        report_log(REPORT_WARNING,
+                   "%s has guarded bytes, %u at %" PRIu64
+                   ": they stay as they are in the file; plain "
+                   "they were %.*s",
+                   pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
     return set_aside(pr, n, "is not wanted, since the file is preferred to it");

@@ -259,19 +259,45 @@ TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
     EXPECT_EQ(m.read(0, SIZE), content);
 }
 
+// Each to a size of its own: the larger one stays, who comes too late with a smaller one is told.
+TEST_P(Growth, ThreadsThatGrowOneFileGetTheLargestSize)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    std::atomic<unsigned> wrong{0};
+    auto work = [&](uint64_t step) {
+        for (uint64_t size = SIZE; size < 100 * step; size += step)
+            if (ato_ftruncate(m.base, static_cast<off_t>(size)) < 0 && errno != ENOTSUP)
+                wrong++;
+    };
+    std::thread a(work, 3000), b(work, 3100);
+    a.join();
+    b.join();
+    EXPECT_EQ(wrong, 0u);
+    uint64_t size = m.stat().size;
+    EXPECT_GT(size, 100 * 3100 - 3100u);
+    EXPECT_EQ(m.read(0, size), grown(content, size));
+    EXPECT_EQ(m.stat().writes, 0u) << "what the library clears is not what somebody asked for";
+}
+
 // ---- what others do to the size ----
 
 TEST_P(Growth, FileThatOthersMadeLongerOrCutIsEstaleAndAsTheyLeftIt)
 {
-    for (uint64_t size : {SIZE + 1, SIZE - 1, size_t(LONGER)}) {
+    for (uint64_t size : {SIZE + 1, SIZE - 1, size_t(4096), size_t(LONGER)}) {
         SCOPED_TRACE(size);
         write_file(path, content);
         Mapped m(path, wish());
         ASSERT_TRUE(m) << m.sentence;
         ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        Bytes others(size > SIZE ? size - SIZE : 0, 'x');
+        write_at(path, SIZE, others.data(), others.size());
         EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
         EXPECT_EQ(errno, ESTALE) << ato_errormsg();
-        EXPECT_EQ(size_of(path), size);
+        ASSERT_EQ(size_of(path), size);
+        if (size > SIZE) {
+            EXPECT_EQ(read_at(path, SIZE, size - SIZE), others);
+        }
         ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
         EXPECT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
         ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;

@@ -107,6 +107,22 @@ TEST_P(Guard, CanBeReplacedAndTakenAway)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(guard(m));
+    struct ato_stat st = m.stat();
+    EXPECT_EQ(st.guard_offset, at);
+    EXPECT_EQ(Bytes(st.guard_plain, st.guard_plain + st.guard_bytes), plain());
+    ASSERT_TRUE(guard(m)); // the same once more
+    // Whoever takes what he finds for plain would lose what is.
+    EXPECT_EQ(ato_set_guard(m.base, static_cast<off_t>(at), Bytes(n, 0xee).data(), n), -1);
+    EXPECT_EQ(errno, EEXIST);
+    EXPECT_NE(std::string(ato_errormsg()).find(path), std::string::npos) << ato_errormsg();
+    EXPECT_EQ(ato_set_guard(m.base, 4090, "ABCDEF", 6), -1);
+    EXPECT_EQ(errno, EEXIST);
+    EXPECT_EQ(m.stat().reads, 0u);
+    // Others, at the same place, are no mistake.
+    ASSERT_EQ(ato_set_guard(m.base, static_cast<off_t>(at), Bytes(n, 0x33).data(), n), 0);
+    EXPECT_EQ(m.stat().guard_plain[0], 0x33);
+    ASSERT_EQ(ato_set_guard(m.base, 0, nullptr, 0), 0);
+    EXPECT_EQ(m.stat().guard_bytes, 0u);
     ASSERT_EQ(ato_set_guard(m.base, 4090, "ABCDEF", 6), 0);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     Bytes expected = masked;
@@ -140,6 +156,33 @@ TEST_P(Guard, ArgumentsAreChecked)
     EXPECT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_EQ(read_file(path), content);
+}
+
+TEST_P(Guard, OfAFileThatGrowsStaysWhereItIs)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(guard(m));
+    ASSERT_EQ(ato_ftruncate(m.base, SIZE + 5000), 0) << ato_errormsg();
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    content.resize(SIZE + 5000);
+    EXPECT_EQ(read_file(path), content);
+}
+
+TEST_P(Guard, IsNamedWhenItIsGivenUp)
+{
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(guard(m));
+    }
+    write_at(path, 10000, "x", 1);
+    ato_options o = wish();
+    o.flags |= ATO_PREFER_FILE;
+    Log log;
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, std::to_string(n) + " at " + std::to_string(at)));
+    EXPECT_EQ(m.read(at, n), Bytes(n, 0xee));
+    EXPECT_EQ(m.stat().guard_bytes, 0u);
 }
 
 // Cut before any call of either table while the file becomes plain, then once more while that is

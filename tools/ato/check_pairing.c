@@ -33,8 +33,9 @@ static const char *why_not(const char *copy, struct manifest_record *r)
     if (r->version != MANIFEST_VERSION)
         return "is of a version that is not known";
     if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
-        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED || r->guard.bytes > MANIFEST_GUARD_MAX ||
-        r->guard.offset > LAYOUT_MAX_BYTES || r->clean_size > LAYOUT_MAX_BYTES)
+        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED ||
+        r->guard.bytes > MANIFEST_GUARD_MAX || r->guard.offset > LAYOUT_MAX_BYTES ||
+        r->clean_size > LAYOUT_MAX_BYTES)
         return "has a field that makes no sense";
     return NULL;
 }

@@ -166,7 +166,7 @@ static void say(const struct facts *f)
     line("size", text_size(size, l->who.size));
     if (f->has_record && l->manifest.has_size && l->manifest.size != l->who.size)
         line("logical", text_size(size, l->manifest.size));
-    if (l->cut_growth)
+    if (l->cut_growth && !l->holders.count && !l->holders.attaching)
         line("", "its growth was interrupted; the next map takes it back");
     snprintf(text, sizeof(text), "takes %s", text_size(size, l->storage));
     line("", text);
