@@ -114,7 +114,7 @@ struct ato_unmap_options {
     int mode;           /* ATO_UNMAP_FAST or ATO_UNMAP_SPATIAL */
     unsigned threads;   /* spatial: threads that deploy; 0: chosen by size and CPUs */
     /* Called now and then, by one thread at a time, while a spatial unmap deploys: bytes of the
-     * file looked at so far, and its size. Must not map, unmap or fork. May be NULL. */
+     * file looked at so far, and its size. Must not map, unmap, fork or set a guard. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
 };
@@ -190,7 +190,7 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
  *   ATO_UNMAP_SPATIAL  the last mapping of the file deploys everything and removes reflection,
  *                      manifest and attribute: what read(2) sees is the file. Others only detach.
  * Where the file system has no extended attributes a fast unmap deploys too.
- * When deploying fails (EIO, ENOSPC) the mapping is still there. When what comes after it fails
+ * When deploying fails (EIO, ENOSPC; ESTALE: the file was cut by other means) the mapping is still there. When what comes after it fails
  * (the manifest cannot be written, a name not be removed; EIO on a file whose last commit is in
  * doubt, which is not made plain) the mapping is gone, and the next ato_mmap() completes what is
  * left: no byte is lost. EINVAL: not a mapping, or a part of one. Since 0.1.
@@ -250,7 +250,8 @@ int ato_msync(void *addr, size_t n, int flags);
  *   ENOSPC    size is beyond the max_size that the file's first mapping was made with; or no space
  *   ENOTSUP   size is less than the file has: not in this version
  *   EFBIG     more than the file system takes, or RLIMIT_FSIZE (which sends SIGXFSZ too)
- *   ESTALE    the file was cut or made longer by other means while it was mapped
+ *   ESTALE    the file was cut or made longer by other means while it was mapped. (Zeros up to the very
+ *             size that an interrupted growth was to have are taken for that, and cut off.)
  *   EUCLEAN   the reflection has slices of pages beyond the end of the file
  *   EIO       the medium failed: as for ato_memcpy()
  * Since 0.1.

@@ -7,6 +7,7 @@
 #include "deploy.h"
 
 #include "../reflection/bitmap.h"
+#include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "flip.h"
 #include "space.h"
@@ -110,7 +111,8 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 
 struct everything {
     struct mapping *m;
-    uint64_t chunks, next, done; /* of 512 pages */
+    uint64_t chunks, next; /* of 512 pages */
+    uint64_t told;         /* bytes, to `progress` */
     int error;
     const struct ato_unmap_options *options;
     pthread_mutex_t progress;
@@ -143,28 +145,48 @@ static int deploy_chunk(struct everything *e, uint64_t chunk)
     return 0;
 }
 
-static void tell(struct everything *e)
+/* So much of the file was looked at, at least; told when it is more than before. */
+static void tell(struct everything *e, uint64_t bytes)
 {
     if (!e->options->progress)
         return;
     pthread_mutex_lock(&e->progress);
     uint64_t size = file_size(e->m->file);
-    uint64_t done = ++e->done * CHUNK_PAGES * PAGE_BYTES;
-    e->options->progress(e->options->progress_arg, done < size ? done : size, size);
+    if (bytes > size)
+        bytes = size;
+    if (bytes > e->told) {
+        e->told = bytes;
+        e->options->progress(e->options->progress_arg, bytes, size);
+    }
     pthread_mutex_unlock(&e->progress);
+}
+
+/* One that has a meta page; where none can be looked for, one after the other. */
+static uint64_t next_chunk(struct everything *e)
+{
+    int reflection = e->m->file->pairing.reflection;
+    uint64_t chunk = __atomic_load_n(&e->next, __ATOMIC_RELAXED), found;
+    do {
+        found = meta_next(reflection, chunk, e->chunks);
+        if (found == UINT64_MAX)
+            found = chunk;
+    } while (!__atomic_compare_exchange_n(&e->next, &chunk, found + 1, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return found;
 }
 
 static void *work(void *arg)
 {
     struct everything *e = arg;
     while (!__atomic_load_n(&e->error, __ATOMIC_RELAXED)) {
-        uint64_t chunk = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED);
+        uint64_t chunk = next_chunk(e);
         if (chunk >= e->chunks)
             break;
         if (deploy_chunk(e, chunk) < 0)
             __atomic_store_n(&e->error, errno ? errno : EIO, __ATOMIC_RELAXED);
         else
-            tell(e);
+            /* Chunks are given out in their order: those before are done, or nearly. */
+            tell(e, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
     }
     return NULL;
 }
@@ -205,6 +227,8 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
     work(&e);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
+    if (!e.error)
+        tell(&e, file_size(f));
     free(counters);
     if (!e.error)
         return 0;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -164,16 +165,14 @@ static int attach(struct file *f)
     return pairing_use(pr, generation);
 }
 
-static uint64_t choose_max_size(const struct identity *who, const struct file_wish *wish)
+static uint64_t choose_limit(uint64_t size, const struct file_wish *wish)
 {
     uint64_t n = wish->options->max_size;
     if (n == 0)
         n = 1ull << 30;
-    if (n < who->size)
-        n = who->size;
-    if (n < wish->end)
-        n = wish->end;
-    return round_up(n, PAGE_BYTES);
+    if (n < size)
+        n = size;
+    return n < wish->end ? wish->end : n;
 }
 
 /* Two files with one id: the one is an image of the other (a snapshot, a copied file system). Pages
@@ -221,7 +220,8 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         return NULL;
     }
     f->persist = f->pairing.persist;
-    f->max_size = choose_max_size(&f->pairing.identity, wish);
+    f->limit = choose_limit(f->pairing.size, wish);
+    f->max_size = round_up(f->limit, PAGE_BYTES);
     f->holes_fault = holes_fault(f->pairing.original);
     if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0) {
         pairing_unlock_attach(&f->pairing);
@@ -240,12 +240,12 @@ static int fits(const struct file *f, const struct file_wish *wish)
         return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
                             f->pairing.path, domain_name(f->persist.domain),
                             domain_name(o->domain));
-    if (o->max_size > f->max_size || wish->end > f->max_size)
+    if (o->max_size > f->limit || wish->end > f->max_size)
         return report_error(
             EFBIG,
             "%s is mapped with a largest size of %llu bytes; a mapping up to %llu "
             "does not fit",
-            f->pairing.path, (unsigned long long)f->max_size,
+            f->pairing.path, (unsigned long long)f->limit,
             (unsigned long long)(o->max_size > wish->end ? o->max_size : wish->end));
     return file_check(f);
 }
@@ -276,6 +276,21 @@ static void forget(struct file *f)
     *at = f->next;
 }
 
+/* There may be no home left to bring slices to. */
+static int check_length(const struct file *f)
+{
+    struct stat st;
+    uint64_t size = file_size(f);
+    if (fstat(f->pairing.original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", f->pairing.path);
+    if ((uint64_t)st.st_size < size)
+        return report_error(ESTALE,
+                            "%s was cut by other means while it was mapped, to %lld bytes of %llu: "
+                            "it is not made plain before it is as long as it was",
+                            f->pairing.path, (long long)st.st_size, (unsigned long long)size);
+    return 0;
+}
+
 int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
 {
     struct pairing *pr = &f->pairing;
@@ -288,7 +303,7 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     bool poisoned = file_is_poisoned(f);
     bool plain = !poisoned && (options->mode == ATO_UNMAP_SPATIAL || !pr->has_attributes);
     *kept = true;
-    if (plain && deploy_file(f, options) < 0)
+    if (plain && (check_length(f) < 0 || deploy_file(f, options) < 0))
         return -1;
     /* `clean` says that words can be believed as they are, those too that nobody touched since a
      * process died. They are durable before the record is stored, not with it: it may become visible

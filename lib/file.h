@@ -31,7 +31,8 @@ struct file {
     struct pairing pairing;
     struct persist persist;
     char *o, *r;       /* writable views of original and reflection, up to max_size */
-    uint64_t max_size; /* bytes of the original that fit in the views; whole pages */
+    uint64_t limit;    /* bytes that the original may grow to */
+    uint64_t max_size; /* the same in whole pages: what fits in the views */
     uint64_t r_bytes;
     struct shared shared;
     uint32_t holder;           /* this process in page_state.holder */

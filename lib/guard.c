@@ -77,13 +77,16 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     if (pairing_lock_attach(pr) < 0)
         return -1;
     put(f, &after);
+    /* As in file_msync(): size word and record lie in one file. */
+    pthread_mutex_lock(&f->medium);
     int r = birth_write_record(pr);
+    if (r < 0)
+        r = file_in_doubt(f, "its guard");
+    pthread_mutex_unlock(&f->medium);
     pairing_unlock_attach(pr);
-    if (r < 0) {
+    if (r < 0)
         put(f, &before);
-        return file_in_doubt(f, "its guard");
-    }
-    return 0;
+    return r;
 }
 
 int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)

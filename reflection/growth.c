@@ -15,7 +15,8 @@
 int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth)
 {
     char bytes[16384];
-    off_t at = (off_t)size;
+    /* Of the slice that the end lies in O may be the home that is not valid, and hold anything. */
+    off_t at = (off_t)((size + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
     if (is <= size || is != growth)
         return 0;
     while ((at = lseek(original, at, SEEK_DATA)) >= 0) {
@@ -39,6 +40,14 @@ static int cut_off(struct pairing *pr)
     return 0;
 }
 
+/* A sync failed: it may be others' bytes that are lost. */
+static int lost(const struct pairing *pr, const char *what)
+{
+    report_errno(errno, "cannot make %s %s durable", what, pr->path);
+    errno = EIO;
+    return GROWTH_LOST;
+}
+
 int growth_settle(struct pairing *pr, uint64_t growth)
 {
     struct stat st;
@@ -58,15 +67,14 @@ int growth_settle(struct pairing *pr, uint64_t growth)
     /* persist-order G3 (reader: growth_settle): it is cut off durably, whoever did that, before the
      * growth word is another's or gone: nobody could tell then what the file has too much. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot make the length of %s durable", pr->path);
+        return lost(pr, "the length of");
     return 0;
 }
 
 uint64_t growth_last(const struct pairing *pr)
 {
     uint64_t size, growth;
-    (void)manifest_sizes(pr->manifest, &size, &growth); /* checked when it was adopted */
-    return growth;
+    return manifest_sizes(pr->manifest, &size, &growth) ? growth : 0;
 }
 
 uint64_t *growth_size_word(const struct pairing *pr)
@@ -119,7 +127,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         return -1;
     persist_store_word(&pr->persist, word, manifest_encode_size(to));
     if (persist_flush_word(&pr->persist, word) < 0)
-        return report_errno(errno, "cannot make the manifest of %s durable", pr->path);
+        return lost(pr, "the manifest of");
     /* persist-order G1 (reader: growth_settle): how long the original is going to be is durable
      * before it is that long, or nobody could tell it from one that others made longer. */
     persist_fence(&pr->persist);
@@ -127,13 +135,14 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
                             pr->path, layout_reflection_bytes(to));
     if (fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+        return lost(pr, "the reflection of");
     if (lengthen(pr->original, to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
     /* persist-order G2 (reader: adopt): both are as long as the size word says before it says so. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
-    int saved = errno;
+    int r = lost(pr, "the length of");
     (void)cut_off(pr);
-    return report_errno(saved, "cannot make the length of %s durable", pr->path);
+    errno = EIO;
+    return r;
 }

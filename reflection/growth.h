@@ -15,6 +15,10 @@
 
 #include "pairing.h"
 
+/* Answer of those below, beside -1: a sync failed, with EIO. What was not durable yet may be lost, of
+ * whatever part of the file. */
+#define GROWTH_LOST (-2)
+
 /* Is the length `is` of an original, whose size word says `size` and whose growth word `growth` (0:
  * none), that of a growth that was cut? 1, 0, or -1 and errno. Reads what is new, holes are free. */
 int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth);

@@ -245,8 +245,11 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                             pr->folder.path, n->reflection, pr->record.format);
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
-    if (growth_settle(pr, growth) < 0 || check_reflection(pr, n, pr->size) < 0 ||
-        birth_choose_domain(pr, wish) < 0 || birth_map_manifest(pr, n) < 0)
+    if (growth_settle(pr, growth) < 0)
+        return -1;
+    pr->identity.size = pr->size;
+    if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0)
         return -1;
     identity_boot(boot);
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
@@ -382,6 +385,8 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
     switch (decide(pr, n, found, wish)) {
     case ADOPT:
         result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        if (result < 0 && errno == ESTALE && pr->record.state == MANIFEST_BORN)
+            result = start_over(pr, n); /* nothing was stored yet */
         if (result < 0 && errno == ESTALE && wish->prefer_file)
             result = forget(pr, n);
         break;
@@ -493,7 +498,9 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
-    if (growth_settle(pr, growth_last(pr)) < 0 && errno != ESTALE)
+    /* Of another length by others' doing it stays `in use`: as soon as it has its own again, it can be
+     * mapped. */
+    if (growth_settle(pr, growth_last(pr)) < 0)
         return -1;
     /* In domain process nothing was made durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)

@@ -108,6 +108,53 @@ TEST_P(FullDisk, ReflectionIsSigbusWhenSparseAndEnospcHere)
     }));
 }
 
+// What a file gets longer by is a hole; where blocks are small, it begins within the last page.
+TEST_P(FullDisk, WhatAFileGrewByIsSigbusWhenStoredToAndEnospcHere)
+{
+    EXPECT_PLAYED(play([&] {
+        const size_t before = 5 * 4096 + 100, after = 9 * 4096 + 700;
+        make_files(pattern(before, 1), before);
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+        ASSERT_TRUE(m) << m.sentence;
+        for (unsigned turn = 2; turn < 6; turn++) // both homes of the last page were stored to
+            ASSERT_TRUE(m.write(before - 60, pattern(60, turn))) << m.sentence;
+        ASSERT_EQ(ato_ftruncate(m.base, after), 0) << ato_errormsg();
+        ASSERT_EQ(truncate(twin.c_str(), after), 0);
+        Bytes expected = over(pattern(before, 1), before - 60, pattern(60, 5));
+        expected.resize(after);
+        fill(ballast);
+        EXPECT_EQ(naive([&] {
+                      plain_map(twin, after)[after - 1] = 'x';
+                      return 0;
+                  }),
+                  died_of(SIGBUS));
+
+        for (size_t at = before - 60; at + 64 < after; at += 500)
+            for (unsigned turn = 2; turn < 5; turn++) {
+                if (m.write(at, pattern(64, turn)))
+                    expected = over(expected, at, pattern(64, turn));
+                else
+                    expect_no_space(m, file);
+            }
+        EXPECT_FALSE(m.write(after - 700, pattern(700, 6)));
+        EXPECT_EQ(ato_ftruncate(m.base, after), 0);
+        for (size_t at = 0; at < after; at += 4096) { // in memory a load takes space too
+            size_t n = std::min<size_t>(4096, after - at);
+            Bytes seen = m.read(at, n);
+            if (seen.empty())
+                expect_no_space(m, file);
+            else
+                EXPECT_EQ(seen, Bytes(expected.begin() + static_cast<long>(at),
+                                      expected.begin() + static_cast<long>(at + n)));
+        }
+        make_room();
+        EXPECT_TRUE(m.write(after - 700, pattern(700, 6))) << m.sentence;
+        expected = over(expected, after - 700, pattern(700, 6));
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(file), expected);
+    }));
+}
+
 // Page 1 of the original is a hole; the record begins before it.
 TEST_P(FullDisk, RecordThatEndsInAHoleIsTornByPlainStoresAndWholeHere)
 {

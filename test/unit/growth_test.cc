@@ -91,6 +91,36 @@ INSTANTIATE_TEST_SUITE_P(Domains, Growth,
                          testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
                                          ATO_DOMAIN_PROCESS));
 
+// A process that grows a file dies before each of its calls, of either table.
+template <class Faults>
+int cut_growth(const std::string &path, const ato_options &wish, const Bytes &content, uint64_t to,
+               long k, bool *returned)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish);
+        if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 200)))
+            return 1;
+        Faults faults;
+        faults.cut_at(k);
+        return ato_ftruncate(m.base, static_cast<off_t>(to)) == 0 ? 0 : 2;
+    });
+    *returned = status == 0;
+    return status;
+}
+
+// The call of the file system before which both files are as long as they shall be, and the size word
+// is not stored yet.
+long last_sync()
+{
+    TempDir dir;
+    write_file(dir / "file", pattern(SIZE, 1));
+    Mapped m(dir / "file", options(ATO_DOMAIN_PMEM));
+    m.write(100, Bytes(100));
+    FsFaults faults;
+    ato_ftruncate(m.base, LONGER);
+    return static_cast<long>(faults.calls.size()) - 1;
+}
+
 // ---- what one gets ----
 
 TEST_P(Growth, FileOfAnySizeGrowsAtItsAddressWithZeros)
@@ -162,18 +192,34 @@ TEST_P(Growth, WhatOthersStoredBehindTheEndIsNotThere)
 TEST_P(Growth, BeyondMaxSizeIsEnospcAndNothingHasChanged)
 {
     ato_options o = wish();
-    o.max_size = LONGER; // whole pages are kept
+    o.max_size = LONGER;
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(ato_ftruncate(m.base, 10 * 4096 + 1), -1);
+    EXPECT_EQ(ato_ftruncate(m.base, LONGER + 1), -1);
     EXPECT_EQ(errno, ENOSPC);
     std::string sentence = ato_errormsg();
     EXPECT_NE(sentence.find(path), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("max_size"), std::string::npos) << sentence;
     EXPECT_EQ(m.stat().size, SIZE);
     EXPECT_EQ(size_of(path), SIZE);
-    EXPECT_EQ(ato_ftruncate(m.base, 10 * 4096), 0) << ato_errormsg();
-    EXPECT_EQ(m.read(0, 10 * 4096), grown(content, 10 * 4096));
+    EXPECT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
+    EXPECT_EQ(m.read(0, LONGER), grown(content, LONGER));
+    EXPECT_EQ(ato_ftruncate(m.base, LONGER + 1), -1);
+    EXPECT_EQ(errno, ENOSPC);
+}
+
+// What a growth that was cut left does not count as what the file has.
+TEST_P(Growth, MaxSizeIsKeptAfterACut)
+{
+    bool returned;
+    cut_growth<FsFaults>(path, wish(), content, 50 << 20, last_sync(), &returned);
+    ASSERT_EQ(size_of(path), 50u << 20);
+    ato_options o = wish();
+    o.max_size = LONGER;
+    Mapped m(path, o, SIZE);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(ato_ftruncate(m.base, LONGER + 1), -1);
+    EXPECT_EQ(errno, ENOSPC);
 }
 
 TEST_P(Growth, ArgumentsAreChecked)
@@ -266,8 +312,9 @@ TEST_P(Growth, ThreadsThatGrowOneFileGetTheLargestSize)
     ASSERT_TRUE(m) << m.sentence;
     std::atomic<unsigned> wrong{0};
     auto work = [&](uint64_t step) {
-        for (uint64_t size = SIZE; size < 100 * step; size += step)
-            if (ato_ftruncate(m.base, static_cast<off_t>(size)) < 0 && errno != ENOTSUP)
+        for (uint64_t size = SIZE; size < 300 * step; size += step)
+            if (ato_ftruncate(m.base, static_cast<off_t>(size)) < 0 ? errno != ENOTSUP
+                                                                    : m.stat().size < size)
                 wrong++;
     };
     std::thread a(work, 3000), b(work, 3100);
@@ -275,7 +322,7 @@ TEST_P(Growth, ThreadsThatGrowOneFileGetTheLargestSize)
     b.join();
     EXPECT_EQ(wrong, 0u);
     uint64_t size = m.stat().size;
-    EXPECT_GT(size, 100 * 3100 - 3100u);
+    EXPECT_GT(size, 300 * 3100 - 3100u);
     EXPECT_EQ(m.read(0, size), grown(content, size));
     EXPECT_EQ(m.stat().writes, 0u) << "what the library clears is not what somebody asked for";
 }
@@ -327,23 +374,6 @@ TEST_P(Growth, BitmapBehindTheEndIsEuclean)
 
 // ---- cut, failing ----
 
-// A process that grows a file dies before each of its calls, of either table.
-template <class Faults>
-long cut_growth(const std::string &path, const ato_options &wish, const Bytes &content, uint64_t to,
-                long k, bool *returned)
-{
-    int status = in_child([&] {
-        Mapped m(path, wish);
-        if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 200)))
-            return 1;
-        Faults faults;
-        faults.cut_at(k);
-        return ato_ftruncate(m.base, static_cast<off_t>(to)) == 0 ? 0 : 2;
-    });
-    *returned = status == 0;
-    return status;
-}
-
 template <class Faults>
 void cut_everywhere(const std::string &path, const ato_options &wish, const Bytes &content,
                     const std::function<void(const Bytes &)> &expect_in_order)
@@ -353,8 +383,7 @@ void cut_everywhere(const std::string &path, const ato_options &wish, const Byte
     for (long k = 0; !returned; k++) {
         SCOPED_TRACE("cut before call " + std::to_string(k));
         write_file(path, content);
-        int status =
-            static_cast<int>(cut_growth<Faults>(path, wish, content, LONGER, k, &returned));
+        int status = cut_growth<Faults>(path, wish, content, LONGER, k, &returned);
         ASSERT_TRUE(status == 0 || status == CUT) << status;
         // As the next one finds it; a second one is cut at the same place, on its way elsewhere.
         longer += size_of(path) == LONGER;
@@ -389,22 +418,108 @@ TEST_P(Growth, CutBeforeAnyStoreOrFlush)
 }
 
 // Without the growth word this would be taken for a growth that was cut, and lost.
-TEST_P(Growth, FileThatWasWrittenToAfterACutIsNotCutOff)
+TEST_P(Growth, FileThatOthersChangedAfterACutIsNotCutOff)
 {
     bool returned;
-    for (long k = 0;; k++) {
-        write_file(path, content);
-        cut_growth<FsFaults>(path, wish(), content, LONGER, k, &returned);
-        ASSERT_FALSE(returned);
-        if (size_of(path) == LONGER)
-            break;
-    }
+    auto expect_kept = [&](uint64_t size) {
+        Bytes before = read_file(path);
+        Mapped m(path, wish());
+        ASSERT_FALSE(m);
+        EXPECT_EQ(m.error, ESTALE);
+        EXPECT_NE(m.sentence.find("grew by other means"), std::string::npos) << m.sentence;
+        EXPECT_EQ(size_of(path), size);
+        EXPECT_EQ(read_file(path), before);
+    };
+    cut_growth<FsFaults>(path, wish(), content, LONGER, last_sync(), &returned);
+    ASSERT_EQ(size_of(path), LONGER);
+    ASSERT_FALSE(returned);
     write_at(path, LONGER - 1, "x", 1);
+    expect_kept(LONGER);
+    for (uint64_t size : {LONGER - 1, LONGER + 1}) {
+        ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        expect_kept(size);
+    }
+}
+
+// What was stored behind the end before does not look like others' bytes after a cut.
+TEST_P(Growth, GarbageBehindTheEndIsCutOffWithAGrowth)
+{
+    for (bool in_r : {false, true}) {
+        SCOPED_TRACE(in_r);
+        write_file(path, content);
+        int status = in_child([&] {
+            Mapped m(path, wish());
+            if (!m || (in_r && !m.write(SIZE - 5, Bytes(content.end() - 5, content.end()))))
+                return 1;
+            store_behind(path, SIZE, 3000);
+            PersistFaults faults;
+            faults.before = [&](const PersistCall &c) {
+                bool is_longer = size_of(path) == LONGER;
+                return is_longer && std::string(c.op) == "store_word" ? DIE : GO_ON;
+            };
+            return ato_ftruncate(m.base, LONGER);
+        });
+        ASSERT_EQ(status, CUT);
+        Mapped m(path, wish_to_grow(), SIZE);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(path), content);
+    }
+}
+
+// Nobody reads or writes beyond the old end before the new one is durable.
+TEST_P(Growth, NewSizeIsNotSeenBeforeItIsDurable)
+{
     Mapped m(path, wish());
-    ASSERT_FALSE(m);
-    EXPECT_EQ(m.error, ESTALE);
-    EXPECT_NE(m.sentence.find("grew by other means"), std::string::npos) << m.sentence;
-    EXPECT_EQ(read_at(path, LONGER - 1, 1), Bytes(1, 'x'));
+    ASSERT_TRUE(m) << m.sentence;
+    long stores = 0;
+    {
+        PersistFaults faults;
+        faults.before = [&](const PersistCall &c) {
+            stores += std::string(c.op) == "store_word";
+            EXPECT_EQ(m.stat().size, SIZE) << c.op;
+            return GO_ON;
+        };
+        ASSERT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
+    }
+    EXPECT_EQ(stores, 2); // growth word, size word
+    EXPECT_EQ(m.stat().size, LONGER);
+}
+
+// Unmapped while others have made it longer or shorter, it is not lost: at its own length it is mapped
+// again.
+TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
+{
+    for (uint64_t size : {SIZE + 1, size_t(4096)})
+        for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+            SCOPED_TRACE(std::to_string(size) + ", mode " + std::to_string(mode));
+            path = dir / std::to_string(size + static_cast<uint64_t>(mode));
+            write_file(path, content);
+            Mapped m(path, wish());
+            ASSERT_TRUE(m.write(100, pattern(1000, 5)));
+            Bytes expected = content;
+            std::copy_n(pattern(1000, 5).begin(), 1000, expected.begin() + 100);
+            ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, and as long as others want it
+                ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
+                EXPECT_EQ(read_file(path), grown(expected, size));
+                continue;
+            }
+            EXPECT_EQ(m.unmap(mode), -1);
+            EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            if (mode == ATO_UNMAP_FAST) { // gone, and refused for as long as it has that length
+                m.base = nullptr;
+                EXPECT_FALSE(Mapped(path, wish()));
+            }
+            ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+            if (size < SIZE)
+                std::fill(expected.begin() + static_cast<long>(size), expected.end(), 0);
+            Mapped again(path, wish());
+            ASSERT_TRUE(again) << again.sentence;
+            EXPECT_EQ(again.read(), expected);
+        }
 }
 
 TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
@@ -416,14 +531,23 @@ TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
         ASSERT_TRUE(m) << m.sentence;
         ASSERT_EQ(m.read(), content);
         int r;
+        std::string failed;
         {
             FsFaults faults;
             faults.fail_at(k, ENOSPC);
             r = ato_ftruncate(m.base, LONGER);
+            failed = faults.calls.back();
         }
         if (r == 0) {
             EXPECT_GE(k, 4); // two lengths, two syncs
             break;
+        }
+        if (failed.rfind("fsync", 0) == 0 || errno == EIO) { // whosever bytes it was about
+            EXPECT_EQ(errno, EIO);
+            EXPECT_EQ(m.read(0, 10), Bytes());
+            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+            ASSERT_NO_FATAL_FAILURE(expect_in_order(content));
+            continue;
         }
         EXPECT_EQ(errno, ENOSPC);
         EXPECT_NE(std::string(ato_errormsg()).find(path), std::string::npos) << ato_errormsg();
@@ -448,7 +572,9 @@ TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
             int r;
             {
                 FsFaults faults;
-                faults.before = [&](const FsCall &c) { return c.index >= k ? ENOSPC : GO_ON; };
+                faults.before = [&](const FsCall &c) {
+                    return c.index >= k && std::string(c.op) != "fsync" ? ENOSPC : GO_ON;
+                };
                 r = ato_ftruncate(m.base, LONGER);
             }
             ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
@@ -469,8 +595,10 @@ INSTANTIATE_TEST_SUITE_P(Msync, GrowthOnDisk, testing::Values(ATO_DOMAIN_MSYNC))
 
 TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
 {
-    for (long k = 1;; k++) {
-        SCOPED_TRACE("flush " + std::to_string(k));
+    for (long k = 1, aligned = 0; aligned < 2; k++) { // nothing is cleared at a page's end
+        SCOPED_TRACE("flush " + std::to_string(k) + (aligned ? " at a page's end" : ""));
+        if (aligned)
+            content.resize(5 * 4096);
         write_file(path, content);
         Mapped m(path, wish());
         ASSERT_TRUE(m) << m.sentence;
@@ -485,18 +613,23 @@ TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
         }
         if (r == 0) {
             EXPECT_GE(k, 3);
-            break;
+            k = 0;
+            aligned++;
+            ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+            continue;
         }
         EXPECT_EQ(errno, EIO);
         EXPECT_EQ(m.read(0, 10), Bytes());
         EXPECT_EQ(m.error, EIO);
+        Bytes manifest = read_file(manifest_of(path));
         EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
         EXPECT_EQ(errno, EIO);
+        EXPECT_EQ(read_file(manifest_of(path)), manifest) << "in doubt, and written to";
         EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-        Mapped again(path, wish_to_grow(), SIZE);
+        Mapped again(path, wish_to_grow(), 1);
         ASSERT_TRUE(again) << again.sentence;
         uint64_t size = again.stat().size;
-        EXPECT_TRUE(size == SIZE || size == LONGER);
+        EXPECT_TRUE(size == content.size() || size == LONGER);
         EXPECT_EQ(again.read(0, size), grown(content, size));
         EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
     }

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -253,14 +254,62 @@ TEST_P(Guard, WhatOthersWroteSinceStays)
     });
     ASSERT_EQ(status, CUT);
     EXPECT_EQ(read_file(path), content);
-    write_at(path, at, Bytes(n, 0x77).data(), n);
+    write_at(path, at + n - 1, "\x77", 1); // one of them
+    Bytes theirs = seen();
     Log log;
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_TRUE(log.has(ATO_LOG_WARNING, "were written by other means"));
-    EXPECT_EQ(m.read(at, n), Bytes(n, 0x77));
+    EXPECT_EQ(m.read(at, n), theirs);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
-    EXPECT_EQ(seen(), Bytes(n, 0x77));
+    EXPECT_EQ(seen(), theirs);
+}
+
+// The same, and the file was cut: it does not get longer by its guard.
+TEST_P(Guard, FileThatOthersCutSinceStaysAsLongAsItIs)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        if (!guard(m))
+            return 1;
+        FsFaults faults;
+        faults.before = [](const FsCall &c) {
+            return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
+        };
+        return m.unmap(ATO_UNMAP_SPATIAL);
+    });
+    ASSERT_EQ(status, CUT);
+    ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(at + n - 1)), 0);
+    Bytes cut = read_file(path);
+    {
+        Mapped m(path, wish(), at + n > 1 ? 0 : 1);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    }
+    EXPECT_EQ(read_file(path), cut);
+}
+
+// Cut when the attribute was gone: the file may be anybody's, mask and all.
+TEST_P(Guard, WithoutItsAttributeAFileIsNotPutBackASecondTime)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        if (!guard(m))
+            return 1;
+        FsFaults faults;
+        faults.before = [](const FsCall &c) {
+            return std::string(c.op) == "unlinkat" && isdigit(c.name[0]) ? DIE : GO_ON;
+        };
+        return m.unmap(ATO_UNMAP_SPATIAL);
+    });
+    ASSERT_EQ(status, CUT);
+    ASSERT_EQ(attribute_of(path), "");
+    write_at(path, at, Bytes(n, 0xee).data(), n); // which is what somebody wants there
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(at, n), Bytes(n, 0xee));
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(seen(), Bytes(n, 0xee));
 }
 
 // The attribute was taken away while the file was mapped: it is the same file all the same.
