@@ -14,10 +14,11 @@
  *   Ownership    The caller keeps its descriptor: it may be closed as soon as ato_mmap() returned.
  *                The library keeps nothing of what it is passed.
  *   Threads      Every function may be called from any thread at any time, except that a mapping
- *                must not be unmapped while another thread is in a call on it. Reads take no lock
- *                and do not wait for a writer's copying or flushing; only a reader that met one
- *                commit after the other on its pages queues up for them in the end. Not from a
- *                signal handler, and not to be left by longjmp() or thread cancellation.
+ *                must not be unmapped while another thread is in a call on it (a library that was
+ *                built with assertions stops there). Reads take no lock and do not wait for a
+ *                writer's copying or flushing; only a reader that met one commit after the other on
+ *                its pages queues up for them in the end. Not from a signal handler, and not to be
+ *                left by longjmp() or thread cancellation.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the mapping's
  *                domain (ATO_DOMAIN_...). When it fails, nothing has changed; the one exception is

@@ -4,6 +4,7 @@
  * as a whole. Everything behind this file works on a mapping and an offset that are known good.
  */
 #include "../reflection/report.h"
+#include "calls.h"
 #include "deploy.h"
 #include "file.h"
 #include "read.h"
@@ -95,6 +96,8 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     }
     if (find_side(&to, dst, n) < 0 || find_side(&from, src, n) < 0)
         return NULL;
+    CALL_ON(to_call, to.m);
+    CALL_ON(from_call, from.m);
     int r;
     if (to.m) {
         r = check_writable(to.m, dst);
@@ -131,6 +134,7 @@ void *ato_memset(void *dst, int c, size_t n)
         no_mapping(dst, dst);
         return NULL;
     }
+    CALL_ON(call, to.m);
     if (check_writable(to.m, dst) < 0 || write_fill(to.m, to.offset, c, n, 0) < 0)
         return NULL;
     count_write(to.m, n);
@@ -146,6 +150,7 @@ int ato_deploy(const void *addr, size_t n)
         return -1;
     if (!s.m)
         return no_mapping(addr, addr);
+    CALL_ON(call, s.m);
     if (s.m->reader)
         return report_error(EACCES,
                             "the mapping at %p is of a read-only descriptor: it brings nothing "

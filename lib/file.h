@@ -80,6 +80,7 @@ struct mapping {
     int policy;                /* enum ato_read_policy */
     unsigned flags;            /* ato_options.flags */
     struct counters *counters; /* THREAD_SHARED + 1 of them */
+    unsigned calls;            /* under way; counted where assertions are (calls.h) */
 };
 
 /* The calling thread's counters of a mapping. */

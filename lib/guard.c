@@ -4,6 +4,7 @@
 
 #include "../reflection/birth.h"
 #include "../reflection/report.h"
+#include "calls.h"
 #include "read.h"
 #include "table.h"
 
@@ -94,6 +95,7 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
     struct mapping *m = table_find_to_change(addr);
     if (!m)
         return -1;
+    CALL_ON(call, m);
     if (n > MANIFEST_GUARD_MAX)
         return report_error(EINVAL, "%zu guarded bytes: at most %d are kept", n,
                             MANIFEST_GUARD_MAX);

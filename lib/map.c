@@ -5,7 +5,7 @@
  */
 #include "../reflection/domain.h"
 #include "../reflection/report.h"
-#include "file.h"
+#include "calls.h"
 #include "journals.h"
 #include "pages.h"
 #include "table.h"
@@ -304,6 +304,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
                      addr, (unsigned long long)m->length, length);
     } else {
         bool kept;
+        CALLS_NONE(m);
         r = file_close(m->file, o, &kept);
         if (!kept) {
             int saved = errno;

@@ -12,6 +12,7 @@
 #include "../reflection/fsops.h"
 #include "../reflection/growth.h"
 #include "../reflection/report.h"
+#include "calls.h"
 #include "hold.h"
 #include "space.h"
 #include "table.h"
@@ -160,6 +161,7 @@ int ato_ftruncate(void *addr, off_t size)
     struct mapping *m = table_find_to_change(addr);
     if (!m)
         return -1;
+    CALL_ON(call, m);
     if (size < 0)
         return report_error(EINVAL, "a size of %lld bytes", (long long)size);
     return change(m, (uint64_t)size);

@@ -3,7 +3,7 @@
 #include "../reflection/bitmap.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
-#include "file.h"
+#include "calls.h"
 #include "guard.h"
 #include "table.h"
 
@@ -46,6 +46,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
     struct mapping *m = table_find_exactly(addr);
     if (!m)
         return report_error(EINVAL, "%p does not lie in a mapping", addr);
+    CALL_ON(call, m);
     size_t given = st->struct_size;
     if (given < sizeof(size_t) || given > 65536)
         return report_error(
