@@ -30,7 +30,8 @@ static inline void calls_leave(struct mapping **m)
 }
 
 /* The calling function is in a call on m (NULL: on none) until it returns. */
-#define CALL_ON(name, m) struct mapping *name __attribute__((cleanup(calls_leave))) = calls_enter(m)
+#define CALL_ON(name, m)                                                                           \
+    struct mapping *name __attribute__((cleanup(calls_leave), unused)) = calls_enter(m)
 
 #endif
 

@@ -178,6 +178,7 @@ int ato_msync(void *addr, size_t n, int flags)
     if (at % PAGE_BYTES)
         return report_error(EINVAL, "%p is not at a page's beginning", addr);
     struct mapping *m = table_find(addr);
+    CALL_ON(call, m);
     uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
     uint64_t length = m ? mapping_extent(m) : 0;
     if (!m || from > length || n > length - from)

@@ -325,7 +325,7 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
         r = pairing_remove(pr);
     else if (!poisoned)
         r = pairing_clean(pr, f->written);
-    else if (options->mode == ATO_UNMAP_SPATIAL)
+    else if (options->mode == ATO_UNMAP_SPATIAL || !pr->has_attributes)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
                          "recovers",

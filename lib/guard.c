@@ -15,6 +15,16 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each file's record.guard */
 
+void guard_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void guard_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 struct manifest_guard guard_of(struct file *f)
 {
     pthread_mutex_lock(&lock);

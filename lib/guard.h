@@ -8,4 +8,8 @@
 /* As the manifest has it. */
 struct manifest_guard guard_of(struct file *f);
 
+/* Around a fork: nobody is in the middle of the above. */
+void guard_lock(void);
+void guard_unlock(void);
+
 #endif

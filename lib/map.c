@@ -6,6 +6,7 @@
 #include "../reflection/domain.h"
 #include "../reflection/report.h"
 #include "calls.h"
+#include "guard.h"
 #include "journals.h"
 #include "pages.h"
 #include "table.h"
@@ -200,11 +201,13 @@ static void before_fork(void)
 {
     file_lock_all();
     journals_lock();
+    guard_lock();
     report_before_fork();
 }
 
 static void unlock_all(void)
 {
+    guard_unlock();
     journals_unlock();
     file_unlock_all();
 }

@@ -42,6 +42,12 @@ static int clear_tail(struct mapping *m, uint64_t size)
     int r = hold_range(&h, f, page, page);
     if (r == 0) {
         struct page_state *s = h.pages[0].state;
+        /* Others may have cut the page off, and made it anew without space. */
+        if (f->holes_fault)
+            r = space_make(f, page, s, PAGE_O_ALLOCATED);
+    }
+    if (r == 0) {
+        struct page_state *s = h.pages[0].state;
         char *o = file_o(f, page);
         copy_gather_range(f->persist.kernel, tail, o, file_r(f, page), s->bitmap, begin,
                           end - begin);
@@ -103,7 +109,7 @@ static int on_media(struct file *f, uint64_t size)
     pthread_mutex_unlock(&f->medium);
     if (r < 0 || size == 0)
         forget_space(f, pr->size);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
 /* `sizing` is held. */

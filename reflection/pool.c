@@ -60,6 +60,18 @@ static int make_pool(struct pool *pool, const struct folder *f, const char *unfi
     return 0;
 }
 
+enum pool_name pool_name_of(const char *name)
+{
+    const size_t prefix = strlen(POOL_PREFIX), digits = 32;
+    if (strncmp(name, POOL_PREFIX, prefix) != 0 ||
+        strspn(name + prefix, "0123456789abcdef") != digits)
+        return POOL_NO_NAME;
+    const char *rest = name + prefix + digits;
+    if (!*rest)
+        return POOL_NAME;
+    return strcmp(rest, POOL_UNFINISHED) == 0 ? POOL_NAME_UNFINISHED : POOL_NO_NAME;
+}
+
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uid_t owner,
                 gid_t group, mode_t mode)
 {

@@ -24,6 +24,10 @@
 #define POOL_PREFIX     "journal-"
 #define POOL_UNFINISHED ".tmp"
 
+/* What a name in a reflection folder says: `journal-` and 32 hex digits, perhaps unfinished. */
+enum pool_name { POOL_NO_NAME, POOL_NAME, POOL_NAME_UNFINISHED };
+enum pool_name pool_name_of(const char *name);
+
 struct pool {
     void *pop; /* PMEMobjpool, of one that was created here */
     void *map; /* of one that was opened */

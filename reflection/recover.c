@@ -352,12 +352,6 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     return due;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* Calls `visit` for each finished journal and `unfinished` for the others, until one answers other
  * than 0. */
 static int each_journal(const struct folder *f,
@@ -377,11 +371,10 @@ static int each_journal(const struct folder *f,
     struct dirent *entry;
     while (result == 0 && (entry = readdir(dir))) {
         const char *name = entry->d_name;
-        if (strncmp(name, POOL_PREFIX, strlen(POOL_PREFIX)) != 0)
-            continue;
-        if (!ends_with(name, POOL_UNFINISHED))
+        enum pool_name kind = pool_name_of(name);
+        if (kind == POOL_NAME)
             result = visit(f, name, arg);
-        else if (unfinished)
+        else if (kind == POOL_NAME_UNFINISHED && unfinished)
             result = unfinished(f, name);
     }
     int saved = errno;

@@ -75,6 +75,28 @@ TEST_F(Forked, ClosingAnyDescriptorDropsAClassicLockAndNoneOfOurs)
     expect_busy();
 }
 
+// Who takes silence for death gives the file to two.
+TEST_F(Forked, ProcessThatIsStoppedSaysNothingAndIsNotTakenForDead)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        if (!m || !m.write(0, news))
+            _exit(1);
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    ASSERT_TRUE(WIFSTOPPED(status)) << status;
+    expect_busy();
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    Mapped m(file);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), news);
+}
+
 TEST_F(Forked, ChildThatUnlocksDropsAnInheritedLockAndNoneOfOurs)
 {
     {

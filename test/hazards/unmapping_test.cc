@@ -28,7 +28,7 @@ struct Victim {
 // In the middle of a call: the other thread does its worst.
 void unmap_it(enum seam_point point, const void *)
 {
-    if (point != SEAM_RESERVED)
+    if (point != SEAM_RESERVED && point != SEAM_VERSION)
         return;
     seam_hook = nullptr;
     std::thread([] { victim.m->unmap(ATO_UNMAP_FAST); }).join();
@@ -49,7 +49,7 @@ TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
 #ifdef NDEBUG
     GTEST_SKIP() << "a build without assertions";
 #else
-    for (const char *call : {"write", "memset", "deploy", "ftruncate"}) {
+    for (const char *call : {"write", "read", "copy", "memset", "deploy", "ftruncate"}) {
         SCOPED_TRACE(call);
         EXPECT_EQ(naive([&] {
                       Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
@@ -59,6 +59,10 @@ TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
                       seam_hook = unmap_it;
                       if (!strcmp(call, "write"))
                           m.write(100, pattern(100, 2));
+                      else if (!strcmp(call, "read"))
+                          m.read(0, 100);
+                      else if (!strcmp(call, "copy"))
+                          ato_memcpy(m.base, m.base + 500, 100);
                       else if (!strcmp(call, "memset"))
                           ato_memset(m.base, 0, 100);
                       else if (!strcmp(call, "deploy"))

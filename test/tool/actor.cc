@@ -9,6 +9,7 @@
 //   actor write FILE           dies in the middle of a write, before anything was decided
 //   actor commit FILE          dies in the middle of a commit of several words
 //   actor birth|death FILE     dies while the reflection is made, or removed
+//   actor grow FILE            makes it longer again and again, until the end of its input
 //   actor growth FILE          dies while the file grows, to 30000 bytes
 //   actor guard FILE           guards bytes 18 and 19, stores 255 there; unmaps it fast
 //   actor unguard FILE         the same, and dies when it is plain, before the bytes are put back
@@ -24,6 +25,7 @@
 #include <cstring>
 #include <string>
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -48,6 +50,13 @@ static int act(const std::string &what, const std::string &path)
     }
     if (what == "empty")
         return m.unmap(ATO_UNMAP_FAST) < 0;
+    if (what == "grow") {
+        struct pollfd end = {0, POLLIN, 0};
+        for (off_t size = 20300; poll(&end, 1, 0) == 0; size += 300)
+            if (ato_ftruncate(m.base, size) < 0 || !ato_memset(m.base + size - 100, 1, 100))
+                return 6;
+        return m.unmap(ATO_UNMAP_SPATIAL) < 0;
+    }
     Bytes record = pattern(6000, 2);
     if (!m.write(3000, record))
         return 2;

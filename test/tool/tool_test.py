@@ -231,6 +231,13 @@ class Info(Lab):
         finally:
             os.rename(aside, '/dev/shm/' + name)
 
+    def test_does_not_name_whom_it_cannot_see_the_descriptors_of(self):
+        # The number might be another process's here, of another pid namespace.
+        self.hold(self.make())
+        os.chmod(self.file, 0o644)
+        self.assertIn('a process that cannot be named',
+                      self.out('info', self.file, status=0, user=NOBODY))
+
     def test_counts_commits_that_are_to_be_finished(self):
         found = self.info(self.make('commit'))
         self.assertEqual((found['state'], found['commits_to_finish']), ('recovery due', 1))
@@ -380,6 +387,15 @@ class Check(Lab):
         self.make('fast')
         self.patch(self.manifest(), 8192, b'\x01')
         self.check(self.file, status=2, words='size words')
+
+    def test_names_that_libato_does_not_give_are_noted_and_in_nobodys_way(self):
+        self.make('fast')
+        for name in 'journal-foo', 'journal-' + 32 * 'a' + '.bak', '12x':
+            with open(f'{self.dir}/.ato/{name}', 'wb') as f:
+                f.write(b'not ours')
+        found = self.check(self.dir, status=1, words='not a name that libato gives')
+        self.assertEqual([f['severity'] for f in found], 3 * ['note'])
+        self.ato('deploy', self.file)
 
     def test_a_truncated_reflection_is_an_error(self):
         self.make('fast')
@@ -558,6 +574,19 @@ class Check(Lab):
             while busy.poll() is None:
                 found = self.ato('check', self.dir)
                 self.assertEqual(len(found.stdout.splitlines()), 1, found)
+
+    def test_finds_nothing_wrong_with_a_file_that_grows_meanwhile(self):
+        self.make()
+        with subprocess.Popen([ACTOR, 'grow', self.file], env=self.env,
+                              stdin=subprocess.PIPE) as busy:
+            while not os.path.exists(self.manifest()):
+                self.assertIsNone(busy.poll())
+            for _ in range(150 if self.below == '/dev/shm' else 30):
+                done = self.ato('check', self.file)
+                self.assertEqual(len(done.stdout.splitlines()), 1, done)
+            self.remember(self.file)
+            busy.stdin.close()
+            self.assertEqual(busy.wait(), 0)
 
     def test_random_damage_never_crashes_it(self):
         import random
@@ -757,6 +786,21 @@ class Doctor(Lab):
             found = self.json('doctor', self.dir, status=1, user=NOBODY)
             self.assertIn('Permission denied', found['obstacles'][0])
             self.assertIsNone(found['domain'])
+
+    def test_a_reflection_folder_that_is_not_taken_is_an_obstacle(self):
+        for place in '/nonexistent/deep/x', '/etc/passwd':
+            found = self.json('doctor', self.dir, status=1, ATO_REFLECTION_DIR=place)
+            self.assertIn('reflections have no place', found['obstacles'][0])
+        own = self.dir + '/.ato'
+        os.symlink('/', own)
+        self.assertIn(own, self.json('doctor', self.dir, status=1)['obstacles'][0])
+        os.unlink(own)
+        os.mkdir(own, 0o700)
+        os.chmod(self.dir, 0o777)
+        self.assertTrue(self.json('doctor', self.dir)['can_map'])
+        if os.getuid() == 0:
+            self.assertIn(own, self.json('doctor', self.dir, status=1,
+                                         user=NOBODY)['obstacles'][0])
 
     def test_what_is_no_folder_is_told(self):
         for path in self.make(), self.dir + '/none':

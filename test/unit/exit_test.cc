@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -48,6 +49,33 @@ TEST(Exit, ChildReportsErrorsAlthoughAnotherThreadDidWhileItWasForked)
     stop = true;
     reporter.join();
     EXPECT_EQ(hung, 0);
+}
+
+TEST(Exit, ChildAsksForStatesAlthoughOtherThreadsDidWhileItWasForked)
+{
+    TempDir dir;
+    write_file(dir / "file", pattern(4096, 1));
+    write_file(dir / "other", pattern(4096, 2));
+    Mapped m(dir / "file");
+    ASSERT_TRUE(m) << m.sentence;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> askers;
+    for (int i = 0; i < 3; i++)
+        askers.emplace_back([&] {
+            while (!stop)
+                m.stat();
+        });
+    for (int i = 0; i < 150 && !HasFailure(); i++)
+        EXPECT_EQ(in_child([&] {
+                      alarm(20); // it hangs, otherwise
+                      Mapped own(dir / "other");
+                      return own && own.stat().size == 4096 ? 0 : 1;
+                  }),
+                  0)
+            << "fork " << i;
+    stop = true;
+    for (std::thread &t : askers)
+        t.join();
 }
 
 TEST(Exit, FromAProgressCallbackIsAsAfterAKill)

@@ -560,6 +560,30 @@ TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
     }
 }
 
+// What the last growth left is cut off first, and synced: that may fail, too.
+TEST_P(Growth, SyncThatFailsAfterAGrowthThatFailedIsEio)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    {
+        FsFaults faults;
+        faults.before = [](const FsCall &c) {
+            return std::string(c.op) == "ftruncate" ? ENOSPC : GO_ON;
+        };
+        ASSERT_EQ(ato_ftruncate(m.base, LONGER), -1);
+        EXPECT_EQ(errno, ENOSPC);
+    }
+    {
+        FsFaults faults;
+        faults.fail_op("fsync", EDQUOT); // whatever it says
+        ASSERT_EQ(ato_ftruncate(m.base, LONGER), -1);
+        EXPECT_EQ(errno, EIO);
+    }
+    EXPECT_EQ(m.read(0, 10), Bytes());
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    expect_in_order(content);
+}
+
 // All that comes after it fails too, what would have taken it back included.
 TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
 {

@@ -330,7 +330,7 @@ TEST_P(RecoverFolder, UnfinishedJournalIsClearedAway)
     {
         Mapped m(path, wish());
     }
-    write_file(dir / ".ato/journal-0123.tmp", Bytes(100));
+    write_file(dir / ".ato/journal-0123456789abcdef0123456789abcdef.tmp", Bytes(100));
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(journals_of(path).size(), 0u);
@@ -342,7 +342,7 @@ TEST_P(RecoverFolder, UnfinishedEmptyJournalIsClearedAwayToo)
     {
         Mapped m(path, wish());
     }
-    write_file(dir / ".ato/journal-0123.tmp", Bytes());
+    write_file(dir / ".ato/journal-0123456789abcdef0123456789abcdef.tmp", Bytes());
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(journals_of(path).size(), 0u);
@@ -354,7 +354,7 @@ TEST_P(RecoverFolder, UnfinishedJournalThatIsLockedIsLeftAlone)
     {
         Mapped m(path, wish());
     }
-    std::string unfinished = dir / ".ato/journal-0123.tmp";
+    std::string unfinished = dir / ".ato/journal-0123456789abcdef0123456789abcdef.tmp";
     write_file(unfinished, Bytes(100));
     Fd maker(unfinished);
     ASSERT_EQ(locks_try(maker, 0, 1), LOCKS_MINE);

@@ -40,8 +40,7 @@ static bool is_of_reflection_folder(const char *name)
 {
     uint64_t inode;
     const char *rest;
-    if (strncmp(name, POOL_PREFIX, strlen(POOL_PREFIX)) == 0 &&
-        strspn(name + strlen(POOL_PREFIX), "0123456789abcdef") == 32)
+    if (pool_name_of(name) != POOL_NO_NAME)
         return true;
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
@@ -103,7 +102,7 @@ static void check_name(struct around *a, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
-    if (strncmp(entry, POOL_PREFIX, strlen(POOL_PREFIX)) == 0)
+    if (pool_name_of(entry) != POOL_NO_NAME)
         return; /* check_journals() */
     if (!starts_with_inode(entry, &inode, &rest)) {
         finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
@@ -187,8 +186,8 @@ static void visit_file(void *arg, const char *entry)
     char name[PATH_ROOM];
     uint64_t inode;
     const char *rest;
-    if (l->reflections && (starts_with_inode(entry, &inode, &rest) ||
-                           strncmp(entry, POOL_PREFIX, strlen(POOL_PREFIX)) == 0))
+    if (l->reflections &&
+        (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry) != POOL_NO_NAME))
         return; /* check_reflections() */
     size_t ato = strlen(FOLDER_NAME ".");
     if (strncmp(entry, FOLDER_NAME ".", ato) == 0 && strlen(entry) == ato + 16 + 4 &&

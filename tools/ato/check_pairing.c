@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the manifest ---- */
 
@@ -110,19 +111,30 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
 
 /* ---- the reflection ---- */
 
+/* Is the manifest another one than was read? */
+static bool has_moved(const struct look_manifest *m)
+{
+    static char now[MANIFEST_BYTES];
+    memset(now, 0, sizeof(now));
+    return pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0;
+}
+
 void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
                       const struct look_manifest *m)
 {
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size || m->record.format != 0)
         return; /* nothing tells what it should be like */
+    int looked = look_words(reflection, length, m->size, &w);
+    if (has_moved(m))
+        return; /* it grows, or is unmapped: what was read does not go together, and says nothing */
     uint64_t need = layout_reflection_bytes(m->size);
     /* What a growth that was cut made longer stays so. */
     if (length < need || (length > need && !m->growth))
         finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
                     need);
-    if (look_words(reflection, length, m->size, &w) < 0) {
+    if (looked < 0) {
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }

@@ -13,6 +13,7 @@
 #include "../../lib/shared.h"
 #include "../../reflection/domain.h"
 #include "../../reflection/folder.h"
+#include "../../reflection/report.h"
 
 #include "ato.h"
 
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <libpmem.h>
 #include <limits.h>
 #include <linux/magic.h>
@@ -73,6 +75,7 @@ struct diagnosis {
     struct medium medium;
     struct shm shm;
     const char *elsewhere; /* ATO_REFLECTION_DIR; NULL */
+    char folder[600];      /* why reflections cannot be put where they would lie; "" */
     int elsewhere_domain;  /* of that folder; -1: no file can be made there */
     const char *wish;      /* ATO_DURABILITY; NULL */
     int offered;           /* by the media */
@@ -214,10 +217,34 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Reflections in another folder: the weaker of the two media counts. */
-static void look_elsewhere(struct diagnosis *d)
+/* Would the library take the folder that reflections would lie in, and could it make it? */
+static void try_folder(struct diagnosis *d, const char *path)
 {
+    struct folder f;
+    char above[PATH_MAX];
+    if (folder_open(&f, path, false) == 0) {
+        if (faccessat(f.fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+            snprintf(d->folder, sizeof(d->folder), "no permission to write to %.400s", path);
+        folder_close(&f);
+        return;
+    }
+    if (errno != ENOENT) {
+        snprintf(d->folder, sizeof(d->folder), "%s", report_sentence());
+        return;
+    }
+    snprintf(above, sizeof(above), "%s", path);
+    if (faccessat(AT_FDCWD, dirname(above), W_OK | X_OK, AT_EACCESS) < 0) /* one level is made */
+        snprintf(d->folder, sizeof(d->folder), "the folder %.400s cannot be made: %s", path,
+                 strerror(errno));
+}
+
+/* Reflections in another folder: the weaker of the two media counts. */
+static void look_elsewhere(struct diagnosis *d, const char *folder)
+{
+    char beside[PATH_MAX];
+    snprintf(beside, sizeof(beside), "%s/" FOLDER_NAME, folder);
     d->elsewhere = variable("ATO_REFLECTION_DIR");
+    try_folder(d, d->elsewhere ? d->elsewhere : beside);
     if (!d->elsewhere)
         return;
     int fd = make_file(d->elsewhere);
@@ -237,7 +264,7 @@ static int diagnose(struct diagnosis *d, const char *folder)
     d->auto_flush = pmem_has_auto_flush();
     d->cpu = look_at_cpu();
     look_at_shm(&d->shm);
-    look_elsewhere(d);
+    look_elsewhere(d, folder);
     d->wish = variable("ATO_DURABILITY");
     d->domain = d->medium.domain;
     if (d->elsewhere && d->elsewhere_domain > 0)
@@ -313,6 +340,8 @@ static struct obstacles find_obstacles(const struct diagnosis *d)
         obstacle(&o, "the file system cannot allocate space before it is written to (fallocate)");
     else if (m->fallocate)
         obstacle(&o, "no space can be allocated there: %s", strerror(m->fallocate));
+    if (!m->tried && d->folder[0])
+        obstacle(&o, "reflections have no place: %s", d->folder);
     if (d->domain < 0)
         obstacle(&o, "ATO_DURABILITY is none of pmem, eadr, msync, process");
     if (d->shm.error)
@@ -343,7 +372,7 @@ static struct obstacles find_remarks(const struct diagnosis *d)
         d->offered != d->domain)
         obstacle(&o, "ATO_DURABILITY promises %s, the medium offers only %s", d->wish,
                  domain_name(d->offered));
-    if (d->elsewhere && d->elsewhere_domain < 0)
+    if (d->elsewhere && d->elsewhere_domain < 0 && !d->folder[0])
         obstacle(&o, "no file can be made in the folder that ATO_REFLECTION_DIR names now");
     return o;
 }

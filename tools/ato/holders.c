@@ -72,7 +72,8 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
                       const struct stat *manifest)
 {
     char path[64];
-    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, manifest) == 0)
+    /* The number may be of another pid namespace, and somebody else's here. */
+    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, manifest) != 1)
         return;
     snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);

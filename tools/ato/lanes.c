@@ -39,12 +39,6 @@ static char *read_journal(int fd, struct journal *j)
     return NULL;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 static void visit_one(const struct folder *f, const char *name, bool all,
                       void (*visit)(void *arg, const struct lanes *j), void *arg)
 {
@@ -65,7 +59,7 @@ static void visit_one(const struct folder *f, const char *name, bool all,
         close(fd);
         return;
     }
-    if (ends_with(name, POOL_UNFINISHED)) {
+    if (pool_name_of(name) == POOL_NAME_UNFINISHED) {
         j.kind = LANES_UNFINISHED;
         if (!j.alive) { /* its maker may be about to lock it */
             nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
@@ -111,7 +105,7 @@ int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const 
         return r;
     }
     while ((entry = readdir(dir)))
-        if (strncmp(entry->d_name, POOL_PREFIX, strlen(POOL_PREFIX)) == 0)
+        if (pool_name_of(entry->d_name) != POOL_NO_NAME)
             visit_one(f, entry->d_name, all, visit, arg);
     closedir(dir);
     return 0;

@@ -476,6 +476,11 @@ int look_at(struct look *l, const char *name)
         /* Others are mapping or unmapping it: once more. */
         nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
     }
+    /* It never stood still: somebody is at work, and no two things that were read go together. */
+    if (l->holders.count && l->manifest.found == MANIFEST_VALID) {
+        l->state = LOOK_IN_USE;
+        l->problem[0] = '\0';
+    }
     return 0;
 }
 
