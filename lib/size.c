@@ -40,12 +40,9 @@ static int clear_tail(struct mapping *m, uint64_t size)
         return 0;
     hold_init(&h);
     int r = hold_range(&h, f, page, page);
-    if (r == 0) {
-        struct page_state *s = h.pages[0].state;
-        /* Others may have cut the page off, and made it anew without space. */
-        if (f->holes_fault)
-            r = space_make(f, page, s, PAGE_O_ALLOCATED);
-    }
+    /* Others may have cut the page off, and made it anew without space. */
+    if (r == 0 && f->holes_fault)
+        r = space_make(f, page, h.pages[0].state, PAGE_O_ALLOCATED);
     if (r == 0) {
         struct page_state *s = h.pages[0].state;
         char *o = file_o(f, page);

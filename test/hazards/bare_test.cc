@@ -6,6 +6,7 @@
 // off by a call of this program's own: kernels of today mount nothing without them.
 #include "hazards/lab.h"
 #include "support/faults.h"
+#include "support/without_attributes.h"
 
 #include <cerrno>
 #include <filesystem>
@@ -15,17 +16,6 @@
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-static bool no_attributes;
-
-// Stands in for the C library's.
-extern "C" ssize_t fgetxattr(int fd, const char *name, void *value, size_t n) noexcept
-{
-    if (!no_attributes)
-        return syscall(SYS_fgetxattr, fd, name, value, n);
-    errno = ENOTSUP;
-    return -1;
-}
 
 namespace fs = std::filesystem;
 using namespace hazards;

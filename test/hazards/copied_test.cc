@@ -35,6 +35,15 @@ class Copied : public Hazard, public testing::WithParamInterface<Tool>
         ASSERT_NE(inode_of(copy), inode_of(path));
     }
 
+    // The folder that it lies in then.
+    std::string take_copy_away() const
+    {
+        std::string far = dir / "far";
+        fs::create_directory(far);
+        fs::rename(copy, far + "/copy");
+        return far;
+    }
+
     std::string copy;
 };
 
@@ -145,9 +154,7 @@ TEST_P(Copied, ToAnotherFolderIsAnErrorEachTimeAndKeepsWhatItKnows)
         GTEST_SKIP() << "no " << GetParam().name << " here";
     leave_slices();
     make_copy();
-    std::string far = dir / "far";
-    fs::create_directory(far);
-    fs::rename(copy, far + "/copy");
+    const std::string far = take_copy_away();
     expect_stale(read_file(far + "/copy"));
     for (int i = 0; i < 2; i++)
         expect_no(far + "/copy", ESTALE,
@@ -168,9 +175,7 @@ TEST_P(Copied, TogetherWithItsFolderIsAnError)
         GTEST_SKIP() << "no " << GetParam().name << " here";
     leave_slices();
     make_copy();
-    std::string far = dir / "far";
-    fs::create_directory(far);
-    fs::rename(copy, far + "/copy");
+    const std::string far = take_copy_away();
     fs::copy(folder_of(path), far + "/.ato");
     std::string reflection = far + "/.ato/" + std::to_string(inode_of(path));
     ASSERT_TRUE(exists(reflection));

@@ -3,6 +3,7 @@
 // A piece of what lies beside a file is damaged, cut short or of another version. Who believes it,
 // or takes no notice of it, gets stale or torn bytes, or a signal; the library names it, changes
 // nothing, and works again when the piece is back.
+#include "hazards/cut_commit.h"
 #include "naive.h"
 #include "support/child.h"
 #include "support/faults.h"
@@ -103,20 +104,9 @@ class Damaged : public Hazard, public testing::WithParamInterface<Damage>
     // Two pages of three have flipped.
     void die_between_flips()
     {
-        ASSERT_EQ(in_child([&] {
-                      Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-                      PersistFaults faults;
-                      int left = 3;
-                      faults.before = [&](const PersistCall &c) {
-                          bool flip = std::string(c.op) == "store_word" &&
-                                      std::string(c.site).find("flip.c") != std::string::npos;
-                          return flip && --left == 0 ? DIE : GO_ON;
-                      };
-                      m.write(3000, pattern(6000, 2));
-                      return 0;
-                  }),
-                  CUT);
-        std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+        ASSERT_EQ(cut_commit::die_between_flips(path), CUT);
+        Bytes record = cut_commit::record();
+        std::copy(record.begin(), record.end(), content.begin() + cut_commit::AT);
     }
 
     void heal(const Everything &sound)

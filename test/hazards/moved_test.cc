@@ -2,6 +2,7 @@
 //
 // Files and folders get other names and places; the reflection may not be where it was. Found and
 // adopted, or a clear error: never the stale bytes that everybody else sees in the file.
+#include "hazards/cut_commit.h"
 #include "naive.h"
 #include "support/child.h"
 #include "support/faults.h"
@@ -113,20 +114,9 @@ TEST_F(Moved, TakenAlongWithItsWholeFolderAfterAKillIsRecoveredThere)
     fs::create_directory(dir / "b");
     path = dir / "a/file";
     write_file(path, content);
-    ASSERT_EQ(in_child([&] {
-                  Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-                  PersistFaults faults;
-                  int left = 3;
-                  faults.before = [&](const PersistCall &c) {
-                      bool flip = std::string(c.op) == "store_word" &&
-                                  std::string(c.site).find("flip.c") != std::string::npos;
-                      return flip && --left == 0 ? DIE : GO_ON;
-                  };
-                  m.write(3000, pattern(6000, 2));
-                  return 0;
-              }),
-              CUT);
-    std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+    ASSERT_EQ(cut_commit::die_between_flips(path), CUT);
+    Bytes record = cut_commit::record();
+    std::copy(record.begin(), record.end(), content.begin() + cut_commit::AT);
     fs::rename(path, dir / "b/file");
     fs::rename(dir / "a/.ato", dir / "b/.ato");
     expect_garbage(by_number(dir / "b/file")); // reflection and manifest without the journal

@@ -57,6 +57,23 @@ class Guard : public testing::TestWithParam<Where>
                m.write(at, Bytes(n, 0xee), ATO_EAGER);
     }
 
+    // A process guards and masks, and dies on the way to a plain file: before that call; the
+    // unlinkat() meant is the reflection's.
+    int die_becoming_plain(const std::string &op) const
+    {
+        return in_child([&] {
+            Mapped m(path, wish());
+            if (!guard(m))
+                return 1;
+            FsFaults faults;
+            faults.before = [&](const FsCall &c) {
+                bool there = op != "unlinkat" || isdigit(c.name[0]);
+                return c.op == op && there ? DIE : GO_ON;
+            };
+            return m.unmap(ATO_UNMAP_SPATIAL);
+        });
+    }
+
     // What other programs read there.
     Bytes seen() const
     {
@@ -242,17 +259,7 @@ TEST_P(Guard, CutBeforeAnyStoreOrFlush)
 // Cut when the file was plain but for its attribute; another program takes it for plain, and writes.
 TEST_P(Guard, WhatOthersWroteSinceStays)
 {
-    int status = in_child([&] {
-        Mapped m(path, wish());
-        if (!guard(m))
-            return 1;
-        FsFaults faults;
-        faults.before = [](const FsCall &c) {
-            return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
-        };
-        return m.unmap(ATO_UNMAP_SPATIAL);
-    });
-    ASSERT_EQ(status, CUT);
+    ASSERT_EQ(die_becoming_plain("fremovexattr"), CUT);
     EXPECT_EQ(read_file(path), content);
     write_at(path, at + n - 1, "\x77", 1); // one of them
     Bytes theirs = seen();
@@ -268,17 +275,7 @@ TEST_P(Guard, WhatOthersWroteSinceStays)
 // The same, and the file was cut: it does not get longer by its guard.
 TEST_P(Guard, FileThatOthersCutSinceStaysAsLongAsItIs)
 {
-    int status = in_child([&] {
-        Mapped m(path, wish());
-        if (!guard(m))
-            return 1;
-        FsFaults faults;
-        faults.before = [](const FsCall &c) {
-            return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
-        };
-        return m.unmap(ATO_UNMAP_SPATIAL);
-    });
-    ASSERT_EQ(status, CUT);
+    ASSERT_EQ(die_becoming_plain("fremovexattr"), CUT);
     ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(at + n - 1)), 0);
     Bytes cut = read_file(path);
     {
@@ -292,17 +289,7 @@ TEST_P(Guard, FileThatOthersCutSinceStaysAsLongAsItIs)
 // Cut when the attribute was gone: the file may be anybody's, mask and all.
 TEST_P(Guard, WithoutItsAttributeAFileIsNotPutBackASecondTime)
 {
-    int status = in_child([&] {
-        Mapped m(path, wish());
-        if (!guard(m))
-            return 1;
-        FsFaults faults;
-        faults.before = [](const FsCall &c) {
-            return std::string(c.op) == "unlinkat" && isdigit(c.name[0]) ? DIE : GO_ON;
-        };
-        return m.unmap(ATO_UNMAP_SPATIAL);
-    });
-    ASSERT_EQ(status, CUT);
+    ASSERT_EQ(die_becoming_plain("unlinkat"), CUT);
     ASSERT_EQ(attribute_of(path), "");
     write_at(path, at, Bytes(n, 0xee).data(), n); // which is what somebody wants there
     Mapped m(path, wish());

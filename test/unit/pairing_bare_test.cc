@@ -6,23 +6,13 @@
 #include "pairing_lab.h"
 #include "support/child.h"
 #include "support/faults.h"
+#include "support/without_attributes.h"
 
 #include <cerrno>
 
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-static bool no_attributes;
-
-// Stands in for the C library's.
-extern "C" ssize_t fgetxattr(int fd, const char *name, void *value, size_t n) noexcept
-{
-    if (!no_attributes)
-        return syscall(SYS_fgetxattr, fd, name, value, n);
-    errno = ENOTSUP;
-    return -1;
-}
 
 namespace
 {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A process that dies in the middle of a commit: what was it writing, and how far did it come?
+#ifndef ATO_TEST_HAZARDS_CUT_COMMIT_H
+#define ATO_TEST_HAZARDS_CUT_COMMIT_H
+
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+namespace cut_commit
+{
+
+constexpr long AT = 3000;
+
+inline support::Bytes record()
+{
+    return support::pattern(6000, 2);
+}
+
+// Of the three pages of the record at AT two have flipped; the lane holds all. CUT.
+inline int die_between_flips(const std::string &path)
+{
+    using namespace support;
+    return in_child([&] {
+        Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+        PersistFaults faults;
+        int left = 3;
+        faults.before = [&](const PersistCall &c) {
+            bool flip = std::string(c.op) == "store_word" &&
+                        std::string(c.site).find("flip.c") != std::string::npos;
+            return flip && --left == 0 ? DIE : GO_ON;
+        };
+        m.write(AT, record());
+        return 0;
+    });
+}
+
+} // namespace cut_commit
+
+#endif
