@@ -9,6 +9,7 @@
 #include <functional>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -158,6 +159,26 @@ TEST_F(WrittenOutside, AfterAKillAWriteOfTheSameSizeIsNotSeen)
 {
     die_with_slices();
     write_file(path, theirs);
+    Bytes mix = by_number(path);
+    EXPECT_NE(mix, theirs);
+    expect_garbage(mix);
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), mix);
+}
+
+// Nor are stores through somebody's own mapping, whatever times the kernel gave the file.
+TEST_F(WrittenOutside, StoresThroughAnOwnMappingAfterAKillAreNotSeen)
+{
+    die_with_slices();
+    {
+        Fd fd(path);
+        void *view = mmap(nullptr, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ASSERT_NE(view, MAP_FAILED);
+        std::copy(theirs.begin(), theirs.end(), static_cast<unsigned char *>(view));
+        ASSERT_EQ(munmap(view, SIZE), 0);
+    }
+    EXPECT_EQ(read_file(path), theirs);
     Bytes mix = by_number(path);
     EXPECT_NE(mix, theirs);
     expect_garbage(mix);
