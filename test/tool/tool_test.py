@@ -6,6 +6,7 @@
 
 The actor (actor.cc) brings files into their states. Cases are named as GoogleTest names its own.
 """
+import atexit
 import json
 import os
 import shutil
@@ -35,13 +36,37 @@ def checksum(data):
     return h
 
 
+def is_open_to_all(path):
+    """May any user come to this file or folder?"""
+    while path != '/':
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+        path = os.path.dirname(path)
+    return True
+
+
+def tool_for_all():
+    """The tool, where other users may run it too: the build folder may be closed to them."""
+    if is_open_to_all(ATO):
+        return ATO
+    folder = tempfile.mkdtemp(prefix='ato-test-tool-', dir='/dev/shm')
+    atexit.register(shutil.rmtree, folder)
+    os.chmod(folder, 0o755)
+    return shutil.copy(ATO, folder)
+
+
 def folders():
-    """Where files are put: in memory, and on a disk where there is one."""
+    """Where files are put: in memory, and on a disk where there is one that all may come to."""
     yield '/dev/shm'
-    kind = subprocess.run(['stat', '-f', '-c', '%T', '.'], capture_output=True, text=True,
-                          check=True)
-    if kind.stdout.strip() != 'tmpfs':
-        yield os.getcwd()
+    for folder in os.getcwd(), '/var/tmp':
+        kind = subprocess.run(['stat', '-f', '-c', '%T', folder], capture_output=True, text=True,
+                              check=True)
+        if kind.stdout.strip() != 'tmpfs' and is_open_to_all(folder):
+            yield folder
+            return
+
+
+TOOL = tool_for_all()
 
 
 class Lab(unittest.TestCase):
@@ -96,7 +121,7 @@ class Lab(unittest.TestCase):
         return actor
 
     def ato(self, *words, status=0, user=None, **env):
-        done = subprocess.run([ATO, *words], env={**self.env, **env}, stdin=subprocess.DEVNULL,
+        done = subprocess.run([TOOL, *words], env={**self.env, **env}, stdin=subprocess.DEVNULL,
                               capture_output=True, check=False, user=user)
         self.assertEqual(done.returncode, status, done)
         return done
@@ -848,7 +873,7 @@ class Runner(unittest.TextTestRunner):
 
 def on_disk(kind):
     """The same cases on a disk."""
-    return type(kind.__name__ + 'OnDisk', (kind,), {'below': os.getcwd()})
+    return type(kind.__name__ + 'OnDisk', (kind,), {'below': list(folders())[1]})
 
 
 if len(list(folders())) > 1:
