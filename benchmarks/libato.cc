@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does an atomic write cost with libato? See libato.h. Reads gather, so that looking at the
- * content deploys nothing and the bitmaps stay as the writes left them.
+ * What does an atomic write or a read cost with libato? See libato.h.
  */
 #include "libato.h"
 
+#include "reflection/layout.h"
+
 #include <cerrno>
+#include <cinttypes>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -22,27 +24,29 @@ namespace
 class LibatoMapping final : public Libato
 {
   public:
-    LibatoMapping(Domain domain, size_t file_bytes) : domain_(domain), bytes_(file_bytes)
+    LibatoMapping(const LibatoOptions &options, size_t file_bytes)
+        : options_(options), bytes_(file_bytes)
     {
         /* A folder of its own: what libato keeps beside the file goes with it. */
-        folder_ = folder() + "/libato-" + domain_name(domain);
+        static unsigned number;
+        folder_ = folder() + "/libato-" + std::to_string(number++);
         std::string path = folder_ + "/file";
         if (mkdir(folder_.c_str(), 0700) != 0)
             fail("cannot make %s: %s", folder_.c_str(), std::strerror(errno));
         int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 || ftruncate(fd, static_cast<off_t>(file_bytes)) != 0)
             fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
-        struct ato_options options = {};
-        options.struct_size = sizeof(options);
-        options.read_policy = ATO_READ_GATHER;
-        options.domain = domain == Domain::pmem ? ATO_DOMAIN_PMEM : ATO_DOMAIN_PROCESS;
-        void *base = ato_mmap_opt(file_bytes, fd, 0, &options);
+        struct ato_options o = {};
+        o.struct_size = sizeof(o);
+        o.read_policy = options.read_policy;
+        o.domain = options.domain == Domain::pmem ? ATO_DOMAIN_PMEM : ATO_DOMAIN_PROCESS;
+        void *base = ato_mmap_opt(file_bytes, fd, 0, &o);
         if (base == MAP_FAILED)
             fail("ato_mmap_opt: %s", ato_errormsg());
         base_ = static_cast<char *>(base);
         close(fd);
-        if (stat().domain != options.domain)
-            fail("the mapping is not in the %s domain", domain_name(domain));
+        if (stat().domain != o.domain)
+            fail("the mapping is not in the %s domain", domain_name(options.domain));
     }
 
     ~LibatoMapping() override
@@ -55,19 +59,34 @@ class LibatoMapping final : public Libato
 
     const char *name() const override
     {
-        return "libato";
+        return options_.name;
     }
 
     const char *guarantee() const override
     {
-        return domain_ == Domain::pmem ? "atomic and durable" : "atomic; survives the process";
+        return options_.domain == Domain::pmem ? "atomic and durable"
+                                               : "atomic; survives the process";
     }
 
     void write(const char *source, const Write *writes, size_t count) override
     {
         for (const Write *w = writes; w < writes + count; w++)
+            if (!ato_memcpy_opt(base_ + w->offset, source + w->source, w->bytes,
+                                options_.write_flags))
+                fail("ato_memcpy_opt: %s", ato_errormsg());
+    }
+
+    void fill(const char *source, const Write *writes, size_t count) override
+    {
+        for (const Write *w = writes; w < writes + count; w++)
             if (!ato_memcpy(base_ + w->offset, source + w->source, w->bytes))
                 fail("ato_memcpy: %s", ato_errormsg());
+    }
+
+    void deploy() override
+    {
+        if (ato_deploy(base_, bytes_) != 0)
+            fail("ato_deploy: %s", ato_errormsg());
     }
 
     void read(void *dst, uint64_t offset, size_t n) override
@@ -86,7 +105,7 @@ class LibatoMapping final : public Libato
     }
 
   private:
-    Domain domain_;
+    LibatoOptions options_;
     std::string folder_;
     size_t bytes_;
     char *base_;
@@ -94,9 +113,18 @@ class LibatoMapping final : public Libato
 
 } // namespace
 
-std::unique_ptr<Libato> make_libato(Domain domain, size_t file_bytes)
+void Libato::check_bitmaps_at_random() const
 {
-    return std::make_unique<LibatoMapping>(domain, file_bytes);
+    struct ato_stat st = stat();
+    uint64_t slices = st.size / SLICE_BYTES, reflected = st.slices_in_reflection;
+    if (reflected < slices * 2 / 5 || reflected > slices * 3 / 5)
+        fail("the bitmaps are not at random: %" PRIu64 " of %" PRIu64 " slices reflected",
+             reflected, slices);
+}
+
+std::unique_ptr<Libato> make_libato(const LibatoOptions &options, size_t file_bytes)
+{
+    return std::make_unique<LibatoMapping>(options, file_bytes);
 }
 
 } // namespace bench

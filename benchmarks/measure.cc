@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "measure.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <unistd.h>
+
+namespace bench
+{
+
+Settings settings;
+
+/* ---- one repetition ---- */
+
+double ns_of(const std::function<void()> &what)
+{
+    auto begin = std::chrono::steady_clock::now();
+    what();
+    std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    return took.count();
+}
+
+void Medians::add(size_t side, const std::string &value, double seen)
+{
+    seen_[{side, value}].push_back(seen);
+}
+
+std::vector<Values> Medians::medians(size_t sides) const
+{
+    std::vector<Values> result(sides);
+    for (auto &[what, seen] : seen_)
+        result[what.first][what.second] = median(seen);
+    return result;
+}
+
+std::vector<Values> interleave(size_t sides, uint64_t rounds, const std::function<void()> &prepare,
+                               const std::function<double(size_t)> &take)
+{
+    static std::mt19937_64 random(20261121);
+    std::vector<size_t> order;
+    for (size_t side = 0; side < sides; side++)
+        order.push_back(side);
+    Medians medians;
+    for (uint64_t round = 0; round <= rounds; round++) {
+        stop_if_asked();
+        prepare();
+        std::vector<double> ns(sides);
+        std::shuffle(order.begin(), order.end(), random);
+        for (size_t side : order)
+            ns[side] = take(side);
+        for (size_t side = 0; side < sides && round > 0; side++) {
+            medians.add(side, "ns", ns[side]);
+            medians.add(side, "ratio", ns[side] / ns[0]);
+            medians.add(side, "over_ns", ns[side] - ns[0]);
+        }
+    }
+    return medians.medians(sides);
+}
+
+namespace
+{
+
+/* ---- Google Benchmark's rows ---- */
+
+/* Media, domain and CPU are in every row: a row is quoted without its context. */
+std::string describe(const Case &c, const std::string &side)
+{
+    static const std::string medium = medium_name(), cpu = cpu_name();
+    return medium + ", " + cpu + ", " + c.promise(side);
+}
+
+/* The k-th repetition of any side of a case is the k-th of all its sides, measured by whoever comes
+ * first. */
+class Repetitions
+{
+  public:
+    explicit Repetitions(const Case &c) : case_(c)
+    {
+    }
+
+    const Values &next(size_t side)
+    {
+        size_t k = done_[side]++;
+        while (seen_.size() <= k)
+            seen_.push_back(case_.repeat());
+        return seen_[k][side];
+    }
+
+  private:
+    const Case &case_;
+    std::map<size_t, size_t> done_;
+    std::vector<std::vector<Values>> seen_;
+};
+
+void run_row(benchmark::State &state, const Case &c, Repetitions *repetitions, size_t side)
+{
+    const Values &values = repetitions->next(side);
+    double seconds = values.at("ns") * 1e-9 * static_cast<double>(state.max_iterations);
+    while (state.KeepRunningBatch(state.max_iterations))
+        state.SetIterationTime(seconds);
+    for (auto &[name, value] : values)
+        state.counters[name] = value;
+    for (const Goal &goal : c.goals)
+        if (goal.side == c.sides[side])
+            state.counters["asked_" + goal.value] = goal.limit;
+    state.SetLabel(describe(c, c.sides[side]));
+}
+
+std::string row_name(const Case &c, const std::string &side)
+{
+    return c.name + "/" + side;
+}
+
+void register_rows(const std::vector<Case> &cases, std::vector<Repetitions> *repetitions)
+{
+    repetitions->reserve(cases.size());
+    for (const Case &c : cases) {
+        repetitions->emplace_back(c);
+        Repetitions *of_case = &repetitions->back();
+        for (size_t side = 0; side < c.sides.size(); side++)
+            benchmark::RegisterBenchmark(
+                row_name(c, c.sides[side]).c_str(),
+                [&c, of_case, side](benchmark::State &state) { run_row(state, c, of_case, side); })
+                ->Iterations(static_cast<benchmark::IterationCount>(settings.ops))
+                ->UseManualTime();
+    }
+}
+
+/* ---- the table ---- */
+
+std::string time_text(double ns)
+{
+    char text[32];
+    if (ns < 1e4)
+        std::snprintf(text, sizeof(text), "%.0f ns", ns);
+    else if (ns < 1e7)
+        std::snprintf(text, sizeof(text), "%.0f us", ns / 1e3);
+    else
+        std::snprintf(text, sizeof(text), "%.0f ms", ns / 1e6);
+    return text;
+}
+
+std::string number_text(double value)
+{
+    char text[32];
+    std::snprintf(text, sizeof(text), value < 100 ? "%.2f" : "%.0f", value);
+    return text;
+}
+
+/* The medians alone: Google Benchmark's own reporters show four lines for a row. */
+class MedianTable : public benchmark::BenchmarkReporter
+{
+  public:
+    MedianTable(const Program &program, const std::vector<Case> &cases)
+        : program_(program), cases_(cases)
+    {
+    }
+
+    bool ReportContext(const Context &) override
+    {
+        std::printf("%s\nFiles of %" PRIu64 " MiB; medians of repetitions of %" PRIu64
+                    " operations, in turns of %" PRIu64 ".\n\n",
+                    program_.title, settings.file_mib, settings.ops, settings.batch);
+        std::printf("%-32s %9s %7s %9s  %-22s  %s\n", "case/side", "time", "ratio", "over", "more",
+                    "medium, CPU, domain: guarantee");
+        return true;
+    }
+
+    void ReportRuns(const std::vector<Run> &runs) override
+    {
+        for (const Run &run : runs)
+            if (run.repetitions < 2 || run.aggregate_name == "median")
+                print(run);
+    }
+
+    void Finalize() override
+    {
+        bool any = false;
+        for (const Case &c : cases_)
+            for (const Goal &goal : c.goals) {
+                auto row = seen_.find(row_name(c, goal.side));
+                if (row == seen_.end())
+                    continue;
+                if (!any)
+                    std::printf("\n%-46s %14s %9s\n", "asked of", "asked", "seen");
+                any = true;
+                double seen = row->second.at(goal.value);
+                bool met = goal.at_least ? seen >= goal.limit : seen <= goal.limit;
+                std::printf("%-46s %14s %9s %s\n", (row->first + " " + goal.value).c_str(),
+                            ((goal.at_least ? ">= " : "<= ") + number_text(goal.limit)).c_str(),
+                            number_text(seen).c_str(), met ? "" : "missed");
+            }
+    }
+
+  private:
+    static bool has_column(const std::string &name)
+    {
+        return name == "ns" || name == "ratio" || name == "over_ns" || name.rfind("asked_", 0) == 0;
+    }
+
+    void print(const Run &run)
+    {
+        const std::string &name = run.run_name.function_name;
+        std::string more;
+        for (auto &[key, counter] : run.counters) {
+            seen_[name][key] = counter.value;
+            if (!has_column(key))
+                more += (more.empty() ? "" : ", ") + key + " " + number_text(counter.value);
+        }
+        const Values &values = seen_[name];
+        std::string ratio, over;
+        if (values.count("ratio"))
+            ratio = number_text(values.at("ratio"));
+        if (values.count("over_ns"))
+            over =
+                (values.at("over_ns") < 0 ? "-" : "+") + time_text(std::abs(values.at("over_ns")));
+        std::printf("%-32s %9s %7s %9s  %-22s  %s\n", name.c_str(),
+                    time_text(values.at("ns")).c_str(), ratio.c_str(), over.c_str(), more.c_str(),
+                    run.report_label.c_str());
+        std::fflush(stdout);
+    }
+
+    const Program &program_;
+    const std::vector<Case> &cases_;
+    std::map<std::string, Values> seen_;
+};
+
+/* ---- start ---- */
+
+void restart_with_pmem_forced(char **argv)
+{
+    const char *forced = std::getenv("PMEM_IS_PMEM_FORCE");
+    if (forced && std::strcmp(forced, "1") == 0 && !std::getenv("PMEM_NO_FLUSH"))
+        return;
+    setenv("PMEM_IS_PMEM_FORCE", "1", 1);
+    unsetenv("PMEM_NO_FLUSH");
+    execv("/proc/self/exe", argv);
+    fail("cannot start again with PMEM_IS_PMEM_FORCE=1: %s", std::strerror(errno));
+}
+
+bool take_value(const char *arg, const char *flag, const char **value)
+{
+    size_t n = std::strlen(flag);
+    if (std::strncmp(arg, flag, n) != 0)
+        return false;
+    *value = arg + n;
+    return true;
+}
+
+uint64_t number(const char *value)
+{
+    char *end;
+    uint64_t n = std::strtoull(value, &end, 10);
+    if (*end || n == 0)
+        fail("not a positive number: %s", value);
+    return n;
+}
+
+/* Takes our flags out of argv, and puts our defaults of Google Benchmark's before the user's. */
+std::vector<char *> take_settings(int argc, char **argv)
+{
+    static char repetitions[] = "--benchmark_repetitions=7";
+    static char aggregates[] = "--benchmark_display_aggregates_only=true";
+    std::vector<char *> rest = {argv[0], repetitions, aggregates};
+    for (int i = 1; i < argc; i++) {
+        const char *value;
+        if (take_value(argv[i], "--file_mib=", &value))
+            settings.file_mib = number(value);
+        else if (take_value(argv[i], "--ops=", &value))
+            settings.ops = number(value);
+        else if (take_value(argv[i], "--batch=", &value))
+            settings.batch = number(value);
+        else if (take_value(argv[i], "--dir=", &value))
+            settings.dir = value;
+        else
+            rest.push_back(argv[i]);
+    }
+    settings.batch = std::min(settings.batch, settings.ops);
+    return rest;
+}
+
+/* --benchmark_format is for Google Benchmark's own reporters. */
+bool format_is_chosen(const std::vector<char *> &args)
+{
+    return std::any_of(args.begin(), args.end(), [](const char *arg) {
+        return std::strncmp(arg, "--benchmark_format=", 19) == 0;
+    });
+}
+
+bool space_is_enough(uint64_t needed)
+{
+    if (free_bytes() >= needed)
+        return true;
+    std::fprintf(stderr, "%s has %" PRIu64 " MiB free, the files take %" PRIu64 " MiB\n",
+                 settings.dir.c_str(), free_bytes() >> 20, needed >> 20);
+    return false;
+}
+
+} // namespace
+
+int run(int argc, char **argv, const Program &program)
+{
+    restart_with_pmem_forced(argv);
+    settings = program.defaults;
+    std::vector<char *> args = take_settings(argc, argv);
+    bool own_table = !format_is_chosen(args);
+    int count = static_cast<int>(args.size());
+    benchmark::Initialize(&count, args.data());
+    if (benchmark::ReportUnrecognizedArguments(count, args.data()))
+        return 1;
+    folder(settings.dir.c_str());
+    if (!space_is_enough(program.space()))
+        return 77;
+    std::vector<Case> cases = program.cases();
+    std::vector<Repetitions> repetitions;
+    register_rows(cases, &repetitions);
+    MedianTable table(program, cases);
+    benchmark::RunSpecifiedBenchmarks(own_table ? &table : nullptr);
+    benchmark::Shutdown();
+    program.finish();
+    return 0;
+}
+
+} // namespace bench

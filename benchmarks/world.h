@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which files are there while something is measured, and what do they hold? One for each side, all
+ * filled alike, with the stream of random operations that they all get.
+ */
+#ifndef ATO_BENCHMARKS_WORLD_H
+#define ATO_BENCHMARKS_WORLD_H
+
+#include "bench.h"
+
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace bench
+{
+
+class World
+{
+  public:
+    /* The contents of all sides are made to be those of the first. */
+    World(std::vector<std::unique_ptr<Backend>> sides, uint64_t file_bytes);
+
+    Backend *side(size_t i) const
+    {
+        return sides_[i].get();
+    }
+
+    /* Touches all memory, and gives each page a random bitmap: neighbouring slices lie in different
+     * homes, as after a long run of small writes. */
+    void fill_at_random();
+
+    /* 64-byte aligned: an unaligned source would cost every side the same, but more. */
+    const char *source() const;
+
+    /* At random offsets of [first, first + span), aligned to their size. */
+    std::vector<Write> random_writes(uint32_t bytes, size_t count, uint64_t first, uint64_t span);
+
+    std::vector<Write> random_writes(uint32_t bytes, size_t count)
+    {
+        return random_writes(bytes, count, 0, file_bytes_);
+    }
+
+    std::mt19937_64 &random()
+    {
+        return random_;
+    }
+
+    /* Every side must hold what the first holds; fail() if not. */
+    void check_content();
+
+  private:
+    void fill_all(const std::vector<Write> &writes);
+    void add_runs(std::vector<Write> *writes, uint64_t page, uint64_t mask);
+    uint32_t random_source();
+
+    std::vector<std::unique_ptr<Backend>> sides_;
+    uint64_t file_bytes_;
+    std::mt19937_64 random_{20240229};
+    std::vector<char> source_;
+};
+
+} // namespace bench
+
+#endif
