@@ -51,10 +51,15 @@ static int act(const std::string &what, const std::string &path)
     if (what == "empty")
         return m.unmap(ATO_UNMAP_FAST) < 0;
     if (what == "grow") {
+        // By bursts: without a rest it would be at the 1 GiB that it may grow to before a slow machine
+        // is done looking.
         struct pollfd end = {0, POLLIN, 0};
-        for (off_t size = 20300; poll(&end, 1, 0) == 0; size += 300)
-            if (ato_ftruncate(m.base, size) < 0 || !ato_memset(m.base + size - 100, 1, 100))
-                return 6;
+        for (off_t size = 20300; poll(&end, 1, 1) == 0;)
+            for (int i = 0; i < 30; i++, size += 300)
+                if (ato_ftruncate(m.base, size) < 0 || !ato_memset(m.base + size - 100, 1, 100)) {
+                    fprintf(stderr, "grow: %s\n", ato_errormsg());
+                    return 6;
+                }
         return m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
     Bytes record = pattern(6000, 2);
