@@ -22,7 +22,8 @@
 /* What a process knows of the space under 512 pages, for good: homes are not given back while a
  * file is mapped, and growing makes no page of those before it a hole. */
 #define CHUNK_ASKED      0x8000u /* the others are known */
-#define CHUNK_META_SPACE 0x4000u /* the meta page has space */
+#define CHUNK_META_WORDS 0x4000u /* the meta page may be read; without it, its words are 0 */
+#define CHUNK_META_SPACE 0x2000u /* stores to the meta page meet space */
 #define CHUNK_O_PAGES    0x03ffu /* so many pages of the original, the first ones, have space */
 
 struct file {
@@ -39,6 +40,8 @@ struct file {
     bool settled;              /* words on the media are durable as they are visible */
     bool holes_fault;          /* reading a hole of the original may be SIGBUS (tmpfs) */
     uint16_t *chunks;          /* CHUNK_ bits */
+    uint64_t empty_from;       /* pages of the original from there ... */
+    uint64_t empty_to;         /* ... to there held no data when they were looked at */
     bool written;              /* the original was stored to */
     struct journals *journals; /* the folder's, once there was a commit through one */
     pthread_mutex_t medium;    /* domain msync: around each flush */

@@ -13,16 +13,33 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Is [from, to) of a file free of holes? 1 yes, 0 no, -1 error: not knowing is no answer, since a
- * meta page without space means that its words are 0. Unwritten extents may count as holes: then a
- * needless fallocate() follows, no harm. */
-static int is_dense(const struct file *f, int fd, uint64_t from, uint64_t to)
+/* Where the first data from `from` on lie; UINT64_MAX: nowhere. -1 on error: not knowing is no answer,
+ * since a meta page without space means that its words are 0. Space that was never stored to may
+ * count as none: then a needless fallocate() follows, no harm. */
+static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
-    off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
-    if (hole < 0)
+    off_t found = lseek(fd, (off_t)from, SEEK_DATA);
+    *data = found < 0 ? UINT64_MAX : (uint64_t)found;
+    if (found < 0 && errno != ENXIO)
         return report_errno(errno, "cannot find out which parts of %s%s have space",
                             fd == f->pairing.original ? "" : "the reflection of ", f->pairing.path);
-    return (uint64_t)hole >= to;
+    return 0;
+}
+
+/* The pages of a chunk of the original, from its first on, that are known to have space. Not asked where
+ * files are lists of pages, not of extents (tmpfs): to find the next hole the kernel would go through
+ * all pages up to it, of the whole file if there is none. There each page is asked for. */
+static uint16_t o_pages(const struct file *f, uint64_t chunk)
+{
+    int fd = f->pairing.original;
+    uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
+    /* Whole pages: of a last one that is not, what lies beyond the end may have no space, and be
+     * within it soon. */
+    uint64_t pages = min(file_size(f) / PAGE_BYTES - chunk * CHUNK_PAGES, CHUNK_PAGES);
+    if (f->holes_fault || !pages)
+        return 0;
+    off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
+    return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
 }
 
 /* The chunk's bits, or -1. */
@@ -31,19 +48,12 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
     if (known & CHUNK_ASKED)
         return known;
-    uint16_t found = CHUNK_ASKED;
-    uint64_t meta = layout_meta_page(chunk), from = chunk * CHUNK_PAGES * PAGE_BYTES;
-    /* Whole pages: of a last one that is not, what lies beyond the end may have no space, and be
-     * within it soon. */
-    uint64_t pages = min(file_size(f) / PAGE_BYTES - chunk * CHUNK_PAGES, CHUNK_PAGES);
-    int words = is_dense(f, f->pairing.reflection, meta, meta + PAGE_BYTES);
-    int o = pages ? is_dense(f, f->pairing.original, from, from + pages * PAGE_BYTES) : 0;
-    if (words < 0 || o < 0)
+    uint64_t meta = layout_meta_page(chunk), data;
+    if (find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    if (words)
-        found |= CHUNK_META_SPACE;
-    if (o)
-        found |= (uint16_t)pages;
+    uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
+    if (data < meta + PAGE_BYTES)
+        found |= CHUNK_META_WORDS;
     /* Another thread may have asked meanwhile, of a file that was shorter or longer: either answer
      * is right, a mixture might not be. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
@@ -68,6 +78,26 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
     return allocate(f, f->pairing.original, from, to - from, "the file");
 }
 
+/* Makes sure that a page of the original has space, where reading it may otherwise be SIGBUS. */
+static int make_readable(struct file *f, uint64_t page)
+{
+    uint64_t data;
+    /* What was found empty before is not asked for again: to find the next data the kernel goes
+     * through all pages that have space and were never stored to. Two threads may mix what they
+     * found: a needless fallocate(). */
+    if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
+        page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
+        return allocate_o(f, page, 1);
+    if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
+        return -1;
+    /* Such file systems give out whole pages. */
+    if (data / PAGE_BYTES == page)
+        return 0;
+    __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
+    return allocate_o(f, page, 1);
+}
+
 int space_look(struct file *f, uint64_t page, uint8_t *flags)
 {
     int chunk = ask_chunk(f, page / CHUNK_PAGES);
@@ -77,10 +107,7 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES)) {
         *flags = PAGE_O_ALLOCATED;
     } else if (f->holes_fault) {
-        uint64_t from = page * PAGE_BYTES;
-        /* Such file systems give out whole pages: up to the end is the whole of a last one. */
-        int dense = is_dense(f, f->pairing.original, from, min(from + PAGE_BYTES, file_size(f)));
-        if (dense < 0 || (!dense && allocate_o(f, page, 1) < 0))
+        if (make_readable(f, page) < 0)
             return -1;
         *flags = PAGE_O_ALLOCATED;
     }
@@ -94,7 +121,8 @@ static int make_meta(struct file *f, uint64_t chunk)
     if (allocate(f, f->pairing.reflection, layout_meta_page(chunk), PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
-    __atomic_or_fetch(&f->chunks[chunk], (uint16_t)CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
+                      __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -19,7 +19,7 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags);
  * until the page is first written, which nobody else can do meanwhile. */
 static inline bool space_has_word(const struct file *f, uint64_t page)
 {
-    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_SPACE;
+    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
 }
 
 /* Makes stores possible to the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of n pages from
