@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Pages that share two fences. */
@@ -118,6 +119,25 @@ struct everything {
     pthread_mutex_t progress;
 };
 
+/* Runs of so many pages are worth a call for their page tables. */
+enum { LONG_RUN = 16 };
+
+/* Page tables for all of a run at once: a fault a page would take longer than its copy. Only a hint:
+ * where the kernel has no such call, or no space, the stores find out. */
+static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
+{
+    if (n >= LONG_RUN)
+        (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
+}
+
+/* Nobody is to look at these pages any more. Their page tables are cleared here, by all threads, and
+ * not in one munmap() at the end. */
+static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
+{
+    (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);
+    (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
+}
+
 /* Runs of pages that have slices in R; the rest of the chunk is not even looked at. The words on
  * the media are what counts: a page that nobody touched since it was mapped has no state. */
 static int deploy_chunk(struct everything *e, uint64_t chunk)
@@ -138,10 +158,12 @@ static int deploy_chunk(struct everything *e, uint64_t chunk)
         uint64_t last = page;
         while (last + 1 < end && words[last + 1 - first])
             last++;
+        expect_stores(f, page, last - page + 1);
         if (deploy_range(e->m, page, last) < 0)
             return -1;
         page = last;
     }
+    expect_nothing(f, chunk, end - first);
     return 0;
 }
 
