@@ -45,10 +45,11 @@ class Floor : public Backend
      * a write of several pages is aligned to its size. Volatile: these stores are the point. */
     volatile uint64_t *store_words(const Write &w)
     {
+        static thread_local uint64_t value;
         uint64_t first = w.offset / PAGE_BYTES;
         auto word = reinterpret_cast<volatile uint64_t *>(words_.at(layout_word(first)));
         for (size_t i = 0; i < pages(w); i++)
-            word[i] = ++value_;
+            word[i] = ++value;
         return word;
     }
 
@@ -58,9 +59,6 @@ class Floor : public Backend
     }
 
     MappedFile data_, words_;
-
-  private:
-    uint64_t value_ = 0;
 };
 
 class FloorPmem final : public Floor
