@@ -37,7 +37,7 @@ static inline int find_side(struct side *s, const void *addr, size_t n)
     if (__builtin_expect(at + n - 1 < at, 0))
         return outside(addr, n);
     if (!s->m)
-        return __builtin_expect(table_touches_other(addr, n, NULL), 0) ? outside(addr, n) : 0;
+        return __builtin_expect(table_touches_any(addr, n), 0) ? outside(addr, n) : 0;
     struct mapping *m = s->m;
     uint64_t from = at - (uint64_t)(uintptr_t)m->base;
     if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
@@ -116,6 +116,14 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 
 void *ato_memcpy(void *dst, const void *src, size_t n)
 {
+    struct mapping *from = table_find(src);
+    if (from && n - 1 < PAGE_BYTES && !table_find(dst) && !table_touches_any(dst, n)) {
+        CALL_ON(call, from);
+        if (read_at_once(from, src, dst, n)) {
+            count_read(from, n);
+            return dst;
+        }
+    }
     return ato_memcpy_opt(dst, src, n, 0);
 }
 

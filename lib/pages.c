@@ -87,8 +87,9 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
     }
     s->bitmap = word;
     s->pending = 0;
-    /* Release: a reader that sees PAGE_LOADED sees the bitmap. */
-    __atomic_store_n(&s->flags, s->flags | flags | PAGE_LOADED, __ATOMIC_RELEASE);
+    s->flags |= flags;
+    /* Release: a reader that sees a version sees the bitmap. */
+    __atomic_store_n(&s->version, 1, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -99,7 +100,7 @@ struct page_state *pages_look(struct file *f, uint64_t page)
         return NULL;
     /* Who holds a page that is not loaded loads it at once: that is all a reader waits for, not for
      * what the holder does then. */
-    for (unsigned i = 0; !(__atomic_load_n(&s->flags, __ATOMIC_ACQUIRE) & PAGE_LOADED); i++) {
+    for (unsigned i = 0; !__atomic_load_n(&s->version, __ATOMIC_ACQUIRE); i++) {
         if (pages_try_reserve(f, s)) {
             int r = pages_load(f, page, s);
             pages_release(s);

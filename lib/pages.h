@@ -4,7 +4,7 @@
  *
  * Guarantees, for one page state s:
  *   P1  s.bitmap, s.version, s.flags and s.pending change only while s.holder is the changer's.
- *   P2  s.bitmap changes only while s.version is odd, and only to what the media hold durably.
+ *   P2  s.bitmap changes only while s.version is even, and only to what the media hold durably.
  *   P3  After a release, whoever reserves next sees all that the releaser stored.
  * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
  * waiting can close. Who changes a file's size reserves that, in the same way, before any of its pages.
@@ -30,7 +30,7 @@ static inline bool pages_try_reserve(struct file *f, struct page_state *s)
     if (!__atomic_compare_exchange_n(&s->holder, &free, f->holder, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return false;
-    __atomic_store_n(&s->owner, (uint16_t)thread_number(), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->owner, (uint8_t)thread_number(), __ATOMIC_RELAXED);
     seam_point(SEAM_RESERVED, s);
     return true;
 }
@@ -65,7 +65,7 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s);
 
 static inline int pages_load(struct file *f, uint64_t page, struct page_state *s)
 {
-    if (__builtin_expect(__atomic_load_n(&s->flags, __ATOMIC_RELAXED) & PAGE_LOADED, 1))
+    if (__builtin_expect(__atomic_load_n(&s->version, __ATOMIC_RELAXED) != 0, 1))
         return 0;
     return pages_load_slow(f, page, s);
 }
@@ -77,12 +77,12 @@ void pages_pause(unsigned i);
 struct page_state *pages_look(struct file *f, uint64_t page);
 
 /*
- * Shows a durable flip in memory: version odd, bitmap, version even. Between the two halves an
+ * Shows a durable flip in memory: version even, bitmap, version odd. Between the two halves an
  * operation changes all its pages, so that a reader of several sees all or none. Reserved.
  *
  * Stores in order: x86 keeps stores in order, and the release on each keeps the compiler to it.
- * Pairs with the loads in read.c: a reader that saw the new bitmap and the old even version on both
- * sides of its copy cannot exist, since the odd version came before the bitmap.
+ * Pairs with the loads in read.c: a reader that saw the new bitmap and the old odd version on both
+ * sides of its copy cannot exist, since the even version came before the bitmap.
  */
 static inline void pages_mark_flipping(struct page_state *s)
 {

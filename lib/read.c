@@ -12,8 +12,8 @@
  *   1. A writer that has not flipped stores to invalid homes only (I2). The reader copies from
  * homes that the bitmap calls valid. They do not meet, so a reader never waits for a writer's copy.
  *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that
- *      made it invalid was shown: version odd, bitmap, version even. So if a page's version is the
- *      same even number before and after the copy, no byte that was copied from it had been given
+ *      made it invalid was shown: version even, bitmap, version odd. So if a page's version is the
+ *      same odd number before and after the copy, no byte that was copied from it had been given
  *      to anyone to overwrite. (Between showing and overwriting lies a new reservation, or W3 in
  *      write.c.)
  *   3. Let t be a moment between the last first look and the first second look. No version moved
@@ -34,49 +34,44 @@
  */
 #include "read.h"
 
-#include "../reflection/bitmap.h"
 #include "deploy.h"
 #include "hold.h"
 
 enum { TRIES = 8 };
 
-/* An even version: a page is flipping for as long as a few stores take. */
+/* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. */
 static uint64_t steady_version(const struct page_state *s)
 {
     for (unsigned i = 0;; i++) {
         uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-        if (__builtin_expect(!(v & 1), 1))
+        if (__builtin_expect(v & 1, 1))
             return v;
         seam_point(SEAM_WAIT, s);
         pages_pause(i);
     }
 }
 
-static void copy_page(struct file *f, const struct page_state *s, uint64_t page, unsigned begin,
-                      unsigned n, char *dst)
-{
-    uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
-    copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
-}
-
 static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
 {
     struct file *f = m->file;
     uint64_t page = offset / PAGE_BYTES;
+    unsigned begin = (unsigned)(offset % PAGE_BYTES);
     const struct page_state *s = pages_look(f, page);
     if (!s)
         return -1;
-    if (m->policy != ATO_READ_GATHER && (__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) &
-                                         bitmap_touched((unsigned)(offset % PAGE_BYTES), n)))
+    uint64_t asked = bitmap_touched(begin, n), away = 0;
+    if (m->policy != ATO_READ_GATHER)
+        away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
+    /* What comes home goes past the CPU's caches, and would be fetched again for being read. So what
+     * lies in R as a whole is read there before; pieces in two homes are read faster from one. */
+    if (away && away != asked)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
-        uint64_t version = steady_version(s);
-        seam_point(SEAM_VERSION, s);
-        copy_page(f, s, page, (unsigned)(offset % PAGE_BYTES), n, dst);
-        seam_point(SEAM_CHECK, s);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&s->version, __ATOMIC_RELAXED) == version)
-            return 1;
+        if (!read_try(f, s, steady_version(s), page, begin, n, dst))
+            continue;
+        if (away == asked)
+            deploy_for_reader(m, offset, n);
+        return 1;
     }
     return 0;
 }
@@ -108,7 +103,7 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
         char *to = dst;
         FOR_EACH_PAGE(page, begin, bytes, offset, n)
         {
-            copy_page(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes,
+            read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes,
                       to);
             to += bytes;
         }
@@ -134,7 +129,7 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
     if (r == 0)
         FOR_EACH_PAGE(page, begin, bytes, offset, n)
         {
-            copy_page(f, h.pages[i++].state, page, (unsigned)begin, (unsigned)bytes, dst);
+            read_copy(f, h.pages[i++].state, page, (unsigned)begin, (unsigned)bytes, dst);
             dst += bytes;
         }
     hold_release(&h);
@@ -143,12 +138,11 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
 
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    struct file *f = m->file;
     unsigned retries = 0;
     int r = offset % PAGE_BYTES + n <= PAGE_BYTES ? read_one(m, offset, dst, (unsigned)n, &retries)
                                                   : read_many(m, offset, dst, n, &retries);
     if (r == 0)
-        r = read_reserved(f, offset, dst, n);
+        r = read_reserved(m->file, offset, dst, n);
     if (r < 0)
         return -1;
     if (retries)

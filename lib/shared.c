@@ -113,6 +113,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->groups_at = groups_at;
     h->size = size;
     h->domain = record->domain;
+    h->sizing.version = 1;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
 fail:;

@@ -31,9 +31,8 @@
 #include <sys/types.h>
 
 /* page_state.flags */
-#define PAGE_LOADED      1u /* bitmap was taken from the media, and O may be read */
-#define PAGE_O_ALLOCATED 2u /* stores to O meet space */
-#define PAGE_R_ALLOCATED 4u /* stores to R and to the word meet space */
+#define PAGE_O_ALLOCATED 1u /* stores to O meet space */
+#define PAGE_R_ALLOCATED 2u /* stores to R and to the word meet space */
 
 /* page_state.notes: what others than the holder have to say */
 #define PAGE_SLEEPERS 0x80u /* somebody sleeps until the page is free */
@@ -42,10 +41,12 @@
 struct page_state {
     uint32_t holder;  /* who has the write reservation: 0 nobody, else slot + 1 in bits 0-10 and the
                          generation of the slot in bits 11-30; a futex */
-    uint16_t owner;   /* who within the holder: a thread's number; set by the holder */
+    uint8_t owner;    /* who within the holder: a thread's number; set by the holder */
+    uint8_t written;  /* when it was written last: a guess (write.c); set by the holder */
     uint8_t notes;    /* changed by anyone, atomically */
     uint8_t flags;    /* changed by the holder only */
-    uint64_t version; /* odd: flipping. Moves with every flip, by the holder only */
+    uint64_t version; /* odd: `bitmap` is right. 0: not taken from the media yet; even: flipping.
+                         Moves with every flip, by the holder only */
     uint64_t bitmap;  /* as on the media, once that is durable; changed by the holder only */
     uint64_t pending; /* slices whose new bytes lie in their invalid homes; the holder's alone */
 };
@@ -116,17 +117,24 @@ void shared_close(struct shared *s, bool remove);
 /* The state of a page whose group is not there yet, or perhaps not: made. NULL with ENOSPC. */
 struct page_state *shared_make_state(struct shared *s, uint64_t page);
 
-/* The state of a page; page < capacity. NULL with ENOSPC. A few loads, no lock. */
-static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+/* The state of a page; NULL if it was not made yet. page < capacity. A few loads, no lock. */
+static inline struct page_state *shared_peek(const struct shared *s, uint64_t page)
 {
     uint64_t group = page / GROUP_PAGES;
-    if (__builtin_expect(__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 1)) {
-        /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */
-        uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
-        if (__builtin_expect(index != 0, 1))
-            return &s->groups[index - 1].pages[page % GROUP_PAGES];
-    }
-    return shared_make_state(s, page);
+    if (__builtin_expect(!__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 0))
+        return NULL;
+    /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */
+    uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
+    if (__builtin_expect(index == 0, 0))
+        return NULL;
+    return &s->groups[index - 1].pages[page % GROUP_PAGES];
+}
+
+/* The same; made if need be. NULL with ENOSPC. */
+static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+{
+    struct page_state *found = shared_peek(s, page);
+    return __builtin_expect(!!found, 1) ? found : shared_make_state(s, page);
 }
 
 #endif

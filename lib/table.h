@@ -19,8 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TABLE_SHIFT   30
-#define TABLE_GRAIN   (1ull << TABLE_SHIFT)
+#define TABLE_SHIFT 30
+#define TABLE_GRAIN (1ull << TABLE_SHIFT)
+
 #define TABLE_ENTRIES (1ull << (47 - TABLE_SHIFT))
 
 struct mapping;
@@ -46,6 +47,14 @@ struct mapping *table_find_to_change(const void *addr);
 
 /* Does [addr, addr + n) reach into any mapping but `m` (NULL: into any at all)? */
 bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
+
+/* The same for any mapping, where addr itself lies in none; n > 0. */
+static inline bool table_touches_any(const void *addr, size_t n)
+{
+    if (__builtin_expect(n > TABLE_GRAIN, 0))
+        return table_touches_other(addr, n, NULL);
+    return table_find((const char *)addr + n - 1) != NULL;
+}
 
 /* Address space of n bytes, rounded up to whole GiB, reserved on a GiB boundary: no access. `hint`
  * is used when it fits. NULL and errno. */

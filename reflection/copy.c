@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "copy.h"
 
-#include "bitmap.h"
-
 #include <string.h>
 
 const struct copy_kernel *const copy_kernels[] = {&copy_avx512, &copy_avx2, &copy_sse2, NULL};
@@ -28,18 +26,9 @@ static void part(char *dst, const char *o, const char *r, uint64_t bitmap, unsig
     memcpy(dst, home + begin, n);
 }
 
-void copy_gather_range(const struct copy_kernel *k, char *dst, const char *o, const char *r,
+void copy_gather_parts(const struct copy_kernel *k, char *dst, const char *o, const char *r,
                        uint64_t bitmap, unsigned begin, unsigned n)
 {
-    uint64_t touched = bitmap_touched(begin, n);
-    if (!(bitmap & touched)) { /* all of it lies in O: the common case, and a plain copy */
-        memcpy(dst, o + begin, n);
-        return;
-    }
-    if (!(~bitmap & touched)) {
-        memcpy(dst, r + begin, n);
-        return;
-    }
     char *base = dst - begin; /* where byte 0 of the page would go; never used below dst */
     unsigned end = begin + n;
     if (begin % 64) {

@@ -14,6 +14,8 @@
 #ifndef ATO_REFLECTION_COPY_H
 #define ATO_REFLECTION_COPY_H
 
+#include "bitmap.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +32,9 @@ struct copy_kernel {
      * stores, one full line each; else by ordinary ones. */
     void (*scatter)(char *o, char *r, const char *src, uint64_t bitmap, uint64_t mask);
     void (*scatter_nt)(char *o, char *r, const char *src, uint64_t bitmap, uint64_t mask);
+
+    /* n bytes, as memcpy() does it, but by whole vectors of this kernel. */
+    void (*plain)(char *dst, const char *src, size_t n);
 
     /* Slices of `mask` from their valid homes to `dst`, which points at where byte 0 of the page
      * would be; only bytes of slices in `mask` are written. */
@@ -48,11 +53,26 @@ extern const struct copy_kernel *const copy_kernels[];
 /* The best one this CPU can run. */
 const struct copy_kernel *copy_best(void);
 
+/* copy_gather_range() where slices are asked for in part and lie in both homes. */
+void copy_gather_parts(const struct copy_kernel *k, char *dst, const char *o, const char *r,
+                       uint64_t bitmap, unsigned begin, unsigned n);
+
 /*
  * Bytes [begin, begin + n) of a page, from their valid homes, to dst (where byte `begin` goes).
  * Slices that are read in part are read in part only.
  */
-void copy_gather_range(const struct copy_kernel *k, char *dst, const char *o, const char *r,
-                       uint64_t bitmap, unsigned begin, unsigned n);
+static inline void copy_gather_range(const struct copy_kernel *k, char *dst, const char *o,
+                                     const char *r, uint64_t bitmap, unsigned begin, unsigned n)
+{
+    uint64_t touched = bitmap_touched(begin, n);
+    if (!(bitmap & touched)) /* all of it lies in O: the common case, and a plain copy */
+        k->plain(dst, o + begin, n);
+    else if (!(~bitmap & touched))
+        k->plain(dst, r + begin, n);
+    else if ((begin | n) % 64 == 0)
+        k->gather(dst - begin, o, r, bitmap, touched);
+    else
+        copy_gather_parts(k, dst, o, r, bitmap, begin, n);
+}
 
 #endif

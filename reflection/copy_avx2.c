@@ -3,6 +3,8 @@
 #include "copy.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
 
 typedef struct {
     __m256i v[2];
@@ -52,6 +54,7 @@ const struct copy_kernel copy_avx2 = {
     .usable = usable,
     .scatter = scatter_avx2,
     .scatter_nt = scatter_nt_avx2,
+    .plain = plain_avx2,
     .gather = gather_avx2,
     .differing = differing_avx2,
 };

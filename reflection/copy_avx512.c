@@ -3,6 +3,8 @@
 #include "copy.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
 
 typedef struct {
     __m512i v;
@@ -47,6 +49,7 @@ const struct copy_kernel copy_avx512 = {
     .usable = usable,
     .scatter = scatter_avx512,
     .scatter_nt = scatter_nt_avx512,
+    .plain = plain_avx512,
     .gather = gather_avx512,
     .differing = differing_avx512,
 };

@@ -3,6 +3,8 @@
 #include "copy.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
 
 typedef struct {
     __m128i v[4];
@@ -58,6 +60,7 @@ const struct copy_kernel copy_sse2 = {
     .usable = usable,
     .scatter = scatter_sse2,
     .scatter_nt = scatter_nt_sse2,
+    .plain = plain_sse2,
     .gather = gather_sse2,
     .differing = differing_sse2,
 };

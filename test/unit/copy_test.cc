@@ -120,6 +120,24 @@ TEST_P(Copy, ScatterReadsOnlyItsSlices)
     }
 }
 
+TEST_P(Copy, PlainCopiesWhatMemcpyDoesAndNothingElse)
+{
+    std::vector<size_t> sizes = {4096, 4095, 1024, 1000};
+    for (size_t n = 1; n < 300; n++)
+        sizes.push_back(n);
+    for (size_t n : sizes) {
+        for (size_t shift : {0u, 1u, 17u, 63u}) {
+            // Both ends: nothing may be read or written behind the last byte, or before the first.
+            std::vector<char> source(n), target(n + shift + 64, 0x11), expected = target;
+            for (char &b : source)
+                b = static_cast<char>(random_());
+            memcpy(&expected[shift], source.data(), n);
+            kernel_->plain(&target[shift], source.data(), n);
+            ASSERT_EQ(target, expected) << n << " bytes, shift " << shift;
+        }
+    }
+}
+
 TEST_P(Copy, GatherReadsTheValidHomesOfItsSlicesAndNothingElse)
 {
     for (uint64_t mask : masks()) {
