@@ -150,14 +150,15 @@ std::vector<Values> repeat_writes(const std::string &name, Domain domain, uint32
     return values;
 }
 
-Case write_case(Domain domain, const char *size, uint32_t bytes, const bench::Goal &goal)
+Case write_case(Domain domain, const char *size, uint32_t bytes,
+                const std::vector<bench::Goal> &goals)
 {
     Case c;
     c.name = std::string("write/") + bench::domain_name(domain) + "/" + size;
     c.sides = {"floor", "libato", "memcpy"};
     if (domain == Domain::pmem)
         c.sides.push_back("libpmemobj");
-    c.goals = {goal};
+    c.goals = goals;
     c.repeat = [name = c.name, domain, bytes, sides = c.sides.size()] {
         return repeat_writes(name, domain, bytes, sides);
     };
@@ -334,17 +335,20 @@ Case threads_case(const char *size, uint32_t bytes)
 
 std::vector<Case> cases()
 {
-    const bench::Goal close = {"libato", "ratio", 1.15};
+    const std::vector<bench::Goal> close = {{"libato", "ratio", 1.15}};
     return {write_case(Domain::pmem, "64", 64, close),
             write_case(Domain::pmem, "256", 256, close),
             write_case(Domain::pmem, "1K", 1024, close),
             write_case(Domain::pmem, "4K", 4096, close),
-            write_case(Domain::pmem, "8K", 8192, {"libato", "over_ns", 1200}),
+            write_case(Domain::pmem, "8K", 8192, {{"libato", "over_ns", 1200}}),
             threads_case("64", 64),
             threads_case("1K", 1024),
             threads_case("4K", 4096),
             rewrite_case(),
-            write_case(Domain::process, "8K", 8192, {"libato", "ratio", 1.3})};
+            write_case(Domain::process, "64", 64, {}),
+            write_case(Domain::process, "1K", 1024, {}),
+            write_case(Domain::process, "4K", 4096, {}),
+            write_case(Domain::process, "8K", 8192, {{"libato", "ratio", 1.3}})};
 }
 
 } // namespace

@@ -46,6 +46,7 @@ struct target {
     char *o, *r;
     uint64_t bitmap;
     bool skip_equal;
+    bool cold; /* as persist_scatter() takes it */
 };
 
 /* Slice i, of which only bytes [begin, end) are new: completed from its valid home, then stored as
@@ -88,8 +89,27 @@ static uint64_t put(const struct target *t, unsigned begin, unsigned n, const ch
     if (t->skip_equal)
         whole = t->file->persist.kernel->differing(t->o, t->r, base, t->bitmap, whole);
     if (whole)
-        persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, whole); /* I2 */
+        persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, whole, t->cold); /* I2 */
     return done | whole;
+}
+
+/* A write that may go past the caches has so many bytes in a page; it does if the thread wrote so many
+ * since the page was written last. */
+enum { COLD_WRITE = 1024, CLOCK_SHIFT = 22, CACHED_TICKS = 4 };
+
+/*
+ * Are the lines that a write of n bytes will store to out of the caches? They are the slices' invalid
+ * homes, which the last write but one left there: what tells is how much this thread has written
+ * since the page was written. A guess: if it is wrong the write takes longer, nothing else. Reserved.
+ */
+static bool guess_cold(struct mapping *m, struct page_state *s, unsigned n)
+{
+    if (m->file->persist.domain != PERSIST_PROCESS)
+        return false; /* not asked: what must leave the caches goes past them anyway, or not at all */
+    uint64_t clock = tally_of(m).of[COUNT_BYTES_WRITTEN] >> CLOCK_SHIFT;
+    uint8_t since = (uint8_t)(clock - s->written);
+    s->written = (uint8_t)clock;
+    return n >= COLD_WRITE && since > CACHED_TICKS;
 }
 
 /* What the invalid homes of these slices lack in space; and O, if they are to come home. */
@@ -194,7 +214,8 @@ static int flush_span(struct file *f, const struct span *s)
     return file_flush_data(f, f->r + from, to - from);
 }
 
-/* The adaptive policy counts reads since the last write. */
+/* The adaptive policy counts reads since the last write. Before anything is stored: the instruction is
+ * a locked one, which would wait until the stores have drained. */
 static inline void forget_reads(struct page_state *s)
 {
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
@@ -220,6 +241,8 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     uint64_t from = src->from_offset;
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
+    for (uint64_t i = 0; i < npages; i++)
+        forget_reads(pages[i].state);
     for (uint64_t i = 0; i < npages; i++) {
         uint64_t page = pages[i].page;
         unsigned begin = span_begin(span, page), n = span_bytes(span, page);
@@ -227,13 +250,13 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                            .o = file_o(f, page),
                            .r = file_r(f, page),
                            .bitmap = pages[i].state->bitmap,
-                           .skip_equal = flags & ATO_SKIP_EQUAL};
+                           .skip_equal = flags & ATO_SKIP_EQUAL,
+                           .cold = guess_cold(m, pages[i].state, n)};
         if (src->from) {
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
         }
         stored |= pages[i].state->pending = put(&t, begin, n, bytes);
-        forget_reads(pages[i].state);
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
@@ -279,11 +302,12 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .o = file_o(f, page),
                            .r = file_r(f, page),
                            .bitmap = s->bitmap,
-                           .skip_equal = flags & ATO_SKIP_EQUAL};
+                           .skip_equal = flags & ATO_SKIP_EQUAL,
+                           .cold = guess_cold(m, s, n)};
         struct span span = {offset, n, page, page};
         struct held at = {f, s, page};
-        s->pending = put(&t, begin, n, bytes);
         forget_reads(s);
+        s->pending = put(&t, begin, n, bytes);
         if (s->pending) {
             r = flush_span(f, &span);
             if (r == 0)

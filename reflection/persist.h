@@ -5,8 +5,10 @@
  * What a call promises, in each durability domain:
  *
  *                      pmem            eadr            msync           process
- *   scatter, line,     durable after   durable after   visible         visible
- *   home, copy         the next fence  the next fence
+ *   line, home, copy   durable after   durable after   visible         visible
+ *                      the next fence  the next fence
+ *   scatter            the same        the same        visible         visible after
+ *                                                                      the next fence
  *   flush_data         -               -               durable         -
  *   store_word         visible, and ordered behind everything this thread stored before a fence
  *   flush_word         durable after   -               durable         -
@@ -19,7 +21,9 @@
  *   store data, flush_data, fence, store_word, flush_word, fence.
  * In `eadr` data goes by non-temporal stores, which are ordered with nothing: the first fence must
  * stand there too, or another thread (or a power cut) could see the word without its bytes. In
- * `process` and `msync` data goes by ordinary stores, which x86 keeps in order.
+ * `process` scatter does so with lines that are thought to be out of the caches: an ordinary store
+ * would fetch them first. All else there, and in `msync`, goes by ordinary stores, which x86 keeps in
+ * order.
  *
  * flush_* can fail (msync says EIO): -1 with errno, and what was to be durable may or may not be.
  *
@@ -70,7 +74,7 @@ bool persist_rtm_works(void);
 
 struct persist_ops {
     void (*scatter)(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-                    uint64_t mask, const char *site);
+                    uint64_t mask, bool cold, const char *site);
     void (*line)(const struct persist *p, char *dst, const char *src, const char *site);
     void (*home)(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site);
     void (*copy)(const struct persist *p, void *dst, const void *src, size_t n, const char *site);
@@ -95,9 +99,9 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 
 /* ---- data: 64-byte lines to homes that are invalid (I2) ---- */
 
-/* copy_kernel.scatter. */
-#define persist_scatter(p, o, r, src, bitmap, mask)                                                \
-    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, SEAM_SITE("scatter"))
+/* copy_kernel.scatter. `cold`: the lines stored to are thought to be out of the CPU's caches. */
+#define persist_scatter(p, o, r, src, bitmap, mask, cold)                                          \
+    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold, SEAM_SITE("scatter"))
 
 /* One whole slice; dst is 64-byte aligned. */
 #define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, SEAM_SITE("line"))

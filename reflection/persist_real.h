@@ -23,10 +23,10 @@ static inline bool persist_streams(const struct persist *p)
 }
 
 static inline void persist_real_scatter(const struct persist *p, char *o, char *r, const char *src,
-                                        uint64_t bitmap, uint64_t mask, const char *site)
+                                        uint64_t bitmap, uint64_t mask, bool cold, const char *site)
 {
     (void)site;
-    if (persist_streams(p))
+    if (persist_streams(p) || (cold && p->domain == PERSIST_PROCESS))
         p->kernel->scatter_nt(o, r, src, bitmap, mask);
     else
         p->kernel->scatter(o, r, src, bitmap, mask);

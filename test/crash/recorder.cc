@@ -162,12 +162,12 @@ namespace
 {
 
 void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-               uint64_t mask, const char *site)
+               uint64_t mask, bool cold, const char *site)
 {
     if (Seams::dead() || !mask)
         return;
     Seams::pause();
-    persist_real.scatter(p, o, r, src, bitmap, mask, site);
+    persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
     if (!Seams::trace())
         return;
     Event &e = Seams::emit(Seams::kind_of(p), site);

@@ -39,13 +39,13 @@ uint64_t lower_half(uint64_t mask)
 }
 
 void scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-             uint64_t mask, const char *site)
+             uint64_t mask, bool cold, const char *site)
 {
     uint64_t lower = lower_half(mask);
     event("scatter");
-    persist_real.scatter(p, o, r, src, bitmap, lower, site);
+    persist_real.scatter(p, o, r, src, bitmap, lower, cold, site);
     event("scatter");
-    persist_real.scatter(p, o, r, src, bitmap, mask & ~lower, site);
+    persist_real.scatter(p, o, r, src, bitmap, mask & ~lower, cold, site);
 }
 
 void line(const struct persist *p, char *dst, const char *src, const char *site)

@@ -152,13 +152,15 @@ static void seen(const char *op, const char *site, const void *address, long &co
 }
 
 static void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-                      uint64_t mask, const char *site)
+                      uint64_t mask, bool cold, const char *site)
 {
     if (!mask) // stores nothing
         return;
     seen("scatter", site, r, persist_faults->counts.scatter);
     persist_faults->slices += static_cast<uint64_t>(__builtin_popcountll(mask));
-    persist_real.scatter(p, o, r, src, bitmap, mask, site);
+    if (cold)
+        persist_faults->cold_slices += static_cast<uint64_t>(__builtin_popcountll(mask));
+    persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
 }
 static void p_line(const struct persist *p, char *dst, const char *src, const char *site)
 {
@@ -244,6 +246,7 @@ PersistCounts PersistFaults::take()
     PersistCounts taken = counts;
     counts = PersistCounts();
     slices = 0;
+    cold_slices = 0;
     return taken;
 }
 

@@ -76,8 +76,9 @@ class PersistFaults
     std::function<int(const PersistCall &)> before; // an errno is for flush_... alone
     PersistCounts counts;
     long events = 0;
-    uint64_t slices = 0; // stored by scatter, line and home
-    int rtm = -1;        // what hardware transactions do: -1 really tried, 0 abort, 1 succeed
+    uint64_t slices = 0;      // stored by scatter, line and home
+    uint64_t cold_slices = 0; // of them by scatter, to lines thought to be out of the caches
+    int rtm = -1;             // what hardware transactions do: -1 really tried, 0 abort, 1 succeed
 
     void cut_at(long index);
     PersistCounts take(); // the counts, which begin again

@@ -54,9 +54,9 @@ class Chaos
         static const struct persist_ops stumbling = [] {
             struct persist_ops ops = persist_real;
             ops.scatter = [](const struct persist *p, char *o, char *r, const char *src,
-                             uint64_t bitmap, uint64_t mask, const char *site) {
+                             uint64_t bitmap, uint64_t mask, bool cold, const char *site) {
                 stumble();
-                persist_real.scatter(p, o, r, src, bitmap, mask, site);
+                persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
             };
             ops.home = [](const struct persist *p, char *o, const char *r, uint64_t mask,
                           const char *site) {

@@ -129,6 +129,33 @@ TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
     EXPECT_EQ(m->stat().slices_in_reflection, 0u);
 }
 
+// A page of which nothing was written for 16 MiB and more is taken to have left the CPU's caches.
+TEST_F(PersistCountsTest, InDomainProcessAWriteGoesPastTheCachesWhereItsPageWasNotWrittenForLong)
+{
+    for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM}) {
+        map(domain);
+        Bytes page = pattern(4096, 2);
+        ASSERT_TRUE(m->write(0, page));
+        EXPECT_EQ(faults.cold_slices, 0u) << "at first";
+        for (int i = 0; i < 32 << 8; i++) // 32 MiB
+            ASSERT_TRUE(m->write(10 * 4096, page));
+        EXPECT_EQ(faults.cold_slices, 0u) << "a page that is written again and again";
+        bool past = domain == ATO_DOMAIN_PROCESS;
+        ASSERT_TRUE(m->write(4096, pattern(1000, 3)));
+        EXPECT_EQ(faults.cold_slices, 0u) << "too little for it to pay";
+        ASSERT_TRUE(m->write(0, page));
+        EXPECT_EQ(faults.cold_slices, past ? 64u : 0u);
+        ASSERT_TRUE(m->write(0, page));
+        EXPECT_EQ(faults.cold_slices, past ? 64u : 0u) << "just written";
+        ASSERT_TRUE(m->write(2 * 4096, pattern(8192, 4)));
+        EXPECT_EQ(faults.cold_slices, past ? 192u : 0u) << "two pages";
+        EXPECT_EQ(m->read(2 * 4096, 8192), pattern(8192, 4));
+        EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << m->sentence;
+        EXPECT_EQ(read_at(path, 2 * 4096, 8192), pattern(8192, 4));
+        write_file(path, pattern(SIZE, 1));
+    }
+}
+
 TEST_P(PersistCountsOfCached, SkippingEqualBytesCostsNothing)
 {
     map(GetParam());

@@ -57,10 +57,15 @@ TEST_P(Persist, ScatterLineHomeCopyAndWordsArriveWhereTheyShould)
     for (unsigned i = 0; i < 64; i++)
         if (mask >> i & 1)
             memcpy((bitmap >> i & 1 ? expected_o : expected_r).data() + i * 64, src + i * 64, 64);
-    persist_scatter(&p, o, r, src, bitmap, mask);
-    persist_fence(&p);
-    EXPECT_EQ(memcmp(o, expected_o.data(), 4096), 0);
-    EXPECT_EQ(memcmp(r, expected_r.data(), 4096), 0);
+    Bytes old_o(o, o + 4096), old_r(r, r + 4096);
+    for (bool cold : {false, true}) {
+        memcpy(o, old_o.data(), 4096);
+        memcpy(r, old_r.data(), 4096);
+        persist_scatter(&p, o, r, src, bitmap, mask, cold);
+        persist_fence(&p);
+        EXPECT_EQ(memcmp(o, expected_o.data(), 4096), 0);
+        EXPECT_EQ(memcmp(r, expected_r.data(), 4096), 0);
+    }
 
     persist_line(&p, o + 640, src + 1);
     persist_fence(&p);
