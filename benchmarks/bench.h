@@ -26,7 +26,7 @@ struct Write {
 
 /* Where the bytes come from: small enough to stay in the first-level cache. */
 constexpr size_t SOURCE_SPAN = 16384; /* a write begins at one of its 64-byte lines ... */
-constexpr size_t MAX_WRITE = 8192;    /* ... and is at most that long */
+constexpr size_t MAX_WRITE = 16384;   /* ... and is at most that long */
 
 enum class Domain { pmem, process };
 

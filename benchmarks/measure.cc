@@ -198,6 +198,7 @@ class MedianTable : public benchmark::BenchmarkReporter
                             ((goal.at_least ? ">= " : "<= ") + number_text(goal.limit)).c_str(),
                             number_text(seen).c_str(), met ? "" : "missed");
             }
+        program_.summary(seen_);
     }
 
   private:
@@ -230,7 +231,7 @@ class MedianTable : public benchmark::BenchmarkReporter
 
     const Program &program_;
     const std::vector<Case> &cases_;
-    std::map<std::string, Values> seen_;
+    Rows seen_;
 };
 
 /* ---- start ---- */

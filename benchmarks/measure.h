@@ -54,6 +54,9 @@ extern Settings settings;
  * and "over_ns" are to the first side of the same round. */
 using Values = std::map<std::string, double>;
 
+/* Medians of the repetitions, by "CASE/SIDE": of what was run. */
+using Rows = std::map<std::string, Values>;
+
 /* What is asked of a side: the value named is at most the limit, or at least. */
 struct Goal {
     std::string side, value;
@@ -75,6 +78,7 @@ struct Program {
     std::function<uint64_t()> space;          /* bytes that the files take */
     std::function<std::vector<Case>()> cases; /* asked when the settings are known */
     std::function<void()> finish = [] {};     /* after the last repetition: checks contents */
+    std::function<void(const Rows &)> summary = [](const Rows &) {}; /* printed below the table */
 };
 
 /* main() of a program. Starts itself again with PMEM_IS_PMEM_FORCE=1, which libpmem reads when it is

@@ -41,6 +41,9 @@ class World
         return random_writes(bytes, count, 0, file_bytes_);
     }
 
+    /* Where a write takes its bytes from. */
+    uint32_t random_source();
+
     std::mt19937_64 &random()
     {
         return random_;
@@ -52,7 +55,6 @@ class World
   private:
     void fill_all(const std::vector<Write> &writes);
     void add_runs(std::vector<Write> *writes, uint64_t page, uint64_t mask);
-    uint32_t random_source();
 
     std::vector<std::unique_ptr<Backend>> sides_;
     uint64_t file_bytes_;
