@@ -242,8 +242,8 @@ void run_all(Files *f, const Stream &stream)
 
 /* ---- files that are used to a mix ---- */
 
-/* Half of the places that a write may have, at random: in a file whose reads deploy nothing, bitmaps
- * at random. */
+/* Everything home, then half of the places that a write may have written, at random: bitmaps at random,
+ * but no finer than the writes are. (Where nothing deploys, what finer writes left would stay.) */
 void scatter(Files *f, uint32_t bytes)
 {
     std::vector<Write> writes;
@@ -252,6 +252,7 @@ void scatter(Files *f, uint32_t bytes)
             writes.push_back({offset, bytes, f->world->random_source()});
     for (bench::Libato *side : f->sides) {
         bench::stop_if_asked();
+        side->deploy();
         side->write(f->world->source(), writes.data(), writes.size());
     }
 }
