@@ -44,6 +44,18 @@ int hold_range(struct hold *h, struct file *f, uint64_t first, uint64_t last)
 
 void hold_release(struct hold *h)
 {
+    const struct persist *aborted = NULL;
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].state->pending)
+            aborted = &h->pages[i].file->persist;
+    /* persist-order W4 (reader: whoever holds the page next): what an operation stored that came to
+     * nothing has arrived before the page is given away. Non-temporal stores wait for nothing, not
+     * even for the release; they would land on what the next holder has stored there, and flipped. I2.
+     * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and the
+     * explorer lets one thread run at a time.
+     * explorer: delay fence survives: for the same reason. */
+    if (__builtin_expect(!!aborted, 0))
+        persist_fence(aborted);
     for (uint64_t i = 0; i < h->n; i++) {
         h->pages[i].state->pending = 0;
         pages_release(h->pages[i].state);

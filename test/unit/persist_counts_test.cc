@@ -4,7 +4,7 @@
 // the design's, with the reason beside it, and a change of one is a change of the protocol.
 //
 // W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and its
-// way home; J1, J2, J4 (= W2), J3 the four fences
+// way home, W4 fence behind a write that came to nothing; J1, J2, J4 (= W2), J3 the four fences
 // of a journaled commit: before the commit line, behind it, behind the words, behind `retired`.
 #include "support/child.h"
 #include "support/faults.h"
@@ -127,6 +127,19 @@ TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
                   c.fence = 5; // W1, W2, W3 before coming home, W1, W2
               }));
     EXPECT_EQ(m->stat().slices_in_reflection, 0u);
+}
+
+// Its stores are non-temporal: they could arrive when the page is somebody else's.
+TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenAway)
+{
+    map(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_RTM_ONLY);
+    ASSERT_FALSE(m->write(4096, pattern(8192, 2)));
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 2;
+                  c.fence = 1; // W4
+              }));
+    EXPECT_EQ(m->read(4096, 8192), read_at(path, 4096, 8192));
 }
 
 // A page of which nothing was written for 16 MiB and more is taken to have left the CPU's caches.
