@@ -309,6 +309,9 @@ bool space_is_enough(uint64_t needed)
 
 int run(int argc, char **argv, const Program &program)
 {
+    /* What the user's programs are told is not what is measured. */
+    for (const char *name : {"ATO_READ_POLICY", "ATO_RTM", "ATO_REFLECTION_DIR", "ATO_DURABILITY"})
+        unsetenv(name);
     restart_with_pmem_forced(argv);
     settings = program.defaults;
     std::vector<char *> args = take_settings(argc, argv);

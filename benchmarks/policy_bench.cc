@@ -35,7 +35,6 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -412,7 +411,6 @@ void print_winners(const bench::Rows &rows)
 
 int main(int argc, char **argv)
 {
-    unsetenv("ATO_READ_POLICY"); /* it would replace lazy */
     return bench::run(argc, argv,
                       {"Reads and writes of a file under each read policy; the ratio is to lazy.",
                        {256, 40000, 2080},
