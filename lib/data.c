@@ -34,10 +34,10 @@ static inline int find_side(struct side *s, const void *addr, size_t n)
     uint64_t at = (uint64_t)(uintptr_t)addr;
     s->m = table_find(addr);
     s->offset = 0;
+    if (!s->m)
+        return __builtin_expect(table_is_plain(addr, n), 1) ? 0 : outside(addr, n);
     if (__builtin_expect(at + n - 1 < at, 0))
         return outside(addr, n);
-    if (!s->m)
-        return __builtin_expect(table_touches_any(addr, n), 0) ? outside(addr, n) : 0;
     struct mapping *m = s->m;
     uint64_t from = at - (uint64_t)(uintptr_t)m->base;
     if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
@@ -62,8 +62,11 @@ static int check_writable(const struct mapping *m, const void *addr)
 static inline void count_write(struct mapping *m, uint64_t n)
 {
     struct tally t = tally_of(m);
+    uint64_t before = tally_get(t, COUNT_BYTES_WRITTEN);
     tally_add(t, COUNT_WRITES, 1);
     tally_add(t, COUNT_BYTES_WRITTEN, n);
+    if (__builtin_expect((before ^ (before + n)) / FILE_TICK, 0))
+        __atomic_fetch_add(&m->file->clock, 1, __ATOMIC_RELAXED);
 }
 
 static inline void count_read(struct mapping *m, uint64_t n)
@@ -117,7 +120,7 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 void *ato_memcpy(void *dst, const void *src, size_t n)
 {
     struct mapping *from = table_find(src);
-    if (from && n - 1 < PAGE_BYTES && !table_find(dst) && !table_touches_any(dst, n)) {
+    if (from && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
         CALL_ON(call, from);
         if (read_at_once(from, src, dst, n)) {
             count_read(from, n);

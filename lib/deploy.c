@@ -130,7 +130,7 @@ static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
         (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
 }
 
-/* Nobody is to look at these pages any more. Their page tables are cleared here, by all threads, and
+/* Nobody is going to look at these pages, unless the unmapping fails. Their page tables are cleared here, by all threads, and
  * not in one munmap() at the end. */
 static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 {

@@ -9,6 +9,7 @@
 #include "journals.h"
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -133,6 +134,12 @@ static int settle_words(struct file *f)
             return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
         if (chunk == chunks)
             break;
+        /* Parts of a meta page may be holes on a file system of smaller blocks, after a backup: and in
+         * msync to make it dirty anew is to store to it. */
+        if (f->persist.domain == PERSIST_MSYNC &&
+            fsops->fallocate(f->pairing.reflection, FALLOC_FL_KEEP_SIZE,
+                             (off_t)layout_meta_page(chunk), PAGE_BYTES) < 0)
+            return report_errno(errno, "no space for the bitmaps of %s", f->pairing.path);
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
@@ -276,11 +283,19 @@ static void forget(struct file *f)
     *at = f->next;
 }
 
-/* There may be no home left to bring slices to. */
+/* There may be no home left to bring slices to, or no words that say which. */
 static int check_length(const struct file *f)
 {
     struct stat st;
     uint64_t size = file_size(f);
+    if (fstat(f->pairing.reflection, &st) < 0)
+        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+    if ((uint64_t)st.st_size < layout_reflection_bytes(size))
+        return report_error(
+            ESTALE,
+            "the reflection of %s was cut by other means while it was mapped: the file "
+            "cannot be made plain",
+            f->pairing.path);
     if (fstat(f->pairing.original, &st) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.path);
     if ((uint64_t)st.st_size < size)

@@ -43,10 +43,13 @@ struct file {
     uint64_t empty_from;       /* pages of the original from there ... */
     uint64_t empty_to;         /* ... to there held no data when they were looked at */
     bool written;              /* the original was stored to */
+    uint8_t clock;             /* moves with every FILE_TICK bytes that a thread writes */
     struct journals *journals; /* the folder's, once there was a commit through one */
     pthread_mutex_t medium;    /* domain msync: around each flush */
     bool stuck;                /* a lane of it holds a commit in doubt */
 };
+
+#define FILE_TICK (4ull << 20)
 
 enum counter {
     COUNT_WRITES,
@@ -105,6 +108,11 @@ static inline void tally_add(struct tally t, enum counter which, uint64_t n)
         __atomic_fetch_add(at, n, __ATOMIC_RELAXED);
     else
         __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t tally_get(struct tally t, enum counter which)
+{
+    return __atomic_load_n(&t.of[which], __ATOMIC_RELAXED);
 }
 
 static inline void count(struct mapping *m, enum counter which, uint64_t n)

@@ -37,8 +37,8 @@ static inline void hold_init(struct hold *h)
  * and some more is held; the caller releases. */
 int hold_range(struct hold *h, struct file *f, uint64_t first, uint64_t last);
 
-/* Releases everything; forgets pending masks that were not flipped: an abort stores nothing (I2).
- */
+/* Releases everything; forgets pending masks that were not flipped: an abort takes nothing back
+ * (I2). */
 void hold_release(struct hold *h);
 
 /* A held page, by binary search; NULL if it is not held. */

@@ -62,8 +62,8 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     uint64_t asked = bitmap_touched(begin, n), away = 0;
     if (m->policy != ATO_READ_GATHER)
         away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
-    /* What comes home goes past the CPU's caches, and would be fetched again for being read. So what
-     * lies in R as a whole is read there before; pieces in two homes are read faster from one. */
+    /* What comes home may go past the CPU's caches, and would be fetched again to be read. So what lies
+     * in R as a whole is read there before; pieces in two homes are read faster from one. */
     if (away && away != asked)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {

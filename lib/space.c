@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static uint64_t min(uint64_t a, uint64_t b)
@@ -13,16 +14,25 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where the first data from `from` on lie; UINT64_MAX: nowhere. -1 on error: not knowing is no answer,
- * since a meta page without space means that its words are 0. Space that was never stored to may
- * count as none: then a needless fallocate() follows, no harm. */
+/* Where the first data lie behind `from`, where a page has to be; UINT64_MAX: nowhere. -1 on error: not
+ * knowing is no answer, since a meta page without space means that its words are 0. Space that was
+ * never stored to may count as none: then a needless fallocate() follows, no harm. */
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
+    const char *which = fd == f->pairing.original ? "" : "the reflection of ";
+    struct stat st;
     off_t found = lseek(fd, (off_t)from, SEEK_DATA);
     *data = found < 0 ? UINT64_MAX : (uint64_t)found;
-    if (found < 0 && errno != ENXIO)
-        return report_errno(errno, "cannot find out which parts of %s%s have space",
-                            fd == f->pairing.original ? "" : "the reflection of ", f->pairing.path);
+    if (found >= 0)
+        return 0;
+    if (errno != ENXIO || fstat(fd, &st) < 0)
+        return report_errno(errno, "cannot find out which parts of %s%s have space", which,
+                            f->pairing.path);
+    /* Nothing but holes, or behind the end? */
+    if ((uint64_t)st.st_size <= from)
+        return report_error(ESTALE,
+                            "%s%s was cut by other means while it was mapped, to %lld bytes", which,
+                            f->pairing.path, (long long)st.st_size);
     return 0;
 }
 

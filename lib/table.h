@@ -48,12 +48,15 @@ struct mapping *table_find_to_change(const void *addr);
 /* Does [addr, addr + n) reach into any mapping but `m` (NULL: into any at all)? */
 bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
 
-/* The same for any mapping, where addr itself lies in none; n > 0. */
-static inline bool table_touches_any(const void *addr, size_t n)
+/* Is [addr, addr + n) plain memory, as a whole? n > 0. */
+static inline bool table_is_plain(const void *addr, size_t n)
 {
+    uint64_t last = (uint64_t)(uintptr_t)addr + n - 1;
+    if (table_find(addr) || last < (uint64_t)(uintptr_t)addr)
+        return false;
     if (__builtin_expect(n > TABLE_GRAIN, 0))
-        return table_touches_other(addr, n, NULL);
-    return table_find((const char *)addr + n - 1) != NULL;
+        return !table_touches_other(addr, n, NULL);
+    return !table_find((const void *)(uintptr_t)last);
 }
 
 /* Address space of n bytes, rounded up to whole GiB, reserved on a GiB boundary: no access. `hint`

@@ -93,23 +93,25 @@ static uint64_t put(const struct target *t, unsigned begin, unsigned n, const ch
     return done | whole;
 }
 
-/* A write that may go past the caches has so many bytes in a page; it does if the thread wrote so many
- * since the page was written last. */
-enum { COLD_WRITE = 1024, CLOCK_SHIFT = 22, CACHED_TICKS = 4 };
+/* Bytes in a page from which on it pays to go past the caches; and how many ticks of the file's clock,
+ * of 4 MiB each, a page stays in them. */
+enum { COLD_BYTES = 1024, CACHED_TICKS = 4 };
 
 /*
  * Are the lines that a write of n bytes will store to out of the caches? They are the slices' invalid
- * homes, which the last write but one left there: what tells is how much this thread has written
- * since the page was written. A guess: if it is wrong the write takes longer, nothing else. Reserved.
+ * homes, which the last write but one left there: what tells is how much the process has written to the
+ * file since the page was written. A page that never was is taken to be cached: its space is new, and the
+ * kernel has just cleared it. A guess: if it is wrong the write, or a read after it, takes longer,
+ * nothing else. Reserved.
  */
-static bool guess_cold(struct mapping *m, struct page_state *s, unsigned n)
+static bool guess_cold(const struct file *f, struct page_state *s, unsigned n)
 {
-    if (m->file->persist.domain != PERSIST_PROCESS)
-        return false; /* not asked: what must leave the caches goes past them anyway, or not at all */
-    uint64_t clock = tally_of(m).of[COUNT_BYTES_WRITTEN] >> CLOCK_SHIFT;
-    uint8_t since = (uint8_t)(clock - s->written);
-    s->written = (uint8_t)clock;
-    return n >= COLD_WRITE && since > CACHED_TICKS;
+    if (f->persist.domain != PERSIST_PROCESS)
+        return false; /* what must leave the caches goes past them anyway; msync's time is not the CPU's */
+    uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
+    uint8_t now = clock ? clock : 1, then = s->written; /* 0: never */
+    s->written = now;
+    return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
 /* What the invalid homes of these slices lack in space; and O, if they are to come home. */
@@ -251,7 +253,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                            .r = file_r(f, page),
                            .bitmap = pages[i].state->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = guess_cold(m, pages[i].state, n)};
+                           .cold = guess_cold(f, pages[i].state, n)};
         if (src->from) {
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
@@ -303,7 +305,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .r = file_r(f, page),
                            .bitmap = s->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = guess_cold(m, s, n)};
+                           .cold = guess_cold(f, s, n)};
         struct span span = {offset, n, page, page};
         struct held at = {f, s, page};
         forget_reads(s);

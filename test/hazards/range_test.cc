@@ -83,6 +83,12 @@ TEST_F(Range, AcrossTheEndOfTheMappingIsHalfWrittenByPlainStoresAndEfaultHere)
         EXPECT_EQ(ato_deploy(m.base + at, 8193), -1);
         EXPECT_EQ(errno, EFAULT);
     }
+    for (size_t n : {1, 64, 4096})
+        for (size_t at : {8192 - n + 1, size_t(8192)}) {
+            Bytes to(n, 9);
+            expect_fault(ato_memcpy(to.data(), m.base + at, n), m.base + at);
+            EXPECT_EQ(to, Bytes(n, 9)) << n;
+        }
     EXPECT_EQ(m.stat().slices_in_reflection, 0u);
     EXPECT_EQ(m.read(), Bytes(content.begin(), content.begin() + 8192));
     EXPECT_TRUE(m.write(0, Bytes(news.begin(), news.begin() + 8192))) << "up to the end";
@@ -93,6 +99,7 @@ TEST_F(Range, BeforeTheBeginningOfTheMappingIsEfault)
     Mapped m(file);
     ASSERT_TRUE(m) << m.sentence;
     expect_fault(ato_memcpy(m.base - 10, news.data(), 20), m.base - 10);
+    expect_fault(ato_memcpy(m.base - 10, m.base + 100, 20), m.base - 10);
     expect_fault(ato_memset(m.base - 1, 0, 2), m.base - 1);
     EXPECT_EQ(m.read(), content);
 }
@@ -130,6 +137,11 @@ TEST_F(Range, LengthThatWrapsIsEfault)
     for (size_t n : {SIZE_MAX, SIZE_MAX - reinterpret_cast<size_t>(m.base)}) {
         expect_fault(ato_memcpy(m.base + 1, news.data(), n), m.base + 1);
         expect_fault(ato_memset(m.base + 1, 7, n), m.base + 1);
+    }
+    for (size_t before_the_end : {1, 8, 15}) {
+        char *last = reinterpret_cast<char *>(-before_the_end);
+        expect_fault(ato_memcpy(last, m.base, 16), last);
+        expect_fault(ato_memcpy(m.base, last, 16), last);
     }
     EXPECT_EQ(m.read(), content);
 }

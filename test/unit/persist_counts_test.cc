@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
 
 using namespace support;
 
@@ -129,6 +130,22 @@ TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
     EXPECT_EQ(m->stat().slices_in_reflection, 0u);
 }
 
+TEST_P(PersistCountsOfCached, WriteOfSeveralPagesBeginsTheCountOfReadsAnew)
+{
+    map(GetParam(), ATO_READ_ADAPTIVE);
+    ASSERT_TRUE(m->write(4096, pattern(8192, 2)));
+    for (int i = 0; i < 3; i++)
+        m->read(4096, 4096);
+    ASSERT_TRUE(m->write(4096, pattern(8192, 3)));
+    ASSERT_TRUE(m->write(4096, pattern(8192, 4)));
+    faults.take();
+    for (int i = 0; i < 3; i++)
+        m->read(4096, 4096);
+    EXPECT_EQ(faults.take(), PersistCounts()) << "three reads deploy nothing";
+    m->read(4096, 4096);
+    EXPECT_EQ(faults.take().home, 1);
+}
+
 // Its stores are non-temporal: they could arrive when the page is somebody else's.
 TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenAway)
 {
@@ -160,11 +177,21 @@ TEST_F(PersistCountsTest, InDomainProcessAWriteGoesPastTheCachesWhereItsPageWasN
         EXPECT_EQ(faults.cold_slices, past ? 64u : 0u);
         ASSERT_TRUE(m->write(0, page));
         EXPECT_EQ(faults.cold_slices, past ? 64u : 0u) << "just written";
-        ASSERT_TRUE(m->write(2 * 4096, pattern(8192, 4)));
-        EXPECT_EQ(faults.cold_slices, past ? 192u : 0u) << "two pages";
-        EXPECT_EQ(m->read(2 * 4096, 8192), pattern(8192, 4));
+        ASSERT_TRUE(m->write(4 * 4096, pattern(8192, 3)));
+        EXPECT_EQ(faults.cold_slices, past ? 64u : 0u) << "pages that were never written";
+        std::thread([&] {
+            for (int i = 0; i < 32 << 8; i++)
+                ASSERT_TRUE(m->write(10 * 4096, page));
+            ASSERT_TRUE(m->write(0, page));
+            EXPECT_EQ(faults.cold_slices, past ? 128u : 0u) << "others' writes count";
+        }).join();
+        ASSERT_TRUE(m->write(0, page));
+        EXPECT_EQ(faults.cold_slices, past ? 128u : 0u) << "just written by another thread";
+        ASSERT_TRUE(m->write(4 * 4096, pattern(8192, 4)));
+        EXPECT_EQ(faults.cold_slices, past ? 256u : 0u) << "two pages";
+        EXPECT_EQ(m->read(4 * 4096, 8192), pattern(8192, 4));
         EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << m->sentence;
-        EXPECT_EQ(read_at(path, 2 * 4096, 8192), pattern(8192, 4));
+        EXPECT_EQ(read_at(path, 4 * 4096, 8192), pattern(8192, 4));
         write_file(path, pattern(SIZE, 1));
     }
 }

@@ -125,6 +125,37 @@ TEST_F(Space, LargeWriteAsksInFewCalls)
     EXPECT_EQ(faults.count("fallocate"), before) << "homes that have space are not asked for again";
 }
 
+// What is behind the end of a file is no hole: words that are gone are not zeros.
+TEST_F(Space, ReflectionThatOthersCutWhileItWasMappedIsAnError)
+{
+    for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC}) {
+        for (off_t cut : {off_t(0), off_t(513 * 4096)}) {
+            TempDir own;
+            std::string large = own / "file";
+            Bytes news = pattern(4096, 2);
+            write_file(large, Bytes(600 * 4096, 'o'));
+            {
+                Mapped m(large, options(domain, ATO_READ_GATHER));
+                ASSERT_TRUE(m.write(550 * 4096, news)) << m.sentence;
+            }
+            Mapped m(large, options(domain, ATO_READ_GATHER));
+            ASSERT_TRUE(m) << m.sentence;
+            off_t whole = static_cast<off_t>(size_of(reflection_of(large)));
+            Bytes kept = read_file(reflection_of(large));
+            ASSERT_EQ(truncate(reflection_of(large).c_str(), cut), 0);
+            EXPECT_EQ(m.read(550 * 4096, 4096), Bytes());
+            EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            EXPECT_FALSE(m.write(550 * 4096, Bytes(64, 3)));
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), -1);
+            EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            ASSERT_EQ(truncate(reflection_of(large).c_str(), whole), 0);
+            write_file(reflection_of(large), kept);
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            EXPECT_EQ(read_at(large, 550 * 4096, 4096), news);
+        }
+    }
+}
+
 // On a disk, where holes may be read: the way home is made sure of before the write.
 TEST_F(Space, EagerWriteThatCouldNotComeHomeIsEnospcAndChangesNothing)
 {
