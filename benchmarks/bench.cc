@@ -67,8 +67,9 @@ const std::string &folder(const char *where)
             fail("cannot make a folder in %s: %s", where, std::strerror(errno));
         made_folder = path;
         std::atexit(remove_folder);
-        for (int number : {SIGINT, SIGTERM, SIGHUP})
-            std::signal(number, ask_to_stop);
+        for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE})
+            if (std::signal(number, ask_to_stop) == SIG_IGN) /* nohup */
+                std::signal(number, SIG_IGN);
     }
     return made_folder;
 }
@@ -82,20 +83,45 @@ void stop_if_asked()
 MappedFile::MappedFile(const char *name, size_t bytes) : bytes_(bytes)
 {
     std::string path = folder() + "/" + name;
-    int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
         fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
-    void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
-        fail("cannot map %s: %s", path.c_str(), std::strerror(errno));
-    base_ = static_cast<char *>(base);
-    close(fd);
-    unlink(path.c_str()); /* the mapping holds it */
+    unlink(path.c_str()); /* the descriptor holds it */
+    map();
+}
+
+MappedFile::MappedFile(const MappedFile &other) : bytes_(other.bytes_), fd_(dup(other.fd_))
+{
+    map();
 }
 
 MappedFile::~MappedFile()
 {
-    munmap(base_, bytes_);
+    unmap();
+    close(fd_);
+}
+
+void MappedFile::map()
+{
+    void *base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (base == MAP_FAILED)
+        fail("cannot map a file of %zu bytes: %s", bytes_, std::strerror(errno));
+    base_ = static_cast<char *>(base);
+}
+
+void MappedFile::populate()
+{
+    if (madvise(base_, bytes_, MADV_POPULATE_WRITE) == 0)
+        return;
+    for (size_t i = 0; i < bytes_; i += 4096) /* Linux before 5.14 */
+        *static_cast<volatile char *>(base_ + i) = base_[i];
+}
+
+void MappedFile::unmap()
+{
+    if (base_)
+        munmap(base_, bytes_);
+    base_ = nullptr;
 }
 
 std::string medium_name()

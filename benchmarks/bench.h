@@ -60,7 +60,7 @@ class Backend
 /* The folder that the files lie in: made at the first call under `where`, removed at exit. */
 const std::string &folder(const char *where = "/dev/shm");
 
-/* Once there is a folder SIGINT, SIGTERM and SIGHUP only leave a note: gigabytes in memory and
+/* Once there is a folder, signals that ask to end (SIGPIPE too) only leave a note: gigabytes in memory and
  * libato's shared states are to be cleared away by exit(), which this calls if there is one. Every
  * loop asks now and then. */
 void stop_if_asked();
@@ -70,8 +70,8 @@ class MappedFile
 {
   public:
     MappedFile(const char *name, size_t bytes);
+    explicit MappedFile(const MappedFile &other); /* another view of the same file */
     ~MappedFile();
-    MappedFile(const MappedFile &) = delete;
     MappedFile &operator=(const MappedFile &) = delete;
 
     char *at(uint64_t offset) const
@@ -79,9 +79,15 @@ class MappedFile
         return base_ + offset;
     }
 
+    void populate(); /* page tables for all of it */
+    void unmap();
+
   private:
-    char *base_;
+    void map();
+
+    char *base_ = nullptr;
     size_t bytes_;
+    int fd_;
 };
 
 std::string medium_name(); /* of the folder: "tmpfs (DRAM)" */

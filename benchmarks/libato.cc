@@ -18,6 +18,65 @@
 namespace bench
 {
 
+AtoFile::AtoFile(size_t bytes, bool allocated) : bytes_(bytes)
+{
+    static unsigned number;
+    folder_ = folder() + "/libato-" + std::to_string(number++);
+    std::string path = folder_ + "/file";
+    if (mkdir(folder_.c_str(), 0700) != 0)
+        fail("cannot make %s: %s", folder_.c_str(), std::strerror(errno));
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    auto size = static_cast<off_t>(bytes);
+    if (fd_ < 0 || ftruncate(fd_, size) != 0)
+        fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
+    if (int error = allocated ? posix_fallocate(fd_, 0, size) : 0)
+        fail("no space for %s: %s", path.c_str(), std::strerror(error));
+}
+
+AtoFile::~AtoFile()
+{
+    close(fd_);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+}
+
+void AtoFile::map(Domain domain, int read_policy)
+{
+    struct ato_options o = {};
+    o.struct_size = sizeof(o);
+    o.read_policy = read_policy;
+    o.domain = domain == Domain::pmem ? ATO_DOMAIN_PMEM : ATO_DOMAIN_PROCESS;
+    void *base = ato_mmap_opt(bytes_, fd_, 0, &o);
+    if (base == MAP_FAILED)
+        fail("ato_mmap_opt: %s", ato_errormsg());
+    base_ = static_cast<char *>(base);
+}
+
+void AtoFile::unmap(int mode, unsigned threads)
+{
+    struct ato_unmap_options o = {};
+    o.struct_size = sizeof(o);
+    o.mode = mode;
+    o.threads = threads;
+    if (ato_munmap_opt(base_, bytes_, &o) != 0)
+        fail("ato_munmap_opt: %s", ato_errormsg());
+}
+
+struct ato_stat AtoFile::stat() const
+{
+    struct ato_stat st = {};
+    st.struct_size = sizeof(st);
+    if (ato_stat(base_, &st) != 0)
+        fail("ato_stat: %s", ato_errormsg());
+    return st;
+}
+
+bool AtoFile::has_reflection() const
+{
+    std::error_code none;
+    return !std::filesystem::is_empty(folder_ + "/.ato", none) && !none;
+}
+
 namespace
 {
 
@@ -25,36 +84,14 @@ class LibatoMapping final : public Libato
 {
   public:
     LibatoMapping(const LibatoOptions &options, size_t file_bytes)
-        : options_(options), bytes_(file_bytes)
+        : options_(options), file_(file_bytes, false)
     {
-        /* A folder of its own: what libato keeps beside the file goes with it. */
-        static unsigned number;
-        folder_ = folder() + "/libato-" + std::to_string(number++);
-        std::string path = folder_ + "/file";
-        if (mkdir(folder_.c_str(), 0700) != 0)
-            fail("cannot make %s: %s", folder_.c_str(), std::strerror(errno));
-        int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 || ftruncate(fd, static_cast<off_t>(file_bytes)) != 0)
-            fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
-        struct ato_options o = {};
-        o.struct_size = sizeof(o);
-        o.read_policy = options.read_policy;
-        o.domain = options.domain == Domain::pmem ? ATO_DOMAIN_PMEM : ATO_DOMAIN_PROCESS;
-        void *base = ato_mmap_opt(file_bytes, fd, 0, &o);
-        if (base == MAP_FAILED)
-            fail("ato_mmap_opt: %s", ato_errormsg());
-        base_ = static_cast<char *>(base);
-        close(fd);
-        if (stat().domain != o.domain)
-            fail("the mapping is not in the %s domain", domain_name(options.domain));
+        file_.map(options.domain, options.read_policy);
     }
 
     ~LibatoMapping() override
     {
-        if (ato_munmap(base_, bytes_, ATO_UNMAP_FAST) != 0)
-            fail("ato_munmap: %s", ato_errormsg());
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
+        file_.unmap(ATO_UNMAP_FAST);
     }
 
     const char *name() const override
@@ -71,7 +108,7 @@ class LibatoMapping final : public Libato
     void write(const char *source, const Write *writes, size_t count) override
     {
         for (const Write *w = writes; w < writes + count; w++)
-            if (!ato_memcpy_opt(base_ + w->offset, source + w->source, w->bytes,
+            if (!ato_memcpy_opt(file_.at(w->offset), source + w->source, w->bytes,
                                 options_.write_flags))
                 fail("ato_memcpy_opt: %s", ato_errormsg());
     }
@@ -79,36 +116,30 @@ class LibatoMapping final : public Libato
     void fill(const char *source, const Write *writes, size_t count) override
     {
         for (const Write *w = writes; w < writes + count; w++)
-            if (!ato_memcpy(base_ + w->offset, source + w->source, w->bytes))
+            if (!ato_memcpy(file_.at(w->offset), source + w->source, w->bytes))
                 fail("ato_memcpy: %s", ato_errormsg());
     }
 
     void deploy() override
     {
-        if (ato_deploy(base_, bytes_) != 0)
+        if (ato_deploy(file_.at(0), file_.bytes()) != 0)
             fail("ato_deploy: %s", ato_errormsg());
     }
 
     void read(void *dst, uint64_t offset, size_t n) override
     {
-        if (!ato_memcpy(dst, base_ + offset, n))
+        if (!ato_memcpy(dst, file_.at(offset), n))
             fail("ato_memcpy: %s", ato_errormsg());
     }
 
     struct ato_stat stat() const override
     {
-        struct ato_stat st = {};
-        st.struct_size = sizeof(st);
-        if (ato_stat(base_, &st) != 0)
-            fail("ato_stat: %s", ato_errormsg());
-        return st;
+        return file_.stat();
     }
 
   private:
     LibatoOptions options_;
-    std::string folder_;
-    size_t bytes_;
-    char *base_;
+    AtoFile file_;
 };
 
 } // namespace

@@ -14,6 +14,44 @@
 namespace bench
 {
 
+/* A new file in a folder of its own, which goes with it, so that what libato keeps beside the file goes
+ * too. Whatever fails is fail(). */
+class AtoFile
+{
+  public:
+    /* allocated: has space for every byte before it is mapped. */
+    AtoFile(size_t bytes, bool allocated);
+    ~AtoFile(); /* must not be mapped */
+    AtoFile(const AtoFile &) = delete;
+    AtoFile &operator=(const AtoFile &) = delete;
+
+    void map(Domain domain, int read_policy);
+    void unmap(int mode, unsigned threads = 0);
+    struct ato_stat stat() const;
+    bool has_reflection() const;
+
+    char *at(uint64_t offset) const
+    {
+        return base_ + offset;
+    }
+
+    size_t bytes() const
+    {
+        return bytes_;
+    }
+
+    int descriptor() const
+    {
+        return fd_;
+    }
+
+  private:
+    std::string folder_;
+    size_t bytes_;
+    int fd_;
+    char *base_ = nullptr;
+};
+
 struct LibatoOptions {
     Domain domain = Domain::pmem;
     int read_policy = ATO_READ_GATHER; /* looking at the content deploys nothing */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 
+#include <ato.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 namespace bench
@@ -70,11 +73,16 @@ namespace
 
 /* ---- Google Benchmark's rows ---- */
 
-/* Media, domain and CPU are in every row: a row is quoted without its context. */
+std::string describe_machine()
+{
+    static const std::string machine = medium_name() + ", " + cpu_name() + ", ";
+    return machine;
+}
+
+/* Medium, domain and CPU are in every row of the JSON: a row is quoted without its context. */
 std::string describe(const Case &c, const std::string &side)
 {
-    static const std::string medium = medium_name(), cpu = cpu_name();
-    return medium + ", " + cpu + ", " + c.promise(side);
+    return describe_machine() + c.promise(side);
 }
 
 /* The k-th repetition of any side of a case is the k-th of all its sides, measured by whoever comes
@@ -110,7 +118,7 @@ void run_row(benchmark::State &state, const Case &c, Repetitions *repetitions, s
         state.counters[name] = value;
     for (const Goal &goal : c.goals)
         if (goal.side == c.sides[side])
-            state.counters["asked_" + goal.value] = goal.limit;
+            state.counters[(goal.at_least ? "at_least_" : "at_most_") + goal.value] = goal.limit;
     state.SetLabel(describe(c, c.sides[side]));
 }
 
@@ -166,11 +174,12 @@ class MedianTable : public benchmark::BenchmarkReporter
 
     bool ReportContext(const Context &) override
     {
-        std::printf("%s\nFiles of %" PRIu64 " MiB; medians of repetitions of %" PRIu64
-                    " operations, in turns of %" PRIu64 ".\n\n",
-                    program_.title, settings.file_mib, settings.ops, settings.batch);
-        std::printf("%-32s %9s %7s %9s  %-22s  %s\n", "case/side", "time", "ratio", "over", "more",
-                    "medium, CPU, domain: guarantee");
+        std::printf("%s\n%s, %s. Files of %" PRIu64 " MiB;\nmedians of repetitions of %" PRIu64
+                    " operations, in rounds of %" PRIu64 ".\n\n",
+                    program_.title, cpu_name().c_str(), medium_name().c_str(), settings.file_mib,
+                    settings.ops, settings.batch);
+        std::printf("%-32s %9s %7s %9s  %-40s  %s\n", "case/side", "time", "ratio", "over", "more",
+                    "domain: guarantee");
         return true;
     }
 
@@ -204,7 +213,8 @@ class MedianTable : public benchmark::BenchmarkReporter
   private:
     static bool has_column(const std::string &name)
     {
-        return name == "ns" || name == "ratio" || name == "over_ns" || name.rfind("asked_", 0) == 0;
+        return name == "ns" || name == "ratio" || name == "over_ns" ||
+               name.rfind("at_least_", 0) == 0 || name.rfind("at_most_", 0) == 0;
     }
 
     void print(const Run &run)
@@ -223,9 +233,9 @@ class MedianTable : public benchmark::BenchmarkReporter
         if (values.count("over_ns"))
             over =
                 (values.at("over_ns") < 0 ? "-" : "+") + time_text(std::abs(values.at("over_ns")));
-        std::printf("%-32s %9s %7s %9s  %-22s  %s\n", name.c_str(),
+        std::printf("%-32s %9s %7s %9s  %-40s  %s\n", name.c_str(),
                     time_text(values.at("ns")).c_str(), ratio.c_str(), over.c_str(), more.c_str(),
-                    run.report_label.c_str());
+                    run.report_label.substr(describe_machine().size()).c_str());
         std::fflush(stdout);
     }
 
@@ -236,13 +246,25 @@ class MedianTable : public benchmark::BenchmarkReporter
 
 /* ---- start ---- */
 
+/* What the user's other programs are told is not what is measured: of the variables of libato, libpmem
+ * and libpmemobj only this one is left. */
 void restart_with_pmem_forced(char **argv)
 {
-    const char *forced = std::getenv("PMEM_IS_PMEM_FORCE");
-    if (forced && std::strcmp(forced, "1") == 0 && !std::getenv("PMEM_NO_FLUSH"))
+    static const char forced[] = "PMEM_IS_PMEM_FORCE=1";
+    std::vector<std::string> others;
+    bool ready = false;
+    for (char **e = environ; *e; e++) {
+        std::string variable = *e;
+        if (variable == forced)
+            ready = true;
+        else if (variable.rfind("PMEM", 0) == 0 || variable.rfind("ATO_", 0) == 0)
+            others.push_back(variable.substr(0, variable.find('=')));
+    }
+    if (ready && others.empty())
         return;
+    for (const std::string &name : others)
+        unsetenv(name.c_str());
     setenv("PMEM_IS_PMEM_FORCE", "1", 1);
-    unsetenv("PMEM_NO_FLUSH");
     execv("/proc/self/exe", argv);
     fail("cannot start again with PMEM_IS_PMEM_FORCE=1: %s", std::strerror(errno));
 }
@@ -259,9 +281,11 @@ bool take_value(const char *arg, const char *flag, const char **value)
 uint64_t number(const char *value)
 {
     char *end;
+    errno = 0;
     uint64_t n = std::strtoull(value, &end, 10);
-    if (*end || n == 0)
-        fail("not a positive number: %s", value);
+    if (!std::isdigit(static_cast<unsigned char>(*value)) || *end || n == 0 || errno ||
+        n > 1u << 30)
+        fail("not a number from 1 to 2^30: %s", value);
     return n;
 }
 
@@ -285,6 +309,7 @@ std::vector<char *> take_settings(int argc, char **argv)
             rest.push_back(argv[i]);
     }
     settings.batch = std::min(settings.batch, settings.ops);
+    settings.ops = (settings.ops + settings.batch - 1) / settings.batch * settings.batch;
     return rest;
 }
 
@@ -294,6 +319,20 @@ bool format_is_chosen(const std::vector<char *> &args)
     return std::any_of(args.begin(), args.end(), [](const char *arg) {
         return std::strncmp(arg, "--benchmark_format=", 19) == 0;
     });
+}
+
+/* What the JSON says of the whole run. */
+void add_context()
+{
+    struct utsname kernel;
+    uname(&kernel);
+    benchmark::AddCustomContext("libato", ato_version());
+    benchmark::AddCustomContext("kernel", kernel.release);
+    benchmark::AddCustomContext("cpu", cpu_name());
+    benchmark::AddCustomContext("medium", medium_name());
+    benchmark::AddCustomContext("file_mib", std::to_string(settings.file_mib));
+    benchmark::AddCustomContext("ops", std::to_string(settings.ops));
+    benchmark::AddCustomContext("batch", std::to_string(settings.batch));
 }
 
 bool space_is_enough(uint64_t needed)
@@ -309,9 +348,6 @@ bool space_is_enough(uint64_t needed)
 
 int run(int argc, char **argv, const Program &program)
 {
-    /* What the user's programs are told is not what is measured. */
-    for (const char *name : {"ATO_READ_POLICY", "ATO_RTM", "ATO_REFLECTION_DIR", "ATO_DURABILITY"})
-        unsetenv(name);
     restart_with_pmem_forced(argv);
     settings = program.defaults;
     std::vector<char *> args = take_settings(argc, argv);
@@ -324,12 +360,17 @@ int run(int argc, char **argv, const Program &program)
     if (!space_is_enough(program.space()))
         return 77;
     std::vector<Case> cases = program.cases();
+    add_context();
     std::vector<Repetitions> repetitions;
     register_rows(cases, &repetitions);
     MedianTable table(program, cases);
-    benchmark::RunSpecifiedBenchmarks(own_table ? &table : nullptr);
+    size_t rows = benchmark::RunSpecifiedBenchmarks(own_table ? &table : nullptr);
     benchmark::Shutdown();
     program.finish();
+    if (rows == 0)
+        fail("no row has such a name: they are CASE/SIDE/iterations:N/manual_time");
+    if (std::fflush(stdout) != 0)
+        fail("cannot print the results: %s", std::strerror(errno));
     return 0;
 }
 

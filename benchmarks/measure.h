@@ -18,7 +18,9 @@
  *   --batch=N      of those, how many in a round
  *   --dir=FOLDER   where the files lie (/dev/shm)
  *
- * and exits 0; 1 when a content or a count is wrong; 77 when there is no space for the files.
+ * A row's name, for the filter, is CASE/SIDE/iterations:N/manual_time. Exits 0; 1 when a content or a
+ * count is wrong, or nothing was run; 77 when there is no space for the files; 128 and the number of
+ * the signal that asked it to end.
  */
 #ifndef ATO_BENCHMARKS_MEASURE_H
 #define ATO_BENCHMARKS_MEASURE_H

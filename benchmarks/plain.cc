@@ -27,7 +27,7 @@ class Plain final : public Backend
 
     const char *guarantee() const override
     {
-        return "none: not durable, a kill tears it";
+        return "promises nothing: not durable, a kill tears it";
     }
 
     void write(const char *source, const Write *writes, size_t count) override

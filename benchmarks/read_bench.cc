@@ -64,6 +64,8 @@ Files &files_with(Bitmaps bitmaps)
     made->libato->check_bitmaps_at_random();
     if (bitmaps == HOME)
         made->libato->deploy();
+    if (bitmaps == HOME && made->libato->stat().slices_in_reflection != 0)
+        bench::fail("read/home: not everything is home");
     files = std::move(made);
     return *files;
 }
@@ -105,7 +107,7 @@ Case read_case(const char *kind, Bitmaps bitmaps, const char *size, uint32_t byt
     c.repeat = [name = c.name, bitmaps, bytes] { return repeat(name, bitmaps, bytes); };
     c.promise = [](const std::string &side) {
         return std::string("pmem: ") +
-               (side == "libato" ? "one moment's bytes" : "none: may be torn");
+               (side == "libato" ? "one moment's bytes" : "promises nothing: may be torn");
     };
     return c;
 }
