@@ -5,7 +5,8 @@
  * Guarantees, for one page state s:
  *   P1  s.bitmap, s.version, s.flags and s.pending change only while s.holder is the changer's.
  *   P2  s.bitmap changes only while s.version is even, and only to what the media hold durably.
- *   P3  After a release, whoever reserves next sees all that the releaser stored.
+ *   P3  After a release, whoever reserves next sees all that the releaser stored: non-temporal stores
+ *       too, by the fences of a commit, or W4 in hold.c.
  * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
  * waiting can close. Who changes a file's size reserves that, in the same way, before any of its pages.
  *

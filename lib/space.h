@@ -22,9 +22,8 @@ static inline bool space_has_word(const struct file *f, uint64_t page)
     return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
 }
 
-/* Makes stores possible to the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of n pages from
- * `page` on, whose states are s[0..n). In batches. ENOSPC: some may have got space, none changed.
- */
+/* Makes stores possible to the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page. ENOSPC:
+ * nothing changed but space that is there. */
 int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need);
 
 /* The same for a run of pages that were all found wanting: one call to the kernel for the run. */
