@@ -122,10 +122,15 @@ static void abandon(struct journals *j)
 static int attach(struct file *f)
 {
     struct key k;
-    if (f->journals &&
-        (f->journals->abandoned || __atomic_load_n(&f->journals->failed, __ATOMIC_RELAXED))) {
-        drop(f->journals);
+    while (f->journals &&
+           (f->journals->abandoned || __atomic_load_n(&f->journals->failed, __ATOMIC_RELAXED))) {
+        struct journals *j = f->journals;
+        if (j->busy) { /* with a commit of this file, perhaps, which is about to find out */
+            pthread_cond_wait(&lane_free, &lock);
+            continue;
+        }
         f->journals = NULL;
+        drop(j);
     }
     if (f->journals)
         return 0;

@@ -10,7 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -210,6 +213,42 @@ TEST_F(Poison, JournalWhoseMediumFailedIsNotUsedAgain)
     EXPECT_EQ(m.read(), new_);
     ASSERT_EQ(journals_of(path).size(), 1u);
     EXPECT_NE(journals_of(path), before);
+}
+
+TEST_F(Poison, JournalWhoseMediumFailedStaysUntilAllItsCommitsAreThrough)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, old_)) << m.sentence;
+    PersistFaults faults;
+    std::atomic<bool> waits{false}, released{false};
+    std::thread slow;
+    std::atomic<int> flushes{0};
+    auto main_thread = std::this_thread::get_id();
+    faults.before = [&](const PersistCall &c) {
+        std::string op = c.op;
+        if (std::this_thread::get_id() == main_thread)
+            return op == "flush_data" && ++flushes == 3 ? EIO : GO_ON; // the list
+        if (op == "fence") { // it has a lane, and its list is in
+            waits = true;
+            while (!released)
+                std::this_thread::yield();
+        }
+        return GO_ON;
+    };
+    slow = std::thread([&] { ato_memcpy(m.base, new_.data(), 8192); });
+    while (!waits)
+        std::this_thread::yield();
+    EXPECT_EQ(ato_memcpy(m.base + 3 * 4096, new_.data(), 8192), nullptr);
+    EXPECT_EQ(errno, EIO) << ato_errormsg();
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        released = true;
+    });
+    ato_memcpy(m.base + 3 * 4096, new_.data(), 8192); // by another journal, or poisoned by then
+    EXPECT_TRUE(released) << "the journal was closed under the other commit";
+    slow.join();
+    later.join();
 }
 
 TEST_F(Poison, ProcessThatExitsWithACommitInDoubtLeavesItsJournal)
