@@ -108,6 +108,40 @@ TEST_P(FullDisk, ReflectionIsSigbusWhenSparseAndEnospcHere)
     }));
 }
 
+// A backup may leave holes where there are zeros, in blocks smaller than a page. After a kill the words
+// of the dead are made durable before they are believed.
+TEST_P(FullDisk, MetaPageThatIsAHoleInPartIsEnospcWhenItIsMappedAfterAKill)
+{
+    EXPECT_PLAYED(play([&] {
+        make_files(content, SIZE);
+        ato_options wish = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+        EXPECT_EQ(in_child([&] {
+                      Mapped m(file, wish);
+                      _exit(m && m.write(4096, pattern(4096, 2)) ? 0 : 1);
+                      return 1;
+                  }),
+                  0);
+        Fd reflection(reflection_of(file));
+        ASSERT_EQ(fallocate(reflection, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2048, 2048), 0);
+        fill(ballast);
+        Bytes expected = over(content, 4096, pattern(4096, 2));
+        {
+            Mapped m(file, wish);
+            bool blocks_are_small =
+                !in_memory() && std::string(GetParam().mkfs).find("1024") != std::string::npos;
+            EXPECT_EQ(!m, blocks_are_small) << m.sentence;
+            if (m)
+                EXPECT_EQ(m.read(), expected);
+            else
+                expect_no_space(m, file);
+        }
+        make_room();
+        Mapped m(file, wish);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), expected);
+    }));
+}
+
 // What a file gets longer by is a hole; where blocks are small, it begins within the last page.
 TEST_P(FullDisk, WhatAFileGrewByIsSigbusWhenStoredToAndEnospcHere)
 {
