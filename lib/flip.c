@@ -107,10 +107,15 @@ int flip_one(struct mapping *m, struct held *at)
     return 0;
 }
 
+static bool may_use_rtm(const struct mapping *m, const struct persist *p, uint64_t k)
+{
+    return !(m->flags & ATO_NO_RTM) && k <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
+}
+
 /* 1 done, 0 not this way, -1 error. */
 static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p, uint64_t k)
 {
-    if ((m->flags & ATO_NO_RTM) || k > PERSIST_RTM_MAX || !persist_rtm_allowed(p))
+    if (!may_use_rtm(m, p, k))
         return 0;
     struct persist_flip small[HOLD_SMALL], *flips = small;
     if (k > HOLD_SMALL && !(flips = malloc(k * sizeof(*flips))))
@@ -137,11 +142,12 @@ static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p
 static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uint64_t k)
 {
     const struct persist *p = &f->persist;
-    struct journal_lane lane;
+    struct journal_lane lane = h->lane;
     struct journal_writer w;
     struct journal_file who = {.inode = f->pairing.record.inode};
     memcpy(who.id, f->pairing.record.id, sizeof(who.id));
-    if (journals_take_lane(f, k, &lane) < 0)
+    h->lane.in = NULL; /* it is the commit's now */
+    if (!lane.in && journals_take_lane(f, k, &lane) < 0)
         return -1;
     journal_begin(&w, lane.journal, p, lane.lane, &who, 1, k);
     for (uint64_t i = 0; i < h->n; i++)
@@ -170,6 +176,13 @@ static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uin
     count(m, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sizeof(who) + k * sizeof(struct journal_word) + 8);
     return 0;
+}
+
+int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages)
+{
+    if (pages < 2 || (m->flags & ATO_RTM_ONLY) || may_use_rtm(m, &m->file->persist, pages))
+        return 0;
+    return journals_take_lane(m->file, pages, &h->lane);
 }
 
 /* What the pending masks of all pages come to. */

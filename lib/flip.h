@@ -21,6 +21,14 @@
  */
 int flip_commit(struct mapping *m, struct hold *h);
 
+/*
+ * Before the stores of an operation that is going to flip so many pages: takes the lane of the journal, if
+ * the commit will need one. For speed alone: a lane is taken by locked
+ * instructions, which behind the stores would wait until they have drained, before the commit's own
+ * stores begin. E2BIG, ENOSPC, ...: as flip_commit(), with nothing stored.
+ */
+int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages);
+
 /* flip_commit() for one page, whose pending mask is not empty. */
 int flip_one(struct mapping *m, struct held *at);
 

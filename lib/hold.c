@@ -56,6 +56,8 @@ void hold_release(struct hold *h)
      * explorer: delay fence survives: for the same reason. */
     if (__builtin_expect(!!aborted, 0))
         persist_fence(aborted);
+    if (h->lane.in) /* the commit did without, or there was none */
+        journals_give_lane(&h->lane);
     for (uint64_t i = 0; i < h->n; i++) {
         h->pages[i].state->pending = 0;
         pages_release(h->pages[i].state);

@@ -9,6 +9,7 @@
 #ifndef ATO_LIB_HOLD_H
 #define ATO_LIB_HOLD_H
 
+#include "journals.h"
 #include "pages.h"
 
 struct held {
@@ -22,6 +23,7 @@ enum { HOLD_SMALL = 32 };
 struct hold {
     struct held *pages; /* in the order they were reserved */
     uint64_t n, room;
+    struct journal_lane lane; /* for the commit to come; .in is NULL if there is none */
     struct held small[HOLD_SMALL];
 };
 
@@ -30,6 +32,7 @@ static inline void hold_init(struct hold *h)
     h->pages = h->small;
     h->n = 0;
     h->room = HOLD_SMALL;
+    h->lane.in = NULL;
 }
 
 /* Reserves and loads pages first..last of `f`, which come after all that is held in the order above

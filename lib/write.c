@@ -243,6 +243,9 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     uint64_t from = src->from_offset;
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
+    /* Of pages that may turn out to be equal nobody knows whether two of them flip. */
+    if (!(flags & ATO_SKIP_EQUAL) && flip_prepare(m, h, npages) < 0)
+        return -1;
     for (uint64_t i = 0; i < npages; i++)
         forget_reads(pages[i].state);
     for (uint64_t i = 0; i < npages; i++) {
