@@ -191,8 +191,8 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
  *   ATO_UNMAP_SPATIAL  the last mapping of the file deploys everything and removes reflection,
  *                      manifest and attribute: what read(2) sees is the file. Others only detach.
  * Where the file system has no extended attributes a fast unmap deploys too.
- * When deploying fails (EIO, ENOSPC; ESTALE: the file was cut by other means) the mapping is still there. When what comes after it fails
- * (the manifest cannot be written, a name not be removed; EIO on a file whose last commit is in
+ * When deploying fails (EIO, ENOSPC; ESTALE: the file or its reflection was cut by other means) the
+ * mapping is still there. When what comes after it fails (the manifest cannot be written, a name not be removed; EIO on a file whose last commit is in
  * doubt, which is not made plain) the mapping is gone, and the next ato_mmap() completes what is
  * left: no byte is lost. EINVAL: not a mapping, or a part of one. Since 0.1.
  */

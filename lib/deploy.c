@@ -122,16 +122,16 @@ struct everything {
 /* Runs of so many pages are worth a call for their page tables. */
 enum { LONG_RUN = 16 };
 
-/* Page tables for all of a run at once: a fault a page would take longer than its copy. Only a hint:
- * where the kernel has no such call, or no space, the stores find out. */
+/* Page tables for all of a run at once: a fault a page would take longer than its copy. Only a
+ * hint: where the kernel has no such call, or no space, the stores find out. */
 static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
 {
     if (n >= LONG_RUN)
         (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
 }
 
-/* Nobody is going to look at these pages, unless the unmapping fails. Their page tables are cleared here, by all threads, and
- * not in one munmap() at the end. */
+/* Nobody is going to look at these pages, unless the unmapping fails. Their page tables are cleared
+ * here, by all threads, and not in one munmap() at the end. */
 static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 {
     (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);

@@ -7,9 +7,9 @@
 #include "../reflection/report.h"
 #include "deploy.h"
 #include "journals.h"
+#include "space.h"
 
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -136,10 +136,8 @@ static int settle_words(struct file *f)
             break;
         /* Parts of a meta page may be holes on a file system of smaller blocks, after a backup: and in
          * msync to make it dirty anew is to store to it. */
-        if (f->persist.domain == PERSIST_MSYNC &&
-            fsops->fallocate(f->pairing.reflection, FALLOC_FL_KEEP_SIZE,
-                             (off_t)layout_meta_page(chunk), PAGE_BYTES) < 0)
-            return report_errno(errno, "no space for the bitmaps of %s", f->pairing.path);
+        if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
+            return -1;
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }

@@ -124,7 +124,7 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     return 0;
 }
 
-static int make_meta(struct file *f, uint64_t chunk)
+int space_make_meta(struct file *f, uint64_t chunk)
 {
     if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
         return 0;
@@ -142,7 +142,7 @@ int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
         return -1;
     while ((need & PAGE_R_ALLOCATED) && n) {
         uint64_t here = min(n, CHUNK_PAGES - page % CHUNK_PAGES);
-        if (make_meta(f, page / CHUNK_PAGES) < 0 ||
+        if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
             allocate(f, f->pairing.reflection, layout_reflected(page * PAGE_BYTES),
                      here * PAGE_BYTES, "the reflection of") < 0)
             return -1;

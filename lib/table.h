@@ -19,9 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TABLE_SHIFT 30
-#define TABLE_GRAIN (1ull << TABLE_SHIFT)
-
+#define TABLE_SHIFT   30
+#define TABLE_GRAIN   (1ull << TABLE_SHIFT)
 #define TABLE_ENTRIES (1ull << (47 - TABLE_SHIFT))
 
 struct mapping;
