@@ -203,13 +203,6 @@ Files &the_files()
     return *files;
 }
 
-void end_files()
-{
-    if (files)
-        files->world->check_content();
-    files.reset();
-}
-
 /* ---- the timed thing ---- */
 
 struct Times {
@@ -416,6 +409,6 @@ int main(int argc, char **argv)
                        {256, 40000, 2080},
                        [] { return settings.file_bytes() * SIDES * 21 / 10 + (64ull << 20); },
                        cases,
-                       end_files,
+                       [] { bench::end_files(&files); },
                        print_winners});
 }

@@ -40,18 +40,11 @@ struct Files {
 
 std::unique_ptr<Files> files;
 
-void end_files()
-{
-    if (files)
-        files->world->check_content();
-    files.reset();
-}
-
 Files &files_with(Bitmaps bitmaps)
 {
     if (files && files->bitmaps == bitmaps)
         return *files;
-    end_files();
+    bench::end_files(&files);
     std::vector<std::unique_ptr<Backend>> sides;
     bench::LibatoOptions options;
     options.read_policy = bitmaps == HOME ? ATO_READ_LAZY : ATO_READ_GATHER;
@@ -129,5 +122,5 @@ int main(int argc, char **argv)
                        {1024, 200000, 1000},
                        [] { return settings.file_bytes() * 16 / 5 + (64ull << 20); },
                        cases,
-                       end_files});
+                       [] { bench::end_files(&files); }});
 }

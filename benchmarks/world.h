@@ -18,7 +18,6 @@ namespace bench
 class World
 {
   public:
-    /* The contents of all sides are made to be those of the first. */
     World(std::vector<std::unique_ptr<Backend>> sides, uint64_t file_bytes);
 
     Backend *side(size_t i) const
@@ -61,6 +60,14 @@ class World
     std::mt19937_64 random_{20240229};
     std::vector<char> source_;
 };
+
+/* The end of the files of a setup, of which there is one at a time: their contents are compared. */
+template <class Files> void end_files(std::unique_ptr<Files> *files)
+{
+    if (*files)
+        (*files)->world->check_content();
+    files->reset();
+}
 
 } // namespace bench
 

@@ -65,18 +65,11 @@ struct Files {
 
 std::unique_ptr<Files> files; /* of one domain at a time: they take five times the file */
 
-void end_files()
-{
-    if (files)
-        files->world->check_content();
-    files.reset();
-}
-
 Files &files_of(Domain domain)
 {
     if (files && files->domain == domain)
         return *files;
-    end_files(); /* first: there may be no space for two */
+    bench::end_files(&files); /* first: there may be no space for two */
     std::vector<std::unique_ptr<Backend>> sides;
     bench::LibatoOptions options;
     options.domain = domain;
@@ -367,5 +360,5 @@ int main(int argc, char **argv)
                        {1024, 200000, 1000},
                        [] { return settings.file_bytes() * 26 / 5 + (64ull << 20); },
                        cases,
-                       end_files});
+                       [] { bench::end_files(&files); }});
 }
