@@ -36,7 +36,7 @@ static int copy_home(struct mapping *m, struct held *at)
     persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
     if (file_flush_data(f, file_o(f, at->page), PAGE_BYTES) < 0)
         return -1;
-    s->pending = mask;
+    at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
     return 0;
@@ -96,7 +96,7 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
             break;
         if (wants_deploy(m, s, bitmap_touched(begin, (unsigned)end - begin)) &&
             pages_try_reserve(f, s))
-            h.pages[h.n++] = (struct held){f, s, page};
+            h.pages[h.n++] = (struct held){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {
             int r = deploy_held(m, &h);
             hold_release(&h);
@@ -112,6 +112,7 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 
 struct everything {
     struct mapping *m;
+    uint64_t pages;        /* of the file, when it began */
     uint64_t chunks, next; /* of 512 pages */
     uint64_t told;         /* bytes, to `progress` */
     int error;
@@ -143,9 +144,8 @@ static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 static int deploy_chunk(struct everything *e, uint64_t chunk)
 {
     struct file *f = e->m->file;
-    uint64_t pages = layout_pages(file_size(f));
     uint64_t first = chunk * CHUNK_PAGES,
-             end = first + CHUNK_PAGES < pages ? first + CHUNK_PAGES : pages;
+             end = first + CHUNK_PAGES < e->pages ? first + CHUNK_PAGES : e->pages;
     uint64_t words[CHUNK_PAGES];
     /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
     ssize_t got = pread(f->pairing.reflection, words, (end - first) * 8, (off_t)layout_word(first));
@@ -239,6 +239,7 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
     struct mapping whole = {.file = f, .counters = counters};
     uint64_t pages = layout_pages(file_size(f));
     struct everything e = {.m = &whole,
+                           .pages = pages,
                            .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
                            .options = options,
                            .progress = PTHREAD_MUTEX_INITIALIZER};

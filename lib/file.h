@@ -135,9 +135,11 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
     return (uint64_t *)(f->r + layout_word(page));
 }
 
+/* Never more than fits in the views, whoever wrote it there. */
 static inline uint64_t file_size(const struct file *f)
 {
-    return __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    return size < f->max_size ? size : f->max_size;
 }
 
 /*

@@ -13,7 +13,7 @@ enum { RTM_TRIES = 6 };
 
 static uint64_t flipped(const struct held *at)
 {
-    return at->state->bitmap ^ at->state->pending;
+    return at->state->bitmap ^ at->pending;
 }
 
 static int in_doubt(struct file *f)
@@ -29,20 +29,19 @@ static void show(struct hold *h)
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].state->pending)
+        if (h->pages[i].pending)
             pages_mark_flipping(h->pages[i].state);
     for (uint64_t i = 0; i < h->n; i++) {
         struct page_state *s = h->pages[i].state;
         seam_point(SEAM_FLIPPING, h);
-        if (s->pending)
+        if (h->pages[i].pending)
             pages_set_bitmap(s, flipped(&h->pages[i]));
     }
     for (uint64_t i = 0; i < h->n; i++) {
-        struct page_state *s = h->pages[i].state;
-        if (!s->pending)
+        if (!h->pages[i].pending)
             continue;
-        s->pending = 0;
-        pages_unmark_flipping(s);
+        h->pages[i].pending = 0;
+        pages_unmark_flipping(h->pages[i].state);
     }
 }
 
@@ -53,13 +52,13 @@ static int store_words(struct hold *h)
     /* explorer: tear word survives: the lane of a commit stores the word once more, and in a deploy
      * each bit counts by itself, since both homes hold the same. */
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].state->pending)
+        if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist,
                                file_word(h->pages[i].file, h->pages[i].page),
                                flipped(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].state->pending)
+        if (!h->pages[i].pending)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = file_word(f, h->pages[i].page);
@@ -101,8 +100,8 @@ int flip_one(struct mapping *m, struct held *at)
     pages_mark_flipping(s);
     seam_point(SEAM_FLIPPING, s);
     pages_set_bitmap(s, value); /* I4 */
-    account(m, COUNT_COMMITS_SINGLE, bitmap_count(s->pending), 1);
-    s->pending = 0;
+    account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
+    at->pending = 0;
     pages_unmark_flipping(s);
     return 0;
 }
@@ -122,7 +121,7 @@ static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p
         return report_error(ENOMEM, "no memory to commit %llu pages", (unsigned long long)k);
     uint64_t n = 0;
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].state->pending)
+        if (h->pages[i].pending)
             flips[n++] = (struct persist_flip){file_word(h->pages[i].file, h->pages[i].page),
                                                flipped(&h->pages[i])};
     /* W1. Where this is allowed what is visible is durable: after XEND there is nothing to flush,
@@ -151,7 +150,7 @@ static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uin
         return -1;
     journal_begin(&w, lane.journal, p, lane.lane, &who, 1, k);
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].state->pending)
+        if (h->pages[i].pending)
             journal_add(&w, 0, layout_word(h->pages[i].page), flipped(&h->pages[i]));
     if (journals_step(&lane, journal_finish, &w) <
         0) { /* not committed: the lane is as good as before */
@@ -195,10 +194,10 @@ static struct sum sum_up(const struct hold *h)
 {
     struct sum sum = {0};
     for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].state->pending)
+        if (!h->pages[i].pending)
             continue;
         sum.pages++;
-        sum.slices += bitmap_count(h->pages[i].state->pending);
+        sum.slices += bitmap_count(h->pages[i].pending);
         sum.one = &h->pages[i];
     }
     return sum;

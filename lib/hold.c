@@ -34,7 +34,7 @@ int hold_range(struct hold *h, struct file *f, uint64_t first, uint64_t last)
         if (!s)
             return -1;
         pages_reserve(f, s);
-        h->pages[h->n++] = (struct held){f, s, page};
+        h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
         /* Asked again, now that nobody else can poison this page's word any more (I2). */
         if (file_check(f) < 0 || pages_load(f, page, s) < 0)
             return -1;
@@ -46,7 +46,7 @@ void hold_release(struct hold *h)
 {
     const struct persist *aborted = NULL;
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].state->pending)
+        if (h->pages[i].pending)
             aborted = &h->pages[i].file->persist;
     /* persist-order W4 (reader: whoever holds the page next): what an operation stored that came to
      * nothing has arrived before the page is given away. Non-temporal stores wait for nothing, not
@@ -58,10 +58,8 @@ void hold_release(struct hold *h)
         persist_fence(aborted);
     if (h->lane.in) /* the commit did without, or there was none */
         journals_give_lane(&h->lane);
-    for (uint64_t i = 0; i < h->n; i++) {
-        h->pages[i].state->pending = 0;
+    for (uint64_t i = 0; i < h->n; i++)
         pages_release(h->pages[i].state);
-    }
     if (h->pages != h->small)
         free(h->pages);
     hold_init(h);

@@ -3,8 +3,9 @@
  * The pages that one operation holds.
  *
  * Reserved in ascending order of (file id, page), all of them before anything else; released
- * together. Each page carries in its state the mask of slices that the operation wrote to their
- * invalid homes (`pending`); a page held only to keep it still has none.
+ * together. For each page it knows the slices that the operation wrote to their invalid homes
+ * (`pending`); a page held only to keep it still has none. The operation's own memory says so, where
+ * nobody else can change it between two steps of a commit.
  */
 #ifndef ATO_LIB_HOLD_H
 #define ATO_LIB_HOLD_H
@@ -16,6 +17,7 @@ struct held {
     struct file *file;
     struct page_state *state;
     uint64_t page;
+    uint64_t pending;
 };
 
 enum { HOLD_SMALL = 32 };

@@ -86,7 +86,6 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
         }
     }
     s->bitmap = word;
-    s->pending = 0;
     s->flags |= flags;
     /* Release: a reader that sees a version sees the bitmap. */
     __atomic_store_n(&s->version, 1, __ATOMIC_RELEASE);

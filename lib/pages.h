@@ -3,7 +3,7 @@
  * Reservations of pages, and the first touch of their states.
  *
  * Guarantees, for one page state s:
- *   P1  s.bitmap, s.version, s.flags and s.pending change only while s.holder is the changer's.
+ *   P1  s.bitmap, s.version and s.flags change only while s.holder is the changer's.
  *   P2  s.bitmap changes only while s.version is even, and only to what the media hold durably.
  *   P3  After a release, whoever reserves next sees all that the releaser stored: non-temporal stores
  *       too, by the fences of a commit, or W4 in hold.c.

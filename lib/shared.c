@@ -56,6 +56,7 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     s->slots = (struct shared_slot *)(s->base + SLOTS_AT);
     s->directory = (uint32_t *)(s->base + DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
+    s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
     s->ready = calloc(capacity_pages / GROUP_PAGES / SHARED_BATCH + 1, 1);
     if (!s->ready)
         return report_error(ENOMEM, "no memory to map a file");
@@ -140,16 +141,17 @@ void shared_close(struct shared *s, bool remove)
  * Killing its caller anywhere loses at most this one group. */
 static uint64_t new_group(struct shared *s)
 {
+    const uint64_t most = s->capacity / GROUP_PAGES;
     uint64_t have = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_ACQUIRE);
     uint64_t index = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
     for (;;) {
-        if (index < have) {
+        if (index < have && index < most) {
             if (__atomic_compare_exchange_n(&s->header->next_group, &index, index + 1, false,
                                             __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
                 return index;
             continue;
         }
-        if (have >= s->capacity / GROUP_PAGES) {
+        if (have >= most || index >= most) {
             report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
             return UINT64_MAX;
         }
@@ -182,5 +184,5 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             index = (uint32_t)made + 1;
     }
-    return &s->groups[index - 1].pages[page % GROUP_PAGES];
+    return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
 }

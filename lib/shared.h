@@ -17,6 +17,12 @@
  * The directory keeps memory proportional to the pages that are used, wherever in the file they
  * are; a flat array would be made whole by scattered writes.
  *
+ * Trust. Who may write the file may write its object. Nothing in the object is therefore believed
+ * further than it can be: an index is brought within the object, a size within the views, and what an
+ * operation counts on from one of its steps to the next it keeps to itself. Whatever somebody stores
+ * here, he may get wrong bytes of this file, which he could have written himself, or have others wait
+ * for him or die of SIGBUS, which he could have had by cutting the file; no other memory, no other file.
+ *
  * Space. On tmpfs touching a hole of a full file system is SIGBUS, even to read it. So directory
  * and groups are allocated in batches before they are touched: ENOSPC is an error like any other.
  */
@@ -48,7 +54,7 @@ struct page_state {
     uint64_t version; /* odd: `bitmap` is right. 0: not taken from the media yet; even: flipping.
                          Moves with every flip, by the holder only */
     uint64_t bitmap;  /* as on the media, once that is durable; changed by the holder only */
-    uint64_t pending; /* slices whose new bytes lie in their invalid homes; the holder's alone */
+    uint64_t pending; /* for transactions; 0 in this version */
 };
 
 #define GROUP_PAGES 4u
@@ -96,6 +102,7 @@ struct shared {
     struct page_group *groups;
     uint8_t *ready; /* this process saw that batch of the directory allocated */
     uint64_t capacity;
+    uint32_t last_group; /* 2^n - 1 */
     char *base;
     uint64_t mapped;
     int fd;
@@ -127,7 +134,7 @@ static inline struct page_state *shared_peek(const struct shared *s, uint64_t pa
     uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
     if (__builtin_expect(index == 0, 0))
         return NULL;
-    return &s->groups[index - 1].pages[page % GROUP_PAGES];
+    return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
 }
 
 /* The same; made if need be. NULL with ENOSPC. */

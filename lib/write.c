@@ -261,7 +261,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
         }
-        stored |= pages[i].state->pending = put(&t, begin, n, bytes);
+        stored |= pages[i].pending = put(&t, begin, n, bytes);
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
@@ -310,15 +310,14 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .skip_equal = flags & ATO_SKIP_EQUAL,
                            .cold = guess_cold(f, s, n)};
         struct span span = {offset, n, page, page};
-        struct held at = {f, s, page};
+        struct held at = {.file = f, .state = s, .page = page};
         forget_reads(s);
-        s->pending = put(&t, begin, n, bytes);
-        if (s->pending) {
+        at.pending = put(&t, begin, n, bytes);
+        if (at.pending) {
             r = flush_span(f, &span);
             if (r == 0)
                 r = flip_one(m, &at);
         }
-        s->pending = 0;
         note_written(f);
     }
     pages_release(s);

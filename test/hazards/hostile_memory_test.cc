@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What if somebody who may write a file stores what he likes to its page states in shared memory? He
+// may write the file, so its bytes are his to spoil. But whoever believes an index or a count that he
+// reads there stores where it points to: into other files, or his own stack. Here nothing but that
+// file suffers.
+#include "hazards/lab.h"
+#include "support/faults.h"
+
+extern "C" {
+#include "lib/shared.h"
+#include "reflection/journal.h"
+}
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+namespace fs = std::filesystem;
+using namespace hazards;
+
+namespace
+{
+
+// The object of a file that is mapped, as another process of its users has it.
+class Object
+{
+  public:
+    explicit Object(const std::string &path)
+    {
+        for (const auto &entry : fs::directory_iterator("/dev/shm"))
+            if (has(entry.path().filename(), "ato-" + id_of(path)))
+                name = entry.path();
+        Fd fd(name);
+        n = size_of(name);
+        base = static_cast<char *>(mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        header = reinterpret_cast<shared_header *>(base);
+        directory =
+            reinterpret_cast<uint32_t *>(base + 4096 + MANIFEST_SLOTS * sizeof(shared_slot));
+    }
+    ~Object()
+    {
+        munmap(base, n);
+    }
+    page_state *state(uint64_t page)
+    {
+        auto groups = reinterpret_cast<page_group *>(base + header->groups_at);
+        return &groups[directory[page / GROUP_PAGES] - 1].pages[page % GROUP_PAGES];
+    }
+
+    std::string name;
+    char *base;
+    size_t n;
+    shared_header *header;
+    uint32_t *directory;
+};
+
+class HostileMemory : public testing::Test
+{
+  protected:
+    // Every call on the file; what they say is their own business, but no signal and no sanitizer.
+    static void do_everything(Mapped &m)
+    {
+        struct ato_stat st = {};
+        st.struct_size = sizeof(st);
+        for (uint64_t at : {uint64_t(0), uint64_t(5000), SIZE - 4096}) {
+            m.read(at, 100);
+            m.write(at, pattern(3000, 3));
+        }
+        m.read(0, SIZE);
+        m.write(10, pattern(3 * 4096, 4));
+        ato_deploy(m.base, SIZE);
+        ato_stat(m.base, &st);
+        ato_msync(m.base, 4096, MS_SYNC);
+        ato_set_guard(m.base, 0, "plain", 5);
+        ato_set_guard(m.base, 0, nullptr, 0);
+    }
+
+    // How a process ends in which `what` is done to one of its files: 0 when all is well.
+    int harm(const std::function<void(Mapped &)> &what)
+    {
+        write_file(file, content);
+        write_file(other, pattern(SIZE, 2));
+        const Bytes mine_now = over(pattern(SIZE, 2), 100, pattern(9000, 7));
+        int status = naive([&] {
+            Mapped theirs(file, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            Mapped mine(other, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            if (!theirs || !mine || !mine.write(100, pattern(9000, 7)))
+                return 1;
+            theirs.write(100, pattern(9000, 5));
+            what(theirs);
+            if (mine.read() != mine_now || !mine.write(0, pattern(9000, 8)) ||
+                !mine.write(0, Bytes(mine_now.begin(), mine_now.begin() + 9000)))
+                return 2;
+            return HasFailure() ? 3 : 0;
+        });
+        fs::remove(file);
+        Mapped again(other);
+        EXPECT_TRUE(again) << again.sentence;
+        EXPECT_EQ(again.read(), mine_now);
+        EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0) << again.sentence;
+        EXPECT_EQ(read_file(other), mine_now);
+        fs::remove(other);
+        return status;
+    }
+
+    static constexpr uint64_t SIZE = 600 * 4096;
+    Bytes content = pattern(SIZE, 1);
+    TempDir dir;
+    const std::string file = dir / "file", other = dir / "other";
+};
+
+// What is done to the first file leaves the second what it was, and nobody hurt.
+#define EXPECT_HARMLESS(what) EXPECT_EQ(harm(what), 0)
+
+TEST_F(HostileMemory, GroupBeyondTheObjectIsAPointerAnywhereForTheNaiveAndWithinItHere)
+{
+    write_file(file, content);
+    EXPECT_EQ(naive([&] {
+                  Mapped m(file);
+                  m.read(0, 100);
+                  Object object(file);
+                  auto groups =
+                      reinterpret_cast<page_group *>(object.base + object.header->groups_at);
+                  return static_cast<int>(
+                      *static_cast<volatile uint64_t *>(&groups[0xfffffffe].pages[0].version));
+              }),
+              died_of(SIGSEGV))
+        << "half a TiB from the object";
+    for (uint32_t index : {0xffffffffu, 0x80000000u, 0x08000000u, 0x00100000u, 1u}) {
+        SCOPED_TRACE(index);
+        int died = harm([&](Mapped &m) {
+            Object object(file);
+            for (uint64_t group = 0; group < SIZE / 4096 / GROUP_PAGES; group++)
+                object.directory[group] = index + static_cast<uint32_t>(group);
+            do_everything(m);
+        });
+        // Where the object has no space: as if he had cut it.
+        EXPECT_TRUE(died == 0 || (index > 1 && died == died_of(SIGBUS))) << died;
+    }
+}
+
+TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsUsedUp)
+{
+    EXPECT_HARMLESS(([&](Mapped &m) {
+        Object object(file);
+        object.header->groups_allocated = ~0ull;
+        object.header->next_group = 1ull << 40;
+        EXPECT_TRUE(m.read(SIZE - 4096, 100).empty());
+        EXPECT_EQ(m.error, ENOSPC);
+        EXPECT_TRUE(has(m.sentence, "/dev/shm")) << m.sentence;
+        object.header->groups_allocated = 0;
+        object.header->next_group = ~0ull;
+        do_everything(m);
+    }));
+}
+
+// Between counting the pages of a commit and listing them, somebody adds some: the list would go on
+// behind the lane, where another commit has its own.
+TEST_F(HostileMemory, PagesThatBecomePendingWhileACommitIsListedAreNotOfIt)
+{
+    constexpr uint64_t PAGES = (JOURNAL_LANE_BYTES - 128 - 32) / 16; // what a small lane holds
+    const uint64_t bytes = (PAGES + 400) * 4096;
+    content = Bytes(bytes, 'a');
+    EXPECT_HARMLESS(([&](Mapped &m) {
+        EXPECT_FALSE(m.read(0, bytes).empty()); // all states are there
+        Object object(file);
+        // The first page and the last are written, those between are equal.
+        Bytes some(bytes, 'a');
+        for (uint64_t page = 0; page < PAGES; page++)
+            some[page * 4096] = 'b';
+        PersistFaults faults;
+        bool listing = false;
+        faults.before = [&](const PersistCall &c) {
+            if (has(c.site, "journal.c") && !listing) {
+                listing = true;
+                for (uint64_t page = PAGES; page < PAGES + 400; page++)
+                    object.state(page)->pending = 1;
+            }
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(0, some, ATO_SKIP_EQUAL)) << m.sentence;
+        EXPECT_TRUE(listing);
+        faults.before = nullptr;
+        auto journals = journals_of(file);
+        ASSERT_EQ(journals.size(), 1u);
+        Bytes journal = read_file(journals[0]);
+        // The lane behind the first is idle, and as empty as it was born.
+        size_t at = 0;
+        while (memcmp(&journal[at], "AJOURNAL", 8) != 0)
+            at += 4096;
+        at += 4096 + JOURNAL_LANE_BYTES;
+        EXPECT_EQ(Bytes(&journal[at], &journal[at] + 4096), Bytes(4096, 0));
+    }));
+}
+
+TEST_F(HostileMemory, SizeBeyondTheViewsIsNoPermissionToLeaveThem)
+{
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.max_size = SIZE;
+    for (uint64_t size : {~0ull, 1ull << 47, 1ull << 34}) {
+        SCOPED_TRACE(size);
+        EXPECT_HARMLESS(([&](Mapped &) {
+            std::string third = dir / ("third" + std::to_string(size));
+            write_file(third, pattern(SIZE, 3));
+            Mapped m(third, o);
+            ASSERT_TRUE(m) << m.sentence;
+            Object object(third);
+            object.header->size = size;
+            EXPECT_TRUE(m.read(SIZE - 50, 100).empty());
+            EXPECT_EQ(m.error, EFAULT);
+            EXPECT_EQ(ato_set_guard(m.base, static_cast<off_t>(SIZE), "plain", 5), -1);
+            EXPECT_EQ(errno, EFAULT);
+            EXPECT_EQ(ato_set_guard(m.base, static_cast<off_t>(size - 100), "plain", 5), -1);
+            do_everything(m);
+        }));
+    }
+}
+
+} // namespace
