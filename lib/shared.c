@@ -21,9 +21,6 @@ enum {
     GROUPS_IN_BATCH = 256,
 };
 
-/* Tries at a name that nobody has taken. */
-enum { NAMES = 16 };
-
 /* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
 #define CAPACITY_MIN (1ull << 40)
 
@@ -63,9 +60,30 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-static int open_new(const char *name)
+/* Opens a new object; its name follows from the generation. */
+static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
 {
-    return fsops->shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    shared_name(s->name, id, generation);
+    s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return s->fd;
+}
+
+/* The generation that follows, so that one who died before it was in the manifest is found and cleared
+ * away. Anybody who may read the file can tell that name beforehand and take it, and keep what is his:
+ * then one that nobody can tell. */
+static int open_next(struct shared *s, const uint8_t id[16], uint64_t *generation)
+{
+    if (open_new(s, id, ++*generation) >= 0)
+        return 0;
+    if (errno == EEXIST && fsops->shm_unlink(s->name) == 0 && open_new(s, id, *generation) >= 0)
+        return 0;
+    if (errno == EEXIST || errno == EACCES || errno == EPERM) {
+        if (identity_random(generation, sizeof(*generation)) < 0)
+            return -1;
+        if (open_new(s, id, *generation) >= 0)
+            return 0;
+    }
+    return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
 }
 
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
@@ -78,17 +96,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     if (fsops->shm_unlink(s->name) < 0 && errno != ENOENT)
         report_log(REPORT_INFO, "cannot remove the old shared memory /dev/shm%s", s->name);
     s->fd = -1;
-    for (int i = 0; i < NAMES && s->fd < 0; i++) {
-        shared_name(s->name, record->id, ++*generation);
-        s->fd = open_new(s->name);
-        /* Of one who died before it was in the manifest. */
-        if (s->fd < 0 && errno == EEXIST && fsops->shm_unlink(s->name) == 0)
-            s->fd = open_new(s->name);
-        if (s->fd < 0 && errno != EEXIST && errno != EACCES && errno != EPERM)
-            break;
-    }
-    if (s->fd < 0)
-        return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
+    if (open_next(s, record->id, generation) < 0)
+        return -1;
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;

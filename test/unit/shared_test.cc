@@ -14,6 +14,7 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -83,22 +84,39 @@ TEST_F(Shared, ObjectOfTheDeadIsMadeAnew)
     EXPECT_NE(dead, std::string("/dev/shm") + s.name);
 }
 
-TEST_F(Shared, NameThatSomebodyElseHoldsIsPassedOver)
+// Another user's, in a folder with the sticky bit: who may read the manifest can tell what comes next.
+TEST_F(Shared, NamesThatSomebodyElseTookBeforehandArePassedOver)
 {
     ASSERT_EQ(create(), 0);
-    std::string path = std::string("/dev/shm") + s.name;
+    std::string name = s.name, path = "/dev/shm" + name;
     shared_close(&s, true);
-    Bytes theirs = pattern(100, 1);
-    write_file(path, theirs);
-    generation = 5;
-    FsFaults faults;
-    faults.fail_op("shm_unlink", EACCES); // another user's, in a folder with the sticky bit
-    ASSERT_EQ(create(), 0) << report_sentence();
-    faults.before = nullptr;
-    EXPECT_NE(path, std::string("/dev/shm") + s.name);
-    EXPECT_EQ(read_file(path), theirs);
-    EXPECT_EQ(s.header->generation, generation);
-    unlink(path.c_str());
+    const Bytes theirs = pattern(100, 1);
+    std::vector<std::string> taken;
+    for (int next = 6; next < 106; next++) {
+        char hex[17];
+        snprintf(hex, sizeof(hex), "%x", next);
+        taken.push_back("/dev/shm" + name.substr(0, name.rfind('-') + 1) + hex);
+        write_file(taken.back(), theirs);
+    }
+    EXPECT_EQ(taken[0], path);
+    for (int i = 0; i < 2; i++) { // nor does what came of it tell what comes next
+        generation = 5;
+        FsFaults faults;
+        faults.before = [&](const FsCall &c) {
+            bool his = std::find(taken.begin(), taken.end(), "/dev/shm" + c.name) != taken.end();
+            return std::string(c.op) == "shm_unlink" && his ? EACCES : GO_ON;
+        };
+        ASSERT_EQ(create(), 0) << report_sentence();
+        EXPECT_EQ(s.header->generation, generation);
+        std::string mine = std::string("/dev/shm") + s.name;
+        EXPECT_EQ(std::find(taken.begin(), taken.end(), mine), taken.end());
+        taken.push_back(mine);
+        shared_close(&s, i == 1);
+    }
+    for (size_t i = 0; i < 100; i++)
+        EXPECT_EQ(read_file(taken[i]), theirs);
+    for (const std::string &at : taken)
+        unlink(at.c_str());
 }
 
 TEST_F(Shared, StatesAreZeroAtBirthDistinctAndStay)
