@@ -24,39 +24,50 @@ enum { POOL_BYTES = 12 << 20 };
  * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
 enum { ROOT_SLACK = 4096 };
 
-static char *journal_range(PMEMoid root)
-{
-    uintptr_t at = ((uintptr_t)pmemobj_direct(root) + 4095) & ~(uintptr_t)4095;
-    return (char *)at;
-}
-
 static void path_through(const struct folder *f, const char *name, char *path, size_t n)
 {
     snprintf(path, n, "/proc/self/fd/%d/%s", f->fd, name);
 }
 
-/* A forked child that kept the mapping would keep the pool's lock alive too. */
-static void keep_from_children(PMEMobjpool *pop)
-{
-    madvise(pop, POOL_BYTES, MADV_DONTFORK);
-}
-
-static int make_pool(struct pool *pool, const struct folder *f, const char *unfinished,
-                     const struct persist *p, const uint8_t id[16])
+/* Has libpmemobj make a pool of an empty file, with a root object for the journal. Where in the file the
+ * journal begins; 0 on error. */
+static uint64_t make_pool(const struct folder *f, const char *unfinished)
 {
     char path[PATH_MAX];
     path_through(f, unfinished, path, sizeof(path));
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
-    if (!pop)
-        return report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path,
-                            unfinished, pmemobj_errormsg());
-    keep_from_children(pop);
-    pool->pop = pop;
+    if (!pop) {
+        report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path, unfinished,
+                     pmemobj_errormsg());
+        return 0;
+    }
     PMEMoid root = pmemobj_root(pop, JOURNAL_BYTES + ROOT_SLACK);
     if (OID_IS_NULL(root))
-        return report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
-                            unfinished, pmemobj_errormsg());
-    journal_make(p, &pool->journal, journal_range(root), id);
+        report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
+                     unfinished, pmemobj_errormsg());
+    uint64_t at = OID_IS_NULL(root) ? 0 : (root.off + 4095) & ~4095ull;
+    int saved = errno;
+    pmemobj_close(pop);
+    errno = saved;
+    return at;
+}
+
+/* By a descriptor of its own: a mapping of the locked one would keep the locks alive in a child that is
+ * being forked. */
+static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
+                   enum persist_domain domain)
+{
+    int fd = openat(f->fd, unfinished, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    void *map = MAP_FAILED;
+    if (fd >= 0)
+        map = domain_map(domain, NULL, POOL_BYTES, PROT_READ | PROT_WRITE, fd, 0);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the new journal %s/%s", f->path, unfinished);
+    madvise(map, POOL_BYTES, MADV_DONTFORK);
+    pool->map = map;
     return 0;
 }
 
@@ -103,14 +114,17 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
                      POOL_BYTES);
         goto fail;
     }
+    uint64_t at = make_pool(f, unfinished);
+    if (!at || map_new(pool, f, unfinished, p->domain) < 0)
+        goto fail;
+    journal_make(p, &pool->journal, (char *)pool->map + at, id);
+    /* Not before libpmemobj is done with it, which believes what it reads. */
     if (fsops->fchown(pool->lock, owner, group) < 0)
         (void)fsops->fchown(pool->lock, (uid_t)-1, group);
     if (fsops->fchmod(pool->lock, mode & 0666) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
     }
-    if (make_pool(pool, f, unfinished, p, id) < 0)
-        goto fail;
     /* persist-order J0: what is in the journal is durable before it has its name. */
     if (fsops_fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
         report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
@@ -124,10 +138,9 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
 fail:;
     int saved = errno;
     (void)fsops->unlinkat(f->fd, unfinished, 0);
-    if (pool->pop)
-        pmemobj_close(pool->pop);
+    pool_peek_end(pool->map);
     close(pool->lock);
-    pool->pop = NULL;
+    pool->map = NULL;
     pool->lock = -1;
     errno = saved;
     return -1;
@@ -187,13 +200,11 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
             result = folder_sync(f);
     }
     int saved = errno;
-    if (pool->pop)
-        pmemobj_close(pool->pop);
     pool_peek_end(pool->map);
     /* Not by closing alone: a child that is just being forked has the descriptor too. */
     (void)locks_drop(pool->lock, 0, 0);
     close(pool->lock);
-    pool->pop = pool->map = NULL;
+    pool->map = NULL;
     pool->lock = -1;
     errno = saved;
     return result;
@@ -215,9 +226,5 @@ void pool_forget(struct pool *pool)
 {
     close(pool->lock);
     pool->lock = -1;
-    /* The mapping was not inherited, but libpmemobj's memory was: it knows a pool at this address,
-     * and would refuse another one that the kernel puts there. */
-    (void)mmap(pool->pop, POOL_BYTES, PROT_NONE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    pool->pop = NULL;
+    pool->map = NULL; /* was not inherited */
 }

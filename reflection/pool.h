@@ -3,9 +3,10 @@
  * A journal's home: the libpmemobj pool `journal-<id>` in a reflection folder.
  *
  * libpmemobj makes the pool and allocates in it; the journal is its root object, laid out and written
- * by journal.c. Recovery finds the journal by itself, and never has libpmemobj open a pool that a
- * crash or a bad disk may have damaged. A pool is made under the name `journal-<id>.tmp` and renamed
- * when it is complete, because opening a half-made pool is a SIGBUS inside libpmemobj.
+ * by journal.c. From then on libpmemobj has nothing to do with it: it believes what it reads, and what
+ * a crash, a bad disk or somebody who may write to the pool left there would be a signal in it, or
+ * worse. A pool is made under the name `journal-<id>.tmp`, by its maker alone, and renamed when it is
+ * complete.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel at death):
  *   byte 0   the owner: held while the process that commits through the journal lives
@@ -29,8 +30,7 @@ enum pool_name { POOL_NO_NAME, POOL_NAME, POOL_NAME_UNFINISHED };
 enum pool_name pool_name_of(const char *name);
 
 struct pool {
-    void *pop; /* PMEMobjpool, of one that was created here */
-    void *map; /* of one that was opened */
+    void *map;
     struct journal journal;
     int lock;
     char name[64];
