@@ -14,6 +14,7 @@
 #define ATO_REFLECTION_IDENTITY_H
 
 #include "manifest.h"
+#include "trust.h"
 
 #include <limits.h>
 #include <sys/types.h>
@@ -39,6 +40,11 @@ int identity_of(int fd, struct identity *who);
 int identity_path(int fd, const struct identity *who, char *path, char **name);
 
 void identity_to_record(const struct identity *who, struct manifest_record *record);
+
+static inline struct trust identity_trust(const struct identity *who)
+{
+    return (struct trust){who->owner, who->group, who->mode};
+}
 
 /* Same inode object, as far as birth time and generation tell; only what both sides know counts. */
 bool identity_same_inode(const struct identity *who, const struct manifest_record *record);

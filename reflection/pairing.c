@@ -28,6 +28,7 @@
 /* Opens the manifest, making it if need be, and takes the attach lock. */
 static int take_manifest(struct pairing *pr, const struct place_names *n)
 {
+    const struct trust trust = identity_trust(&pr->identity);
     for (;;) {
         pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (pr->lock < 0 && errno == ENOENT)
@@ -35,6 +36,9 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
         if (pr->lock < 0)
             return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
                                 n->manifest);
+        /* Before it is waited for: nobody's lock on what is not believed counts. */
+        if (trust_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
+            return -1;
         if (locks_wait(pr->lock, 0, 1) < 0)
             return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
                                 n->manifest);
@@ -214,6 +218,7 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
 
 static int check_reflection(struct pairing *pr, const struct place_names *n, uint64_t size)
 {
+    const struct trust trust = identity_trust(&pr->identity);
     pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (pr->reflection < 0)
         return report_errno(errno == ENOENT ? ESTALE : errno,
@@ -221,10 +226,12 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
                             "%s",
                             pr->folder.path, n->reflection, pr->path);
     struct stat st;
+    if (trust_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
+        return -1;
     if (fstat(pr->reflection, &st) < 0)
         return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
     uint64_t need = layout_reflection_bytes(size);
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < need)
+    if ((uint64_t)st.st_size < need)
         return report_error(EUCLEAN,
                             "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
                             pr->folder.path, n->reflection, (long long)st.st_size, need);
@@ -375,7 +382,7 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    struct recover_file file = {.manifest = pr->lock};
+    struct recover_file file = {.manifest = pr->lock, .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
     if (due) {
@@ -459,7 +466,9 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     for (int i = 0;; i++) {
         /* Journals before the attach lock: that is the order everywhere. A process that dies in
          * between leaves a journal that open_locked() notices. */
-        if (recover_folder(&pr->folder) < 0 || take_manifest(pr, &n) < 0 || take_slots(pr, &n) < 0)
+        const struct trust trust = identity_trust(&pr->identity);
+        if (recover_folder(&pr->folder, &trust) < 0 || take_manifest(pr, &n) < 0 ||
+            take_slots(pr, &n) < 0)
             goto fail;
         int r = open_locked(pr, &n, name, wish);
         if (r == 1)

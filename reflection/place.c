@@ -24,12 +24,13 @@ struct place_names place_names(uint64_t inode)
 
 /* ---- looking at manifests without taking them ---- */
 
-/* Reads the manifest of `inode` in a folder. 1 found, valid or not (*found tells); 0 there is none;
- * -1 error. */
-static int peek(const struct folder *f, uint64_t inode, struct manifest_record *record,
-                enum manifest_finding *found)
+/* Reads the manifest of `inode` in a folder, as far as it may speak for the file `whose`. 1 found, valid
+ * or not (*found tells); 0 there is none; -1 error. */
+static int peek(const struct folder *f, uint64_t inode, const struct identity *whose,
+                struct manifest_record *record, enum manifest_finding *found)
 {
     struct place_names n = place_names(inode);
+    struct trust trust = identity_trust(whose);
     /* O_NONBLOCK: a named pipe of that name would be waited for. */
     int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -38,7 +39,9 @@ static int peek(const struct folder *f, uint64_t inode, struct manifest_record *
                    : report_errno(errno, "cannot open the manifest %s/%s", f->path, n.manifest);
     char *bytes = calloc(1, MANIFEST_BYTES);
     int result = -1, which;
-    if (!bytes)
+    if (trust_check(&trust, fd, f->path, n.manifest) < 0)
+        ;
+    else if (!bytes)
         report_error(ENOMEM, "no memory to read the manifest %s/%s", f->path, n.manifest);
     else if (pread(fd, bytes, MANIFEST_BYTES, 0) < 0)
         report_errno(errno, "cannot read the manifest %s/%s", f->path, n.manifest);
@@ -96,7 +99,7 @@ static int attribute_folder(const struct pairing *pr, const char *name, const st
 }
 
 /* What is in a folder for an inode: as peek(). The folder is left open on 1. */
-static int look_in(struct folder *f, const char *path, uint64_t inode,
+static int look_in(struct folder *f, const char *path, uint64_t inode, const struct identity *whose,
                    struct manifest_record *record, enum manifest_finding *found)
 {
     struct stat st;
@@ -105,7 +108,7 @@ static int look_in(struct folder *f, const char *path, uint64_t inode,
         return 0;
     if (folder_open(f, path, false) < 0)
         return -1;
-    int there = peek(f, inode, record, found);
+    int there = peek(f, inode, whose, record, found);
     if (there != 1)
         folder_close(f);
     return there;
@@ -113,10 +116,10 @@ static int look_in(struct folder *f, const char *path, uint64_t inode,
 
 /* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
 static int holds_pairing(struct folder *f, const char *path, const struct attribute *a,
-                         struct manifest_record *record)
+                         const struct identity *whose, struct manifest_record *record)
 {
     enum manifest_finding found = MANIFEST_UNBORN;
-    int there = look_in(f, path, a->inode, record, &found);
+    int there = look_in(f, path, a->inode, whose, record, &found);
     if (there != 1)
         return there;
     if (found == MANIFEST_DAMAGED)
@@ -140,7 +143,7 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
 {
     struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
-    int there = look_in(f, path, who->inode, &record, &found);
+    int there = look_in(f, path, who->inode, who, &record, &found);
     if (there == 1 && !(found == MANIFEST_VALID && identity_same_inode(who, &record))) {
         folder_close(f);
         there = 0;
@@ -173,7 +176,7 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
     for (int i = 0; i < 2 && !found; i++) {
         struct folder f;
         struct manifest_record source;
-        if (holds_pairing(&f, places[i], a, &source) == 1) {
+        if (holds_pairing(&f, places[i], a, &pr->identity, &source) == 1) {
             found = true;
             plain = was_plain(pr, &f, &source);
             folder_close(&f);
@@ -226,11 +229,11 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
         if (attribute_folder(pr, name, &a, told) < 0)
             return -1;
         struct manifest_record record;
-        int there = holds_pairing(&pr->folder, told, &a, &record);
+        int there = holds_pairing(&pr->folder, told, &a, &pr->identity, &record);
         if (there == 0)
-            there = holds_pairing(&pr->folder, sibling, &a, &record);
+            there = holds_pairing(&pr->folder, sibling, &a, &pr->identity, &record);
         if (there == 0 && wish->folder)
-            there = holds_pairing(&pr->folder, wish->folder, &a, &record);
+            there = holds_pairing(&pr->folder, wish->folder, &a, &pr->identity, &record);
         if (there == 0 && !wish->prefer_file)
             return report_error(ESTALE,
                                 "the reflection of %s is missing: its attribute says it lies in "

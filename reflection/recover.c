@@ -21,25 +21,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int check_word(const struct journal_word *w, uint64_t bytes, const char *name)
+{
+    uint64_t offset = journal_word_offset(w);
+    return layout_is_word(offset, bytes)
+               ? 0
+               : report_error(EUCLEAN,
+                              "a journal names offset %" PRIu64 " of the reflection %s, which is "
+                              "%" PRIu64 " bytes long and has no bitmap word there",
+                              offset, name, bytes);
+}
+
 int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
                   char *reflection, uint64_t bytes, const char *name)
 {
-    for (uint64_t i = 0; i < v->nwords; i++)
-        if (journal_word_file(&v->words[i]) == file &&
-            !layout_is_word(journal_word_offset(&v->words[i]), bytes))
-            return report_error(EUCLEAN,
-                                "a journal names offset %" PRIu64 " of the reflection %s, which is "
-                                "%" PRIu64 " bytes long and has no bitmap word there",
-                                journal_word_offset(&v->words[i]), name, bytes);
+    for (uint64_t i = 0; i < v->nwords; i++) {
+        struct journal_word w = v->words[i];
+        if (journal_word_file(&w) == file && check_word(&w, bytes, name) < 0)
+            return -1;
+    }
     /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were
      * durable before the commit line existed, so that the words may be stored in any order. I1.
      * explorer: tear word survives: the lane is committed until it is retired, and whoever finds half
      * of a word stores it again. */
     for (uint64_t i = 0; i < v->nwords; i++) {
-        if (journal_word_file(&v->words[i]) != file)
+        /* A copy, and checked again: who may write to the journal may do so now. */
+        struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
+        if (journal_word_file(&w) != file)
             continue;
-        uint64_t *word = (uint64_t *)(reflection + journal_word_offset(&v->words[i]));
-        persist_store_word(p, word, v->words[i].value);
+        if (check_word(&w, bytes, name) < 0)
+            return -1;
+        uint64_t *word = (uint64_t *)(reflection + journal_word_offset(&w));
+        persist_store_word(p, word, w.value);
         if (persist_flush_word(p, word) < 0)
             return report_errno(errno, "cannot make the replayed bitmap of %s durable", name);
     }
@@ -74,25 +87,45 @@ static void release_file(struct named_file *file)
     file->lock = -1;
 }
 
-/* Locks and maps a file's reflection. 1 done; 0 the pairing is gone, nothing to replay; -1 error.
- */
-static int acquire_file(const struct folder *f, struct named_file *file, const char *journal)
+/* A journal, as its folder has it. */
+struct found {
+    const struct folder *folder;
+    const char *name;
+    struct stat st;
+};
+
+/* Locks and maps a file's reflection. 1 done; 0 the pairing is gone, or the journal has no say in it:
+ * nothing to replay; -1 error. */
+static int acquire_file(const struct found *journal, struct named_file *file)
 {
+    const struct folder *f = journal->folder;
     char manifest[40];
     struct manifest_record record;
     struct stat st, now;
+    struct trust maker = trust_of(&journal->st), owner;
     int which;
     file->lock = -1;
     file->map = NULL;
     snprintf(file->name, sizeof(file->name), "%" PRIu64, file->who.inode);
     snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->who.inode);
-    file->lock = openat(f->fd, manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    file->lock = openat(f->fd, manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file->lock < 0 && errno == ENOENT)
         return 0;
-    if (file->lock < 0)
+    if (file->lock < 0 || fstat(file->lock, &st) < 0)
         return report_errno(errno, "cannot open %s/%s, which the journal %s needs", f->path,
-                            manifest, journal);
-    if (locks_wait(file->lock, 0, 1) < 0 || fstat(file->lock, &st) < 0)
+                            manifest, journal->name);
+    owner = trust_of(&st);
+    if (!trust_maker(&owner, &journal->st)) {
+        report_log(REPORT_WARNING,
+                   "the journal %s/%s of user %u names a file of user %u (inode %" PRIu64
+                   "), who gave him no permission to write to it: passed over",
+                   f->path, journal->name, (unsigned)journal->st.st_uid, (unsigned)st.st_uid,
+                   file->who.inode);
+        return 0;
+    }
+    if (trust_check(&maker, file->lock, f->path, manifest) < 0)
+        return -1;
+    if (locks_wait(file->lock, 0, 1) < 0)
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
     if (fstatat(f->fd, manifest, &now, AT_SYMLINK_NOFOLLOW) < 0 || now.st_ino != st.st_ino)
         return 0; /* removed or set aside while we waited */
@@ -108,15 +141,20 @@ static int acquire_file(const struct folder *f, struct named_file *file, const c
         return 0;
     if (found != MANIFEST_VALID)
         return report_error(EUCLEAN, "the manifest %s/%s, which the journal %s needs, is damaged",
-                            f->path, manifest, journal);
+                            f->path, manifest, journal->name);
     if (memcmp(record.id, file->who.id, 16) != 0)
         return 0; /* another pairing has the inode now: the one that the lane names is gone */
-    int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        int r = report_errno(errno, "cannot open the reflection %s/%s, which the journal %s needs",
-                             f->path, file->name, journal);
+    int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), r = 0;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        r = report_errno(errno, "cannot open the reflection %s/%s, which the journal %s needs",
+                         f->path, file->name, journal->name);
+    else
+        r = trust_check(&owner, fd, f->path, file->name);
+    if (r < 0) {
+        int saved = errno;
         if (fd >= 0)
             close(fd);
+        errno = saved;
         return r;
     }
     persist_init(&file->persist, record.domain);
@@ -175,6 +213,8 @@ static int replay_lane(const struct folder *f, struct replay *r, const struct pe
     for (unsigned i = 0; i < v->nfiles; i++) {
         struct named_file *file = find_file(r, v->files[i].id);
         char full[PATH_MAX + 40];
+        if (!file) /* somebody changed the lane since it was looked at */
+            return report_error(EUCLEAN, "a journal in %s is being written to", f->path);
         snprintf(full, sizeof(full), "%s/%s", f->path, file->name);
         if (file->map && recover_apply(&file->persist, v, i, file->map, file->bytes, full) < 0)
             return -1;
@@ -184,19 +224,30 @@ static int replay_lane(const struct folder *f, struct replay *r, const struct pe
     return 0;
 }
 
-static int replay_all(const struct folder *f, struct pool *pool)
+/* Makes what a dead journal shows durable as it is. */
+static int settle_lanes(const struct folder *f, const struct pool *pool)
 {
+    struct persist p;
+    persist_init(&p, pool->journal.domain);
+    for (unsigned lane = 0; lane < pool->journal.lanes; lane++)
+        if (journal_settle(&pool->journal, &p, lane) < 0)
+            return report_errno(errno, "cannot make the journal %s/%s durable", f->path,
+                                pool->name);
+    return 0;
+}
+
+static int replay_all(const struct found *journal, struct pool *pool)
+{
+    const struct folder *f = journal->folder;
     struct replay r = {0};
     struct persist p;
     struct journal_view v;
     int result = -1;
     uint64_t replayed = 0;
     persist_init(&p, pool->journal.domain);
+    if (settle_lanes(f, pool) < 0)
+        goto out;
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
-        if (journal_settle(&pool->journal, &p, lane) < 0) {
-            report_errno(errno, "cannot make the journal %s/%s durable", f->path, pool->name);
-            goto out;
-        }
         enum journal_finding found = journal_look(&pool->journal, lane, &v);
         if (found == JOURNAL_DAMAGED) {
             report_error(EUCLEAN, "lane %u of the journal %s/%s is damaged", lane, f->path,
@@ -209,13 +260,13 @@ static int replay_all(const struct folder *f, struct pool *pool)
     if (r.nfiles)
         qsort(r.files, r.nfiles, sizeof(*r.files), by_id);
     for (size_t k = 0; k < r.nfiles; k++) {
-        int got = acquire_file(f, &r.files[k], pool->name);
+        int got = acquire_file(journal, &r.files[k]);
         if (got < 0)
             goto out;
         if (got == 0)
             report_log(REPORT_WARNING,
                        "the journal %s/%s names a file (inode %" PRIu64
-                       ") whose reflection is gone",
+                       ") whose reflection is gone, or not its business",
                        f->path, pool->name, r.files[k].who.inode);
     }
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
@@ -238,26 +289,45 @@ out:;
     return result;
 }
 
-/* Opens a journal's file. The descriptor; GONE; FORBIDDEN; -1 error. */
+/* Opens a journal's file. The descriptor; GONE, or no matter for this file; FORBIDDEN; -1 error. */
 enum { GONE = -2, FORBIDDEN = -3 };
 
-static int open_journal(const struct folder *f, const char *name)
+static int open_journal(struct found *journal, const struct trust *file)
 {
-    int fd = openat(f->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        return fd;
-    if (errno == ENOENT)
+    const char *path = journal->folder->path, *name = journal->name;
+    /* O_NONBLOCK: anybody may make a named pipe of that name. */
+    int fd = openat(journal->folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int err = errno;
+    if ((fd >= 0 ? fstat(fd, &journal->st)
+                 : fstatat(journal->folder->fd, name, &journal->st, AT_SYMLINK_NOFOLLOW)) < 0) {
+        if (errno == ENOENT)
+            return GONE;
+        report_errno(errno, "cannot look at the journal %s/%s", path, name);
+    } else if (!trust_maker(file, &journal->st)) {
+        report_log(REPORT_INFO, "the journal %s/%s of user %u is not for this file", path, name,
+                   (unsigned)journal->st.st_uid);
+        if (fd >= 0)
+            close(fd);
         return GONE;
-    if (errno == EACCES)
+    } else if (fd < 0 && err == EACCES) {
         return FORBIDDEN;
-    return report_errno(errno, "cannot open the journal %s/%s to see whether it needs recovery",
-                        f->path, name);
+    } else if (fd < 0) {
+        report_errno(err, "cannot open the journal %s/%s to see whether it needs recovery", path,
+                     name);
+    } else if (trust_kind(&journal->st, path, name) == 0) {
+        return fd;
+    }
+    err = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = err;
+    return -1;
 }
 
-static int recover_journal(const struct folder *f, const char *name, const void *unused)
+static int recover_journal(const struct folder *f, const char *name, const void *arg)
 {
-    (void)unused;
-    int fd = open_journal(f, name);
+    struct found journal = {.folder = f, .name = name};
+    int fd = open_journal(&journal, arg);
     if (fd < 0) /* one that may not be opened: needs_recovery() tells whether that matters */
         return fd == -1 ? -1 : 0;
     int result = 0;
@@ -271,8 +341,10 @@ static int recover_journal(const struct folder *f, const char *name, const void 
         } else if (owner == LOCKS_MINE) { /* its owner is dead */
             result = pool_open(&pool, f, name, fd);
             if (result == 0) {
-                result = replay_all(f, &pool);
-                if (pool_close(&pool, f, result == 0) < 0)
+                result = replay_all(&journal, &pool);
+                /* A colleague's, in a folder where everybody takes away only what is his own: it holds
+                 * nothing any more, and may stay. */
+                if (pool_close(&pool, f, result == 0) < 0 && errno != EPERM && errno != EACCES)
                     result = -1;
                 return result; /* pool_close closed fd */
             }
@@ -286,9 +358,10 @@ static int recover_journal(const struct folder *f, const char *name, const void 
 
 /* A journal that was never finished holds nothing. Its maker holds its lock, or is just about to take
  * it: then it finds that the name is gone, and begins anew. */
-static int clear_unfinished(const struct folder *f, const char *name)
+static int clear_unfinished(const struct folder *f, const char *name, const void *arg)
 {
-    int fd = open_journal(f, name);
+    struct found journal = {.folder = f, .name = name};
+    int fd = open_journal(&journal, arg);
     if (fd < 0)
         return fd == -1 ? -1 : 0;
     if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) &&
@@ -298,12 +371,15 @@ static int clear_unfinished(const struct folder *f, const char *name)
     return 0;
 }
 
-/* Does some lane of a journal hold a commit of the file `id`? */
+/* Does some lane of a journal hold a commit of the file `id`? Or something that is none. */
 static bool names_file(const struct journal *j, const uint8_t id[16])
 {
     struct journal_view v;
     for (unsigned lane = 0; lane < j->lanes; lane++) {
-        if (journal_look(j, lane, &v) != JOURNAL_COMMITTED)
+        enum journal_finding found = journal_look(j, lane, &v);
+        if (found == JOURNAL_DAMAGED)
+            return true;
+        if (found != JOURNAL_COMMITTED)
             continue;
         for (unsigned i = 0; i < v.nfiles; i++)
             if (memcmp(v.files[i].id, id, 16) == 0)
@@ -333,15 +409,25 @@ static int judge_forbidden(const struct folder *f, const char *name,
 static int needs_recovery(const struct folder *f, const char *name, const void *arg)
 {
     const struct recover_file *file = arg;
+    struct found found = {.folder = f, .name = name};
     struct journal journal;
-    int fd = open_journal(f, name);
+    int fd = open_journal(&found, &file->trust);
     if (fd == FORBIDDEN)
         return judge_forbidden(f, name, file);
     if (fd < 0)
         return fd == GONE ? 0 : -1;
     enum locks_answer owner = locks_ask(fd, 0, 1);
-    int due = owner == LOCKS_FREE && folder_names(f, name, fd);
-    if (owner == LOCKS_FAILED) {
+    int due = 0;
+    if (owner == LOCKS_FREE && folder_names(f, name, fd)) {
+        struct pool pool;
+        if (pool_open(&pool, f, name, fd) < 0) {
+            due = 1; /* recover_folder() says what is wrong */
+        } else {
+            due = settle_lanes(f, &pool) < 0 ? -1 : names_file(&pool.journal, file->id);
+            (void)pool_close(&pool, f, false);
+            return due;
+        }
+    } else if (owner == LOCKS_FAILED) {
         due = report_errno(errno, "cannot ask for the lock of the journal %s/%s", f->path, name);
     } else if (owner == LOCKS_TAKEN) {
         void *map = pool_peek(fd, &journal);
@@ -354,10 +440,9 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
 
 /* Calls `visit` for each finished journal and `unfinished` for the others, until one answers other
  * than 0. */
-static int each_journal(const struct folder *f,
-                        int (*visit)(const struct folder *f, const char *name, const void *arg),
-                        int (*unfinished)(const struct folder *f, const char *name),
-                        const void *arg)
+static int each_journal(
+    const struct folder *f, int (*visit)(const struct folder *f, const char *name, const void *arg),
+    int (*unfinished)(const struct folder *f, const char *name, const void *arg), const void *arg)
 {
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -375,7 +460,7 @@ static int each_journal(const struct folder *f,
         if (kind == POOL_NAME)
             result = visit(f, name, arg);
         else if (kind == POOL_NAME_UNFINISHED && unfinished)
-            result = unfinished(f, name);
+            result = unfinished(f, name, arg);
     }
     int saved = errno;
     closedir(dir);
@@ -383,9 +468,9 @@ static int each_journal(const struct folder *f,
     return result;
 }
 
-int recover_folder(const struct folder *f)
+int recover_folder(const struct folder *f, const struct trust *file)
 {
-    return each_journal(f, recover_journal, clear_unfinished, NULL);
+    return each_journal(f, recover_journal, clear_unfinished, file);
 }
 
 int recover_is_due(const struct folder *f, const struct recover_file *file)

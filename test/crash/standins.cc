@@ -85,7 +85,7 @@ void *__real_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t off
 int __real_munmap(void *addr, size_t n);
 bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __real_identity_unwritten(const struct identity *who, const struct manifest_record *record);
-int __real_recover_folder(const struct folder *f);
+int __real_recover_folder(const struct folder *f, const struct trust *file);
 int __real_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -98,7 +98,7 @@ void __wrap_identity_boot(uint8_t id[16]);
 bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __wrap_identity_unwritten(const struct identity *who, const struct manifest_record *record);
-int __wrap_recover_folder(const struct folder *f);
+int __wrap_recover_folder(const struct folder *f, const struct trust *file);
 int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -206,9 +206,9 @@ bool __wrap_identity_unwritten(const struct identity *who, const struct manifest
     return code_fault == CodeFault::AnyTime || __real_identity_unwritten(who, record);
 }
 
-int __wrap_recover_folder(const struct folder *f)
+int __wrap_recover_folder(const struct folder *f, const struct trust *file)
 {
-    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f);
+    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f, file);
 }
 
 int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file)

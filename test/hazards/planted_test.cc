@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What if somebody lays side files of his own where another's are looked for? In a folder where
+// everybody may make names, and nobody may take others' away, whoever believes what lies there lets
+// him rewrite files that he may not write to. Here it is refused or passed over, and nobody waits for
+// his locks.
+#include "hazards/lab.h"
+#include "support/faults.h"
+
+extern "C" {
+#include "reflection/identity.h"
+#include "reflection/layout.h"
+#include "reflection/locks.h"
+#include "reflection/pool.h"
+}
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using namespace hazards;
+
+namespace
+{
+
+constexpr size_t SIZE = 4 * 4096;
+constexpr uid_t VICTIM = 1000, ATTACKER = 4242;
+
+class Planted : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        if (geteuid() != 0)
+            GTEST_SKIP() << "needs root, to become other users";
+        write_file(file, content);
+        ASSERT_EQ(chown(file.c_str(), VICTIM, VICTIM), 0);
+        ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+        ASSERT_EQ(chmod(dir.path().c_str(), 01777), 0);
+    }
+
+    // 0 when all went well; `groups` beside his own.
+    static int as(uid_t user, const std::function<void()> &what, std::vector<gid_t> groups = {})
+    {
+        return in_child([&] {
+            if (setgroups(groups.size(), groups.data()) < 0 || setgid(user) < 0 || setuid(user) < 0)
+                return 99;
+            umask(0);
+            what();
+            return static_cast<int>(HasFailure());
+        });
+    }
+
+    void make_folder() const
+    {
+        ASSERT_EQ(mkdir(folder_of(file).c_str(), 0777), 0);
+        ASSERT_EQ(chmod(folder_of(file).c_str(), 01777), 0);
+    }
+
+    // A record that is in order and speaks for this very file, of a pairing without an attribute.
+    manifest_record record_of(const std::string &path) const
+    {
+        Fd fd(path, O_RDONLY);
+        identity who;
+        manifest_record r = {};
+        EXPECT_EQ(identity_of(fd, &who), 0);
+        identity_to_record(&who, &r);
+        r.state = MANIFEST_IN_USE;
+        r.domain = PERSIST_PROCESS;
+        r.slots = MANIFEST_SLOTS;
+        memset(r.id, 0xaa, sizeof(r.id));
+        return r;
+    }
+
+    static Bytes manifest_bytes(manifest_record r, uint64_t size)
+    {
+        alignas(64) static char bytes[MANIFEST_BYTES];
+        struct persist p;
+        int which = 1;
+        memset(bytes, 0, sizeof(bytes));
+        persist_init(&p, PERSIST_PROCESS);
+        manifest_put_size(&p, bytes, size);
+        EXPECT_EQ(manifest_write(&p, bytes, &r, &which), 0);
+        EXPECT_EQ(manifest_write(&p, bytes, &r, &which), 0);
+        return Bytes(bytes, bytes + sizeof(bytes));
+    }
+
+    // Everything in R, and there what he likes.
+    static Bytes reflection_bytes()
+    {
+        Bytes bytes(layout_reflection_bytes(SIZE), 0x66);
+        std::fill_n(bytes.begin(), SIZE / 4096 * 8, 0xff);
+        return bytes;
+    }
+
+    static void make(const std::string &path, const Bytes &bytes, mode_t mode = 0666)
+    {
+        write_file(path, bytes);
+        EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    }
+
+    // A journal whose owner is gone. Each word of each of these files gets this value.
+    void plant_journal(const std::vector<std::string> &paths, uint64_t value,
+                       gid_t group = getegid()) const
+    {
+        struct persist p;
+        folder f;
+        struct pool pool;
+        std::vector<journal_file> files;
+        persist_init(&p, PERSIST_PROCESS);
+        ASSERT_EQ(folder_open(&f, folder_of(file).c_str(), false), 0) << ato_errormsg();
+        ASSERT_EQ(pool_create(&pool, &f, &p, geteuid(), group, 0666), 0) << ato_errormsg();
+        for (const std::string &path : paths) {
+            attribute a;
+            Fd fd(path, O_RDONLY);
+            ASSERT_EQ(attribute_read(fd, path.c_str(), &a), ATTRIBUTE_FOUND);
+            journal_file named = {};
+            memcpy(named.id, a.id, sizeof(a.id));
+            named.inode = a.inode;
+            files.push_back(named);
+        }
+        journal_writer w;
+        journal_begin(&w, &pool.journal, &p, 0, files.data(), static_cast<unsigned>(files.size()),
+                      files.size() * SIZE / 4096);
+        for (unsigned i = 0; i < files.size(); i++)
+            for (uint64_t page = 0; page < SIZE / 4096; page++)
+                journal_add(&w, i, layout_word(page), value);
+        ASSERT_EQ(journal_finish(&w), 0);
+        ASSERT_EQ(journal_commit(&w), 0);
+        ASSERT_EQ(pool_close(&pool, &f, false), 0);
+        folder_close(&f);
+    }
+
+    // What the victim gets that maps the file.
+    void expect_refused(const std::string &path)
+    {
+        auto before = everything_in(dir.path());
+        EXPECT_EQ(as(VICTIM,
+                     [&] {
+                         Mapped m(file);
+                         EXPECT_FALSE(m);
+                         EXPECT_EQ(m.error, EACCES) << m.sentence;
+                         EXPECT_TRUE(has(m.sentence, path)) << m.sentence;
+                     }),
+                  0);
+        EXPECT_EQ(everything_in(dir.path()), before);
+        EXPECT_EQ(attribute_of(file), "");
+    }
+
+    void expect_content(const Bytes &bytes, const std::string &of, uid_t user = VICTIM,
+                        const std::vector<gid_t> &groups = {})
+    {
+        EXPECT_EQ(as(
+                      user,
+                      [&] {
+                          Mapped m(of, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                          ASSERT_TRUE(m) << m.sentence;
+                          EXPECT_TRUE(m.read() == bytes);
+                      },
+                      groups),
+                  0);
+    }
+
+    TempDir dir;
+    const std::string file = dir / "file";
+    const Bytes content = pattern(SIZE, 1);
+};
+
+TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
+{
+    make_folder();
+    const std::string manifest = manifest_of(file), reflection = reflection_of(file);
+    auto plant = [&] {
+        make(manifest, manifest_bytes(record_of(file), SIZE));
+        make(reflection, reflection_bytes());
+    };
+    // Of a maker who may write to the file, it is what it says: here, root.
+    plant();
+    expect_content(Bytes(SIZE, 0x66), file);
+    fs::remove_all(folder_of(file));
+    write_file(file, content);
+
+    make_folder();
+    ASSERT_EQ(as(ATTACKER, plant), 0);
+    expect_refused(manifest);
+    // A manifest of the victim's beside a reflection of his.
+    ASSERT_EQ(lchown(manifest.c_str(), VICTIM, VICTIM), 0);
+    expect_refused(reflection);
+    fs::remove(manifest);
+    fs::remove(reflection);
+    expect_content(content, file);
+}
+
+TEST_F(Planted, JournalIsReplayedByItsContentAndPassedOverForItsMaker)
+{
+    make_folder();
+    auto write_home = [&] { // a reflection that holds older bytes than the file
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
+        ASSERT_TRUE(m.write(0, content)) << m.sentence;
+    };
+    ASSERT_EQ(as(VICTIM, write_home), 0);
+    ASSERT_EQ(as(VICTIM, [&] { plant_journal({file}, ~0ull); }), 0);
+    expect_content(pattern(SIZE, 2), file); // his own is finished
+    ASSERT_EQ(as(VICTIM, write_home), 0);
+
+    ASSERT_EQ(as(ATTACKER, [&] { plant_journal({file}, ~0ull); }), 0);
+    const auto journals = journals_of(file);
+    ASSERT_EQ(journals.size(), 1u);
+    Bytes before = read_file(journals[0]);
+    expect_content(content, file);
+    EXPECT_TRUE(read_file(journals[0]) == before) << "his";
+}
+
+// Root maps the attacker's own file, whose journal speaks of the victim's, too.
+TEST_F(Planted, JournalHasASayInFilesOfItsMakerOnly)
+{
+    const std::string his = dir / "his";
+    make_folder();
+    write_file(his, pattern(SIZE, 3));
+    ASSERT_EQ(chown(his.c_str(), ATTACKER, ATTACKER), 0);
+    for (const auto &[user, path, bytes] :
+         {std::tuple(VICTIM, file, content), std::tuple(ATTACKER, his, pattern(SIZE, 3))})
+        ASSERT_EQ(as(user,
+                     [&, path = path, bytes = bytes] {
+                         Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                         ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
+                         ASSERT_TRUE(m.write(0, bytes)) << m.sentence;
+                     }),
+                  0);
+    ASSERT_EQ(as(ATTACKER, [&] { plant_journal({his, file}, ~0ull); }), 0);
+    expect_content(pattern(SIZE, 2), his, 0);
+    expect_content(content, file);
+    EXPECT_TRUE(journals_of(file).empty()) << "it is done";
+}
+
+TEST_F(Planted, LocksOnWhatIsNotBelievedAreNotWaitedFor)
+{
+    make_folder();
+    const std::string manifest = manifest_of(file),
+                      journal = folder_of(file) + "/journal-" + std::string(32, 'a');
+    // An open file that a sleeping child of his keeps locked.
+    Pipe ready;
+    Child holder(0, [&] {
+        if (setgid(ATTACKER) < 0 || setuid(ATTACKER) < 0)
+            return 1;
+        umask(0);
+        make(manifest, Bytes(100));
+        make(journal, Bytes(100));
+        Fd a(manifest), b(journal);
+        if (locks_try(a, 0, 2) != LOCKS_MINE || locks_try(b, 0, 2) != LOCKS_MINE)
+            return 2;
+        ready.tell();
+        pause();
+        return 0;
+    });
+    ASSERT_TRUE(ready.hear());
+    expect_refused(manifest); // and not for ever
+    fs::remove(manifest);
+    expect_content(content, file);
+}
+
+TEST_F(Planted, NamesOfJournalsThatAreNoneStopNobody)
+{
+    make_folder();
+    const std::string prefix = folder_of(file) + "/journal-" + std::string(31, 'a');
+    ASSERT_EQ(as(ATTACKER,
+                 [&] {
+                     EXPECT_EQ(mkdir((prefix + "1").c_str(), 0777), 0);
+                     EXPECT_EQ(mkfifo((prefix + "2").c_str(), 0666), 0);
+                     EXPECT_EQ(symlink("/etc/passwd", (prefix + "3").c_str()), 0);
+                     EXPECT_EQ(mknod((prefix + "4").c_str(), S_IFSOCK | 0666, 0), 0);
+                     make(prefix + "5", pattern(12 << 20, 7));
+                     make(prefix + "6.tmp", pattern(100, 7));
+                 }),
+              0);
+    expect_content(content, file);
+    // His own they do.
+    EXPECT_EQ(as(ATTACKER,
+                 [&] {
+                     write_file(dir / "his", content);
+                     Mapped m(dir / "his");
+                     EXPECT_FALSE(m);
+                     EXPECT_TRUE(has(m.sentence, "journal-")) << m.sentence;
+                 }),
+              0);
+}
+
+// The kernel may be told not to allow such links (fs.protected_hardlinks).
+TEST_F(Planted, HardLinkToAnotherFileIsTruncatedByOpenAndRefusedHere)
+{
+    make_folder();
+    const std::string precious = dir / "precious";
+    write_file(precious, content);
+    ASSERT_EQ(chown(precious.c_str(), VICTIM, VICTIM), 0);
+    ASSERT_EQ(link(precious.c_str(), manifest_of(file).c_str()), 0);
+    expect_refused(manifest_of(file));
+    EXPECT_EQ(read_file(precious), content);
+    fs::remove(manifest_of(file));
+
+    // As a reflection, of a pairing that may be believed.
+    write_file(precious, reflection_bytes());
+    make(manifest_of(file), manifest_bytes(record_of(file), SIZE));
+    ASSERT_EQ(link(precious.c_str(), reflection_of(file).c_str()), 0);
+    expect_refused(reflection_of(file));
+    EXPECT_EQ(read_file(precious), reflection_bytes());
+}
+
+TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)
+{
+    constexpr uid_t COLLEAGUE = 1001;
+    constexpr gid_t TEAM = 5000;
+    const Bytes written = over(content, 100, pattern(3000, 4));
+    make_folder();
+    ASSERT_EQ(chown(file.c_str(), VICTIM, TEAM), 0);
+    ASSERT_EQ(chmod(file.c_str(), 0664), 0);
+    EXPECT_EQ(as(COLLEAGUE,
+                 [&] {
+                     Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                     ASSERT_TRUE(m) << m.sentence;
+                     EXPECT_TRUE(m.write(100, pattern(3000, 4))) << m.sentence;
+                 },
+                 {TEAM}),
+              0);
+    EXPECT_EQ(stat_of(manifest_of(file)).st_uid, COLLEAGUE);
+    EXPECT_EQ(stat_of(manifest_of(file)).st_gid, TEAM);
+    expect_content(written, file, VICTIM, {TEAM});
+    // What he commits, and dies, the owner finishes, although he may not take the journal away.
+    EXPECT_EQ(as(COLLEAGUE, [&] { plant_journal({file}, 0, TEAM); }, {TEAM}), 0);
+    expect_content(content, file, VICTIM, {TEAM});
+    expect_content(content, file, VICTIM, {TEAM});
+    EXPECT_EQ(journals_of(file).size(), 1u);
+    // Out of the team: what he made is not the team's any more.
+    ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+    EXPECT_EQ(as(VICTIM,
+                 [&] {
+                     Mapped m(file);
+                     EXPECT_FALSE(m);
+                     EXPECT_EQ(m.error, EACCES);
+                     EXPECT_TRUE(has(m.sentence, std::to_string(COLLEAGUE))) << m.sentence;
+                 },
+                 {TEAM}),
+              0);
+}
+
+} // namespace
