@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- owner, group and mode follow the original ---- */
@@ -25,6 +26,25 @@ static int dress(const struct pairing *pr, int fd, const char *name)
     if (fsops->fchmod(fd, who->mode & 0666) < 0)
         return report_errno(errno, "cannot set the mode of %s/%s", pr->folder.path, name);
     return 0;
+}
+
+void birth_follow(const struct pairing *pr, int fd, const char *name)
+{
+    const struct identity *who = &pr->identity;
+    const mode_t mode = who->mode & 0666;
+    struct stat st;
+    if (fstat(fd, &st) < 0 ||
+        (st.st_uid == who->owner && st.st_gid == who->group && (st.st_mode & 0777) == mode))
+        return;
+    /* Narrowed before it is given away: who gave it away may not be able to do that any more. */
+    bool done = fsops->fchmod(fd, mode) == 0;
+    if (fsops->fchown(fd, who->owner, who->group) < 0)
+        (void)fsops->fchown(fd, (uid_t)-1, who->group);
+    if (!done && (st.st_mode & 0666 & ~mode))
+        report_log(REPORT_WARNING,
+                   "%s/%s has mode %03o, which allows more than that of %s: its owner should "
+                   "change it",
+                   pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
 }
 
 /* ---- birth ---- */

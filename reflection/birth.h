@@ -21,6 +21,10 @@ int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 /* Maps the manifest, with space under all of it. The domain is chosen. */
 int birth_map_manifest(struct pairing *pr, const struct place_names *n);
 
+/* Owner, group and mode of a file of the pairing follow the original's, which may have changed: what lies
+ * in the reflection is the original's content. As far as the caller may; else a warning. */
+void birth_follow(const struct pairing *pr, int fd, const char *name);
+
 /* The next version of pr->record, durable. */
 int birth_write_record(struct pairing *pr);
 

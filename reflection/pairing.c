@@ -258,6 +258,8 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
     if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
         birth_map_manifest(pr, n) < 0)
         return -1;
+    birth_follow(pr, pr->reflection, n->reflection);
+    birth_follow(pr, pr->lock, n->manifest);
     identity_boot(boot);
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
         memcmp(boot, pr->record.boot_id, 16) != 0)

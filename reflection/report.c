@@ -37,8 +37,10 @@ static void log_to_environment(int level, const char *text)
         line[n - 1] = '\n';
     }
     bool to_stderr = strcmp(target, "stderr") == 0;
-    int fd = to_stderr ? STDERR_FILENO
-                       : open(target, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    /* O_NONBLOCK: a named pipe that nobody reads would be waited for. */
+    const int flags =
+        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd = to_stderr ? STDERR_FILENO : open(target, flags, 0600);
     if (fd < 0)
         return;
     ssize_t ignored = write(fd, line, (size_t)n);

@@ -5,9 +5,13 @@
 #include "hazards/lab.h"
 
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 using namespace hazards;
@@ -151,6 +155,94 @@ TEST_F(Permission, JournalThatCannotBeMadeIsEaccesAndNothingIsWritten)
     Mapped m(file);
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.read(), content);
+}
+
+// What lies in a reflection is the file's content, or was: who may not read the one any more may not
+// read the other.
+TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAgain)
+{
+    write_atomically();
+    ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+    EXPECT_EQ(as_nobody([&] {
+                  EXPECT_FALSE(read_file(reflection_of(file)).empty()) << "the naive way, for good";
+              }),
+              0);
+    for (const auto &[owner, mode] : {std::pair(0, 0600), std::pair(1000, 0640)}) {
+        ASSERT_EQ(chown(file.c_str(), static_cast<uid_t>(owner), static_cast<gid_t>(owner)), 0);
+        ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(mode)), 0);
+        Mapped m(file);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content);
+        for (const std::string &path : {reflection_of(file), manifest_of(file)}) {
+            EXPECT_EQ(stat_of(path).st_mode & 0777, static_cast<mode_t>(mode)) << path;
+            EXPECT_EQ(stat_of(path).st_uid, static_cast<uid_t>(owner)) << path;
+            EXPECT_EQ(stat_of(path).st_gid, static_cast<gid_t>(owner)) << path;
+        }
+    }
+    EXPECT_EQ(as_nobody([&] { EXPECT_LT(open(reflection_of(file).c_str(), O_RDONLY), 0); }), 0);
+}
+
+// Who may read the manifest may lock it: that is all he can do, and it ends with him.
+TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
+{
+    write_atomically();
+    ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+    {
+        Mapped m(file); // the manifest follows
+    }
+    Pipe ready;
+    Child reader(0, [&] {
+        struct flock l = {};
+        l.l_type = F_RDLCK;
+        l.l_whence = SEEK_SET;
+        l.l_start = 1;
+        l.l_len = 1;
+        if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+            return 1;
+        Fd fd(manifest_of(file), O_RDONLY);
+        if (fcntl(fd, F_OFD_SETLK, &l) < 0)
+            return 2;
+        ready.tell();
+        pause();
+        return 0;
+    });
+    ASSERT_TRUE(ready.hear());
+    Mapped kept_out(file);
+    EXPECT_FALSE(kept_out);
+    EXPECT_EQ(kept_out.error, EBUSY) << kept_out.sentence;
+    reader.kill();
+    Mapped m(file);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+}
+
+// A program with its file's user id runs in somebody else's environment.
+TEST_F(Permission, EnvironmentNamesFilesAndIsIgnoredByProgramsThatRunAsSomebodyElse)
+{
+    TempDir place("/tmp"); // /dev/shm may be mounted without set-user-id programs
+    struct statvfs mounted;
+    if (statvfs(place.path().c_str(), &mounted) < 0 || (mounted.f_flag & (ST_NOSUID | ST_NOEXEC)))
+        GTEST_SKIP() << "/tmp is mounted without set-user-id programs";
+    const std::string program = place / "program", log = place / "log";
+    ASSERT_EQ(chmod(place.path().c_str(), 0777), 0);
+    std::filesystem::copy_file("/proc/self/exe", program);
+    for (mode_t mode : {0755, 04755}) {
+        ASSERT_EQ(chmod(program.c_str(), mode), 0);
+        EXPECT_EQ(as_nobody([&] {
+                      setenv("ATO_LOG", log.c_str(), 1);
+                      EXPECT_EQ(
+                          system((program + " --gtest_filter='*FailsToMap' >/dev/null").c_str()),
+                          0);
+                  }),
+                  0);
+        EXPECT_EQ(exists(log), !(mode & S_ISUID)) << "root's file, where nobody wished";
+        std::filesystem::remove(log);
+    }
+}
+
+TEST(PermissionOfADescriptor, ThatIsNoneFailsToMap)
+{
+    EXPECT_EQ(ato_mmap(nullptr, 4096, PROT_READ, MAP_SHARED, -1, 0), MAP_FAILED);
 }
 
 // ---- read-only openers --------------------------------------------------------------------------

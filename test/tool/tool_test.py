@@ -550,6 +550,16 @@ class Check(Lab):
         self.check(self.file, status=2, words='is a symbolic link')
         self.check(self.dir, status=2, words='is a symbolic link')
 
+    def test_files_made_by_somebody_who_may_not_write_to_the_file_are_an_error(self):
+        if os.getuid() != 0:
+            self.skipTest('needs root, to give files away')
+        self.make('fast')
+        os.chmod(self.file, 0o644)
+        for planted in self.manifest, self.reflection:
+            os.chown(planted(), NOBODY, NOBODY)
+            self.check(self.file, status=2, words='belongs to user')
+            os.chown(planted(), 0, 0)
+
     def test_names_that_are_no_regular_files_do_no_harm(self):
         self.make('fast')
         os.unlink(self.manifest())

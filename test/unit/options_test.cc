@@ -270,6 +270,24 @@ TEST_F(Options, LogGetsWarningsAndNothingIsPrintedOtherwise)
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     Bytes text = read_file(file);
     EXPECT_NE(std::string(text.begin(), text.end()).find("offers only"), std::string::npos);
+    EXPECT_EQ(stat_of(file).st_mode & 0777, 0600u);
+}
+
+TEST_F(Options, LogIsNotWrittenThroughALinkAndWaitsForNoReader)
+{
+    const std::string file = dir / "log", target = dir / "target";
+    write_file(target, Bytes());
+    ASSERT_EQ(symlink(target.c_str(), file.c_str()), 0);
+    Environment e("ATO_LOG", file.c_str());
+    {
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        EXPECT_TRUE(m);
+    }
+    EXPECT_EQ(size_of(target), 0u);
+    ASSERT_EQ(unlink(file.c_str()), 0);
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    EXPECT_TRUE(m);
 }
 
 TEST_F(Options, VersionIsTheHeaders)

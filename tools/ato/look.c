@@ -315,6 +315,19 @@ static void judge_own(struct look *l)
     judge_sizes(l);
 }
 
+/* May what was found speak for the file, if this user maps it? */
+static bool is_trusted(struct look *l)
+{
+    struct place_names n = place_names(l->who.inode);
+    struct trust trust = identity_trust(&l->who);
+    if (trust_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
+        (l->reflection < 0 ||
+         trust_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
+        return true;
+    set_state(l, LOOK_DAMAGED, "%s", report_sentence());
+    return false;
+}
+
 static void judge(struct look *l)
 {
     const struct look_manifest *m = &l->manifest;
@@ -329,6 +342,8 @@ static void judge(struct look *l)
                       l->attribute.folder);
         return;
     }
+    if (!is_trusted(l))
+        return;
     if (m->found == MANIFEST_DAMAGED) {
         set_state(l, LOOK_DAMAGED,
                   "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
