@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A file that grows, and a process that dies while it does: for the tests of growth.
+#ifndef ATO_TEST_UNIT_GROWTH_LAB_H
+#define ATO_TEST_UNIT_GROWTH_LAB_H
+
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <sys/mman.h>
+
+namespace growth_lab
+{
+
+using namespace support;
+
+constexpr size_t SIZE = 5 * 4096 + 100;
+constexpr uint64_t LONGER = 9 * 4096 + 700;
+constexpr uint64_t CHUNK = 512 * 4096;
+
+inline Bytes grown(Bytes content, uint64_t to)
+{
+    content.resize(to);
+    return content;
+}
+
+// Some others that map the file, store behind its end.
+inline void store_behind(const std::string &path, uint64_t at, size_t n)
+{
+    Fd fd(path);
+    void *view = mmap(nullptr, at + n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(view, MAP_FAILED);
+    std::fill_n(static_cast<char *>(view) + at, n, 'x');
+    munmap(view, at + n);
+}
+
+class Growth : public testing::TestWithParam<int>
+{
+  protected:
+    Growth() : path(dir / "file"), content(pattern(SIZE, 1))
+    {
+        write_file(path, content);
+    }
+
+    ato_options wish(int policy = ATO_READ_GATHER) const
+    {
+        return options(GetParam(), policy, ATO_NO_RTM);
+    }
+    // Whatever length it has: the mapping grows.
+    ato_options wish_to_grow() const
+    {
+        ato_options o = wish();
+        o.max_size = 1 << 24;
+        return o;
+    }
+
+    // Mapped, read, written, made plain.
+    void expect_in_order(const Bytes &expected)
+    {
+        ASSERT_EQ(size_of(path), expected.size());
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(m.read(), expected);
+        ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(expected.size() + 5000)), 0)
+            << ato_errormsg();
+        ASSERT_TRUE(m.write(expected.size() + 1000, pattern(3000, 7))) << m.sentence;
+        Bytes more = grown(expected, expected.size() + 5000);
+        std::copy_n(pattern(3000, 7).begin(), 3000,
+                    more.begin() + static_cast<long>(expected.size() + 1000));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        ASSERT_EQ(read_file(path), more);
+        ASSERT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes content;
+};
+
+// A process that grows a file dies before each of its calls, of either table.
+template <class Faults>
+int cut_growth(const std::string &path, const ato_options &wish, const Bytes &content, uint64_t to,
+               long k, bool *returned)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish);
+        if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 200)))
+            return 1;
+        Faults faults;
+        faults.cut_at(k);
+        return ato_ftruncate(m.base, static_cast<off_t>(to)) == 0 ? 0 : 2;
+    });
+    *returned = status == 0;
+    return status;
+}
+
+// The call of the file system before which both files are as long as they shall be, and the size word
+// is not stored yet.
+inline long last_sync()
+{
+    TempDir dir;
+    write_file(dir / "file", pattern(SIZE, 1));
+    Mapped m(dir / "file", options(ATO_DOMAIN_PMEM));
+    m.write(100, Bytes(100));
+    FsFaults faults;
+    ato_ftruncate(m.base, LONGER);
+    return static_cast<long>(faults.calls.size()) - 1;
+}
+
+} // namespace growth_lab
+
+#endif
