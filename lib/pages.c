@@ -9,6 +9,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,11 +19,29 @@
  * is how long a wake-up that was missed takes. */
 enum { SPINS = 200, SLEEP_NS = 10 * 1000 * 1000 };
 
+/* `notes` is byte 2 of word_of_sleepers(). */
+#define NOTE_IN_WORD ((uint32_t)PAGE_SLEEPERS << 16)
+static_assert(offsetof(struct page_state, notes) == offsetof(struct page_state, owner) + 2 &&
+                  offsetof(struct page_state, owner) % 4 == 0,
+              "the word that sleepers sleep on");
+
 static bool have_barrier;
 
 void pages_set_up(void)
 {
     have_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/*
+ * What sleepers sleep on: owner, written, notes, flags in one. Not `holder`: that may be the same again
+ * when another thread of the process has the page by now, and the note, which whoever released it took
+ * away, is missed. What the holder changes here meanwhile makes a sleep shorter, nothing else.
+ */
+typedef uint32_t __attribute__((may_alias)) sleep_word;
+
+static sleep_word *word_of_sleepers(struct page_state *s)
+{
+    return (sleep_word *)&s->owner;
 }
 
 static void sleep_until_free(struct page_state *s)
@@ -32,12 +51,13 @@ static void sleep_until_free(struct page_state *s)
      */
     if (have_barrier)
         syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-    uint32_t seen = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-    if (!seen)
+    uint32_t seen = __atomic_load_n(word_of_sleepers(s), __ATOMIC_RELAXED) | NOTE_IN_WORD;
+    if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return;
-    /* Shared between processes, hence no FUTEX_PRIVATE_FLAG. */
+    /* As long as the note is there, whoever has the page wakes. Shared between processes, hence no
+     * FUTEX_PRIVATE_FLAG. */
     struct timespec limit = {.tv_nsec = SLEEP_NS};
-    syscall(SYS_futex, &s->holder, FUTEX_WAIT, seen, &limit, NULL, 0);
+    syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
 void pages_wait(struct file *f, struct page_state *s)
@@ -65,7 +85,7 @@ void pages_wake(struct page_state *s)
 {
     /* All of them: who does not get the page leaves its note anew. */
     __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &s->holder, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)

@@ -46,8 +46,9 @@
 
 struct page_state {
     uint32_t holder;  /* who has the write reservation: 0 nobody, else slot + 1 in bits 0-10 and the
-                         generation of the slot in bits 11-30; a futex */
-    uint8_t owner;    /* who within the holder: a thread's number; set by the holder */
+                         generation of the slot in bits 11-30 */
+    uint8_t owner;    /* who within the holder: a thread's number; set by the holder. The four bytes
+                         from here on are a futex */
     uint8_t written;  /* when it was written last: a guess (write.c); set by the holder */
     uint8_t notes;    /* changed by anyone, atomically */
     uint8_t flags;    /* changed by the holder only */

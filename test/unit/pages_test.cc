@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Is a sleeper woken? The moment that matters lies between a sleeper's last look and its sleep, in
+ * the kernel: so that call is made here, and something is done before it.
+ */
+#include <gtest/gtest.h>
+
+extern "C" {
+#include "use_pages.h"
+}
+
+#include <cerrno>
+#include <cstdarg>
+#include <functional>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+namespace
+{
+
+/* What happens just before a FUTEX_WAIT, and after it with its answer: 0 or an errno. */
+std::function<void()> before_sleep;
+std::function<void(int)> after_sleep;
+
+long ask_kernel(long number, const long a[6])
+{
+    long result;
+    register long fourth asm("r10") = a[3];
+    register long fifth asm("r8") = a[4];
+    register long sixth asm("r9") = a[5];
+    asm volatile("syscall"
+                 : "=a"(result)
+                 : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(fourth), "r"(fifth), "r"(sixth)
+                 : "rcx", "r11", "memory");
+    return result;
+}
+
+} // namespace
+
+/* In the place of libc's, for the library too. */
+extern "C" long syscall(long number, ...) noexcept
+{
+    long a[6];
+    va_list rest;
+    va_start(rest, number);
+    for (long &argument : a)
+        argument = va_arg(rest, long);
+    va_end(rest);
+    bool sleep = number == SYS_futex && a[1] == FUTEX_WAIT && before_sleep;
+    if (sleep)
+        before_sleep();
+    long result = ask_kernel(number, a);
+    if (sleep)
+        after_sleep(result < 0 ? static_cast<int>(-result) : 0);
+    if (result >= 0)
+        return result;
+    errno = static_cast<int>(-result);
+    return -1;
+}
+
+namespace
+{
+
+constexpr uint32_t Us = 1; /* all threads of a process look alike */
+
+/* The thread that sleeps plays the other two of its process as well. */
+TEST(Pages, AWakeUpIsNotMissedWhenThePageIsTakenAgainBeforeTheSleep)
+{
+    struct page_state s = {};
+    int answer = -1;
+    ASSERT_TRUE(use_pages_try_reserve(Us, &s));
+    before_sleep = [&] {
+        use_pages_release(&s); // sees the note, takes it away, wakes nobody: nobody sleeps yet
+        ASSERT_TRUE(use_pages_try_reserve(Us, &s));
+    };
+    after_sleep = [&](int said) {
+        answer = said;
+        before_sleep = nullptr;
+        use_pages_release(&s);
+    };
+    use_pages_reserve(Us, &s);
+    EXPECT_EQ(answer, EAGAIN); // ETIMEDOUT: it slept, and nobody was to wake it
+    EXPECT_EQ(s.holder, Us);
+    use_pages_release(&s);
+}
+
+/* The same without the one in between: it has to sleep, and not go round and round. */
+TEST(Pages, AWaiterSleepsUntilItsTimeLimitWhileThePageIsHeld)
+{
+    struct page_state s = {};
+    int answer = -1;
+    ASSERT_TRUE(use_pages_try_reserve(Us, &s));
+    before_sleep = [] {};
+    after_sleep = [&](int said) {
+        answer = said;
+        before_sleep = nullptr;
+        use_pages_release(&s);
+    };
+    use_pages_reserve(Us, &s);
+    EXPECT_EQ(answer, ETIMEDOUT);
+    use_pages_release(&s);
+}
+
+} // namespace

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "use_pages.h"
+
+#include "lib/pages.h"
+
+bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
+{
+    struct file f = {.holder = holder};
+    return pages_try_reserve(&f, s);
+}
+
+void use_pages_reserve(uint32_t holder, struct page_state *s)
+{
+    struct file f = {.holder = holder};
+    pages_set_up();
+    pages_reserve(&f, s);
+}
+
+void use_pages_release(struct page_state *s)
+{
+    pages_release(s);
+}
