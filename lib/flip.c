@@ -23,7 +23,7 @@ static int in_doubt(struct file *f)
 
 /* Shows the flips of all pages in memory: for readers one moment, since each page is marked before
  * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
- * are durable by now. */
+ * are durable by now. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
 static void show(struct hold *h)
 {
     seam_point(SEAM_DURABLE, h);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The order of reservations, of W4 and of releases is modelled in read.pml. */
 #include "hold.h"
 
 #include "../reflection/report.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Sleeping and waking are modelled in pages.pml, first touch in read.pml. */
 #include "pages.h"
 
 #include "../reflection/report.h"

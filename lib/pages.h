@@ -10,6 +10,9 @@
  * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
  * waiting can close. Who changes a file's size reserves that, in the same way, before any of its pages.
  *
+ * Sleeping and waking are modelled in pages.pml, marks and first touch in read.pml, both of which
+ * tools/check-models checks: who changes the order of a step here changes it there.
+ *
  * Reading follows no lock: see read.c for why a stale read is harmless.
  */
 #ifndef ATO_LIB_PAGES_H

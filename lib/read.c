@@ -29,6 +29,9 @@
  * for whoever ports this. A stale version (a load that was answered before another CPU's store was
  * visible) only means that the reader's moment t is a little earlier.
  *
+ * Checked with all that writers do meanwhile: read.pml, by tools/check-models. The steps there are named
+ * after the functions here; who changes the order of either changes both.
+ *
  * Progress: a reader tries again when a commit came between. After some tries it reserves the
  * pages, which bounds its wait by those of the writers ahead of it.
  */
