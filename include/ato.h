@@ -17,7 +17,9 @@
  *                must not be unmapped while another thread is in a call on it (a library that was
  *                built with assertions stops there). Reads take no lock and do not wait for a
  *                writer's copying or flushing; only a reader that met one commit after the other on
- *                its pages queues up for them in the end. Not from a signal handler, and not to be
+ *                its pages queues up for them in the end. Between threads calls order as plain
+ *                stores and loads do on x86: what a write stored is seen in order, and a read
+ *                that follows it in its thread may come before it for others. Not from a signal handler, and not to be
  *                left by longjmp() or thread cancellation.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the mapping's
