@@ -107,7 +107,7 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
         }
     }
     s->bitmap = word;
-    s->flags |= flags;
+    __atomic_store_n(&s->flags, s->flags | flags, __ATOMIC_RELAXED); /* sleepers look at the word */
     /* Release: a reader that sees a version sees the bitmap. */
     __atomic_store_n(&s->version, 1, __ATOMIC_RELEASE);
     return 0;

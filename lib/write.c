@@ -109,8 +109,8 @@ static bool guess_cold(const struct file *f, struct page_state *s, unsigned n)
     if (f->persist.domain != PERSIST_PROCESS)
         return false; /* what must leave the caches goes past them anyway; msync's time is not the CPU's */
     uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
-    uint8_t now = clock ? clock : 1, then = s->written; /* 0: never */
-    s->written = now;
+    uint8_t now = clock ? clock : 1, then = s->written;   /* 0: never */
+    __atomic_store_n(&s->written, now, __ATOMIC_RELAXED); /* sleepers look at the word (pages.c) */
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
