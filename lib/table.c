@@ -46,8 +46,8 @@ void *table_reserve(void *hint, uint64_t n)
 {
     n = whole(n);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    uint64_t wanted = (uint64_t)(uintptr_t)hint;
-    if (hint && wanted % TABLE_GRAIN == 0 && (wanted + n) >> TABLE_SHIFT <= TABLE_ENTRIES) {
+    uint64_t wanted = (uint64_t)(uintptr_t)hint, end = TABLE_ENTRIES << TABLE_SHIFT;
+    if (hint && wanted % TABLE_GRAIN == 0 && n <= end && wanted <= end - n) {
         void *at = mmap(hint, n, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
         if (at == hint)
             return at;
