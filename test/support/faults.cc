@@ -135,8 +135,10 @@ static PersistFaults *persist_faults;
 static bool flush_refused(const char *op, const char *site, const void *address, size_t n,
                           long &counter)
 {
-    PersistCall call{op, site, persist_faults->events++, address, n};
-    counter++;
+    // Other threads may be in a call too, while the hook keeps one of them waiting.
+    long index = __atomic_fetch_add(&persist_faults->events, 1, __ATOMIC_RELAXED);
+    PersistCall call{op, site, index, address, n};
+    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
     int answer = persist_faults->before ? persist_faults->before(call) : GO_ON;
     if (answer == DIE)
         _exit(CUT);
@@ -151,27 +153,32 @@ static void seen(const char *op, const char *site, const void *address, long &co
     flush_refused(op, site, address, 0, counter);
 }
 
+static void add(uint64_t &slices, uint64_t mask)
+{
+    __atomic_fetch_add(&slices, __builtin_popcountll(mask), __ATOMIC_RELAXED);
+}
+
 static void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
                       uint64_t mask, bool cold, const char *site)
 {
     if (!mask) // stores nothing
         return;
     seen("scatter", site, r, persist_faults->counts.scatter);
-    persist_faults->slices += static_cast<uint64_t>(__builtin_popcountll(mask));
+    add(persist_faults->slices, mask);
     if (cold)
-        persist_faults->cold_slices += static_cast<uint64_t>(__builtin_popcountll(mask));
+        add(persist_faults->cold_slices, mask);
     persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
 }
 static void p_line(const struct persist *p, char *dst, const char *src, const char *site)
 {
     seen("line", site, dst, persist_faults->counts.line);
-    persist_faults->slices++;
+    add(persist_faults->slices, 1);
     persist_real.line(p, dst, src, site);
 }
 static void p_home(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site)
 {
     seen("home", site, o, persist_faults->counts.home);
-    persist_faults->slices += static_cast<uint64_t>(__builtin_popcountll(mask));
+    add(persist_faults->slices, mask);
     persist_real.home(p, o, r, mask, site);
 }
 static void p_copy(const struct persist *p, void *dst, const void *src, size_t n, const char *site)
