@@ -104,12 +104,14 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
         }
         seam_point(SEAM_VERSION, f);
         char *to = dst;
+        RACES_MEANT_BEGIN(); /* as in read_try() */
         FOR_EACH_PAGE(page, begin, bytes, offset, n)
         {
             read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes,
                       to);
             to += bytes;
         }
+        RACES_MEANT_END(dst, n);
         seam_point(SEAM_CHECK, f);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         FOR_EACH_PAGE(page, begin, bytes, offset, n)

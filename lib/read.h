@@ -4,6 +4,7 @@
 #define ATO_LIB_READ_H
 
 #include "../reflection/bitmap.h"
+#include "../reflection/races.h"
 #include "pages.h"
 
 /* Copies n bytes at `offset` of m's file, which the caller has checked to lie within it, to dst: as
@@ -18,12 +19,16 @@ static inline void read_copy(struct file *f, const struct page_state *s, uint64_
     copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
 }
 
-/* The same; did the page keep the version that it had before? */
+/* The same of a page that somebody else may hold; did it keep the version that it had before?
+ * A race that is meant: while this copies, a flip may be shown and a next writer store to what was valid.
+ * The version tells, and the caller copies again (read.c, point 2). */
 static inline bool read_try(struct file *f, const struct page_state *s, uint64_t version,
                             uint64_t page, unsigned begin, unsigned n, char *dst)
 {
     seam_point(SEAM_VERSION, s);
+    RACES_MEANT_BEGIN();
     read_copy(f, s, page, begin, n, dst);
+    RACES_MEANT_END(dst, n);
     seam_point(SEAM_CHECK, s);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;
@@ -61,14 +66,18 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
         return false;
     uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
     seam_point(SEAM_VERSION, s);
-    if (bitmap == 0)
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    if (bitmap == 0) {
         f->persist.kernel->plain(dst, f->o + offset, n);
-    else if (m->policy == ATO_READ_GATHER ||
-             !(bitmap & bitmap_touched((unsigned)begin, (unsigned)n)))
+    } else if (m->policy == ATO_READ_GATHER ||
+               !(bitmap & bitmap_touched((unsigned)begin, (unsigned)n))) {
         copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap,
                           (unsigned)begin, (unsigned)n);
-    else
+    } else {
+        RACES_MEANT_END(dst, 0);
         return false;
+    }
+    RACES_MEANT_END(dst, n);
     seam_point(SEAM_CHECK, s);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;

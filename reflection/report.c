@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
+#include "races.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -130,5 +132,6 @@ void report_in_parent(void)
 void report_in_child(void)
 {
     /* Not an unlock: the lock's owner is the thread id of the parent. */
+    RACES_FREED(&sink_lock);
     sink_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }

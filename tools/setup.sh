@@ -103,10 +103,10 @@ configure()
     printf '%s\n' "$alike" >"$folder.configured"
 }
 
-# build FOLDER: what is not up to date, with a line for each step.
+# build FOLDER [TARGET...]: what is not up to date (of these targets), with a line for each step.
 build()
 {
     [ -w "$1" ] || die "cannot write to $PWD/$1: does it belong to another user?"
     say "building in $1"
-    NINJA_STATUS='  [%f/%t] ' ninja -C "$1" || die "the build failed: see above"
+    NINJA_STATUS='  [%f/%t] ' ninja -C "$@" || die "the build failed: see above"
 }
