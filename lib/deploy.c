@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -245,8 +246,13 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
                            .progress = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(&e), started = 0;
+    sigset_t all, before;
+    /* The program's signals are for its own threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &e) == 0)
         started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     work(&e);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);

@@ -10,6 +10,7 @@
 #include "journals.h"
 #include "pages.h"
 #include "table.h"
+#include "thread.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -227,6 +228,7 @@ static void in_child(void)
             table_entries[i] = NULL;
     journals_forget_all();
     file_forget_all();
+    thread_forget_others();
     report_in_child();
     unlock_all();
 }

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-_Thread_local unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
+__thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
@@ -41,4 +41,10 @@ unsigned thread_register(void)
     }
     thread_number_plus_1 = n + 1;
     return n;
+}
+
+void thread_forget_others(void)
+{
+    unsigned own = thread_number_plus_1;
+    __atomic_store_n(&taken, own && own <= THREAD_SHARED ? 1ull << (own - 1) : 0, __ATOMIC_RELAXED);
 }

@@ -11,9 +11,12 @@
 /* Numbers below this belong to one living thread each; every other thread has this number. */
 #define THREAD_SHARED 64u
 
-extern _Thread_local unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
+extern __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
 
 unsigned thread_register(void);
+
+/* In a forked child: the numbers of the threads that were not inherited are free. */
+void thread_forget_others(void);
 
 static inline unsigned thread_number(void)
 {

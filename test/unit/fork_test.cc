@@ -6,12 +6,19 @@
 #include "support/child.h"
 #include "support/mapped.h"
 
+extern "C" {
+#include "../../lib/thread.h"
+}
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -179,6 +186,48 @@ TEST_F(Fork, ChildOfAProcessWithMappingsMayMapOtherFiles)
               0);
     EXPECT_EQ(read_file(dir / "other"), pattern(SIZE, 5));
     EXPECT_EQ(m.read(), pattern(SIZE, 2));
+}
+
+// A thread's number, by which it counts without locked instructions, is free again in the child, where the
+// thread is not.
+TEST_F(Fork, ChildHasTheNumbersOfThreadsThatItDidNotInherit)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    std::mutex lock;
+    std::condition_variable turned;
+    unsigned there = 0;
+    bool done = false;
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < THREAD_SHARED; i++)
+        threads.emplace_back([&] {
+            std::unique_lock<std::mutex> hold(lock);
+            m.read(0, 1);
+            there++;
+            turned.notify_all();
+            turned.wait(hold, [&] { return done; });
+        });
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        turned.wait(hold, [&] { return there == THREAD_SHARED; });
+        unsigned beside = 0;
+        std::thread([&] { beside = thread_number(); }).join();
+        EXPECT_EQ(beside, THREAD_SHARED);
+        EXPECT_EQ(in_child([] {
+                      unsigned first = THREAD_SHARED, second = THREAD_SHARED;
+                      std::thread([&] {
+                          first = thread_number();
+                          std::thread([&] { second = thread_number(); }).join();
+                      }).join();
+                      return first < THREAD_SHARED && second < THREAD_SHARED && first != second ? 0
+                                                                                                : 1;
+                  }),
+                  0);
+        done = true;
+        turned.notify_all();
+    }
+    for (std::thread &thread : threads)
+        thread.join();
 }
 
 TEST_F(Fork, ChildOfAProcessWithAJournalCanRecoverAnotherJournal)

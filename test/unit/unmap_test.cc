@@ -6,10 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
+#include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 using namespace support;
 
@@ -121,6 +125,41 @@ TEST_F(UnmapOptions, ProgressGrowsToTheFilesSizeWithAnyNumberOfThreads)
 }
 
 // A file may be far larger than what was ever stored to it.
+// A handler that runs on a thread that the program did not start would be a surprise to it.
+TEST_F(UnmapOptions, ThreadsOfTheLibraryTakeNoSignals)
+{
+    struct Seen {
+        pthread_t caller;
+        std::atomic<int> elsewhere{0}, open{0};
+    } seen;
+    seen.caller = pthread_self();
+    ato_unmap_options o = {};
+    o.struct_size = sizeof(o);
+    o.mode = ATO_UNMAP_SPATIAL;
+    o.threads = 8;
+    o.progress_arg = &seen;
+    o.progress = [](void *arg, uint64_t, uint64_t) {
+        auto s = static_cast<Seen *>(arg);
+        sigset_t blocked;
+        pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+        bool mine = pthread_equal(pthread_self(), s->caller);
+        s->elsewhere += !mine;
+        s->open += sigismember(&blocked, SIGUSR1) == mine;
+        usleep(1000); // for the other threads to come to it
+    };
+    for (int i = 0; i < 50 && !seen.elsewhere; i++) {
+        write_file(path, Bytes(40 * 512 * 4096, 'x'));
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m) << m.sentence;
+        for (uint64_t chunk = 0; chunk < 40; chunk++)
+            ASSERT_TRUE(m.write(chunk * 512 * 4096, Bytes(100, 'y')));
+        ASSERT_EQ(ato_munmap_opt(m.base, m.length, &o), 0) << ato_errormsg();
+        m.base = nullptr;
+    }
+    EXPECT_GT(seen.elsewhere, 0);
+    EXPECT_EQ(seen.open, 0);
+}
+
 TEST_F(UnmapOptions, HolesOfTheReflectionAreNotLookedAt)
 {
 #ifdef RACES_WATCHED
