@@ -50,7 +50,7 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
                                                                        : MANIFEST_DAMAGED;
     }
     if (found[0] == MANIFEST_VALID && found[1] == MANIFEST_VALID)
-        *which = copies[1].sequence > copies[0].sequence;
+        *which = (int64_t)(copies[1].sequence - copies[0].sequence) > 0;
     else
         *which = found[1] == MANIFEST_VALID;
     *record = copies[*which];

@@ -13,7 +13,8 @@
  *
  * A record is valid if and only if (1) its magic and version are the ones below, (2) its checksum
  * fits, (3) format, domain and state are known values, (4) its guard is within bounds. Of two
- * valid copies the one with the higher sequence holds; an update writes the other one, so that a
+ * valid copies the one with the higher sequence holds (as a difference of 64 bits with a sign: 0 follows
+ * the highest, which only others can have written); an update writes the other one, so that a
  * cut in the middle leaves the older. Copy A is written first in a manifest's life, B only with or
  * after the state `in use`: a manifest whose copy B is all zeros has never seen a store, and may be
  * born anew.

@@ -94,6 +94,23 @@ TEST_F(Manifest, UpdatesTakeTurnsAndTheLastOneHolds)
     }
 }
 
+// Others may have written any sequence; what is written next is newer all the same.
+TEST_F(Manifest, UpdateOfTheHighestSequenceHolds)
+{
+    for (uint64_t first : {UINT64_MAX, UINT64_MAX - 1, uint64_t{INT64_MAX}}) {
+        std::fill(words.begin(), words.end(), 0);
+        which = 1;
+        record.sequence = first - 1;
+        for (uint64_t i = 1; i <= 4; i++) {
+            uint64_t inode;
+            write(i);
+            EXPECT_EQ(read(&inode), MANIFEST_VALID);
+            EXPECT_EQ(inode, i) << "sequence " << record.sequence;
+            EXPECT_EQ(found_copy, which);
+        }
+    }
+}
+
 TEST_F(Manifest, EveryFieldComesBack)
 {
     Bytes filled = support::pattern(sizeof(record), 5);
