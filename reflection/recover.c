@@ -64,17 +64,21 @@ int recover_apply(const struct persist *p, const struct journal_view *v, unsigne
 
 struct named_file {
     struct journal_file who;
-    int lock; /* manifest, attach lock held */
+    struct named_file *next; /* of those that are held */
+    int lock;                /* manifest, attach lock held */
     char *map;
     uint64_t bytes;
     struct persist persist;
     char name[32];
 };
 
+/* By id, which is the order of locks; one that another file carries too is another file. */
 static int by_id(const void *a, const void *b)
 {
-    return memcmp(((const struct named_file *)a)->who.id, ((const struct named_file *)b)->who.id,
-                  16);
+    const struct journal_file *x = &((const struct named_file *)a)->who;
+    const struct journal_file *y = &((const struct named_file *)b)->who;
+    int order = memcmp(x->id, y->id, sizeof(x->id));
+    return order ? order : (x->inode > y->inode) - (x->inode < y->inode);
 }
 
 static void release_file(struct named_file *file)
@@ -176,42 +180,75 @@ static int acquire_file(const struct found *journal, struct named_file *file)
 
 struct replay {
     struct named_file *files; /* sorted by id */
-    size_t nfiles;
+    size_t nfiles, room;
+    struct named_file *held; /* those that there is something to replay to */
 };
 
 static int add_files(struct replay *r, const struct journal_view *v)
 {
     for (unsigned i = 0; i < v->nfiles; i++) {
-        size_t k = 0;
-        while (k < r->nfiles && memcmp(r->files[k].who.id, v->files[i].id, 16) != 0)
-            k++;
-        if (k < r->nfiles)
-            continue;
-        struct named_file *more = realloc(r->files, (r->nfiles + 1) * sizeof(*more));
-        if (!more)
-            return report_error(ENOMEM, "no memory to replay a journal");
-        r->files = more;
-        memset(&more[r->nfiles], 0, sizeof(more[0]));
-        more[r->nfiles].who = v->files[i];
-        more[r->nfiles].lock = -1;
-        r->nfiles++;
+        if (r->nfiles == r->room) {
+            size_t room = r->room ? 2 * r->room : 16;
+            struct named_file *more = realloc(r->files, room * sizeof(*more));
+            if (!more)
+                return report_error(ENOMEM, "no memory to replay a journal");
+            r->files = more;
+            r->room = room;
+        }
+        r->files[r->nfiles++] = (struct named_file){.who = v->files[i], .lock = -1};
     }
     return 0;
 }
 
-static struct named_file *find_file(struct replay *r, const uint8_t id[16])
+/* Once each. A journal that others made may name a hundred thousand. */
+static void sort_files(struct replay *r)
 {
+    size_t n = 0;
+    if (r->nfiles)
+        qsort(r->files, r->nfiles, sizeof(*r->files), by_id);
     for (size_t k = 0; k < r->nfiles; k++)
-        if (memcmp(r->files[k].who.id, id, 16) == 0)
-            return &r->files[k];
-    return NULL;
+        if (n == 0 || by_id(&r->files[n - 1], &r->files[k]) != 0)
+            r->files[n++] = r->files[k];
+    r->nfiles = n;
+}
+
+static struct named_file *find_file(struct replay *r, const struct journal_file *who)
+{
+    struct named_file wanted = {.who = *who};
+    return r->nfiles ? bsearch(&wanted, r->files, r->nfiles, sizeof(wanted), by_id) : NULL;
+}
+
+/* Acquires all files. A journal may name several pairings of one inode, of which all but one are gone:
+ * these have no lock of their own, so that it is given back at once, and not waited for when it is
+ * held. */
+static int acquire_files(const struct found *journal, struct replay *r)
+{
+    for (size_t k = 0; k < r->nfiles; k++) {
+        struct named_file *file = &r->files[k], *same = r->held;
+        while (same && same->who.inode != file->who.inode)
+            same = same->next;
+        int got = same ? 0 : acquire_file(journal, file);
+        if (got < 0)
+            return -1;
+        if (got == 1) {
+            file->next = r->held;
+            r->held = file;
+            continue;
+        }
+        release_file(file);
+        report_log(REPORT_WARNING,
+                   "the journal %s/%s names a file (inode %" PRIu64
+                   ") whose reflection is gone, or not its business",
+                   journal->folder->path, journal->name, file->who.inode);
+    }
+    return 0;
 }
 
 static int replay_lane(const struct folder *f, struct replay *r, const struct persist *p,
                        const struct journal_view *v)
 {
     for (unsigned i = 0; i < v->nfiles; i++) {
-        struct named_file *file = find_file(r, v->files[i].id);
+        struct named_file *file = find_file(r, &v->files[i]);
         char full[PATH_MAX + 40];
         if (!file) /* somebody changed the lane since it was looked at */
             return report_error(EUCLEAN, "a journal in %s is being written to", f->path);
@@ -257,18 +294,9 @@ static int replay_all(const struct found *journal, struct pool *pool)
         if (found == JOURNAL_COMMITTED && add_files(&r, &v) < 0)
             goto out;
     }
-    if (r.nfiles)
-        qsort(r.files, r.nfiles, sizeof(*r.files), by_id);
-    for (size_t k = 0; k < r.nfiles; k++) {
-        int got = acquire_file(journal, &r.files[k]);
-        if (got < 0)
-            goto out;
-        if (got == 0)
-            report_log(REPORT_WARNING,
-                       "the journal %s/%s names a file (inode %" PRIu64
-                       ") whose reflection is gone, or not its business",
-                       f->path, pool->name, r.files[k].who.inode);
-    }
+    sort_files(&r);
+    if (acquire_files(journal, &r) < 0)
+        goto out;
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
         if (journal_look(&pool->journal, lane, &v) != JOURNAL_COMMITTED)
             continue;

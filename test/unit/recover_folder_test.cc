@@ -6,9 +6,10 @@
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
+#include "unit/journal_lab.h"
 
 extern "C" {
-#include "reflection/journal.h"
+#include "reflection/layout.h"
 #include "reflection/locks.h"
 }
 
@@ -260,6 +261,48 @@ TEST_P(RecoverFolder, CutBirthInPlaceOfTheFileThatIsGoneIsSkippedToo)
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.read(), old_);
     EXPECT_EQ(journals_of(other).size(), 0u);
+}
+
+// One of them is gone, and the lock of both is that of one manifest: who kept it for the first would wait
+// for himself with the second. (Here it is SIGALRM that ends that.)
+TEST_P(RecoverFolder, TwoPairingsOfOneInodeInAJournalAreToldApart)
+{
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(m.write(0, new_)) << m.sentence;
+    }
+    JournalLab lab;
+    journal_file files[2] = {{}, {}};
+    Bytes id = read_at(manifest_of(path), 32, 16);
+    for (journal_file &f : files) {
+        memcpy(f.id, id.data(), 16);
+        f.inode = inode_of(path);
+    }
+    uint64_t word;
+    memcpy(&word, read_at(reflection_of(path), layout_word(2), 8).data(), 8);
+    for (int gone : {-1, 1}) { // lies before it, and after it
+        files[0].id[0] = static_cast<uint8_t>(id[0] + gone);
+        journal_writer w;
+        journal_begin(&w, &lab.j, &lab.p, 0, files, 2, 2);
+        journal_add(&w, 0, layout_word(1), 0);
+        journal_add(&w, 1, layout_word(2), 0);
+        ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
+        std::string journal = folder_of(path) + "/journal-0123456789abcdef0123456789abcdef";
+        write_file(journal, Bytes(12 << 20));
+        write_at(journal, 4096, lab.bytes, JOURNAL_BYTES);
+        journal_retire(&w);
+        int status = in_child([&] {
+            alarm(60);
+            Mapped m(path, wish());
+            EXPECT_TRUE(m) << m.sentence;
+            Bytes expected = new_;
+            std::copy_n(&old_[8192], word ? 4096 : 0, &expected[8192]);
+            EXPECT_EQ(m.read(), expected);
+            return static_cast<int>(HasFailure());
+        });
+        EXPECT_EQ(status, 0);
+        EXPECT_EQ(journals_of(path).size(), 0u);
+    }
 }
 
 // ---- damage: the journal stays, and nothing is mapped as long as it is unclear ------------------
