@@ -70,6 +70,19 @@ need_packages()
     apt-get install ${missing[*]}"
 }
 
+# need_clang SANITIZERS: clang, and with `yes` what its sanitizers and libFuzzer are linked with, which is
+# in a package that carries its version in its name.
+need_clang()
+{
+    local version
+
+    need_packages clang
+    if [ "$1" = yes ]; then
+        version=$(clang -dumpversion)
+        need_packages "libclang-rt-${version%%.*}-dev"
+    fi
+}
+
 # ---- Building ----
 
 # Run a command; show what it prints only if it fails.

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What may a journal hold? The reader of lanes by itself, on blocks that end where the journal and the
+// reflection do, so that each access behind them is seen.
+//
+// Input: u8 repairs (1: seal the header, 2: magic and version), u8 domain, u16 lanes, u32 lane_bytes,
+// u32 large_bytes, i8 how much longer than that the block is, u32 bytes of the reflection; then commits:
+//   u16 lane, u8 repairs (1: sequence follows retired, 2: seal), u64 sequence, u64 retired, u32 files,
+//   u32 words, u8 n, then n words: u64 word, u64 value
+#include "format.h"
+#include "world.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+extern "C" {
+#include "reflection/journal.h"
+#include "reflection/recover.h"
+#include "reflection/report.h"
+}
+
+namespace fuzz
+{
+
+namespace
+{
+
+class Block
+{
+  public:
+    explicit Block(size_t bytes) : n(bytes)
+    {
+        void *at;
+        if (posix_memalign(&at, PAGE, n ? n : 1) != 0)
+            wrong("no memory");
+        begin = static_cast<char *>(at);
+        memset(begin, 0, n);
+    }
+    ~Block()
+    {
+        free(begin);
+    }
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
+
+    void put(uint64_t at, const void *bytes, size_t many) const
+    {
+        if (at <= n && many <= n - at)
+            memcpy(begin + at, bytes, many);
+    }
+    uint64_t word(uint64_t at) const
+    {
+        uint64_t w = 0;
+        if (at <= n && 8 <= n - at)
+            memcpy(&w, begin + at, 8);
+        return w;
+    }
+
+    char *begin;
+    size_t n;
+};
+
+struct Header {
+    uint8_t repairs, domain;
+    uint64_t lanes, small, large;
+};
+
+void put_header(const Block &j, const Header &h)
+{
+    Bytes b(64);
+    if (h.repairs & 2) {
+        put(b, 0, 8, JOURNAL_MAGIC_WORD);
+        put(b, 8, 4, 1);
+    }
+    put(b, 12, 4, h.lanes);
+    put(b, 16, 8, h.small);
+    put(b, 24, 8, h.large);
+    put(b, 36, 4, h.domain);
+    if (h.repairs & 1)
+        put(b, 56, 8, checksum(b.data(), 56));
+    j.put(0, b.data(), b.size());
+}
+
+void put_commit(const Block &j, const Header &h, Input &in)
+{
+    uint64_t lane = in.u16() % (h.lanes + 1), at = PAGE + lane * h.small;
+    uint8_t repairs = in.u8();
+    uint64_t sequence = in.u64(), retired = in.u64();
+    uint32_t files = in.u32(), words = in.u32();
+    if (repairs & 1)
+        sequence = retired + 1;
+    Bytes line(128);
+    put(line, 0, 8, sequence);
+    put(line, 8, 4, files);
+    put(line, 12, 4, words);
+    put(line, 64, 8, retired);
+    uint64_t list = at + 128 + 32ull * files;
+    for (unsigned i = in.u8(), k = 0; k < i && k < words; k++) {
+        uint64_t word[2] = {in.u64(), in.u64()};
+        j.put(list + 16 * k, word, 16);
+    }
+    uint64_t end = list + 16ull * words;
+    if ((repairs & 2) && at + 128 <= j.n && end <= j.n) {
+        uint64_t sum = checksum(line.data(), 56);
+        sum = checksum(reinterpret_cast<unsigned char *>(j.begin) + at + 128, end - at - 128, sum);
+        put(line, 56, 8, sum);
+    }
+    j.put(at, line.data(), line.size());
+}
+
+// By FORMAT.md: 0 idle, 1 a commit, -1 damage.
+int lane_state(const Block &j, uint64_t at, uint64_t room)
+{
+    uint64_t sequence = j.word(at), retired = j.word(at + 64);
+    uint64_t files = j.word(at + 8) & 0xffffffff, words = j.word(at + 8) >> 32;
+    if (sequence == retired)
+        return 0;
+    if (sequence != retired + 1 || files > 64 || 128 + 32 * files + 16 * words > room)
+        return -1;
+    if (!files || !words)
+        return 0;
+    const auto *bytes = reinterpret_cast<unsigned char *>(j.begin) + at;
+    if (j.word(at + 56) != checksum(bytes + 128, 32 * files + 16 * words, checksum(bytes, 56)))
+        return 0;
+    for (uint64_t i = 0; i < files; i++)
+        if (j.word(at + 128 + 32 * i + 24) & 0xffffffff)
+            return -1;
+    for (uint64_t i = 0; i < words; i++) {
+        uint64_t word = j.word(at + 128 + 32 * files + 16 * i);
+        if (word >> 56 >= files || word % 8)
+            return -1;
+    }
+    return 1;
+}
+
+bool has_word(uint64_t offset, uint64_t bytes)
+{
+    uint64_t chunk = (CHUNK_PAGES + 1) * PAGE, page = offset % chunk / 8;
+    return offset % chunk < PAGE && offset / chunk * chunk + (page + 2) * PAGE <= bytes;
+}
+
+void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
+{
+    struct persist p;
+    persist_init(&p, j.domain);
+    Bytes expected(r.begin, r.begin + r.n);
+    bool good = true;
+    for (uint64_t i = 0; i < v.nwords; i++) {
+        uint64_t offset = v.words[i].word & ((1ull << 56) - 1);
+        if (v.words[i].word >> 56 != file)
+            continue;
+        good = good && has_word(offset, r.n);
+        if (good)
+            put(expected, offset, 8, v.words[i].value);
+    }
+    Bytes before(r.begin, r.begin + r.n);
+    int answer = recover_apply(&p, &v, file, r.begin, r.n, "the reflection");
+    if ((answer == 0) != good)
+        wrong("recover_apply answers %d", answer);
+    if (answer < 0 && strstr(report_sentence(), "the reflection") == nullptr)
+        wrong("recover_apply says '%s'", report_sentence());
+    if (memcmp(r.begin, good ? expected.data() : before.data(), r.n) != 0)
+        wrong("recover_apply stored something else");
+}
+
+void look_at(const struct journal &j, const Block &block, const Header &h, const Block &r)
+{
+    struct persist p;
+    persist_init(&p, j.domain);
+    for (unsigned lane = 0; lane < j.lanes; lane++) {
+        journal_view v;
+        if (journal_settle(&j, &p, lane) < 0)
+            wrong("journal_settle fails in memory");
+        int found = journal_look(&j, lane, &v),
+            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large);
+        if (found != (is < 0 ? JOURNAL_DAMAGED : is ? JOURNAL_COMMITTED : JOURNAL_IDLE))
+            wrong("lane %u: journal_look answers %d, the bytes say %d", lane, found, is);
+        if (found != JOURNAL_COMMITTED)
+            continue;
+        for (unsigned file = 0; file < v.nfiles; file++)
+            apply(j, v, file, r);
+        if (journal_retire_view(&p, &v) < 0 || journal_look(&j, lane, &v) != JOURNAL_IDLE)
+            wrong("lane %u: not retired", lane);
+    }
+}
+
+Seed with(const char *name, uint64_t lanes, uint64_t small, uint64_t large, uint64_t more = 0,
+          uint64_t reflection = 8192, uint64_t repairs = 3, uint64_t domain = 4)
+{
+    Seed s(name);
+    return s.u8(repairs).u8(domain).u16(lanes).u32(small).u32(large).u8(more).u32(reflection);
+}
+
+Seed commit(Seed s, uint64_t lane, uint64_t files, uint64_t words, uint64_t word = 0,
+            uint64_t repairs = 3, uint64_t sequence = 1, uint64_t retired = 0)
+{
+    return s.u16(lane)
+        .u8(repairs)
+        .u64(sequence)
+        .u64(retired)
+        .u32(files)
+        .u32(words)
+        .u8(1)
+        .u64(word)
+        .u64(0x55);
+}
+
+} // namespace
+
+std::vector<Seed> seeds()
+{
+    std::vector<Seed> all;
+    Seed plain = with("", 2, 4096, 4096);
+    auto add = [&all](const char *name, Seed s) {
+        s.name = name;
+        all.push_back(std::move(s));
+    };
+    add("empty", plain);
+    add("unsealed", with("", 2, 4096, 4096, 0, 8192, 2));
+    add("no-magic", with("", 2, 4096, 4096, 0, 8192, 1));
+    add("one-byte-short", with("", 2, 4096, 4096, 0xff));
+    add("longer", with("", 2, 4096, 4096, 100));
+    add("no-lane", with("", 0, 4096, 4096));
+    add("many-lanes", with("", 40, 4096, 4096));
+    add("too-many-lanes", with("", 0xffff, 4096, 4096));
+    add("odd-lanes", with("", 2, 4100, 4096));
+    add("small-lanes", with("", 2, 64, 4096));
+    add("odd-large", with("", 2, 4096, 5004));
+    add("eights-large", with("", 2, 4096, 5000));
+    add("huge-large", with("", 2, 4096, 0xfffffff8));
+    add("no-domain", with("", 2, 4096, 4096, 0, 8192, 3, 0));
+    for (uint64_t domain = 1; domain < 4; domain++)
+        add(("domain-" + std::to_string(domain)).c_str(),
+            commit(with("", 2, 4096, 4096, 0, 8192, 3, domain), 0, 1, 1));
+    add("commit", commit(plain, 1, 1, 1));
+    add("commit-large", commit(plain, 2, 1, 1));
+    add("two-commits", commit(commit(plain, 0, 1, 1), 1, 2, 5));
+    add("unsealed-commit", commit(plain, 0, 1, 1, 0, 1));
+    add("no-next", commit(plain, 0, 1, 1, 0, 2, 7, 5));
+    add("around", commit(plain, 0, 1, 1, 0, 3, 0, UINT64_MAX));
+    add("no-file", commit(plain, 0, 0, 1));
+    add("no-word", commit(plain, 0, 1, 0));
+    add("most-files", commit(plain, 0, 64, 1));
+    add("too-many-files", commit(plain, 0, 65, 1));
+    add("all-files", commit(plain, 0, 0xffffffff, 1));
+    add("most-words", commit(plain, 0, 1, 246));
+    add("too-many-words", commit(plain, 2, 1, 247));
+    add("all-words", commit(plain, 2, 1, 0xffffffff));
+    add("words-around", commit(plain, 0, 64, 0x10000000));
+    add("word-of-no-file", commit(plain, 0, 1, 1, 1ull << 56));
+    add("odd-word", commit(plain, 0, 1, 1, 4));
+    add("word-behind", commit(plain, 0, 1, 1, 8));
+    add("word-in-a-page", commit(plain, 0, 1, 1, 4096));
+    add("word-far", commit(plain, 0, 1, 1, (1ull << 56) - 8));
+    add("last-word", commit(with("", 2, 4096, 4096, 0, 513 * 4096), 0, 1, 1, 4088));
+    add("last-word-cut", commit(with("", 2, 4096, 4096, 0, 513 * 4096 - 1), 0, 1, 1, 4088));
+    add("second-chunk", commit(with("", 2, 4096, 4096, 0, 515 * 4096), 0, 1, 1, 513 * 4096));
+    add("empty-reflection", commit(with("", 2, 4096, 4096, 0, 0), 0, 1, 1));
+    return all;
+}
+
+} // namespace fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    using namespace fuzz;
+    constexpr uint64_t MOST = 64 * PAGE;
+    Input in(bytes, n);
+    Header h = {in.u8(), in.u8(), in.u16(), in.u32(), in.u32()};
+    auto more = static_cast<int8_t>(in.u8());
+    uint64_t wanted = PAGE + h.lanes * h.small + h.large + static_cast<uint64_t>(more);
+    Block block(std::min(wanted, MOST));
+    Block reflection(in.u32() % (516 * PAGE));
+    put_header(block, h);
+    for (int i = 0; in.more() && i < 16; i++)
+        put_commit(block, h, in);
+    struct journal j;
+    bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
+                       h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
+                       h.large % 8 == 0 && h.large >= 4096 &&
+                       PAGE + h.lanes * h.small + h.large <= block.n;
+    int taken = journal_take(&j, block.begin, block.n, "the journal");
+    if ((taken == 0) != makes_sense)
+        wrong("journal_take answers %d", taken);
+    if (taken < 0 && strstr(report_sentence(), "the journal") == nullptr)
+        wrong("journal_take says '%s'", report_sentence());
+    if (taken == 0)
+        look_at(j, block, h, reflection);
+    return 0;
+}

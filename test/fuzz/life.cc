@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "life.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ato.h"
+
+extern "C" {
+#include "tools/ato/tool.h"
+}
+
+namespace fuzz
+{
+
+namespace
+{
+
+// ---- what the bytes say ----
+
+struct Verdict {
+    Holding held;
+    bool own = false;   // the record is this file's
+    bool anew = false;  // the reflection may be removed, and another one made
+    bool adopt = false; // it may be taken for the file's
+    bool prefer_file = false;
+    bool drop = false; // the attribute came along with a copy
+    Bytes content;     // of the original, with what recovery does to it
+    Bytes tolerated;   // when it is cut in between by an error
+    Image reflection;  // with all lanes replayed
+};
+
+bool births_agree(const Paired &p, const Holding &h)
+{
+    uint64_t known = h.field(KNOWN, 4);
+    if (p.has_birth && (known & KNOWS_BIRTH) &&
+        (static_cast<uint64_t>(p.birth_sec) != h.field(BIRTH_SEC, 8) ||
+         p.birth_nsec != h.field(BIRTH_NSEC, 4)))
+        return false;
+    return !(p.has_generation && (known & KNOWS_GENERATION)) ||
+           p.generation == h.field(GENERATION, 4);
+}
+
+Holding manifest_of(const World &w)
+{
+    switch (w.file.manifest_kind) {
+    case Kind::FILE:
+        return holding(w.file.manifest);
+    case Kind::HARDLINK:
+        return holding(w.other.manifest);
+    case Kind::NONE:
+    case Kind::EMPTY:
+        return holding({});
+    default: {
+        Holding none;
+        none.record.resize(512);
+        return none;
+    }
+    }
+}
+
+// The guarded bytes, put back as far as they may be.
+void put_back(const Holding &h, Bytes &content)
+{
+    uint64_t at = h.field(GUARD_OFFSET, 8), n = h.field(GUARD_BYTES, 4);
+    if (at > content.size() || n > content.size() - at)
+        return;
+    for (uint64_t i = 0; i < n; i++)
+        if (content[at + i] != h.record[GUARD_PLAIN + i] &&
+            content[at + i] != h.record[GUARDED + i])
+            return;
+    std::copy_n(&h.record[GUARD_PLAIN], n, content.begin() + static_cast<long>(at));
+}
+
+bool was_cut(const Paired &p, uint64_t size, uint64_t growth)
+{
+    if (p.content.size() <= size || p.content.size() != growth)
+        return false;
+    uint64_t from = std::min<uint64_t>((size + 63) / 64 * 64, p.content.size());
+    return std::all_of(p.content.begin() + static_cast<long>(from), p.content.end(),
+                       [](auto x) { return x == 0; });
+}
+
+Verdict judge(const World &w, const Uses &uses, const Replay &replay)
+{
+    const Paired &p = w.file;
+    Verdict v;
+    Attribute a;
+    const Holding &h = v.held = manifest_of(w);
+    bool carries = !p.attribute.empty() && parse(p.attribute, a);
+    bool unclear = !p.attribute.empty() && !carries; // refused
+    v.drop = carries && a.inode != p.inode;
+    carries = carries && !v.drop;
+    v.prefer_file = uses.flags & ATO_PREFER_FILE;
+    v.own = h.found == Holding::VALID && h.field(INODE, 8) == p.inode && births_agree(p, h);
+    bool match = carries && v.own && std::equal(a.id.begin(), a.id.end(), &h.record[ID]);
+    bool never_had = !carries && !(h.field(KNOWN, 4) & KNOWS_ATTRIBUTE);
+    uint64_t state = h.field(STATE, 4), size = 0, growth = 0;
+    v.content = v.tolerated = p.content;
+    v.reflection = p.reflection;
+    auto lanes = replay.find(p.name());
+    if (lanes != replay.end())
+        for (const auto &[at, value] : lanes->second)
+            v.reflection.set_word(at, value);
+    if (unclear)
+        return v;
+    v.anew = h.found == Holding::UNBORN && !carries;
+    if (!v.own)
+        return v;
+    if ((state == BORN || state == DEPLOYED) && (match || !carries))
+        v.anew = true;
+    if (state == DEPLOYED) {
+        if (match || never_had)
+            put_back(h, v.content);
+        return v;
+    }
+    uint64_t growth_word = get(p.manifest, GROWTH_WORD, 8);
+    bool sizes = size_of(get(p.manifest, SIZE_WORD, 8), &size) &&
+                 (growth_word == 0 || size_of(growth_word, &growth));
+    bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
+                 h.field(CLEAN_SEC, 8) == static_cast<uint64_t>(p.mtime.tv_sec) &&
+                 h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
+    bool preferred =
+        (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
+    bool ours = match || (never_had && (p.has_birth || p.has_generation) && state != BORN);
+    bool cut = sizes && was_cut(p, size, growth);
+    if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
+        return v;
+    if (cut)
+        v.content.resize(size); // whatever is found later
+    v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
+              p.reflection.size >= reflection_bytes(size);
+    return v;
+}
+
+// ---- what is there afterwards ----
+
+// The same but for words that lanes name, where an error may have come between.
+bool same_but(const Image &was, Image is, const Replay &replay, const std::string &name)
+{
+    auto lanes = replay.find(name);
+    if (lanes != replay.end())
+        for (const auto &[at, value] : lanes->second)
+            if (is.word(at) == value)
+                is.set_word(at, was.word(at));
+    return was == is;
+}
+
+// Is it there, under its own name or set aside?
+bool survives(const World &w, const std::string &name, const Image &was, const Replay &replay)
+{
+    std::string stale = w.file.name() + ".stale-", end = ".manifest";
+    bool manifest = name.size() > end.size() && name.compare(name.size() - 9, 9, end) == 0;
+    for (const auto &[there, image] : w.names()) {
+        bool as_manifest =
+            there.size() > end.size() && there.compare(there.size() - 9, 9, end) == 0;
+        bool aside = there.compare(0, stale.size(), stale) == 0 && as_manifest == manifest;
+        if ((there == name || aside) && same_but(was, image, replay, name))
+            return true;
+    }
+    return false;
+}
+
+void check_original(const Paired &p, const Bytes &expected, const char *when)
+{
+    Bytes now = read_all(p.path);
+    if (now.size() != expected.size())
+        wrong("%s: %s is %zu bytes long, not %zu", when, p.path.c_str(), now.size(),
+              expected.size());
+    auto differ = std::mismatch(now.begin(), now.end(), expected.begin());
+    if (differ.first != now.end())
+        wrong("%s: byte %td of %s is 0x%02x, not 0x%02x", when, differ.first - now.begin(),
+              p.path.c_str(), *differ.first, *differ.second);
+}
+
+void check_other(const World &w, const Replay &replay, const char *when)
+{
+    check_original(w.other, w.other.content, when);
+    if (attribute_of(w.other.path) != w.other.attribute)
+        wrong("%s: the other file's attribute was touched", when);
+    std::string name = w.other.name();
+    if (!same_but(w.other.reflection, image_at(w.folder_fd, name), replay, name))
+        wrong("%s: the other file's reflection was touched", when);
+    if (!(image_at(w.folder_fd, name + ".manifest") == image_of(w.other.manifest)))
+        wrong("%s: the other file's manifest was touched", when);
+}
+
+// ---- the tools ----
+
+struct Null {
+    FILE *file = fopen("/dev/null", "w");
+};
+
+void run_tool(const tool_command &command, std::vector<std::string> names, bool json)
+{
+    static Null null;
+    FILE *out = stdout, *err = stderr;
+    std::vector<char *> operands;
+    for (std::string &name : names)
+        operands.push_back(name.data());
+    tool_request request = {};
+    request.json = json;
+    request.names = operands.data();
+    request.count = static_cast<int>(operands.size());
+    stdout = stderr = null.file;
+    int status = command.run(&request);
+    stdout = out;
+    stderr = err;
+    if (status < TOOL_GOOD || status > TOOL_BLIND)
+        wrong("ato %s answers %d", command.name, status);
+}
+
+void look(const World &w, const Uses &uses)
+{
+    if (!uses.tools)
+        return;
+    run_tool(info_command, {w.file.path}, !uses.text);
+    run_tool(check_command, {w.file.path, w.root, w.folder}, !uses.text);
+}
+
+// ---- mapping ----
+
+void ignore(void * /*arg*/, int /*level*/, const char * /*sentence*/)
+{
+}
+
+class Mapping
+{
+  public:
+    Mapping(const std::string &path, size_t length, const Uses &uses, int policy) : length_(length)
+    {
+        int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+        ato_options o = {};
+        o.struct_size = sizeof(o);
+        o.read_policy = policy;
+        o.domain = uses.domain;
+        o.flags = uses.flags;
+        o.max_size = 16 << 20;
+        errno = 0;
+        void *at = ato_mmap_opt(length, fd, 0, &o);
+        error = at == MAP_FAILED ? errno : 0;
+        close(fd);
+        if (at == MAP_FAILED) {
+            if (!error)
+                wrong("refused, and errno is 0");
+            sentence = ato_errormsg();
+            return;
+        }
+        base = static_cast<char *>(at);
+    }
+    ~Mapping()
+    {
+        if (base)
+            ato_munmap(base, length_, ATO_UNMAP_FAST);
+    }
+    Mapping(const Mapping &) = delete;
+    Mapping &operator=(const Mapping &) = delete;
+
+    void expect(const Bytes &content, const char *when) const
+    {
+        Bytes read(content.size());
+        // In pieces, the last one across all that is left.
+        for (size_t at = 0, n = 1000; at < read.size(); at += n) {
+            n = std::min(at < 8 * n ? n : read.size(), read.size() - at);
+            if (!ato_memcpy(&read[at], base + at, n))
+                wrong("%s: cannot be read: %s", when, ato_errormsg());
+        }
+        auto differ = std::mismatch(read.begin(), read.end(), content.begin());
+        if (differ.first != read.end())
+            wrong("%s: byte %td reads as 0x%02x, not 0x%02x", when, differ.first - read.begin(),
+                  *differ.first, *differ.second);
+    }
+    void write(Bytes &content, size_t at, size_t n, unsigned char byte, unsigned flags = 0) const
+    {
+        if (at + n > content.size())
+            return;
+        Bytes bytes(n, byte);
+        if (!ato_memcpy_opt(base + at, bytes.data(), n, flags))
+            wrong("cannot be written: %s", ato_errormsg());
+        std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(at));
+    }
+    void unmap(int mode, const char *when)
+    {
+        if (ato_munmap(base, length_, mode) < 0)
+            wrong("%s: %s", when, ato_errormsg());
+        base = nullptr;
+    }
+
+    char *base = nullptr;
+    int error = 0;
+    std::string sentence;
+
+  private:
+    size_t length_;
+};
+
+// A refusal names the file, or what of it is wrong.
+void check_sentence(const World &w, const Mapping &m)
+{
+    if (m.sentence.empty())
+        wrong("refused with errno %d, and without a sentence", m.error);
+    // Or the folder that the attribute leads to.
+    if (m.sentence.find(w.root) == std::string::npos &&
+        m.sentence.find("reflection folder") == std::string::npos)
+        wrong("a sentence that does not say what it is about: %s", m.sentence.c_str());
+}
+
+void check_refused(const World &w, const Verdict &v, const Replay &replay)
+{
+    const Paired &p = w.file;
+    Bytes now = read_all(p.path);
+    if (now != v.content)
+        check_original(p, v.tolerated, "refused");
+    bool forgotten = v.anew || v.drop || v.prefer_file;
+    if (!forgotten && attribute_of(p.path) != p.attribute)
+        wrong("refused: the attribute was touched");
+    if (v.anew)
+        return;
+    auto before = [&](const std::string &name, Kind kind, const Image &image) {
+        if (kind == Kind::FILE && !survives(w, name, image, replay))
+            wrong("refused: %s is not there as it was", name.c_str());
+    };
+    before(p.name(), p.reflection_kind, p.reflection);
+    if (v.held.found != Holding::UNBORN)
+        before(p.name() + ".manifest", p.manifest_kind, image_of(p.manifest));
+}
+
+// What holds for every mapping that came to be, and its content. *bare: nothing on the file tells of
+// the pairing, so that no unmap leaves it.
+Bytes check_taken(const World &w, const Verdict &v, const Mapping &m, const Replay &replay,
+                  bool *bare)
+{
+    const Paired &p = w.file;
+    Image manifest = image_at(w.folder_fd, p.name() + ".manifest");
+    Holding now = holding(manifest.bytes(0, MANIFEST));
+    if (now.found != Holding::VALID || now.field(STATE, 4) != IN_USE)
+        wrong("mapped, and the manifest does not say so");
+    bool adopted = v.held.found == Holding::VALID &&
+                   std::equal(&now.record[ID], &now.record[ID] + 16, &v.held.record[ID]);
+    if (adopted && !v.adopt)
+        wrong("taken, although it is not in order");
+    Bytes content = v.content;
+    *bare = attribute_of(p.path).empty();
+    if (adopted) {
+        Paired q = p;
+        q.content = v.content;
+        q.reflection = v.reflection;
+        content = q.gathered(v.content.size());
+    } else if (!v.anew && p.reflection_kind == Kind::FILE &&
+               !survives(w, p.name(), p.reflection, replay)) {
+        wrong("begun anew, and the reflection that was there is gone");
+    }
+    m.expect(content, "gathered");
+    check_original(p, v.content, "mapped and read");
+    if (adopted && !(image_at(w.folder_fd, p.name()) == v.reflection))
+        wrong("reading has changed the reflection");
+    struct ato_stat st = {};
+    st.struct_size = sizeof(st);
+    if (ato_stat(m.base, &st) < 0 || st.size != content.size())
+        wrong("ato_stat: size %llu", static_cast<unsigned long long>(st.size));
+    return content;
+}
+
+void write_some(const Mapping &m, Bytes &content, const Uses &uses)
+{
+    m.write(content, 70, 5, 0xee);
+    m.write(content, 4200, 300, 0xed, ATO_EAGER);
+    m.write(content, content.size() - 3, 3, 0xec, ATO_SKIP_EQUAL);
+    if (uses.journal)
+        m.write(content, 3000, 6000, 0xeb);
+    if (!uses.grow)
+        return;
+    size_t size = content.size() + 5000;
+    if (ato_ftruncate(m.base, static_cast<off_t>(size)) == 0)
+        content.resize(size);
+    else if (errno != EUCLEAN)
+        wrong("cannot grow: %s", ato_errormsg());
+}
+
+// The guard of the record that holds at the end, which gives the plain bytes back.
+void take_guard_off(const Holding &h, Bytes &content)
+{
+    uint64_t at = h.field(GUARD_OFFSET, 8), n = h.field(GUARD_BYTES, 4);
+    if (at <= content.size() && n <= content.size() - at)
+        std::copy_n(&h.record[GUARD_PLAIN], n, content.begin() + static_cast<long>(at));
+}
+
+void use(const World &w, const Uses &uses, const Verdict &v, Mapping &first, const Replay &replay)
+{
+    const Paired &p = w.file;
+    bool bare;
+    Bytes content = check_taken(w, v, first, replay, &bare);
+    look(w, uses);
+    first.unmap(ATO_UNMAP_FAST, "unmapped fast");
+    if (bare)
+        take_guard_off(v.held, content);
+    check_original(p, bare ? content : v.content, "unmapped fast");
+    Uses later = uses;
+    later.domain = 0;
+    {
+        // Where it is to grow nothing is brought home before.
+        Mapping m(p.path, content.size(), later, uses.grow ? ATO_READ_GATHER : ATO_READ_LAZY);
+        if (!m.base)
+            wrong("cannot be mapped again: %s", m.sentence.c_str());
+        m.expect(content, "mapped again");
+        write_some(m, content, uses);
+        m.expect(content, "written");
+        m.unmap(ATO_UNMAP_FAST, "unmapped fast again");
+    }
+    Mapping m(p.path, content.size(), later, ATO_READ_ADAPTIVE);
+    if (!m.base)
+        wrong("cannot be mapped once more: %s", m.sentence.c_str());
+    for (int i = 0; i < 5; i++)
+        m.expect(content, "adaptive");
+    if (ato_deploy(m.base, content.size()) < 0)
+        wrong("cannot be deployed: %s", ato_errormsg());
+    if (memcmp(m.base, content.data(), content.size()) != 0)
+        wrong("deployed, and loads see something else");
+    Holding last = holding(image_at(w.folder_fd, p.name() + ".manifest").bytes(0, MANIFEST));
+    m.unmap(ATO_UNMAP_SPATIAL, "unmapped spatially");
+    take_guard_off(last, content);
+    check_original(p, content, "plain");
+    for (const auto &[name, image] : w.names())
+        if (name == p.name() || name == p.name() + ".manifest")
+            wrong("plain, and %s is there", name.c_str());
+    if (!attribute_of(p.path).empty())
+        wrong("plain, and the attribute is there");
+}
+
+} // namespace
+
+Uses uses_from(Input &in)
+{
+    static const int domains[] = {ATO_DOMAIN_AUTO, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PMEM,
+                                  ATO_DOMAIN_PROCESS};
+    static const unsigned flags[] = {0, ATO_PREFER_FILE, ATO_PREFER_REFLECTION, 0};
+    unsigned bits = in.u8();
+    Uses u;
+    u.domain = domains[bits & 3];
+    u.flags = flags[bits >> 2 & 3];
+    u.grow = bits & 16;
+    u.journal = (bits & 0xe0) == 0xe0; // a pool of its own takes longer than all the rest
+    u.text = bits & 64;
+    u.tools = !(bits & 32);
+    return u;
+}
+
+bool live(World &w, const Uses &uses, const Replay &replay, bool must_be_refused)
+{
+    ato_set_log(ignore, nullptr);
+    Verdict v = judge(w, uses, replay);
+    look(w, uses);
+    check_original(w.file, w.file.content, "looked at");
+    check_other(w, {}, "looked at");
+    Mapping m(w.file.path, w.file.content.size(), uses, ATO_READ_GATHER);
+    if (m.base) {
+        if (must_be_refused)
+            wrong("taken, although a journal is damaged");
+        use(w, uses, v, m, replay);
+    } else {
+        check_sentence(w, m);
+        check_refused(w, v, replay);
+    }
+    check_other(w, replay, m.error ? "refused" : "used");
+    return m.error == 0;
+}
+
+} // namespace fuzz
