@@ -228,6 +228,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     f->limit = choose_limit(f->pairing.size, wish);
     f->max_size = round_up(f->limit, PAGE_BYTES);
     f->holes_fault = holes_fault(f->pairing.original);
+    f->r_holes_fault = holes_fault(f->pairing.reflection);
     if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0) {
         pairing_unlock_attach(&f->pairing);
         f->next = all;

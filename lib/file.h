@@ -39,6 +39,7 @@ struct file {
     uint32_t holder;           /* this process in page_state.holder */
     bool settled;              /* words on the media are durable as they are visible */
     bool holes_fault;          /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault;        /* the same of the reflection */
     uint16_t *chunks;          /* CHUNK_ bits */
     uint64_t empty_from;       /* pages of the original from there ... */
     uint64_t empty_to;         /* ... to there held no data when they were looked at */

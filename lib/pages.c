@@ -98,6 +98,8 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
     if (space_has_word(f, page)) {
         uint64_t *at = file_word(f, page);
         word = __atomic_load_n(at, __ATOMIC_RELAXED);
+        if (word && space_look_r(f, page) < 0)
+            return -1;
         /* persist-order R4 (writer: W2 in flip.c): after a kill the word may be visible and not
          * durable. Made durable before anything is built on it. I1, I5. */
         if (!f->settled) {

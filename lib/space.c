@@ -124,6 +124,18 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     return 0;
 }
 
+int space_look_r(struct file *f, uint64_t page)
+{
+    uint64_t at = layout_reflected(page * PAGE_BYTES), data;
+    if (!f->r_holes_fault)
+        return 0;
+    if (find_data(f, f->pairing.reflection, at, &data) < 0)
+        return -1;
+    return data < at + PAGE_BYTES
+               ? 0
+               : allocate(f, f->pairing.reflection, at, PAGE_BYTES, "the reflection of");
+}
+
 int space_make_meta(struct file *f, uint64_t chunk)
 {
     if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)

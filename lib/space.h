@@ -15,6 +15,10 @@
  * ENOSPC. */
 int space_look(struct file *f, uint64_t page, uint8_t *flags);
 
+/* First touch of a page whose word names slices in R: R can be read afterwards. Who copied the reflection
+ * may have left zeros out (cp --sparse). ENOSPC. */
+int space_look_r(struct file *f, uint64_t page);
+
 /* Does the page's word exist on the media? If not, it is 0 (and reading it might be SIGBUS). Valid
  * until the page is first written, which nobody else can do meanwhile. */
 static inline bool space_has_word(const struct file *f, uint64_t page)

@@ -396,6 +396,40 @@ TEST_F(FullDiskOf, MemoryMakesALoadFromAHoleSigbusAndAReadEnospc)
                        }));
 }
 
+// A reflection that was copied: what is zeros may have been left out.
+TEST_F(FullDiskOf, MemoryMakesALoadFromAHoleOfTheReflectionEnospcToo)
+{
+    EXPECT_PLAYED(
+        play([&] { return mount_memory(disk, "size=24m"); },
+             [&] {
+                 const ato_options gather = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
+                 write_file(file, pattern(SIZE, 1));
+                 {
+                     Mapped m(file, gather);
+                     ASSERT_TRUE(m.write(0, Bytes(SIZE))) << m.sentence;
+                 }
+                 Fd r(reflection_of(file));
+                 ASSERT_EQ(fallocate(r, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, SIZE), 0);
+                 Mapped m(file, gather);
+                 ASSERT_TRUE(m) << m.sentence;
+                 fill(ballast);
+                 EXPECT_EQ(naive([&] {
+                               return *const_cast<volatile char *>(
+                                   plain_map(reflection_of(file), 2 * SIZE) + 8192);
+                           }),
+                           died_of(SIGBUS));
+                 EXPECT_TRUE(m.read(8192, 10).empty());
+                 EXPECT_EQ(m.error, ENOSPC);
+                 EXPECT_TRUE(has(m.sentence, file)) << m.sentence;
+                 EXPECT_FALSE(m.write(8192, Bytes(10, 'x')));
+                 EXPECT_EQ(m.error, ENOSPC);
+                 ASSERT_EQ(unlink(ballast.c_str()), 0);
+                 EXPECT_EQ(m.read(), Bytes(SIZE));
+                 EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+                 EXPECT_EQ(read_file(file), Bytes(SIZE));
+             }));
+}
+
 // A hole smaller than a page.
 TEST_F(FullDiskOf, SmallBlocksMakeAStoreToHalfAPageSigbusAndAWriteEnospc)
 {
