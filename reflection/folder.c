@@ -138,11 +138,15 @@ void folder_close(struct folder *f)
     f->fd = -1;
 }
 
-bool folder_names(const struct folder *f, const char *name, int fd)
+int folder_names(const struct folder *f, const char *name, int fd)
 {
     struct stat held, named;
-    return fstat(fd, &held) == 0 && fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+    if (fstat(fd, &held) < 0)
+        return report_errno(errno, "cannot look at %s/%s", f->path, name);
+    if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0
+                               : report_errno(errno, "cannot look at %s/%s", f->path, name);
+    return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
 bool folder_has(const struct folder *f, const char *name)

@@ -26,8 +26,9 @@ struct folder {
 int folder_open(struct folder *f, const char *path, bool make);
 void folder_close(struct folder *f);
 
-/* Is `name` in it (still) the name of the file that is open as `fd`? */
-bool folder_names(const struct folder *f, const char *name, int fd);
+/* Is `name` in it (still) the name of the file that is open as `fd`? 1, 0; -1 with a sentence: not
+ * known. */
+int folder_names(const struct folder *f, const char *name, int fd);
 
 /* Is there such a name in it? */
 bool folder_has(const struct folder *f, const char *name);

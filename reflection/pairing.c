@@ -42,8 +42,9 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
         if (locks_wait(pr->lock, 0, 1) < 0)
             return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
                                 n->manifest);
-        if (folder_names(&pr->folder, n->manifest, pr->lock))
-            return 0;
+        int named = folder_names(&pr->folder, n->manifest, pr->lock);
+        if (named != 0)
+            return named < 0 ? -1 : 0;
         close(pr->lock); /* removed or set aside while we waited: its lock guards nothing now */
     }
 }
@@ -407,7 +408,9 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         break;
     case START_OVER:
         /* After set_aside() the name is free already; removing is idempotent. */
-        result = folder_names(&pr->folder, n->manifest, pr->lock) ? start_over(pr, n) : 0;
+        result = folder_names(&pr->folder, n->manifest, pr->lock);
+        if (result == 1)
+            result = start_over(pr, n);
         break;
     case REFUSE:
         break;

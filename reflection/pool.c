@@ -98,6 +98,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
 
     /* Locked before it is filled: whoever clears away unfinished journals leaves alone what is locked.
      * What was cleared away before it was locked is made again. */
+    int named;
     do {
         if (pool->lock >= 0)
             close(pool->lock);
@@ -108,7 +109,10 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
             report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
             goto fail;
         }
-    } while (!folder_names(f, unfinished, pool->lock));
+        named = folder_names(f, unfinished, pool->lock);
+        if (named < 0)
+            goto fail;
+    } while (named == 0);
     if (fsops->fallocate(pool->lock, 0, 0, POOL_BYTES) < 0) {
         report_errno(errno, "no space for the journal %s/%s (%d bytes)", f->path, unfinished,
                      POOL_BYTES);

@@ -358,10 +358,12 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     int fd = open_journal(&journal, arg);
     if (fd < 0) /* one that may not be opened: needs_recovery() tells whether that matters */
         return fd == -1 ? -1 : 0;
-    int result = 0;
-    if (locks_wait(fd, 1, 1) < 0) {
+    int result = 0, named = 0;
+    if (locks_wait(fd, 1, 1) < 0)
         result = report_errno(errno, "cannot lock the journal %s/%s", f->path, name);
-    } else if (folder_names(f, name, fd)) {
+    else if ((named = folder_names(f, name, fd)) < 0)
+        result = -1;
+    if (named == 1) {
         enum locks_answer owner = locks_try(fd, 0, 1);
         struct pool pool;
         if (owner == LOCKS_FAILED) {
@@ -392,7 +394,7 @@ static int clear_unfinished(const struct folder *f, const char *name, const void
     int fd = open_journal(&journal, arg);
     if (fd < 0)
         return fd == -1 ? -1 : 0;
-    if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) &&
+    if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) == 1 &&
         fsops->unlinkat(f->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);
     close(fd);
@@ -445,8 +447,8 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     if (fd < 0)
         return fd == GONE ? 0 : -1;
     enum locks_answer owner = locks_ask(fd, 0, 1);
-    int due = 0;
-    if (owner == LOCKS_FREE && folder_names(f, name, fd)) {
+    int due = owner == LOCKS_FREE ? folder_names(f, name, fd) : 0;
+    if (due == 1) {
         struct pool pool;
         if (pool_open(&pool, f, name, fd) < 0) {
             due = 1; /* recover_folder() says what is wrong */

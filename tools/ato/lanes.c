@@ -63,7 +63,7 @@ static void visit_one(const struct folder *f, const char *name, bool all,
         j.kind = LANES_UNFINISHED;
         if (!j.alive) { /* its maker may be about to lock it */
             nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
-            j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN || !folder_names(f, name, fd);
+            j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN || folder_names(f, name, fd) == 0;
         }
     } else if (st.st_size != POOL_LENGTH) {
         j.kind = LANES_DAMAGED;

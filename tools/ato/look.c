@@ -414,7 +414,7 @@ static bool is_unchanged(const struct look *l)
          st.st_mtim.tv_sec != l->who.mtime_sec || st.st_mtim.tv_nsec != l->who.mtime_nsec))
         return false;
     memset(now, 0, sizeof(now));
-    return folder_names(&l->folder, n.manifest, l->manifest.fd) &&
+    return folder_names(&l->folder, n.manifest, l->manifest.fd) == 1 &&
            pread(l->manifest.fd, now, sizeof(now), 0) >= 0 &&
            memcmp(now, l->manifest.bytes, sizeof(now)) == 0;
 }
