@@ -105,7 +105,7 @@ static int acquire_file(const struct found *journal, struct named_file *file)
     const struct folder *f = journal->folder;
     char manifest[40];
     struct manifest_record record;
-    struct stat st, now;
+    struct stat st;
     struct trust maker = trust_of(&journal->st), owner;
     int which;
     file->lock = -1;
@@ -131,15 +131,20 @@ static int acquire_file(const struct found *journal, struct named_file *file)
         return -1;
     if (locks_wait(file->lock, 0, 1) < 0)
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
-    if (fstatat(f->fd, manifest, &now, AT_SYMLINK_NOFOLLOW) < 0 || now.st_ino != st.st_ino)
-        return 0; /* removed or set aside while we waited */
+    int named = folder_names(f, manifest, file->lock);
+    if (named != 1)
+        return named; /* 0: removed or set aside while we waited */
     /* Zeros, where a birth that was cut has left a shorter one. */
     char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
-    enum manifest_finding found = MANIFEST_DAMAGED;
-    if (pread(file->lock, bytes, MANIFEST_BYTES, 0) >= 0)
-        found = manifest_read(bytes, &record, &which);
+    if (pread(file->lock, bytes, MANIFEST_BYTES, 0) < 0) {
+        int r = report_errno(errno, "cannot read %s/%s, which the journal %s needs", f->path,
+                             manifest, journal->name);
+        free(bytes);
+        return r;
+    }
+    enum manifest_finding found = manifest_read(bytes, &record, &which);
     free(bytes);
     if (found == MANIFEST_UNBORN)
         return 0;
@@ -483,8 +488,13 @@ static int each_journal(
         return r;
     }
     int result = 0;
-    struct dirent *entry;
-    while (result == 0 && (entry = readdir(dir))) {
+    while (result == 0) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry && errno)
+            result = report_errno(errno, "cannot list the reflection folder %s", f->path);
+        if (!entry)
+            break;
         const char *name = entry->d_name;
         enum pool_name kind = pool_name_of(name);
         if (kind == POOL_NAME)
