@@ -150,44 +150,56 @@ fail:;
     return -1;
 }
 
-/* Maps the file of a pool and finds the journal in it; NULL when there is none. *said: there is
- * something like one, and the sentence tells what is wrong with it. `full` is its name there. */
-static void *map_journal(int fd, int prot, struct journal *j, const char *full, bool *said)
+enum found { NO_JOURNAL, JOURNAL_FOUND, JOURNAL_BROKEN, NOT_KNOWN };
+
+/* Maps the file of a pool and finds the journal in it. JOURNAL_BROKEN (there is something like one)
+ * and NOT_KNOWN leave a sentence. `full` is its name there. */
+static enum found map_journal(int fd, int prot, struct journal *j, const char *full, void **found)
 {
     struct stat st;
-    *said = false;
-    if (fstat(fd, &st) < 0 || st.st_size != POOL_BYTES)
-        return NULL;
+    enum found result = NO_JOURNAL;
+    if (fstat(fd, &st) < 0) {
+        report_errno(errno, "cannot look at the journal %s", full);
+        return NOT_KNOWN;
+    }
+    if (st.st_size != POOL_BYTES)
+        return NO_JOURNAL;
     char *map = domain_map(PERSIST_PMEM, NULL, POOL_BYTES, prot, fd, 0);
-    if (map == MAP_FAILED)
-        return NULL;
+    if (map == MAP_FAILED) {
+        report_errno(errno, "cannot map the journal %s", full);
+        return NOT_KNOWN;
+    }
     madvise(map, POOL_BYTES, MADV_DONTFORK);
+    *found = map;
     /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business. */
     for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
         if (journal_is_at(map + at)) {
             if (journal_take(j, map + at, JOURNAL_BYTES, full) == 0)
-                return map;
-            *said = true;
+                return JOURNAL_FOUND;
+            result = JOURNAL_BROKEN;
         }
     munmap(map, POOL_BYTES);
-    return NULL;
+    *found = NULL;
+    return result;
 }
 
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
 {
     char full[PATH_MAX + 80];
-    bool said;
     memset(pool, 0, sizeof(*pool));
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
     /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
-    pool->map = map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal, full, &said);
-    if (!pool->map && said)
-        return -1;
-    if (!pool->map)
+    switch (map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal, full, &pool->map)) {
+    case JOURNAL_FOUND:
+        break;
+    case NO_JOURNAL:
         return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
                             full);
+    default:
+        return -1;
+    }
     pool->lock = lock;
     return 0;
 }
@@ -214,10 +226,19 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     return result;
 }
 
-void *pool_peek(int fd, struct journal *j)
+int pool_peek(int fd, const struct folder *f, const char *name, struct journal *j, void **map)
 {
-    bool said;
-    return map_journal(fd, PROT_READ, j, "found", &said);
+    char full[PATH_MAX + 80];
+    snprintf(full, sizeof(full), "%s/%s", f->path, name);
+    *map = NULL;
+    switch (map_journal(fd, PROT_READ, j, full, map)) {
+    case JOURNAL_FOUND:
+        return 1;
+    case NOT_KNOWN:
+        return -1;
+    default:
+        return 0;
+    }
 }
 
 void pool_peek_end(void *map)

@@ -50,9 +50,9 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
 int pool_close(struct pool *pool, const struct folder *f, bool remove);
 
 /* Finds the journal in the file of a pool that may be another process's, for looking only: nothing
- * is opened by libpmemobj, locked or changed. NULL when there is none to be found; else a mapping
- * for pool_peek_end(), which takes NULL too. */
-void *pool_peek(int fd, struct journal *j);
+ * is opened by libpmemobj, locked or changed. 1, and a mapping for pool_peek_end(), which takes NULL
+ * too; 0: there is none to be found; -1 with a sentence. */
+int pool_peek(int fd, const struct folder *f, const char *name, struct journal *j, void **map);
 void pool_peek_end(void *map);
 
 /* In a forked child: drops the descriptor, touches nothing else. */

@@ -465,8 +465,10 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     } else if (owner == LOCKS_FAILED) {
         due = report_errno(errno, "cannot ask for the lock of the journal %s/%s", f->path, name);
     } else if (owner == LOCKS_TAKEN) {
-        void *map = pool_peek(fd, &journal);
-        due = map && names_file(&journal, file->id);
+        void *map;
+        due = pool_peek(fd, f, name, &journal, &map);
+        if (due == 1)
+            due = names_file(&journal, file->id);
         pool_peek_end(map);
     }
     close(fd);
