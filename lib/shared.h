@@ -119,8 +119,8 @@ struct shared {
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode);
 
-/* Unmaps; `remove`: and unlinks, as the last user. */
-void shared_close(struct shared *s, bool remove);
+/* Unmaps; `remove`: and unlinks, as the last user. False if that failed. */
+bool shared_close(struct shared *s, bool remove);
 
 /* The state of a page whose group is not there yet, or perhaps not: made. NULL with ENOSPC. */
 struct page_state *shared_make_state(struct shared *s, uint64_t page);

@@ -69,7 +69,10 @@ int identity_path(int fd, const struct identity *who, char *path, char **name)
     path[n] = '\0';
     struct stat st;
     char *slash = strrchr(path, '/');
-    if (path[0] != '/' || !slash || stat(path, &st) < 0 || st.st_ino != who->inode ||
+    int there = stat(path, &st);
+    if (there < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+        return report_errno(errno, "cannot look at '%s', the path of descriptor %d", path, fd);
+    if (path[0] != '/' || !slash || there < 0 || st.st_ino != who->inode ||
         st.st_dev != who->device)
         return report_error(EINVAL,
                             "descriptor %d has no path here that names it (it says '%s'): was it "
