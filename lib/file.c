@@ -333,7 +333,10 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     forget(f);
     journals_detach(f);
     unmap_views(f); /* before mtime is kept: the kernel moves it for stores through a mapping */
-    shared_close(&f->shared, true); /* while there is a manifest that tells its name */
+    char shared[sizeof(f->shared.name)];
+    memcpy(shared, f->shared.name, sizeof(shared));
+    /* While there is a manifest that tells its name. */
+    bool removed = shared_close(&f->shared, true);
     int r = 0;
     if (plain)
         r = pairing_remove(pr);
@@ -344,6 +347,10 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
                          "recovers",
                          pr->path);
+    int saved = errno;
+    if (!removed) /* once more: afterwards nobody knows the name */
+        (void)fsops->shm_unlink(shared);
+    errno = saved;
     destroy(f, true);
     return r;
 }

@@ -133,9 +133,10 @@ fail:;
     return -1;
 }
 
-void shared_close(struct shared *s, bool remove)
+bool shared_close(struct shared *s, bool remove)
 {
-    if (remove && s->fd >= 0 && fsops->shm_unlink(s->name) < 0)
+    bool removed = !remove || s->fd < 0 || fsops->shm_unlink(s->name) == 0;
+    if (!removed)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
     if (s->base)
         munmap(s->base, s->mapped);
@@ -144,6 +145,7 @@ void shared_close(struct shared *s, bool remove)
     free(s->ready);
     memset(s, 0, sizeof(*s));
     s->fd = -1;
+    return removed;
 }
 
 /* Hands a new group out; UINT64_MAX with ENOSPC. Space first, so that a failed try uses nothing up.
