@@ -12,6 +12,7 @@
 #include "table.h"
 #include "thread.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -81,6 +82,66 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
     return m;
 }
 
+/* ---- fork and exit ---- */
+
+static void before_fork(void)
+{
+    file_lock_all();
+    journals_lock();
+    guard_lock();
+    report_before_fork();
+}
+
+static void unlock_all(void)
+{
+    guard_unlock();
+    journals_unlock();
+    file_unlock_all();
+}
+
+static void in_parent(void)
+{
+    report_in_parent();
+    unlock_all();
+}
+
+/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
+ * an unlock would drop the parent's. */
+static void in_child(void)
+{
+    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
+        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
+            table_entries[i] = NULL;
+    journals_forget_all();
+    file_forget_all();
+    thread_forget_others();
+    report_in_child();
+    unlock_all();
+}
+
+static void at_exit(void)
+{
+    journals_close_all();
+    file_exit_all();
+}
+
+/* Once for the process, under the lock for mappings. What fails is tried again by the next map. */
+static int set_up(void)
+{
+    static bool forks, exits;
+    if (!forks && pthread_atfork(before_fork, in_parent, in_child) != 0)
+        return report_error(ENOMEM, "no memory to be told of forks");
+    forks = true;
+    if (!exits && atexit(at_exit) != 0)
+        return report_error(ENOMEM, "no memory to be told when the process exits");
+    if (!exits)
+        pages_set_up();
+    exits = true;
+    return 0;
+}
+
+/* ---- mapping ---- */
+
 static void *map(int fd, const struct ato_options *o, const struct view_wish *v, int access)
 {
     struct file_wish wish = {
@@ -90,7 +151,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
         return MAP_FAILED;
     void *base = MAP_FAILED;
     file_lock_all();
-    m->file = file_open(fd, &wish);
+    m->file = set_up() == 0 ? file_open(fd, &wish) : NULL;
     if (m->file) {
         m->reach = choose_reach(m, o);
         if (map_view(m, fd, v, o->flags) == 0) {
@@ -196,58 +257,6 @@ static int check_range(size_t length, off_t offset)
     return 0;
 }
 
-/* ---- fork and exit ---- */
-
-static void before_fork(void)
-{
-    file_lock_all();
-    journals_lock();
-    guard_lock();
-    report_before_fork();
-}
-
-static void unlock_all(void)
-{
-    guard_unlock();
-    journals_unlock();
-    file_unlock_all();
-}
-
-static void in_parent(void)
-{
-    report_in_parent();
-    unlock_all();
-}
-
-/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
- * an unlock would drop the parent's. */
-static void in_child(void)
-{
-    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
-        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
-            table_entries[i] = NULL;
-    journals_forget_all();
-    file_forget_all();
-    thread_forget_others();
-    report_in_child();
-    unlock_all();
-}
-
-static void at_exit(void)
-{
-    journals_close_all();
-    file_exit_all();
-}
-
-static void set_up(void)
-{
-    pthread_atfork(before_fork, in_parent, in_child);
-    atexit(at_exit);
-    pages_set_up();
-}
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 /* ---- the calls ---- */
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
@@ -255,7 +264,6 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
     struct ato_options o;
     const int ignored = MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_LOCKED;
     int type = flags & MAP_TYPE;
-    pthread_once(&once, set_up);
     if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) {
         report_error(EINVAL, "only MAP_SHARED mappings are atomic; flags are 0x%x",
                      (unsigned)flags);
@@ -285,7 +293,6 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
 void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
 {
     struct ato_options o;
-    pthread_once(&once, set_up);
     int access = access_of(fd);
     if (access < 0 || check_range(length, offset) < 0 || complete(&o, opt) < 0)
         return MAP_FAILED;
