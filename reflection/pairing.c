@@ -308,9 +308,11 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
         return REFUSE;
     }
     if (found == MANIFEST_UNBORN) {
-        /* What was a manifest may have been emptied by others. */
-        if (wish->prefer_file && folder_has(&pr->folder, n->reflection))
-            return FORGET;
+        /* What was a manifest may have been emptied by others. (Of a birth that was cut, the reflection
+         * holds nothing.) */
+        int holds = wish->prefer_file ? place_holds_slices(&pr->folder, pr->identity.inode) : 0;
+        if (holds)
+            return holds < 0 ? REFUSE : FORGET;
         if (attribute != ATTRIBUTE_FOUND)
             return BEAR;
         report_error(ESTALE,

@@ -54,29 +54,41 @@ static int peek(const struct folder *f, uint64_t inode, const struct identity *w
     return result;
 }
 
-/* Does a reflection hold any slice? Errors count as yes. */
-static bool holds_slices(const struct folder *f, uint64_t inode)
+static int slices_in(int fd)
 {
-    struct place_names n = place_names(inode);
     struct stat st;
-    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno != ENOENT;
-    bool any = fstat(fd, &st) < 0;
-    uint64_t words[CHUNK_PAGES], chunks = any ? 0 : (uint64_t)st.st_size / CHUNK_BYTES + 1;
-    for (uint64_t chunk = 0; !any; chunk++) {
+    if (fstat(fd, &st) < 0)
+        return -1;
+    uint64_t words[CHUNK_PAGES], chunks = (uint64_t)st.st_size / CHUNK_BYTES + 1;
+    for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(fd, chunk, chunks);
         if (chunk == chunks)
-            break;
-        ssize_t got = -1;
-        if (chunk != UINT64_MAX)
-            got = pread(fd, words, sizeof(words), (off_t)layout_meta_page(chunk));
-        any = got < 0;
+            return 0;
+        if (chunk == UINT64_MAX)
+            return -1;
+        ssize_t got = pread(fd, words, sizeof(words), (off_t)layout_meta_page(chunk));
+        if (got < 0)
+            return -1;
         for (ssize_t i = 0; i < got / 8; i++)
-            any |= words[i] != 0;
+            if (words[i])
+                return 1;
     }
-    close(fd);
-    return any;
+}
+
+int place_holds_slices(const struct folder *f, uint64_t inode)
+{
+    struct place_names n = place_names(inode);
+    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    int result = fd < 0 ? -1 : slices_in(fd);
+    if (result < 0)
+        report_errno(errno, "cannot see what lies in the reflection %s/%s", f->path, n.reflection);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
+    return result;
 }
 
 /* ---- which folder ---- */
@@ -151,16 +163,18 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
     return there;
 }
 
-/* Did the source of a copy have every slice at home when it was copied? What it has now tells nothing
- * of then: it may have been deployed since. But each session that stored anything leaves an mtime of
+/* Did the source of a copy have every slice at home when it was copied? -1 on error. What it has now
+ * tells nothing of then: it may have been deployed since. But each session that stored anything leaves an mtime of
  * its own behind, and a tool that copies attributes copies it too. */
-static bool was_plain(const struct pairing *copy, const struct folder *f,
-                      const struct manifest_record *source)
+static int was_plain(const struct pairing *copy, const struct folder *f,
+                     const struct manifest_record *source)
 {
     if (source->state == MANIFEST_BORN)
         return true;
-    return source->state == MANIFEST_CLEAN && identity_unwritten(&copy->identity, source) &&
-           !holds_slices(f, source->inode);
+    if (source->state != MANIFEST_CLEAN || !identity_unwritten(&copy->identity, source))
+        return false;
+    int holds = place_holds_slices(f, source->inode);
+    return holds < 0 ? -1 : !holds;
 }
 
 /* The attribute came along with a copy of another file. When that file is found: dropped; and an
@@ -170,22 +184,32 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
 {
     char path[PATH_MAX];
     const char *places[2] = {path, sibling};
-    bool found = false, plain = false;
+    bool found = false;
+    int plain = 0, failed = 0;
     if (attribute_folder(pr, name, a, path) < 0)
         return -1;
     for (int i = 0; i < 2 && !found; i++) {
         struct folder f;
         struct manifest_record source;
-        if (holds_pairing(&f, places[i], a, &pr->identity, &source) == 1) {
+        int there = holds_pairing(&f, places[i], a, &pr->identity, &source);
+        if (there < 0)
+            failed = errno;
+        if (there == 1) {
             found = true;
             plain = was_plain(pr, &f, &source);
             folder_close(&f);
         }
     }
+    if (plain < 0 && !wish->prefer_file)
+        return -1;
     /* Copied far away, or moved across file systems: this may be all that still says that there is
      * a reflection, so it stays. */
     if (!found && wish->prefer_file)
         return attribute_remove(pr->original, pr->path);
+    if (!found && failed) { /* it may be there all the same */
+        errno = failed;
+        return -1;
+    }
     if (!found)
         return report_error(
             ESTALE,
@@ -197,7 +221,7 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
             pr->path, a->inode, a->folder);
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    if (!plain && !wish->prefer_file)
+    if (plain != 1 && !wish->prefer_file)
         return report_error(ESTALE,
                             "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
                             "its reflection, or may have: its bytes need not be those of the file. "

@@ -18,6 +18,10 @@ struct place_names {
 
 struct place_names place_names(uint64_t inode);
 
+/* Does the reflection of `inode` in a folder hold any slice? 1, 0 (or there is none); -1 with a
+ * sentence. */
+int place_holds_slices(const struct folder *f, uint64_t inode);
+
 /* Opens pr->folder, and finds out pr->has_attributes. `name` points into pr->path, behind its last
  * slash. Errors: those of ato_mmap() that are about folders, attributes and missing reflections. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish);
