@@ -104,6 +104,14 @@ static bool map_and_write(World &w)
     return ok;
 }
 
+// The other file's commits go through the same journal: it outlives this file's unmapping.
+static bool map_and_share_the_journal(World &w)
+{
+    Bytes both = pattern(6000, 8);
+    std::copy(both.begin(), both.end(), w.near.begin() + 1000);
+    return map_and_write(w) && ato_memcpy(w.other + 1000, both.data(), both.size());
+}
+
 // Where one page of two has these bytes already.
 static bool map_and_write_half(World &w)
 {
@@ -247,6 +255,8 @@ std::vector<Scene> scenes_of_moves()
         write("WriteInAPageBack", BYTES, EVERY, map_and_write, 4096 + 70, 777),
         write("WriteThatMakesTheJournal", BYTES, EVERY, map, 4096 - 300, 9000),
         write("WriteByTheJournal", BYTES, EVERY, map_and_write, 4096 - 300, 9000),
+        write("WriteByAJournalOfTwoFiles", BYTES, {ATO_DOMAIN_MSYNC}, map_and_share_the_journal,
+              4096 - 300, 9000),
         write("WriteOfManyPages", MANY, EVERY, map, 100, 40 * 4096),
         write("WriteThatComesHome", BYTES, EVERY, map_and_write, 4096 - 300, 9000, ATO_EAGER),
         write("WriteOfOnePageThatComesHome", BYTES, TWO, map, 4096 + 30, 1000, ATO_EAGER),
