@@ -144,8 +144,7 @@ int folder_names(const struct folder *f, const char *name, int fd)
     if (fstat(fd, &held) < 0)
         return report_errno(errno, "cannot look at %s/%s", f->path, name);
     if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0
-                               : report_errno(errno, "cannot look at %s/%s", f->path, name);
+        return errno == ENOENT ? 0 : report_errno(errno, "cannot look at %s/%s", f->path, name);
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
