@@ -105,7 +105,6 @@ enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
 int __wrap_journal_retire(struct journal_writer *w);
 PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode);
 PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size);
-PMEMobjpool *__wrap_pmemobj_pool_by_oid(PMEMoid oid);
 void __wrap_pmemobj_close(PMEMobjpool *pop);
 
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
@@ -175,13 +174,6 @@ PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size)
         if (static_cast<void *>(p.second.map) == static_cast<void *>(pop))
             return {p.first, 4096};
     return {0, 0};
-}
-
-PMEMobjpool *__wrap_pmemobj_pool_by_oid(PMEMoid oid)
-{
-    auto p = pools.find(oid.pool_uuid_lo);
-    return p == pools.end() ? nullptr
-                            : static_cast<PMEMobjpool *>(static_cast<void *>(p->second.map));
 }
 
 void __wrap_pmemobj_close(PMEMobjpool *pop)

@@ -35,13 +35,14 @@ static std::string describe(const Call &call, int error, injector::Reach reach)
 }
 
 // Of a place in a loop the first calls. With sanitizers, where a world takes ten times as long, every
-// place still, but no second error, no later turns, and no domain that makes the calls of another.
+// place still, but no second error, no later turns, no domain that makes the calls of another, and none of
+// the long sweep.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool THIN = true;
 #else
 constexpr bool THIN = false;
 #endif
-constexpr unsigned MOST_TURNS = THIN ? 2 : 5;
+constexpr unsigned MOST_TURNS = THIN ? 1 : 5;
 
 class Sweep : public testing::TestWithParam<Case>
 {
@@ -113,6 +114,8 @@ static std::string name_of(const testing::TestParamInfo<Case> &info)
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenes, Sweep, testing::ValuesIn(cases(true)), name_of);
-INSTANTIATE_TEST_SUITE_P(Scenes, LongSweep, testing::ValuesIn(cases(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(Scenes, LongSweep,
+                         testing::ValuesIn(THIN ? std::vector<Case>() : cases(false)), name_of);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongSweep);
 
 } // namespace fault
