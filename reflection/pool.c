@@ -164,6 +164,12 @@ static enum found map_journal(int fd, int prot, struct journal *j, const char *f
     }
     if (st.st_size != POOL_BYTES)
         return NO_JOURNAL;
+    /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. */
+    if ((prot & PROT_WRITE) && st.st_blocks * 512 < POOL_BYTES &&
+        fsops->fallocate(fd, 0, 0, POOL_BYTES) < 0 && errno != EOPNOTSUPP) {
+        report_errno(errno, "no space for the journal %s (%d bytes)", full, POOL_BYTES);
+        return NOT_KNOWN;
+    }
     char *map = domain_map(PERSIST_PMEM, NULL, POOL_BYTES, prot, fd, 0);
     if (map == MAP_FAILED) {
         report_errno(errno, "cannot map the journal %s", full);

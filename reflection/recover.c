@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ struct named_file {
     struct journal_file who;
     struct named_file *next; /* of those that are held */
     int lock;                /* manifest, attach lock held */
+    int reflection;
     char *map;
     uint64_t bytes;
     struct persist persist;
@@ -85,10 +87,12 @@ static void release_file(struct named_file *file)
 {
     if (file->map)
         munmap(file->map, file->bytes);
+    if (file->reflection >= 0)
+        close(file->reflection);
     if (file->lock >= 0)
         close(file->lock);
     file->map = NULL;
-    file->lock = -1;
+    file->reflection = file->lock = -1;
 }
 
 /* A journal, as its folder has it. */
@@ -108,7 +112,7 @@ static int acquire_file(const struct found *journal, struct named_file *file)
     struct stat st;
     struct trust maker = trust_of(&journal->st), owner;
     int which;
-    file->lock = -1;
+    file->lock = file->reflection = -1;
     file->map = NULL;
     snprintf(file->name, sizeof(file->name), "%" PRIu64, file->who.inode);
     snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->who.inode);
@@ -153,30 +157,22 @@ static int acquire_file(const struct found *journal, struct named_file *file)
                             f->path, manifest, journal->name);
     if (memcmp(record.id, file->who.id, 16) != 0)
         return 0; /* another pairing has the inode now: the one that the lane names is gone */
-    int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), r = 0;
+    int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    file->reflection = fd;
     if (fd < 0 || fstat(fd, &st) < 0)
-        r = report_errno(errno, "cannot open the reflection %s/%s, which the journal %s needs",
-                         f->path, file->name, journal->name);
-    else
-        r = trust_check(&owner, fd, f->path, file->name);
-    if (r < 0) {
-        int saved = errno;
-        if (fd >= 0)
-            close(fd);
-        errno = saved;
-        return r;
-    }
+        return report_errno(errno, "cannot open the reflection %s/%s, which the journal %s needs",
+                            f->path, file->name, journal->name);
+    if (trust_check(&owner, fd, f->path, file->name) < 0)
+        return -1;
     persist_init(&file->persist, record.domain);
     file->bytes = (uint64_t)st.st_size;
     void *map = MAP_FAILED;
     if (file->bytes)
         map = domain_map(record.domain, NULL, file->bytes, PROT_READ | PROT_WRITE, fd, 0);
-    int saved = errno;
-    close(fd);
     if (!file->bytes)
         return report_error(EUCLEAN, "the reflection %s/%s is empty", f->path, file->name);
     if (map == MAP_FAILED)
-        return report_errno(saved, "cannot map the reflection %s/%s", f->path, file->name);
+        return report_errno(errno, "cannot map the reflection %s/%s", f->path, file->name);
     file->map = map;
     return 1;
 }
@@ -200,7 +196,8 @@ static int add_files(struct replay *r, const struct journal_view *v)
             r->files = more;
             r->room = room;
         }
-        r->files[r->nfiles++] = (struct named_file){.who = v->files[i], .lock = -1};
+        r->files[r->nfiles++] =
+            (struct named_file){.who = v->files[i], .lock = -1, .reflection = -1};
     }
     return 0;
 }
@@ -249,9 +246,35 @@ static int acquire_files(const struct found *journal, struct replay *r)
     return 0;
 }
 
+/* Space under the words of the i-th file: who copied a reflection may have left out a meta page that is
+ * zeros still. */
+static int make_space(const struct folder *f, const struct named_file *file,
+                      const struct journal_view *v, unsigned i)
+{
+    uint64_t last = UINT64_MAX;
+    for (uint64_t k = 0; k < v->nwords; k++) {
+        struct journal_word w = v->words[k];
+        uint64_t page = journal_word_offset(&w) & ~4095ull;
+        if (journal_word_file(&w) != i || page == last || page >= file->bytes)
+            continue;
+        last = page;
+        off_t data = lseek(file->reflection, (off_t)page, SEEK_DATA);
+        if (data >= 0 && (uint64_t)data == page)
+            continue;
+        if (fsops->fallocate(file->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0)
+            return report_errno(errno, "no space for the bitmaps in %s/%s", f->path, file->name);
+    }
+    return 0;
+}
+
 static int replay_lane(const struct folder *f, struct replay *r, const struct persist *p,
                        const struct journal_view *v)
 {
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        const struct named_file *file = find_file(r, &v->files[i]);
+        if (file && file->map && make_space(f, file, v, i) < 0)
+            return -1;
+    }
     for (unsigned i = 0; i < v->nfiles; i++) {
         struct named_file *file = find_file(r, &v->files[i]);
         char full[PATH_MAX + 40];

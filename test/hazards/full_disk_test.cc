@@ -2,6 +2,7 @@
 //
 // What if the disk is full? A plain store to a hole is SIGBUS, in the middle of a record. The
 // library has its space before it stores: ENOSPC, nothing changed, the next try works.
+#include "hazards/cut_commit.h"
 #include "hazards/lab.h"
 #include "support/faults.h"
 
@@ -428,6 +429,58 @@ TEST_F(FullDiskOf, MemoryMakesALoadFromAHoleOfTheReflectionEnospcToo)
                  EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
                  EXPECT_EQ(read_file(file), Bytes(SIZE));
              }));
+}
+
+// A dead process's journal and reflection, copied so that what is zeros was left out.
+TEST_F(FullDiskOf, MemoryMakesAReplayIntoAHoleEnospcAndTheNextTryFinishesIt)
+{
+    EXPECT_PLAYED(play([&] { return mount_memory(disk, "size=32m"); },
+                       [&] {
+                           write_file(file, pattern(SIZE, 1));
+                           const Bytes after =
+                               over(pattern(SIZE, 1), cut_commit::AT, cut_commit::record());
+                           ASSERT_EQ(cut_commit::die_between_flips(file), CUT);
+                           const std::string journal = journals_of(file).at(0),
+                                             reflection = reflection_of(file);
+                           // As if cut before the first flip.
+                           write_at(reflection, 0, Bytes(4096).data(), 4096);
+                           auto dig = [](const std::string &path, size_t n) {
+                               Fd fd(path);
+                               for (size_t at = 0; at < n; at += 4096)
+                                   if (read_at(path, at, 4096) == Bytes(4096))
+                                       fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                 static_cast<off_t>(at), 4096);
+                           };
+                           dig(reflection, 4096);
+                           fill(ballast);
+                           EXPECT_EQ(naive([&] {
+                                         plain_map(reflection, 4096)[8] = 1;
+                                         return 0;
+                                     }),
+                                     died_of(SIGBUS));
+                           auto expect_enospc = [&] {
+                               Mapped m(file, options(ATO_DOMAIN_PMEM));
+                               EXPECT_FALSE(m);
+                               EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+                           };
+                           expect_enospc();
+                           dig(journal, size_of(journal));
+                           unlink(ballast.c_str());
+                           fill(ballast);
+                           EXPECT_EQ(naive([&] {
+                                         volatile char *at = plain_map(journal, 12 << 20);
+                                         int sum = 0;
+                                         for (size_t i = 0; i < 12 << 20; i += 4096)
+                                             sum += at[i];
+                                         return sum & 0;
+                                     }),
+                                     died_of(SIGBUS));
+                           expect_enospc();
+                           ASSERT_EQ(unlink(ballast.c_str()), 0);
+                           Mapped m(file, options(ATO_DOMAIN_PMEM));
+                           ASSERT_TRUE(m) << m.sentence;
+                           EXPECT_EQ(m.read(), after);
+                       }));
 }
 
 // A hole smaller than a page.
