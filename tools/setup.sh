@@ -70,14 +70,14 @@ need_packages()
     apt-get install ${missing[*]}"
 }
 
-# need_clang SANITIZERS: clang, and with `yes` what its sanitizers and libFuzzer are linked with, which is
-# in a package that carries its version in its name.
+# need_clang SANITIZERS: clang, and unless that is `no` what its sanitizers and libFuzzer are linked with,
+# which is in a package that carries its version in its name.
 need_clang()
 {
     local version
 
     need_packages clang
-    if [ "$1" = yes ]; then
+    if [ "$1" != no ]; then
         version=$(clang -dumpversion)
         need_packages "libclang-rt-${version%%.*}-dev"
     fi
