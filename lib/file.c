@@ -158,6 +158,7 @@ static int attach(struct file *f)
     }
     f->settled = pr->settled;
     pr->record.domain = f->persist.domain;
+    pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
                       pr->identity.owner, pr->identity.group, pr->identity.mode) < 0)

@@ -45,7 +45,7 @@ static bool fits(const struct journals *j, const struct file *f, const struct ke
 {
     return j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
            j->owner == k->reflection.st_uid && j->group == k->reflection.st_gid &&
-           j->mode == (k->reflection.st_mode & 0666) && !j->abandoned &&
+           j->mode == trust_writers(k->reflection.st_mode & 0666) && !j->abandoned &&
            !__atomic_load_n(&j->failed, __ATOMIC_RELAXED) &&
            j->pool.journal.domain == f->persist.domain;
 }
@@ -69,7 +69,8 @@ static struct journals *make(struct file *f, const struct key *k)
     j->inode = k->folder.st_ino;
     j->owner = k->reflection.st_uid;
     j->group = k->reflection.st_gid;
-    j->mode = k->reflection.st_mode & 0666;
+    /* Not for who may only read: he could lock it, and have everybody wait. */
+    j->mode = trust_writers(k->reflection.st_mode & 0666);
     pthread_mutex_init(&j->medium, NULL);
     memcpy(j->folder.path, f->pairing.folder.path, sizeof(j->folder.path));
     j->folder.fd = fcntl(f->pairing.folder.fd, F_DUPFD_CLOEXEC, 3);

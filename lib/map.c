@@ -125,19 +125,31 @@ static void at_exit(void)
     file_exit_all();
 }
 
-/* Once for the process, under the lock for mappings. What fails is tried again by the next map. */
+enum { SET_UP_TRIES = 4 };
+static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
+                                             PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
+static bool forks, exits;
+
+static void try_to_set_up(void)
+{
+    forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
+    exits = exits || (forks && atexit(at_exit) == 0);
+    if (exits)
+        pages_set_up();
+}
+
+/* Once for the process, before any lock is taken: a child that is forked meanwhile would have it taken for
+ * ever. What fails is tried again by the next maps. */
 static int set_up(void)
 {
-    static bool forks, exits;
-    if (!forks && pthread_atfork(before_fork, in_parent, in_child) != 0)
-        return report_error(ENOMEM, "no memory to be told of forks");
-    forks = true;
-    if (!exits && atexit(at_exit) != 0)
-        return report_error(ENOMEM, "no memory to be told when the process exits");
-    if (!exits)
-        pages_set_up();
-    exits = true;
-    return 0;
+    static unsigned next;
+    unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
+    pthread_once(&tries[i], try_to_set_up);
+    if (__atomic_load_n(&exits, __ATOMIC_ACQUIRE))
+        return 0;
+    if (i + 1 < SET_UP_TRIES)
+        __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
 }
 
 /* ---- mapping ---- */
@@ -146,12 +158,12 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
 {
     struct file_wish wish = {
         .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
-    struct mapping *m = new_mapping(o, v, access);
+    struct mapping *m = set_up() == 0 ? new_mapping(o, v, access) : NULL;
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
     file_lock_all();
-    m->file = set_up() == 0 ? file_open(fd, &wish) : NULL;
+    m->file = file_open(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
         if (map_view(m, fd, v, o->flags) == 0) {

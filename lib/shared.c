@@ -60,6 +60,26 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
+/* Is this an object that a dead user of this very file left? Its name says nothing: who may write to a file
+ * may put the id of another's into its manifest, and have that one's object removed. */
+static bool is_left(const char *name, const struct manifest_record *record,
+                    const struct trust *file)
+{
+    struct shared_header h;
+    struct stat st;
+    int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    memset(&h, 0, sizeof(h));
+    bool ours = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && trust_maker(file, &st) &&
+                pread(fd, &h, sizeof(h), 0) >= 0;
+    close(fd);
+    /* Its maker may have died before he wrote anything. */
+    return ours &&
+           (h.magic != SHARED_MAGIC || (h.inode == record->inode && h.device == record->device &&
+                                        memcmp(h.id, record->id, 16) == 0));
+}
+
 /* Opens a new object; its name follows from the generation. */
 static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
 {
@@ -71,12 +91,17 @@ static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
 /* The generation that follows, so that one who died before it was in the manifest is found and cleared
  * away. Anybody who may read the file can tell that name beforehand and take it, and keep what is his:
  * then one that nobody can tell. */
-static int open_next(struct shared *s, const uint8_t id[16], uint64_t *generation)
+static int open_next(struct shared *s, const struct manifest_record *record,
+                     const struct trust *file, uint64_t *generation)
 {
+    const uint8_t *id = record->id;
     if (open_new(s, id, ++*generation) >= 0)
         return 0;
-    if (errno == EEXIST && fsops->shm_unlink(s->name) == 0 && open_new(s, id, *generation) >= 0)
+    int err = errno;
+    if (err == EEXIST && is_left(s->name, record, file) && fsops->shm_unlink(s->name) == 0 &&
+        open_new(s, id, *generation) >= 0)
         return 0;
+    errno = err;
     if (errno == EEXIST || errno == EACCES || errno == EPERM) {
         if (identity_random(generation, sizeof(*generation)) < 0)
             return -1;
@@ -92,11 +117,12 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     memset(s, 0, sizeof(*s));
     /* We hold the attach lock and every slot was free: what is there belongs to the dead. Another
      * user's may not be ours to remove; the new one has another name, and the old one is litter. */
+    const struct trust file = {owner, group, mode};
     shared_name(s->name, record->id, *generation);
-    if (fsops->shm_unlink(s->name) < 0 && errno != ENOENT)
+    if (is_left(s->name, record, &file) && fsops->shm_unlink(s->name) < 0 && errno != ENOENT)
         report_log(REPORT_INFO, "cannot remove the old shared memory /dev/shm%s", s->name);
     s->fd = -1;
-    if (open_next(s, record->id, generation) < 0)
+    if (open_next(s, record, &file, generation) < 0)
         return -1;
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
@@ -107,9 +133,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     groups_at = (groups_at + 4095) & ~4095ull;
     if (allocate(s, 0, DIRECTORY_AT, "slots") < 0 || map_object(s, pages, groups_at) < 0)
         goto fail;
-    if (fsops->fchown(s->fd, owner, group) < 0 && fsops->fchown(s->fd, (uid_t)-1, group) < 0)
-        report_log(REPORT_INFO, "/dev/shm%s keeps its maker's owner and group", s->name);
-    if (fsops->fchmod(s->fd, mode & 0666) < 0) {
+    if (trust_give(&file, s->fd) < 0) {
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
@@ -123,6 +147,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->groups_at = groups_at;
     h->size = size;
     h->domain = record->domain;
+    h->inode = record->inode;
+    h->device = record->device;
     h->sizing.version = 1;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;

@@ -85,6 +85,7 @@ struct shared_header {
     uint64_t size;             /* logical size of the original, bytes */
     uint32_t poisoned;         /* a flip is in doubt: every call is EIO */
     uint32_t domain;
+    uint64_t inode, device;   /* of the original */
     struct page_state sizing; /* who changes the size holds this, before any page; its version moves
                                  with the size */
 };

@@ -19,28 +19,17 @@
 
 static int dress(const struct pairing *pr, int fd, const char *name)
 {
-    const struct identity *who = &pr->identity;
-    if (fsops->fchown(fd, who->owner, who->group) < 0 &&
-        fsops->fchown(fd, (uid_t)-1, who->group) < 0)
-        report_log(REPORT_INFO, "%s/%s keeps its maker's owner and group", pr->folder.path, name);
-    if (fsops->fchmod(fd, who->mode & 0666) < 0)
+    const struct trust file = identity_trust(&pr->identity);
+    if (trust_give(&file, fd) < 0)
         return report_errno(errno, "cannot set the mode of %s/%s", pr->folder.path, name);
     return 0;
 }
 
 void birth_follow(const struct pairing *pr, int fd, const char *name)
 {
-    const struct identity *who = &pr->identity;
-    const mode_t mode = who->mode & 0666;
+    const struct trust file = identity_trust(&pr->identity);
     struct stat st;
-    if (fstat(fd, &st) < 0 ||
-        (st.st_uid == who->owner && st.st_gid == who->group && (st.st_mode & 0777) == mode))
-        return;
-    /* Narrowed before it is given away: who gave it away may not be able to do that any more. */
-    bool done = fsops->fchmod(fd, mode) == 0;
-    if (fsops->fchown(fd, who->owner, who->group) < 0)
-        (void)fsops->fchown(fd, (uid_t)-1, who->group);
-    if (!done && (st.st_mode & 0666 & ~mode))
+    if (trust_give(&file, fd) < 0 && fstat(fd, &st) == 0 && (st.st_mode & 0666 & ~file.mode))
         report_log(REPORT_WARNING,
                    "%s/%s has mode %03o, which allows more than that of %s: its owner should "
                    "change it",
@@ -101,7 +90,7 @@ int birth_map_manifest(struct pairing *pr, const struct place_names *n)
                                 pr->folder.path);
         return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
     }
-    int fd = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd = folder_reopen(pr->lock);
     if (fd < 0)
         return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path, n->manifest);
     void *map = domain_map(pr->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);

@@ -27,7 +27,7 @@ static int open_parent(const char *path, const char **name)
 }
 
 /* Under another name first: whoever sees the folder sees it complete. */
-static int make_folder(int parent, const struct stat *like, const char *name, const char *path)
+static int make_folder(int around, const struct stat *like, const char *name, const char *path)
 {
     uint64_t random;
     char unfinished[NAME_MAX + 1];
@@ -36,21 +36,26 @@ static int make_folder(int parent, const struct stat *like, const char *name, co
     if (snprintf(unfinished, sizeof(unfinished), "%s.%016llx.tmp", name,
                  (unsigned long long)random) >= (int)sizeof(unfinished))
         return report_error(ENAMETOOLONG, "the name of the reflection folder %s is too long", path);
-    if (fsops->mkdirat(parent, unfinished, 0700) < 0)
+    if (fsops->mkdirat(around, unfinished, 0700) < 0)
         return report_errno(errno, "cannot make the reflection folder %s", path);
-    int result = -1, fd = openat(parent, unfinished, OPEN_FLAGS);
+    int result = -1, fd = openat(around, unfinished, OPEN_FLAGS);
     if (fd < 0) {
         report_errno(errno, "cannot open the new reflection folder %s", path);
         goto out;
     }
     /* Who may write beside the file may write here. Giving it away takes privileges; without them
-     * the maker stays its owner, which is one of those that are trusted. */
+     * the maker stays its owner, which is one of those that are trusted. Without its group it is for
+     * everybody what it is for that group at most. */
+    struct stat st;
+    mode_t mode = trust_mode(around, like->st_mode & 07777);
     if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
         fsops->fchown(fd, (uid_t)-1, like->st_gid) < 0)
         report_log(REPORT_INFO, "the reflection folder %s keeps its maker as owner", path);
-    if (fsops->fchmod(fd, like->st_mode & 07777) < 0)
+    if (fstat(fd, &st) == 0 && st.st_gid != like->st_gid)
+        mode = (mode & 01700) | (mode & mode >> 3 & 0007);
+    if (fsops->fchmod(fd, mode) < 0)
         report_errno(errno, "cannot set the mode of the reflection folder %s", path);
-    else if (fsops->renameat(parent, unfinished, name) < 0 && errno != EEXIST)
+    else if (fsops->renameat(around, unfinished, name) < 0 && errno != EEXIST)
         report_errno(errno, "cannot make the reflection folder %s", path);
     else
         result = 0;
@@ -58,7 +63,7 @@ out:;
     int saved = errno;
     if (fd >= 0)
         close(fd);
-    (void)fsops->unlinkat(parent, unfinished,
+    (void)fsops->unlinkat(around, unfinished,
                           AT_REMOVEDIR); /* still there only if it was not needed */
     errno = saved;
     return result;
@@ -146,6 +151,13 @@ int folder_names(const struct folder *f, const char *name, int fd)
     if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : report_errno(errno, "cannot look at %s/%s", f->path, name);
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int folder_reopen(int fd)
+{
+    char link[64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return open(link, O_RDWR | O_CLOEXEC);
 }
 
 bool folder_has(const struct folder *f, const char *name)

@@ -30,6 +30,10 @@ void folder_close(struct folder *f);
  * known. */
 int folder_names(const struct folder *f, const char *name, int fd);
 
+/* Another open file of what is open as `fd`, for reading and writing, whatever its name leads to by now. -1
+ * and errno. */
+int folder_reopen(int fd);
+
 /* Is there such a name in it? */
 bool folder_has(const struct folder *f, const char *name);
 

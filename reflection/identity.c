@@ -45,7 +45,7 @@ int identity_of(int fd, struct identity *who)
     }
     who->mtime_sec = sx.stx_mtime.tv_sec;
     who->mtime_nsec = sx.stx_mtime.tv_nsec;
-    who->mode = sx.stx_mode & 07777;
+    who->mode = trust_mode(fd, sx.stx_mode & 07777);
     who->owner = sx.stx_uid;
     who->group = sx.stx_gid;
     /* The kernel stores an int, whatever the ioctl's number says of a long. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 static int apply(int fd, int command, short type, off_t start, off_t n)
@@ -30,9 +31,25 @@ enum locks_answer locks_ask(int fd, off_t start, off_t n)
     return l.l_type == F_UNLCK ? LOCKS_FREE : LOCKS_TAKEN;
 }
 
+/* Nobody of ours holds what is waited for as long as that. Who may only read the file may hold it for ever. */
+#ifdef ATO_SEAM
+unsigned locks_patience_ms = 30000;
+#else
+static const unsigned locks_patience_ms = 30000;
+#endif
+
 int locks_wait(int fd, off_t start, off_t n)
 {
-    return apply(fd, F_OFD_SETLKW, F_WRLCK, start, n);
+    for (unsigned waited = 0;; waited++) {
+        int r = apply(fd, F_OFD_SETLK, F_WRLCK, start, n);
+        if (r == 0 || (errno != EAGAIN && errno != EACCES))
+            return r;
+        if (waited >= locks_patience_ms) {
+            errno = EBUSY;
+            return -1;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
 }
 
 int locks_drop(int fd, off_t start, off_t n)

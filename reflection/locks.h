@@ -16,12 +16,16 @@
 
 #include <sys/types.h>
 
+#ifdef ATO_SEAM
+extern unsigned locks_patience_ms; /* of locks_wait() */
+#endif
+
 enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
 
 /* Exclusive, on [start, start + n). */
 enum locks_answer locks_try(int fd, off_t start, off_t n); /* MINE, TAKEN or FAILED */
 enum locks_answer locks_ask(int fd, off_t start, off_t n); /* FREE, TAKEN or FAILED */
-int locks_wait(int fd, off_t start, off_t n);              /* 0, or -1 and errno */
+int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
 int locks_drop(int fd, off_t start, off_t n);
 
 #endif

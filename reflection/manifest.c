@@ -30,6 +30,14 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
     return MANIFEST_VALID;
 }
 
+/* Nothing but perhaps parts of a first copy A and of the words. */
+static bool never_used(const uint8_t *b)
+{
+    const size_t record = sizeof(struct manifest_record), words = MANIFEST_GROWTH_WORD + 8;
+    return all_zeros(b + record, MANIFEST_SIZE_WORD - record) &&
+           all_zeros(b + words, MANIFEST_BYTES - words);
+}
+
 enum manifest_finding manifest_read(const void *bytes, struct manifest_record *record, int *which)
 {
     const uint8_t *b = bytes;
@@ -46,8 +54,7 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
     if (found[0] != MANIFEST_VALID && found[1] != MANIFEST_VALID) {
         *which = 1;
         memset(record, 0, sizeof(*record));
-        return all_zeros(b + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES) ? MANIFEST_UNBORN
-                                                                       : MANIFEST_DAMAGED;
+        return never_used(b) ? MANIFEST_UNBORN : MANIFEST_DAMAGED;
     }
     if (found[0] == MANIFEST_VALID && found[1] == MANIFEST_VALID)
         *which = (int64_t)(copies[1].sequence - copies[0].sequence) > 0;

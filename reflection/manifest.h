@@ -119,7 +119,7 @@ static_assert(offsetof(struct manifest_record, checksum) == 504, "format");
 
 enum manifest_finding {
     MANIFEST_VALID,
-    MANIFEST_UNBORN,  /* no valid copy, but copy B is all zeros: never used */
+    MANIFEST_UNBORN, /* no valid copy, but all is zeros beside record A and the words: never used */
     MANIFEST_DAMAGED, /* no valid copy */
     MANIFEST_FOREIGN, /* a checksummed copy of another version */
 };

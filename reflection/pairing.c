@@ -231,6 +231,21 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
         return -1;
     if (fstat(pr->reflection, &st) < 0)
         return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
+    /* Who may rename others' files may lay one of them here, which its owner would then open to all who
+     * may open this file, and write to. What was made with the manifest is like it; or like the original,
+     * after birth_follow() was cut. */
+    const struct identity *who = &pr->identity;
+    struct stat own;
+    if (fstat(pr->lock, &own) < 0)
+        return report_errno(errno, "cannot look at the manifest of %s", pr->path);
+    if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
+        (st.st_uid != who->owner || st.st_gid != who->group ||
+         (st.st_mode & 0777) != (who->mode & 0666)))
+        return report_error(
+            EACCES,
+            "%s/%s has another owner, group or mode than its manifest: they were not "
+            "made together",
+            pr->folder.path, n->reflection);
     uint64_t need = layout_reflection_bytes(size);
     if ((uint64_t)st.st_size < need)
         return report_error(EUCLEAN,
@@ -331,7 +346,9 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
                      "the manifest %s/%s belongs to another file or pairing than the attribute of "
                      "%s says: was it copied together with its attribute?",
                      pr->folder.path, n->manifest, pr->path);
-        return stale(wish);
+        /* In a folder that the attribute alone names it may be the pairing of somebody's file that is in
+         * use there. */
+        return place_is_own(pr, wish) ? stale(wish) : REFUSE;
     }
     if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
         return START_OVER; /* nothing in it: a cut birth, or a cut removal */
@@ -369,6 +386,18 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
     return START_OVER;
 }
 
+/* A manifest gets its length before its bytes. Anything else is not one of ours: it may be somebody's file
+ * that was renamed, and is not to be written over. */
+static bool may_be_unborn(int fd, const char *bytes)
+{
+    static const char zeros[MANIFEST_BYTES];
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return false;
+    return st.st_size == MANIFEST_BYTES ||
+           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+}
+
 /* One try under the attach lock. 1 done, 0 again, -1 error. */
 static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
@@ -387,6 +416,8 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
+    if (found == MANIFEST_UNBORN && !may_be_unborn(pr->lock, bytes))
+        found = MANIFEST_DAMAGED;
     struct recover_file file = {.manifest = pr->lock, .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
@@ -447,9 +478,7 @@ static void let_go(struct pairing *pr)
  * shares. */
 static int open_again(int fd)
 {
-    char link[64];
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    int own = open(link, O_RDWR | O_CLOEXEC);
+    int own = folder_reopen(fd);
     return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 

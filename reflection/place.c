@@ -233,6 +233,23 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
     return 0;
 }
 
+bool place_is_own(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    struct stat is, own;
+    int saved = errno;
+    bool found = false;
+    char sibling[PATH_MAX];
+    const char *slash = strrchr(pr->path, '/');
+    int n = snprintf(sibling, sizeof(sibling), "%.*s/%s", (int)(slash - pr->path), pr->path,
+                     FOLDER_NAME);
+    const char *const places[] = {n < PATH_MAX ? sibling : NULL, wish->folder};
+    for (int i = 0; i < 2 && !found; i++)
+        found = places[i] && fstat(pr->folder.fd, &is) == 0 && stat(places[i], &own) == 0 &&
+                is.st_ino == own.st_ino && is.st_dev == own.st_dev;
+    errno = saved;
+    return found;
+}
+
 /* Opens the folder that holds the pairing, or the one where it shall be made. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish)
 {

@@ -22,6 +22,9 @@ struct place_names place_names(uint64_t inode);
  * sentence. */
 int place_holds_slices(const struct folder *f, uint64_t inode);
 
+/* Is pr->folder the one beside the file, or the one that is wished for? */
+bool place_is_own(const struct pairing *pr, const struct pairing_wish *wish);
+
 /* Opens pr->folder, and finds out pr->has_attributes. `name` points into pr->path, behind its last
  * slash. Errors: those of ato_mmap() that are about folders, attributes and missing reflections. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish);

@@ -6,6 +6,7 @@
 #include "identity.h"
 #include "locks.h"
 #include "report.h"
+#include "trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,17 +25,13 @@ enum { POOL_BYTES = 12 << 20 };
  * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
 enum { ROOT_SLACK = 4096 };
 
-static void path_through(const struct folder *f, const char *name, char *path, size_t n)
-{
-    snprintf(path, n, "/proc/self/fd/%d/%s", f->fd, name);
-}
-
 /* Has libpmemobj make a pool of an empty file, with a root object for the journal. Where in the file the
  * journal begins; 0 on error. */
-static uint64_t make_pool(const struct folder *f, const char *unfinished)
+static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd)
 {
-    char path[PATH_MAX];
-    path_through(f, unfinished, path, sizeof(path));
+    char path[64];
+    /* Not by its name: somebody could make that a link meanwhile, and libpmemobj follows it. */
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
     if (!pop) {
         report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path, unfinished,
@@ -57,7 +54,7 @@ static uint64_t make_pool(const struct folder *f, const char *unfinished)
 static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
                    enum persist_domain domain)
 {
-    int fd = openat(f->fd, unfinished, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd = folder_reopen(pool->lock);
     void *map = MAP_FAILED;
     if (fd >= 0)
         map = domain_map(domain, NULL, POOL_BYTES, PROT_READ | PROT_WRITE, fd, 0);
@@ -118,14 +115,13 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
                      POOL_BYTES);
         goto fail;
     }
-    uint64_t at = make_pool(f, unfinished);
+    uint64_t at = make_pool(f, unfinished, pool->lock);
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
     journal_make(p, &pool->journal, (char *)pool->map + at, id);
     /* Not before libpmemobj is done with it, which believes what it reads. */
-    if (fsops->fchown(pool->lock, owner, group) < 0)
-        (void)fsops->fchown(pool->lock, (uid_t)-1, group);
-    if (fsops->fchmod(pool->lock, mode & 0666) < 0) {
+    const struct trust file = {owner, group, mode};
+    if (trust_give(&file, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
     }
@@ -136,7 +132,11 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     }
     /* persist-order J0 (reader: recover_folder): the journal can be found before the first commit
      * relies on being found. */
-    if (folder_sync(f) == 0)
+    named = folder_names(f, pool->name, pool->lock);
+    if (named == 0) /* somebody put another file in its place before it was renamed */
+        report_error(EACCES, "the journal %s/%s is not the file that was made", f->path,
+                     pool->name);
+    if (named == 1 && folder_sync(f) == 0)
         return 0;
     snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
 fail:;

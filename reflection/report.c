@@ -63,6 +63,14 @@ static void pass_on(int level, const char *text)
     errno = saved;
 }
 
+/* Paths and attributes may hold anything, and a line of the log is one sentence. */
+static void clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 static void compose(char *out, int err, const char *format, va_list args)
 {
     int n = vsnprintf(out, SENTENCE_MAX, format, args);
@@ -70,6 +78,7 @@ static void compose(char *out, int err, const char *format, va_list args)
         char text[128];
         snprintf(out + n, (size_t)(SENTENCE_MAX - n), ": %s", strerror_r(err, text, sizeof(text)));
     }
+    clean(out);
 }
 
 int report_error(int err, const char *format, ...)

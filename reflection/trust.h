@@ -28,6 +28,18 @@ static inline struct trust trust_of(const struct stat *file)
     return (struct trust){file->st_uid, file->st_gid, file->st_mode};
 }
 
+/* The mode of a file, without what an access list gives to others than its owner, its group and everybody: with
+ * a list the group's bits of st_mode are a mask, wider than the group's own. */
+mode_t trust_mode(int fd, mode_t mode);
+
+/* Of a mode, nothing for those who may only read: for a file that its readers could lock. */
+mode_t trust_writers(mode_t mode);
+
+/* Gives `fd` the file's owner, group and mode, as far as the caller may: what cannot have the group has nothing
+ * for another one, and no more for everybody than for the group. Nowhere on the way it is wider than
+ * that. -1 and errno: its mode could not be set. */
+int trust_give(const struct trust *file, int fd);
+
 /* Could the maker of `found` have written to the file? */
 bool trust_maker(const struct trust *file, const struct stat *found);
 

@@ -79,10 +79,15 @@ Holding holding(const Bytes &manifest)
         result.at = at;
         result.record = copy;
     }
-    bool b_is_zero = std::all_of(&whole[COPY_B], &whole[SIZE_WORD], [](auto x) { return x == 0; });
+    auto zeros = [&whole](size_t from, size_t to) {
+        return std::all_of(&whole[from], &whole[0] + to, [](auto x) { return x == 0; });
+    };
+    bool unused = manifest.size() == MANIFEST
+                      ? zeros(512, SIZE_WORD) && zeros(SIZE_WORD + 16, MANIFEST)
+                      : manifest.size() < MANIFEST && zeros(0, MANIFEST);
     if (foreign)
         result.found = Holding::FOREIGN;
-    else if (result.found != Holding::VALID && b_is_zero)
+    else if (result.found != Holding::VALID && unused)
         result.found = Holding::UNBORN;
     return result;
 }

@@ -4,6 +4,10 @@
 // stale bytes. Here: EACCES with the path, or EAGAIN; never a mapping without its reflection.
 #include "hazards/lab.h"
 
+extern "C" {
+#include "reflection/locks.h"
+}
+
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -85,6 +89,8 @@ class Permission : public testing::Test
         EXPECT_EQ(everything_in(dir.path()), before);
         EXPECT_EQ(attribute_of(file), attribute);
     }
+
+    void keep_out(off_t byte);
 
     void expect_works_as_nobody()
     {
@@ -182,20 +188,32 @@ TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAg
     EXPECT_EQ(as_nobody([&] { EXPECT_LT(open(reflection_of(file).c_str(), O_RDONLY), 0); }), 0);
 }
 
-// Who may read the manifest may lock it: that is all he can do, and it ends with him.
+// Who may read the manifest may lock it: that is all he can do, and it ends with him. Nobody waits for
+// ever; and journals, which concern other files too, he may not even read.
 TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
 {
     write_atomically();
     ASSERT_EQ(chmod(file.c_str(), 0644), 0);
     {
-        Mapped m(file); // the manifest follows
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+        ASSERT_TRUE(m.write(3000, pattern(6000, 2))) << m.sentence;
+        const auto journals = journals_of(file);
+        ASSERT_EQ(journals.size(), 1u);
+        EXPECT_EQ(stat_of(journals[0]).st_mode & 0777, 0600u);
+        EXPECT_EQ(stat_of(manifest_of(file)).st_mode & 0777, 0644u) << "follows";
     }
+    for (off_t byte : {1, 0}) // a slot, the attach lock
+        keep_out(byte);
+}
+
+void Permission::keep_out(off_t byte)
+{
     Pipe ready;
     Child reader(0, [&] {
         struct flock l = {};
         l.l_type = F_RDLCK;
         l.l_whence = SEEK_SET;
-        l.l_start = 1;
+        l.l_start = byte;
         l.l_len = 1;
         if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
             return 1;
@@ -207,7 +225,9 @@ TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
         return 0;
     });
     ASSERT_TRUE(ready.hear());
+    locks_patience_ms = 50;
     Mapped kept_out(file);
+    locks_patience_ms = 30000;
     EXPECT_FALSE(kept_out);
     EXPECT_EQ(kept_out.error, EBUSY) << kept_out.sentence;
     reader.kill();

@@ -21,7 +21,9 @@ extern "C" {
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -311,6 +313,147 @@ TEST_F(Planted, HardLinkToAnotherFileIsTruncatedByOpenAndRefusedHere)
     ASSERT_EQ(link(precious.c_str(), reflection_of(file).c_str()), 0);
     expect_refused(reflection_of(file));
     EXPECT_EQ(read_file(precious), reflection_bytes());
+}
+
+// In a folder without the sticky bit he can move what is another's, and its owner is believed.
+TEST_F(Planted, FileOfTheVictimsThatWasMovedThereIsOpenedToAllAndRefusedHere)
+{
+    const std::string secret = dir / "secret";
+    auto make_secret = [&](uid_t owner, size_t n) {
+        make(secret, Bytes(n, 's'), 0600);
+        ASSERT_EQ(chown(secret.c_str(), owner, owner), 0);
+    };
+    auto expect_untouched = [&](const std::string &at, uid_t owner, size_t n) {
+        EXPECT_EQ(read_file(at), Bytes(n, 's'));
+        EXPECT_EQ(stat_of(at).st_mode & 07777, 0600u);
+        EXPECT_EQ(stat_of(at).st_uid, owner);
+        fs::rename(at, secret);
+    };
+    ASSERT_EQ(chmod(dir.path().c_str(), 0777), 0);
+    ASSERT_EQ(mkdir(folder_of(file).c_str(), 0777), 0);
+    ASSERT_EQ(chmod(folder_of(file).c_str(), 0777), 0);
+    auto move_to = [&](const std::string &to) {
+        ASSERT_EQ(as(ATTACKER, [&] { fs::rename(secret, to); }), 0);
+    };
+
+    // As a manifest, before there is one: whatever is short counted as a birth that was cut.
+    for (size_t n : {size_t(100), size_t(5000), size_t(MANIFEST_BYTES), size_t(20000)}) {
+        make_secret(VICTIM, n);
+        move_to(manifest_of(file));
+        EXPECT_EQ(as(VICTIM,
+                     [&] {
+                         Mapped m(file);
+                         EXPECT_FALSE(m);
+                         EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+                     }),
+                  0);
+        expect_untouched(manifest_of(file), VICTIM, n);
+    }
+    // As the reflection of a file that has one.
+    auto map_once = [&](const std::string &path) {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        EXPECT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
+    };
+    ASSERT_EQ(as(VICTIM, [&] { map_once(file); }), 0);
+    make_secret(VICTIM, 1 << 20);
+    move_to(reflection_of(file));
+    EXPECT_EQ(as(VICTIM,
+                 [&] {
+                     Mapped m(file);
+                     EXPECT_FALSE(m);
+                     EXPECT_EQ(m.error, EACCES) << m.sentence;
+                     EXPECT_TRUE(has(m.sentence, reflection_of(file))) << m.sentence;
+                 }),
+              0);
+    expect_untouched(reflection_of(file), VICTIM, 1 << 20);
+    // Root's, of a file of his own that root maps.
+    const std::string his = dir / "his";
+    make(his, content, 0644);
+    ASSERT_EQ(chown(his.c_str(), ATTACKER, ATTACKER), 0);
+    ASSERT_EQ(as(ATTACKER, [&] { map_once(his); }), 0);
+    make_secret(0, 1 << 20);
+    move_to(reflection_of(his));
+    Mapped m(his);
+    EXPECT_FALSE(m);
+    EXPECT_EQ(m.error, EACCES) << m.sentence;
+    expect_untouched(reflection_of(his), 0, 1 << 20);
+}
+
+// The attribute names a folder where somebody's pairing is in use. To prefer the file is no reason to set
+// that aside.
+TEST_F(Planted, AttributeThatNamesAPairingOfAnotherIsNoReasonToTouchIt)
+{
+    const std::string elsewhere = dir / "elsewhere", inode = std::to_string(inode_of(file));
+    ASSERT_EQ(mkdir(elsewhere.c_str(), 0700), 0);
+    manifest_record r = record_of(file);
+    r.birth_sec++; // a file of another file system that has this inode number
+    make(elsewhere + "/" + inode + ".manifest", manifest_bytes(r, SIZE));
+    make(elsewhere + "/" + inode, reflection_bytes());
+    set_attribute(file, "ato1 " + std::string(32, 'a') + " " + inode + " " + elsewhere);
+    auto before = everything_in(elsewhere);
+    Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_PREFER_FILE));
+    EXPECT_FALSE(m);
+    EXPECT_EQ(m.error, ESTALE) << m.sentence;
+    EXPECT_EQ(everything_in(elsewhere), before);
+}
+
+// ---- owner, group, mode -------------------------------------------------------------------------
+
+// Who maps the file and is not of its group cannot give that away; then nobody's group gets it.
+TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
+{
+    constexpr uid_t OTHER = 1001;
+    constexpr gid_t TEAM = 5000;
+    for (const auto &[mode, expected] : {std::pair(0666, 0606), std::pair(0606, 0600)}) {
+        SCOPED_TRACE(mode);
+        fs::remove_all(folder_of(file));
+        write_file(file, content);
+        ASSERT_EQ(chown(file.c_str(), VICTIM, TEAM), 0);
+        ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(mode)), 0);
+        EXPECT_EQ(as(OTHER,
+                     [&] {
+                         ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
+                         Fd fd(file);
+                         char *at = static_cast<char *>(ato_mmap_opt(SIZE, fd, 0, &o));
+                         ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+                         EXPECT_TRUE(ato_memset(at, 'x', SIZE)) << ato_errormsg();
+                         const auto journals = journals_of(file);
+                         ASSERT_EQ(journals.size(), 1u);
+                         const std::string shared = "/dev/shm/ato-" + id_of(file) + "-1";
+                         for (const std::string &path :
+                              {reflection_of(file), manifest_of(file), shared}) {
+                             EXPECT_EQ(stat_of(path).st_gid, OTHER) << path;
+                             EXPECT_EQ(stat_of(path).st_mode & 0777, static_cast<mode_t>(expected))
+                                 << path;
+                         }
+                         EXPECT_EQ(stat_of(journals[0]).st_mode & 0077 & ~expected, 0u);
+                         EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+                     }),
+                  0);
+    }
+}
+
+// With an access list the group's bits of a mode are what the list's entries have at most.
+TEST_F(Planted, MaskOfAnAccessListIsNotTheGroupsMode)
+{
+    const unsigned char list[] = {2,  0, 0, 0,                      // version
+                                  1,  0, 6, 0, 255,  255, 255, 255, // the owner rw
+                                  2,  0, 6, 0, 0xe9, 3,   0,   0,   // user 1001 rw
+                                  4,  0, 4, 0, 255,  255, 255, 255, // the group r
+                                  16, 0, 6, 0, 255,  255, 255, 255,
+                                  32, 0, 4, 0, 255,  255, 255, 255};
+    if (setxattr(file.c_str(), "system.posix_acl_access", list, sizeof(list), 0) < 0)
+        GTEST_SKIP() << "no access lists on this file system";
+    ASSERT_EQ(stat_of(file).st_mode & 0777, 0664u) << "what the naive way copies";
+    EXPECT_EQ(as(VICTIM,
+                 [&] {
+                     Mapped m(file);
+                     ASSERT_TRUE(m) << m.sentence;
+                     EXPECT_TRUE(m.write(0, pattern(100, 2)));
+                 }),
+              0);
+    for (const std::string &path : {reflection_of(file), manifest_of(file)})
+        EXPECT_EQ(stat_of(path).st_mode & 0777, 0644u) << path;
 }
 
 TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)

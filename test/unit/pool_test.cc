@@ -169,6 +169,33 @@ TEST_F(Pool, ClearedAwayBeforeItWasLockedIsMadeAgain)
     EXPECT_EQ(pool_close(&made, &f, true), 0);
 }
 
+// Who may rename names in the folder makes the unfinished one a link to a file of the victim's.
+TEST_F(Pool, LinkInThePlaceOfTheUnfinishedOneIsNotFollowed)
+{
+    const std::string precious = dir / "precious";
+    const Bytes zeros(12 << 20);
+    for (const char *moment : {"fallocate", "fsync"}) {
+        write_file(precious, zeros);
+        FsFaults faults;
+        faults.before = [&](const FsCall &c) {
+            for (const std::string &name : names_in(dir.path()))
+                if (std::string(c.op) == moment &&
+                    name.find(POOL_UNFINISHED) != std::string::npos) {
+                    EXPECT_EQ(unlink((dir / name).c_str()), 0);
+                    EXPECT_EQ(symlink(precious.c_str(), (dir / name).c_str()), 0);
+                }
+            return GO_ON;
+        };
+        pool made;
+        EXPECT_EQ(create(&made), -1) << moment;
+        EXPECT_STRNE(report_sentence(), "");
+        faults.before = nullptr;
+        EXPECT_TRUE(read_file(precious) == zeros) << moment;
+        for (const std::string &name : names_in(dir.path()))
+            EXPECT_EQ(name, "precious");
+    }
+}
+
 TEST_F(Pool, WhatIsNoPoolIsAnErrorThatNamesIt)
 {
     for (int kind = 0; kind < 4; kind++) {

@@ -74,6 +74,13 @@ TEST_F(Report, SentenceIsTheThreads)
     EXPECT_STREQ(report_sentence(), "mine");
 }
 
+// A path may hold a line of its own, which would look like one of the log's.
+TEST_F(Report, ControlCharactersBecomeQuestionMarks)
+{
+    report_error(EINVAL, "a%s", "\nlibato[1] error: b\x7f\x1b[2J\xc3\xa4");
+    EXPECT_STREQ(report_sentence(), "a?libato[1] error: b??[2J\xc3\xa4");
+}
+
 TEST_F(Report, LongSentenceIsCutAndEnds)
 {
     std::string text(5000, 'x');

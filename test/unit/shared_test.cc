@@ -67,6 +67,13 @@ TEST_F(Shared, ObjectRepeatsWhatTheManifestSays)
     EXPECT_EQ(s.header->magic, SHARED_MAGIC);
     std::string path = std::string("/dev/shm") + s.name;
     EXPECT_EQ(stat_of(path).st_mode & 07777, 0640u) << "the original's mode";
+    if (geteuid() == 0) {
+        shared_close(&s, true);
+        ASSERT_EQ(shared_create(&s, &record, &generation, 1 << 20, 5, 1000, 1001, 0640), 0);
+        path = std::string("/dev/shm") + s.name;
+        EXPECT_EQ(stat_of(path).st_uid, 1000u) << "and owner";
+        EXPECT_EQ(stat_of(path).st_gid, 1001u) << "and group";
+    }
     shared_close(&s, true);
     EXPECT_FALSE(exists(path));
 }
@@ -117,6 +124,29 @@ TEST_F(Shared, NamesThatSomebodyElseTookBeforehandArePassedOver)
         EXPECT_EQ(read_file(taken[i]), theirs);
     for (const std::string &at : taken)
         unlink(at.c_str());
+}
+
+// Who may write to a file may write the id of another's into its manifest.
+TEST_F(Shared, ObjectOfAnotherFileWithTheSameIdStays)
+{
+    record.inode = 7;
+    record.device = 3;
+    ASSERT_EQ(create(), 0);
+    const std::string live = std::string("/dev/shm") + s.name;
+    struct shared his = {};
+    manifest_record copied = record;
+    for (const auto &[inode, device] : {std::pair(8, 3), std::pair(7, 4)}) {
+        copied.inode = static_cast<uint64_t>(inode);
+        copied.device = static_cast<uint64_t>(device);
+        for (uint64_t said : {generation, generation - 1}) {
+            ASSERT_EQ(shared_create(&his, &copied, &said, 1 << 20, 5, geteuid(), getegid(), 0600),
+                      0);
+            EXPECT_TRUE(exists(live));
+            EXPECT_NE(live, std::string("/dev/shm") + his.name);
+            shared_close(&his, true);
+        }
+    }
+    EXPECT_TRUE(exists(live));
 }
 
 TEST_F(Shared, StatesAreZeroAtBirthDistinctAndStay)
