@@ -230,8 +230,8 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     f->max_size = round_up(f->limit, PAGE_BYTES);
     f->holes_fault = holes_fault(f->pairing.original);
     f->r_holes_fault = holes_fault(f->pairing.reflection);
-    if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0) {
-        pairing_unlock_attach(&f->pairing);
+    if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0 &&
+        pairing_unlock_attach(&f->pairing) == 0) {
         f->next = all;
         all = f;
         return f;

@@ -94,7 +94,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     if (r < 0)
         r = file_in_doubt(f, "its guard");
     pthread_mutex_unlock(&f->medium);
-    pairing_unlock_attach(pr);
+    (void)pairing_unlock_attach(pr); /* the guard is as it is; the next to attach finds out */
     if (r < 0)
         put(f, &before);
     return r;

@@ -60,24 +60,40 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-/* Is this an object that a dead user of this very file left? Its name says nothing: who may write to a file
- * may put the id of another's into its manifest, and have that one's object removed. */
-static bool is_left(const char *name, const struct manifest_record *record,
-                    const struct trust *file)
+/* Is this an object that a dead user of this very file left? 1, 0; -1 with a sentence. Its name says nothing:
+ * who may write to a file may put the id of another's into its manifest, and have that one's object
+ * removed. */
+static int is_left(const char *name, const struct manifest_record *record, const struct trust *file)
 {
     struct shared_header h;
     struct stat st;
     int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
+    if (fd < 0) /* not there, or not for us */
+        return errno == ENOENT || errno == EACCES
+                   ? 0
+                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     memset(&h, 0, sizeof(h));
-    bool ours = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && trust_maker(file, &st) &&
-                pread(fd, &h, sizeof(h), 0) >= 0;
+    int result;
+    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(fd, &h, sizeof(h), 0) < 0))
+        result = report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    else if (!S_ISREG(st.st_mode) || !trust_maker(file, &st))
+        result = 0;
+    else /* its maker may have died before he wrote anything */
+        result =
+            h.magic != SHARED_MAGIC || (h.inode == record->inode && h.device == record->device &&
+                                        memcmp(h.id, record->id, 16) == 0);
+    int saved = errno;
     close(fd);
-    /* Its maker may have died before he wrote anything. */
-    return ours &&
-           (h.magic != SHARED_MAGIC || (h.inode == record->inode && h.device == record->device &&
-                                        memcmp(h.id, record->id, 16) == 0));
+    errno = saved;
+    return result;
+}
+
+/* Removes such an object. 1, 0: it is somebody else's, or cannot be removed; -1 with a sentence. */
+static int remove_left(const char *name, const struct manifest_record *record,
+                       const struct trust *file)
+{
+    int left = is_left(name, record, file);
+    return left == 1 ? fsops->shm_unlink(name) == 0 : left;
 }
 
 /* Opens a new object; its name follows from the generation. */
@@ -98,17 +114,21 @@ static int open_next(struct shared *s, const struct manifest_record *record,
     if (open_new(s, id, ++*generation) >= 0)
         return 0;
     int err = errno;
-    if (err == EEXIST && is_left(s->name, record, file) && fsops->shm_unlink(s->name) == 0 &&
-        open_new(s, id, *generation) >= 0)
-        return 0;
-    errno = err;
-    if (errno == EEXIST || errno == EACCES || errno == EPERM) {
+    if (err == EEXIST) {
+        int removed = remove_left(s->name, record, file);
+        if (removed < 0)
+            return -1;
+        if (removed && open_new(s, id, *generation) >= 0)
+            return 0;
+    }
+    if (err == EEXIST || err == EACCES || err == EPERM) {
         if (identity_random(generation, sizeof(*generation)) < 0)
             return -1;
         if (open_new(s, id, *generation) >= 0)
             return 0;
+        err = errno;
     }
-    return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
+    return report_errno(err, "cannot make the shared memory /dev/shm%s", s->name);
 }
 
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
@@ -118,12 +138,14 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     /* We hold the attach lock and every slot was free: what is there belongs to the dead. Another
      * user's may not be ours to remove; the new one has another name, and the old one is litter. */
     const struct trust file = {owner, group, mode};
-    shared_name(s->name, record->id, *generation);
-    if (is_left(s->name, record, &file) && fsops->shm_unlink(s->name) < 0 && errno != ENOENT)
-        report_log(REPORT_INFO, "cannot remove the old shared memory /dev/shm%s", s->name);
+    char old[sizeof(s->name)];
+    shared_name(old, record->id, *generation);
     s->fd = -1;
-    if (open_next(s, record, &file, generation) < 0)
+    int removed = remove_left(old, record, &file);
+    if (removed < 0 || open_next(s, record, &file, generation) < 0)
         return -1;
+    if (!removed) /* once more: afterwards nobody knows the name */
+        (void)remove_left(old, record, &file);
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;

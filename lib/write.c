@@ -331,7 +331,7 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     struct hold h;
     hold_init(&h);
     for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
-        struct page_state *s = shared_state(&m->file->shared, page);
+        const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
             fetch(m->file, s, page, span_begin(&span, page));
     }

@@ -52,7 +52,9 @@ int locks_wait(int fd, off_t start, off_t n)
     }
 }
 
+/* The kernel may need memory to keep the rest of a range: once more, since nothing could go on. */
 int locks_drop(int fd, off_t start, off_t n)
 {
-    return apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
+    int r = apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
+    return r == 0 ? 0 : apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
 }

@@ -388,12 +388,13 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
 
 /* A manifest gets its length before its bytes. Anything else is not one of ours: it may be somebody's file
  * that was renamed, and is not to be written over. */
-static bool may_be_unborn(int fd, const char *bytes)
+static int may_be_unborn(const struct pairing *pr, const struct place_names *n, const char *bytes)
 {
     static const char zeros[MANIFEST_BYTES];
     struct stat st;
-    if (fstat(fd, &st) < 0)
-        return false;
+    if (fstat(pr->lock, &st) < 0)
+        return report_errno(errno, "cannot look at the manifest %s/%s", pr->folder.path,
+                            n->manifest);
     return st.st_size == MANIFEST_BYTES ||
            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }
@@ -416,7 +417,10 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    if (found == MANIFEST_UNBORN && !may_be_unborn(pr->lock, bytes))
+    int unborn = found == MANIFEST_UNBORN ? may_be_unborn(pr, n, bytes) : 1;
+    if (unborn < 0)
+        goto out;
+    if (!unborn)
         found = MANIFEST_DAMAGED;
     struct recover_file file = {.manifest = pr->lock, .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
@@ -588,10 +592,12 @@ int pairing_lock_attach(struct pairing *pr)
     return 0;
 }
 
-void pairing_unlock_attach(struct pairing *pr)
+int pairing_unlock_attach(struct pairing *pr)
 {
-    if (locks_drop(pr->lock, 0, 1) < 0) /* nobody could attach any more */
-        report_errno(errno, "cannot unlock the manifest of %s in %s", pr->path, pr->folder.path);
+    if (locks_drop(pr->lock, 0, 1) < 0)
+        return report_errno(errno, "cannot unlock the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return 0;
 }
 
 void pairing_forget(struct pairing *pr)

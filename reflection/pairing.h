@@ -78,7 +78,8 @@ int pairing_clean(struct pairing *pr, bool written);
 /* The order of death, from `deployed` on. Everything is home and durable. */
 int pairing_remove(struct pairing *pr);
 
-void pairing_unlock_attach(struct pairing *pr);
+/* -1 with a sentence: nobody else can attach as long as this process has the file mapped. */
+int pairing_unlock_attach(struct pairing *pr);
 int pairing_lock_attach(struct pairing *pr);
 
 /* Gives the slot up and closes everything. */
