@@ -251,6 +251,10 @@ std::vector<Seed> seeds()
     add("odd-word", commit(plain, 0, 1, 1, 4));
     add("word-behind", commit(plain, 0, 1, 1, 8));
     add("word-in-a-page", commit(plain, 0, 1, 1, 4096));
+    // A lane counts as a whole, or not at all.
+    Seed good_then_bad = plain;
+    good_then_bad.u16(0).u8(3).u64(1).u64(0).u32(1).u32(2).u8(2);
+    add("word-then-one-far", good_then_bad.u64(0).u64(0x55).u64((1ull << 56) - 8).u64(0x55));
     add("word-far", commit(plain, 0, 1, 1, (1ull << 56) - 8));
     add("last-word", commit(with("", 2, 4096, 4096, 0, 513 * 4096), 0, 1, 1, 4088));
     add("last-word-cut", commit(with("", 2, 4096, 4096, 0, 513 * 4096 - 1), 0, 1, 1, 4088));
