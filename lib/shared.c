@@ -67,7 +67,7 @@ static int is_left(const char *name, const struct manifest_record *record, const
 {
     struct shared_header h;
     struct stat st;
-    int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = fsops->shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0) /* not there, or not for us */
         return errno == ENOENT || errno == EACCES
                    ? 0
