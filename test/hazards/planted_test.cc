@@ -404,12 +404,14 @@ TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
 {
     constexpr uid_t OTHER = 1001;
     constexpr gid_t TEAM = 5000;
-    for (const auto &[mode, expected] : {std::pair(0666, 0606), std::pair(0606, 0600)}) {
+    for (const auto &modes : {std::pair(0666, 0606), std::pair(0606, 0600)}) {
+        const mode_t mode = static_cast<mode_t>(modes.first),
+                     expected = static_cast<mode_t>(modes.second);
         SCOPED_TRACE(mode);
         fs::remove_all(folder_of(file));
         write_file(file, content);
         ASSERT_EQ(chown(file.c_str(), VICTIM, TEAM), 0);
-        ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(mode)), 0);
+        ASSERT_EQ(chmod(file.c_str(), mode), 0);
         EXPECT_EQ(as(OTHER,
                      [&] {
                          ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
@@ -423,8 +425,7 @@ TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
                          for (const std::string &path :
                               {reflection_of(file), manifest_of(file), shared}) {
                              EXPECT_EQ(stat_of(path).st_gid, OTHER) << path;
-                             EXPECT_EQ(stat_of(path).st_mode & 0777, static_cast<mode_t>(expected))
-                                 << path;
+                             EXPECT_EQ(stat_of(path).st_mode & 0777, expected) << path;
                          }
                          EXPECT_EQ(stat_of(journals[0]).st_mode & 0077 & ~expected, 0u);
                          EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
