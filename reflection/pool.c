@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define LAYOUT "libato-journal"
@@ -150,6 +151,14 @@ fail:;
     return -1;
 }
 
+/* Is there so little space that the holes of a pool might not get theirs? */
+static bool is_tight(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) < 0 ||
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16ull * POOL_BYTES;
+}
+
 enum found { NO_JOURNAL, JOURNAL_FOUND, JOURNAL_BROKEN, NOT_KNOWN };
 
 /* Maps the file of a pool and finds the journal in it. JOURNAL_BROKEN (there is something like one)
@@ -164,8 +173,9 @@ static enum found map_journal(int fd, int prot, struct journal *j, const char *f
     }
     if (st.st_size != POOL_BYTES)
         return NO_JOURNAL;
-    /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. */
-    if ((prot & PROT_WRITE) && st.st_blocks * 512 < POOL_BYTES &&
+    /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. Not
+     * where there is space enough: filling a pool up takes longer than all the rest. */
+    if ((prot & PROT_WRITE) && st.st_blocks * 512 < POOL_BYTES && is_tight(fd) &&
         fsops->fallocate(fd, 0, 0, POOL_BYTES) < 0 && errno != EOPNOTSUPP) {
         report_errno(errno, "no space for the journal %s (%d bytes)", full, POOL_BYTES);
         return NOT_KNOWN;
