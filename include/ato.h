@@ -19,8 +19,8 @@
  *                writer's copying or flushing; only a reader that met one commit after the other on
  *                its pages queues up for them in the end. Between threads calls order as plain
  *                stores and loads do on x86: what a write stored is seen in order, and a read
- *                that follows it in its thread may come before it for others. Not from a signal handler, and not to be
- *                left by longjmp() or thread cancellation.
+ *                that follows it in its thread may come before it for others. Not from a signal
+ *                handler, and not to be left by longjmp() or thread cancellation.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the mapping's
  *                domain (ATO_DOMAIN_...). When it fails, nothing has changed; the one exception is

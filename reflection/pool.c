@@ -187,7 +187,7 @@ static enum found map_journal(int fd, int prot, struct journal *j, const char *f
     }
     madvise(map, POOL_BYTES, MADV_DONTFORK);
     *found = map;
-    /* The journal lies on a page of the file (journal_range); which one is libpmemobj's business. */
+    /* The journal lies on a page of the file (make_pool); which one is libpmemobj's business. */
     for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
         if (journal_is_at(map + at)) {
             if (journal_take(j, map + at, JOURNAL_BYTES, full) == 0)

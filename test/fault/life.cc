@@ -235,8 +235,11 @@ static bool may_leave_doubt(const Fault *fault)
 
 // No call is under way: nobody holds an attach lock, nor who replays a journal its own; and no slot belongs
 // to a file that is not mapped. Asked through open files of their own, as another process asks.
-static void expect_locks_free(const World &w, const char *when)
+static void expect_locks_free(const World &w, const Fault *fault, const char *when)
 {
+    // Where unlocking fails for good there is no other way.
+    if (fault && fault->reach != injector::ONCE && strncmp(fault->call.name, "fcntl", 5) == 0)
+        return;
     for (const auto &[path, mapped] :
          {std::pair(w.file, w.is_mapped() || w.second), std::pair(w.beside, w.other != nullptr)}) {
         if (!exists(manifest_of(path)))
@@ -353,9 +356,7 @@ static bool the_act(const Scene &s, World &w, const Fault *fault, const Relief &
         look_at_failure(error, sentence, stale, fault);
     if (relief)
         relief();
-    // Where unlocking fails for good there is no other way.
-    if (!fault || fault->reach == injector::ONCE || strncmp(fault->call.name, "fcntl", 5) != 0)
-        expect_locks_free(w, "the operation is over");
+    expect_locks_free(w, fault, "the operation is over");
     return ok;
 }
 
@@ -406,8 +407,7 @@ static void go_on(const Scene &s, World &w, const Fault *fault)
     std::copy(near.begin(), near.end(), w.near.begin() + 100);
     if (read_mapped(w.other, w.near.size()) != w.near)
         wrong("the other file does not hold what was written");
-    if (!fault || fault->reach == injector::ONCE || strncmp(fault->call.name, "fcntl", 5) != 0)
-        expect_locks_free(w, "to go on");
+    expect_locks_free(w, fault, "to go on");
 }
 
 // A child has no mapping: set_up() in lib/map.c.

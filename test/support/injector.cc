@@ -251,17 +251,20 @@ WRAP(int, -1, msync, (void *at, size_t n, int flags), (at, n, flags), EIO, ENOSP
 
 // ---- descriptors and what they tell
 
+// The argument that is there only for a file to be made.
+static mode_t mode_of(int flags, va_list more)
+{
+    return flags & O_CREAT ? va_arg(more, mode_t) : 0;
+}
+
 extern "C" int __real_open64(const char *path, int flags, ...);
 extern "C" int __wrap_open64(const char *path, int flags, ...)
 {
     ERRORS(EMFILE, EACCES)
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list more;
-        va_start(more, flags);
-        mode = va_arg(more, mode_t);
-        va_end(more);
-    }
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = mode_of(flags, more);
+    va_end(more);
     if (int error = look("open64", HERE, errors)) {
         errno = error;
         return -1;
@@ -273,13 +276,10 @@ extern "C" int __real_openat64(int dir, const char *path, int flags, ...);
 extern "C" int __wrap_openat64(int dir, const char *path, int flags, ...)
 {
     ERRORS(EMFILE, EIO, EACCES)
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list more;
-        va_start(more, flags);
-        mode = va_arg(more, mode_t);
-        va_end(more);
-    }
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = mode_of(flags, more);
+    va_end(more);
     if (int error = look("openat64", HERE, errors)) {
         errno = error;
         return -1;
