@@ -45,6 +45,12 @@ class Backend
     /* The timed thing: each write by itself, with all that the guarantee takes. */
     virtual void write(const char *source, const Write *writes, size_t count) = 0;
 
+    /* All of them as one transaction, where there is such a thing. */
+    virtual void write_at_once(const char *source, const Write *writes, size_t count)
+    {
+        write(source, writes, count);
+    }
+
     /* The same content by whatever is quickest. Leaves all memory of the writes touched. */
     virtual void fill(const char *source, const Write *writes, size_t count)
     {

@@ -113,6 +113,19 @@ class LibatoMapping final : public Libato
                 fail("ato_memcpy_opt: %s", ato_errormsg());
     }
 
+    void write_at_once(const char *source, const Write *writes, size_t count) override
+    {
+        ato_tx *tx = ato_tx_begin(0);
+        if (!tx)
+            fail("ato_tx_begin: %s", ato_errormsg());
+        for (const Write *w = writes; w < writes + count; w++)
+            if (!ato_tx_memcpy(tx, file_.at(w->offset), source + w->source, w->bytes,
+                               options_.write_flags))
+                fail("ato_tx_memcpy: %s", ato_errormsg());
+        if (ato_tx_commit(tx) != 0)
+            fail("ato_tx_commit: %s", ato_errormsg());
+    }
+
     void fill(const char *source, const Write *writes, size_t count) override
     {
         for (const Write *w = writes; w < writes + count; w++)

@@ -53,17 +53,23 @@ class Pmemobj final : public Backend
 
     void write(const char *source, const Write *writes, size_t count) override
     {
+        for (const Write *w = writes; w < writes + count; w++)
+            write_at_once(source, w, 1);
+    }
+
+    void write_at_once(const char *source, const Write *writes, size_t count) override
+    {
+        if (pmemobj_tx_begin(pool_, nullptr, TX_PARAM_NONE) != 0)
+            fail("pmemobj_tx_begin: %s", pmemobj_errormsg());
         for (const Write *w = writes; w < writes + count; w++) {
             char *dst = data_ + w->offset;
-            if (pmemobj_tx_begin(pool_, nullptr, TX_PARAM_NONE) != 0)
-                fail("pmemobj_tx_begin: %s", pmemobj_errormsg());
             if (pmemobj_tx_add_range_direct(dst, w->bytes) != 0)
                 fail("pmemobj_tx_add_range_direct: %s", pmemobj_errormsg());
             std::memcpy(dst, source + w->source, w->bytes);
-            pmemobj_tx_commit(); /* flushes the range, retires the undo log */
-            if (pmemobj_tx_end() != 0)
-                fail("pmemobj_tx_end: %s", pmemobj_errormsg());
         }
+        pmemobj_tx_commit(); /* flushes the ranges, retires the undo log */
+        if (pmemobj_tx_end() != 0)
+            fail("pmemobj_tx_end: %s", pmemobj_errormsg());
     }
 
     void fill(const char *source, const Write *writes, size_t count) override

@@ -84,10 +84,15 @@ enum ato_format {
  * was written since it was unmapped and kept its size; slices in the reflection are right still. */
 #define ATO_PREFER_FILE       0x8u
 #define ATO_PREFER_REFLECTION 0x10u
+/* Writes through the mapping belong to its epoch, which ato_msync() commits. */
+#define ATO_EPOCHS 0x20u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
 #define ATO_SKIP_EQUAL 0x2u /* slices that hold these bytes already are not written */
+
+/* ato_tx_begin() flags */
+#define ATO_TX_READ_COMMITTED 0x1u /* pages that are only read are not kept */
 
 /* ato_munmap() modes */
 #define ATO_UNMAP_FAST    0 /* keep the reflection file: unmapping and the next mapping are O(1) */
@@ -120,6 +125,25 @@ struct ato_unmap_options {
      * file looked at so far, and its size. Must not map, unmap, fork or set a guard. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
+};
+
+/* A transaction: a handle, of which a copy that is used too late is found out. */
+typedef struct ato_tx ato_tx;
+
+struct ato_tx_options {
+    size_t struct_size; /* sizeof(struct ato_tx_options) */
+    unsigned flags;     /* ATO_TX_READ_COMMITTED */
+    uint64_t wait_ms; /* the longest that a call waits for others' pages: ETIMEDOUT; 0: no limit */
+    uint64_t
+        max_bytes; /* pages that the transaction may touch, in bytes: E2BIG; at most 1 TiB. 0: 1 GiB and
+                           32 MiB. It takes 32 bytes of memory a page, and the journal 16 */
+};
+
+/* One range of ato_writev(). */
+struct ato_iovec {
+    void *dst;
+    const void *src;
+    size_t n;
 };
 
 /* Everything since the mapping was made, unless said otherwise. */
@@ -176,7 +200,8 @@ struct ato_stat {
  *   ESTALE    reflection and file do not belong together as they are: the reflection is missing,
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, its attribute was taken away, or another file's reflection
- *             is in the way. ATO_PREFER_FILE and ATO_PREFER_REFLECTION say what to do about it
+ *             is in the way. ATO_PREFER_FILE and ATO_PREFER_REFLECTION say what to do about it.
+ *             Or its last user died, and a journal that may hold a commit of it is out of reach
  *   EUCLEAN   a manifest, reflection or journal is damaged, or of a version not known here
  *   EXDEV     the file is in use with another durability domain
  * Since 0.1.
@@ -193,6 +218,7 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
  *   ATO_UNMAP_SPATIAL  the last mapping of the file deploys everything and removes reflection,
  *                      manifest and attribute: what read(2) sees is the file. Others only detach.
  * Where the file system has no extended attributes a fast unmap deploys too.
+ * EBUSY: a transaction or an epoch that is open has to do with the mapping.
  * When deploying fails (EIO, ENOSPC; ESTALE: the file or its reflection was cut by other means) the
  * mapping is still there. When what comes after it fails (the manifest cannot be written, a name not be removed; EIO on a file whose last commit is in
  * doubt, which is not made plain) the mapping is gone, and the next ato_mmap() completes what is
@@ -218,8 +244,13 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   EACCES, EMFILE, ...  the process's journal cannot be made
  *   ECANCELED the process is exiting, and its journals are gone
  *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
+ *   EDEADLK   a page that a write touches is held by an open transaction of the calling thread or an open
+ *             epoch of another mapping, or by a transaction whose thread waits for this one
  *   EIO       the medium failed; after a failure that leaves a commit in doubt, every call on the
  *             file is EIO until it is unmapped and mapped anew
+ * A write waits for transactions that hold pages of its; a read does not.
+ * Through a mapping with ATO_EPOCHS a write is atomic for the readers of the mapping, and becomes durable,
+ * and known to others, with the epoch: ato_msync().
  * Since 0.1.
  */
 void *ato_memcpy(void *dst, const void *src, size_t n);
@@ -232,29 +263,52 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 void *ato_memset(void *dst, int c, size_t n);
 
 /*
+ * Write `count` ranges as one atomic step: all of them or none, in whatever mappings and files they lie.
+ * Each is as ato_memcpy() into a mapping; where they overlap the later one counts, and a source in a mapping
+ * is as the ranges before have left it. Durable when it returns. Returns 0, or -1 with errno: as
+ * ato_memcpy(), and
+ *   EAGAIN, ENOMEM  as ato_tx_begin()
+ *   EDEADLK   as above; nobody else's transaction is waited for while pages are held
+ *   EINVAL    a dst that does not lie in a mapping; flags; ranges with an epoch beside others
+ *   EXDEV     files that one commit cannot span: see ato_tx_memcpy()
+ * Since 0.1.
+ */
+int ato_writev(const struct ato_iovec *iov, int count, unsigned flags);
+
+/*
  * Bring every slice of the pages that [addr, addr+n) touches home, so that plain loads there are
  * right until the next write to those pages. Each page is deployed by itself; the content of the
  * file does not change. Durable when it returns. Errors: EACCES (the mapping is of a read-only
- * descriptor), EINVAL, EFAULT, ENOSPC, ENOMEM, EIO.
+ * descriptor), EDEADLK (as ato_memcpy()), EINVAL, EFAULT, ENOSPC, ENOMEM, EIO.
  * Since 0.1.
  */
 int ato_deploy(const void *addr, size_t n);
 
 /* Everything is durable already: checks its arguments as msync(2) does, and that the file is in
- * order (EIO). ENOMEM: not within a mapping. Since 0.1. */
+ * order (EIO). ENOMEM: not within a mapping.
+ * With ATO_EPOCHS: commits all that was written through the mapping since the last call (whatever range and
+ * flags say), as one atomic step, durable when it returns. When it fails (errors of ato_tx_commit()) the
+ * epoch stays open. Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
 
 /*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
  * new one. What is new reads as zeros, and takes no space until it is written to. Every mapping that
  * grows with the file reaches it at once, at the address where it is. Durable when it returns.
+ *
+ * Shorter: waits for calls that are writing to what is cut off, and for transactions that have pages there;
+ * calls that reach beyond the new end are EFAULT from then on. What is cut off gives its space back (on tmpfs
+ * when the file is unmapped), and is zeros if the file gets longer again. Other programs see the new length
+ * when the last mapping of the file is gone; plain loads behind the end read anything till then.
  *   EACCES    the mapping has no PROT_WRITE
- *   EINVAL    addr does not lie in a mapping; size is negative
+ *   EAGAIN, ENOMEM  as ato_tx_begin()
+ *   EDEADLK   as for ato_memcpy(): the last page, or one that is cut off
+ *   EINVAL    addr does not lie in a mapping; size is negative; guarded bytes (ato_set_guard()) would
+ *             be cut off
  *   ENOSPC    size is beyond the max_size that the file's first mapping was made with; or no space
- *   ENOTSUP   size is less than the file has: not in this version
  *   EFBIG     more than the file system takes, or RLIMIT_FSIZE (which sends SIGXFSZ too)
- *   ESTALE    the file was cut or made longer by other means while it was mapped. (Zeros up to the very
- *             size that an interrupted growth was to have are taken for that, and cut off.)
+ *   ESTALE    the file was cut or made longer by other means while it was mapped. (Zeros, no
+ *             further than an interrupted growth was to go, are taken for that, and cut off.)
  *   EUCLEAN   the reflection has slices of pages beyond the end of the file
  *   EIO       the medium failed: as for ato_memcpy()
  * Since 0.1.
@@ -280,6 +334,63 @@ int ato_ftruncate(void *addr, off_t size);
  * Since 0.1.
  */
 int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
+
+/* ---- Transactions ---- */
+
+/*
+ * Begin a transaction: reads and writes of any number of ranges, mappings and files that become one atomic
+ * step with ato_tx_commit(), for other threads and for crashes. Until then nobody else sees them.
+ *
+ * The pages that it touches are the transaction's until it ends: others that write there wait, others that
+ * read do not, and see what was committed. With ATO_TX_READ_COMMITTED it keeps only pages that it writes.
+ *
+ * It belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
+ * several. One that is open when its process ends comes to nothing, and so does one of a forked parent in
+ * the child.
+ *
+ * NULL with errno: EINVAL (flags, options), EAGAIN (65,535 are open), ENOMEM. Since 0.1.
+ */
+ato_tx *ato_tx_begin(unsigned flags);
+ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all defaults */
+
+/* Make the calling thread the transaction's. What the other thread did there is in order even if nothing
+ * else orders the two. EBUSY: that thread is in a call on it; EINVAL: it is not open; ENOTSUP: the kernel
+ * has no membarrier(2). Since 0.1. */
+int ato_tx_adopt(ato_tx *tx);
+
+/*
+ * ato_memcpy_opt() within a transaction: into a mapping, out of one, or both. Reads see what the transaction
+ * wrote. Nothing is durable yet, and nothing is lost to others by an abort. Returns dst, or NULL with errno,
+ * and the transaction as it was before the call:
+ *   EACCES, EFAULT, EIO, ENOMEM, ENOSPC   as ato_memcpy()
+ *   E2BIG      more pages than max_bytes
+ *   EDEADLK    a page is held by a transaction that waits for this one (or is this thread's own, too), or by
+ *              an open epoch: abort, and the other one goes on
+ *   EINVAL     neither side lies in a mapping; flags; the transaction is not open
+ *   EPERM      it is another thread's
+ *   ETIMEDOUT  a page was held by others for wait_ms
+ *   EXDEV      the file cannot be in one commit with those written before: another durability domain, or
+ *              another owner, group or mode for writers (who may recover one must be able to recover all)
+ * ATO_EAGER counts when it commits. Since 0.1.
+ */
+void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags);
+
+/*
+ * ato_ftruncate() within a transaction: for its own reads and writes at once, for others when it commits.
+ * Nobody else changes the file's size meanwhile, and nobody writes to what is going to be cut off; readers go
+ * on. What is cut off and comes back within the transaction is zeros, which count against max_bytes. A growth
+ * that is aborted may leave the file longer for others, with zeros, until the next change of its size or
+ * the last unmapping. Errors: those of both, and the transaction is as it was before. Since 0.1.
+ */
+int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
+
+/* Make everything count, in one step, durably. On success the transaction is over. On failure it is as
+ * before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()), to be tried again or aborted; after
+ * EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM. Since 0.1. */
+int ato_tx_commit(ato_tx *tx);
+
+/* End it without a trace: nothing is written. EINVAL, EPERM. Since 0.1. */
+int ato_tx_abort(ato_tx *tx);
 
 /* ---- Diagnostics ---- */
 

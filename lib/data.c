@@ -6,82 +6,53 @@
 #include "../reflection/report.h"
 #include "calls.h"
 #include "deploy.h"
-#include "file.h"
+#include "epoch.h"
 #include "read.h"
-#include "table.h"
+#include "side.h"
 #include "write.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* One side of a copy. */
-struct side {
-    struct mapping *m; /* NULL: plain memory */
-    uint64_t offset;   /* in the file */
-};
-
-static int outside(const void *addr, size_t n)
+static int read_side(const struct side *from, void *dst, uint64_t n)
 {
-    return report_error(EFAULT,
-                        "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
-                        "file",
-                        addr, n);
+    return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
+                          : read_bytes(from->m, from->offset, dst, n);
 }
 
-/* Finds the side, n > 0. EFAULT: partly in a mapping. EIO: its file is poisoned. */
-static inline int find_side(struct side *s, const void *addr, size_t n)
+static int write_side(const struct side *to, const void *src, uint64_t n, unsigned flags)
 {
-    uint64_t at = (uint64_t)(uintptr_t)addr;
-    s->m = table_find(addr);
-    s->offset = 0;
-    if (!s->m)
-        return __builtin_expect(table_is_plain(addr, n), 1) ? 0 : outside(addr, n);
-    if (__builtin_expect(at + n - 1 < at, 0))
-        return outside(addr, n);
-    struct mapping *m = s->m;
-    uint64_t from = at - (uint64_t)(uintptr_t)m->base;
-    if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
-        return outside(addr, n);
-    s->offset = m->offset + from;
-    uint64_t size = file_size(m->file);
-    if (__builtin_expect(s->offset >= size || n > size - s->offset, 0))
-        return outside(addr, n);
-    return file_check(m->file);
+    if (__builtin_expect(!to->m->epoch, 1))
+        return write_bytes(to->m, to->offset, src, n, flags);
+    struct stage_source source = {.bytes = src};
+    return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
-static int no_mapping(const void *a, const void *b)
+/* A copy from mapping to mapping of which one has an epoch: all of it as it is at one moment, then written as
+ * from memory. */
+static int write_copy(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
 {
-    return report_error(EINVAL, "neither %p nor %p lies in a mapping of this process", a, b);
-}
-
-static int check_writable(const struct mapping *m, const void *addr)
-{
-    return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
-}
-
-static inline void count_write(struct mapping *m, uint64_t n)
-{
-    struct tally t = tally_of(m);
-    uint64_t before = tally_get(t, COUNT_BYTES_WRITTEN);
-    tally_add(t, COUNT_WRITES, 1);
-    tally_add(t, COUNT_BYTES_WRITTEN, n);
-    if (__builtin_expect((before ^ (before + n)) / FILE_TICK, 0))
-        __atomic_fetch_add(&m->file->clock, 1, __ATOMIC_RELAXED);
-}
-
-static inline void count_read(struct mapping *m, uint64_t n)
-{
-    struct tally t = tally_of(m);
-    tally_add(t, COUNT_READS, 1);
-    tally_add(t, COUNT_BYTES_READ, n);
+    char *copy = malloc(n);
+    if (!copy)
+        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
+                            (unsigned long long)n);
+    int r = read_side(from, copy, n);
+    if (r == 0)
+        r = write_side(to, copy, n, flags);
+    free(copy);
+    return r;
 }
 
 static int write_across(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
 {
-    if (write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags) < 0)
-        return -1;
-    count_read(from->m, n);
-    return 0;
+    int r = to->m->epoch || from->m->epoch
+                ? write_copy(to, from, n, flags)
+                : write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags);
+    if (r == 0)
+        side_count_read(from->m, n);
+    return r;
 }
 
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
@@ -94,25 +65,24 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     if (__builtin_expect(n == 0, 0)) {
         if (table_find_exactly(dst) || table_find_exactly(src))
             return dst;
-        no_mapping(dst, src);
+        side_none(dst, src);
         return NULL;
     }
-    if (find_side(&to, dst, n) < 0 || find_side(&from, src, n) < 0)
+    if (side_find(&to, dst, n) < 0 || side_find(&from, src, n) < 0)
         return NULL;
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
     int r;
     if (to.m) {
-        r = check_writable(to.m, dst);
+        r = side_check_writable(to.m, dst);
         if (r == 0)
-            r = from.m ? write_across(&to, &from, n, flags)
-                       : write_bytes(to.m, to.offset, src, n, flags);
+            r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, flags);
         if (r == 0)
-            count_write(to.m, n);
+            side_count_write(to.m, n);
     } else {
-        r = from.m ? read_bytes(from.m, from.offset, dst, n) : no_mapping(dst, src);
+        r = from.m ? read_side(&from, dst, n) : side_none(dst, src);
         if (r == 0)
-            count_read(from.m, n);
+            side_count_read(from.m, n);
     }
     return r < 0 ? NULL : dst;
 }
@@ -123,11 +93,21 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
     if (from && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
         CALL_ON(call, from);
         if (read_at_once(from, src, dst, n)) {
-            count_read(from, n);
+            side_count_read(from, n);
             return dst;
         }
     }
     return ato_memcpy_opt(dst, src, n, 0);
+}
+
+static int fill_side(const struct side *to, int c, uint64_t n)
+{
+    char page[PAGE_BYTES];
+    struct stage_source source = {.bytes = page, .repeats = true};
+    if (!to->m->epoch)
+        return write_fill(to->m, to->offset, c, n, 0);
+    memset(page, c, n < sizeof(page) ? n : sizeof(page));
+    return epoch_write(to->m, to->offset, n, &source, 0);
 }
 
 void *ato_memset(void *dst, int c, size_t n)
@@ -136,19 +116,19 @@ void *ato_memset(void *dst, int c, size_t n)
     if (n == 0) {
         if (table_find_exactly(dst))
             return dst;
-        no_mapping(dst, dst);
+        side_none(dst, dst);
         return NULL;
     }
-    if (find_side(&to, dst, n) < 0)
+    if (side_find(&to, dst, n) < 0)
         return NULL;
     if (!to.m) {
-        no_mapping(dst, dst);
+        side_none(dst, dst);
         return NULL;
     }
     CALL_ON(call, to.m);
-    if (check_writable(to.m, dst) < 0 || write_fill(to.m, to.offset, c, n, 0) < 0)
+    if (side_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
         return NULL;
-    count_write(to.m, n);
+    side_count_write(to.m, n);
     return dst;
 }
 
@@ -156,11 +136,11 @@ int ato_deploy(const void *addr, size_t n)
 {
     struct side s;
     if (n == 0)
-        return table_find_exactly(addr) ? 0 : no_mapping(addr, addr);
-    if (find_side(&s, addr, n) < 0)
+        return table_find_exactly(addr) ? 0 : side_none(addr, addr);
+    if (side_find(&s, addr, n) < 0)
         return -1;
     if (!s.m)
-        return no_mapping(addr, addr);
+        return side_none(addr, addr);
     CALL_ON(call, s.m);
     if (s.m->reader)
         return report_error(EACCES,
@@ -194,5 +174,5 @@ int ato_msync(void *addr, size_t n, int flags)
     uint64_t length = m ? mapping_extent(m) : 0;
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%p, +%zu) does not lie in a mapping", addr, n);
-    return file_check(m->file);
+    return m->epoch ? epoch_commit(m) : file_check(m->file);
 }

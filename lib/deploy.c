@@ -54,6 +54,18 @@ int deploy_held(struct mapping *m, struct hold *h)
     return r < 0 ? r : flips;
 }
 
+int deploy_committed(struct mapping *m, struct hold *h)
+{
+    /* persist-order W3 (reader: read.c, point 2): the flip is shown before the homes that it
+     * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between;
+     * here nothing does, and non-temporal stores wait for no earlier ones.
+     * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and
+     * the explorer lets one thread run at a time.
+     * explorer: delay fence survives: for the same reason. */
+    persist_fence(&m->file->persist);
+    return deploy_held(m, h);
+}
+
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
     for (uint64_t page = first; page <= last; page += BATCH) {

@@ -8,6 +8,9 @@
 /* All slices of the pages held, of m's file. No page has a pending mask. */
 int deploy_held(struct mapping *m, struct hold *h);
 
+/* The same, right after a commit of those pages. */
+int deploy_committed(struct mapping *m, struct hold *h);
+
 /* All slices of pages first..last; waits for pages that others hold. */
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 

@@ -385,6 +385,7 @@ void file_forget_all(void)
         close(f->shared.fd);
         free(f->shared.ready);
         pairing_forget(&f->pairing);
+        journals_forget(f);
         free(f->chunks);
         free(f);
         f = next;

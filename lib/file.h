@@ -19,11 +19,12 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* What a process knows of the space under 512 pages, for good: homes are not given back while a
+/* What a process knows of the space under 512 pages, for good: only a shrink gives homes back while a
  * file is mapped, and growing makes no page of those before it a hole. */
 #define CHUNK_ASKED      0x8000u /* the others are known */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; without it, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* stores to the meta page meet space */
+#define CHUNK_SHRUNK     0x1000u /* it was cut in there: CHUNK_O_PAGES stays 0 */
 #define CHUNK_O_PAGES    0x03ffu /* so many pages of the original, the first ones, have space */
 
 struct file {
@@ -36,18 +37,18 @@ struct file {
     uint64_t max_size; /* the same in whole pages: what fits in the views */
     uint64_t r_bytes;
     struct shared shared;
-    uint32_t holder;           /* this process in page_state.holder */
-    bool settled;              /* words on the media are durable as they are visible */
-    bool holes_fault;          /* reading a hole of the original may be SIGBUS (tmpfs) */
-    bool r_holes_fault;        /* the same of the reflection */
-    uint16_t *chunks;          /* CHUNK_ bits */
-    uint64_t empty_from;       /* pages of the original from there ... */
-    uint64_t empty_to;         /* ... to there held no data when they were looked at */
-    bool written;              /* the original was stored to */
-    uint8_t clock;             /* moves with every FILE_TICK bytes that a thread writes */
-    struct journals *journals; /* the folder's, once there was a commit through one */
-    pthread_mutex_t medium;    /* domain msync: around each flush */
-    bool stuck;                /* a lane of it holds a commit in doubt */
+    uint32_t holder;               /* this process in page_state.holder */
+    bool settled;                  /* words on the media are durable as they are visible */
+    bool holes_fault;              /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault;            /* the same of the reflection */
+    uint16_t *chunks;              /* CHUNK_ bits */
+    uint64_t empty_from;           /* pages of the original from there ... */
+    uint64_t empty_to;             /* ... to there held no data when they were looked at */
+    bool written;                  /* the original was stored to */
+    uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
+    struct journals_use *journals; /* those that it had commits through (journals.c) */
+    pthread_mutex_t medium;        /* domain msync: around each flush */
+    uint64_t growing;              /* bytes that the media have for an open transaction; or 0 */
 };
 
 #define FILE_TICK (4ull << 20)
@@ -65,6 +66,8 @@ enum counter {
     COUNT_RTM_ABORTS,
     COUNT_DEPLOYED_SLICES,
     COUNT_READ_RETRIES,
+    COUNT_TRANSACTIONS, /* open, that have to do with the mapping: of all threads together, since one may end
+                           what another has begun */
     COUNTERS,
 };
 
@@ -80,6 +83,7 @@ struct mapping {
     uint64_t length; /* as the caller asked */
     uint64_t reach;  /* bytes from base on that may be used as far as there is a file: `length`, or
                           more when the mapping grows with its file */
+    uint64_t quick;  /* the same for reads that need not ask the epoch: 0, if there is one */
     uint64_t reserved; /* of address space */
     uint64_t offset;   /* of base in the file */
     bool writable;
@@ -88,6 +92,7 @@ struct mapping {
     unsigned flags;            /* ato_options.flags */
     struct counters *counters; /* THREAD_SHARED + 1 of them */
     unsigned calls;            /* under way; counted where assertions are (calls.h) */
+    struct epoch *epoch;       /* ATO_EPOCHS */
 };
 
 /* The calling thread's counters of a mapping. */
@@ -121,6 +126,14 @@ static inline void count(struct mapping *m, enum counter which, uint64_t n)
     tally_add(tally_of(m), which, n);
 }
 
+static inline uint64_t count_total(const struct mapping *m, enum counter which)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        sum += __atomic_load_n(&m->counters[i].of[which], __ATOMIC_RELAXED);
+    return sum;
+}
+
 static inline char *file_o(const struct file *f, uint64_t page)
 {
     return f->o + page * PAGE_BYTES;
@@ -141,6 +154,13 @@ static inline uint64_t file_size(const struct file *f)
 {
     uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
     return size < f->max_size ? size : f->max_size;
+}
+
+/* The same, or what an open transaction is going to make of it. */
+static inline uint64_t file_end(const struct file *f)
+{
+    uint64_t size = file_size(f), growing = __atomic_load_n(&f->growing, __ATOMIC_RELAXED);
+    return size > growing ? size : growing;
 }
 
 /*

@@ -2,8 +2,10 @@
 #include "flip.h"
 
 #include "../reflection/bitmap.h"
+#include "../reflection/growth.h"
 #include "../reflection/report.h"
 #include "journals.h"
+#include "size.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,32 +23,121 @@ static int in_doubt(struct file *f)
     return file_in_doubt(f, "a commit");
 }
 
-/* Shows the flips of all pages in memory: for readers one moment, since each page is marked before
- * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
- * are durable by now. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
-static void show(struct hold *h)
+static int all_in_doubt(struct flip *c)
 {
-    seam_point(SEAM_DURABLE, h);
-    seam_point(SEAM_FLIP, h);
-    for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].pending)
-            pages_mark_flipping(h->pages[i].state);
-    for (uint64_t i = 0; i < h->n; i++) {
-        struct page_state *s = h->pages[i].state;
-        seam_point(SEAM_FLIPPING, h);
-        if (h->pages[i].pending)
-            pages_set_bitmap(s, flipped(&h->pages[i]));
-    }
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].pending)
-            continue;
-        h->pages[i].pending = 0;
-        pages_unmark_flipping(h->pages[i].state);
+    int r = -1;
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].pages || c->parts[i].resizes)
+            r = in_doubt(c->parts[i].mapping->file);
+    return r;
+}
+
+/* The part that speaks for a file. Pages of one file come in runs: `last` is where it was found last. */
+static struct flip_part *part_of(const struct flip *c, const struct file *f, struct flip_part *last)
+{
+    if (last && last->mapping->file == f)
+        return last;
+    last = c->parts;
+    while (last->mapping->file != f)
+        last++;
+    return last;
+}
+
+/* ---- sizes ---- */
+
+static uint64_t *size_word(const struct flip_part *part)
+{
+    return growth_size_word(&part->mapping->file->pairing);
+}
+
+static bool cuts(const struct flip_part *part)
+{
+    return part->resizes && part->size < part->old;
+}
+
+/* Whole pages that it cuts off. */
+static struct size_range cut_off(const struct flip *c, const struct flip_part *part)
+{
+    return (struct size_range){part->mapping->file, layout_pages(part->size),
+                               layout_pages(part->old), c->hold->tag};
+}
+
+/* Slices of a held page that stay within its file. */
+static uint64_t kept(const struct flip *c, const struct held *at)
+{
+    const struct flip_part *part = part_of(c, at->file, NULL);
+    /* What lies behind is size_mark()'s. */
+    return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
+                                                             : ~0ull;
+}
+
+static void mark_sizes(const struct flip *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct flip_part *part = &c->parts[i];
+        struct size_range range = cut_off(c, part);
+        if (part->resizes)
+            pages_mark_flipping(&part->mapping->file->shared.header->sizing);
+        if (cuts(part))
+            size_mark(&range);
     }
 }
 
-/* Stores and flushes the words of all pending pages. In domain msync what is flushed is the meta
- * page: once for all its words. */
+static void unmark_sizes(const struct flip *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        struct flip_part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        struct size_range range = cut_off(c, part);
+        if (!part->resizes)
+            continue;
+        /* Release: pairs with file_size(); who sees a larger size sees the longer files. */
+        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
+        f->pairing.size = part->size;
+        if (cuts(part))
+            size_unmark(&range);
+        pages_unmark_flipping(&f->shared.header->sizing);
+    }
+}
+
+/* ---- all words ---- */
+
+/* Shows the flips of all pages in memory, and the sizes: for readers one moment, since each is marked before
+ * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
+ * are durable by now. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
+static void show(struct flip *c)
+{
+    struct hold *h = c->hold;
+    bool some_cut = false;
+    for (unsigned i = 0; i < c->nparts; i++)
+        some_cut |= cuts(&c->parts[i]);
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    mark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].pending || (some_cut && kept(c, &h->pages[i]) != ~0ull))
+            pages_mark_flipping(h->pages[i].state);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        uint64_t stays = some_cut ? kept(c, at) : ~0ull;
+        seam_point(SEAM_FLIPPING, h);
+        if (at->pending || stays != ~0ull)
+            pages_set_bitmap(at->state, flipped(at) & stays);
+    }
+    unmark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
+            continue;
+        at->pending = 0;
+        pages_unmark_flipping(at->state);
+    }
+    for (unsigned i = 0; i < c->nparts; i++)
+        c->parts[i].resizes = false;
+}
+
+/* Stores and flushes the words of all pending pages. What is flushed is a line, or in domain msync the meta
+ * page: once for its words that follow one another. */
 static int store_words(struct hold *h)
 {
     /* explorer: tear word survives: the lane of a commit stores the word once more, and in a deploy
@@ -62,11 +153,26 @@ static int store_words(struct hold *h)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = file_word(f, h->pages[i].page);
-        bool same_page = ((uintptr_t)last ^ (uintptr_t)word) < PAGE_BYTES;
-        if (!(f->persist.domain == PERSIST_MSYNC && last && same_page) &&
-            file_flush_word(f, word) < 0)
+        size_t unit = f->persist.domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
+        bool flushed = last && ((uintptr_t)last ^ (uintptr_t)word) < unit;
+        if (!flushed && file_flush_word(f, word) < 0)
             return -1;
         last = word;
+    }
+    return 0;
+}
+
+/* The same for sizes. */
+static int store_sizes(const struct flip *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct flip_part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        if (!part->resizes)
+            continue;
+        persist_store_word(&f->persist, size_word(part), manifest_encode_size(part->size));
+        if (file_flush_word(f, size_word(part)) < 0)
+            return -1;
     }
     return 0;
 }
@@ -79,6 +185,8 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
     tally_add(t, COUNT_FLIPS, words);
     tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
 }
+
+/* ---- one word ---- */
 
 int flip_one(struct mapping *m, struct held *at)
 {
@@ -106,24 +214,86 @@ int flip_one(struct mapping *m, struct held *at)
     return 0;
 }
 
-static bool may_use_rtm(const struct mapping *m, const struct persist *p, uint64_t k)
+/* A size alone. */
+static int resize_one(struct flip *c, struct flip_part *part)
 {
-    return !(m->flags & ATO_NO_RTM) && k <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
+    struct file *f = part->mapping->file;
+    if (store_sizes(c) < 0)
+        return file_in_doubt(f, "a new size");
+    /* persist-order G4 (reader: the first write beyond the old end): the file is durably that long
+     * before anybody is told. persist-order S2 (reader: clear_words in size.c): or that short, before what
+     * is behind the end is thrown away. */
+    persist_fence(&f->persist);
+    show(c);
+    return 0;
+}
+
+/* ---- several ---- */
+
+/* What a commit comes to. */
+struct sum {
+    uint64_t pages, sizes;
+    unsigned files;
+    struct held *one;        /* of the pages */
+    struct flip_part *first; /* of the files */
+    bool no_rtm, rtm_only;
+};
+
+static struct sum sum_up(struct flip *c)
+{
+    struct sum sum = {0};
+    struct flip_part *part = NULL;
+    for (unsigned i = 0; i < c->nparts; i++) {
+        c->parts[i].pages = c->parts[i].slices = 0;
+        sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
+        sum.rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
+    }
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        struct held *at = &c->hold->pages[i];
+        if (!at->pending)
+            continue;
+        part = part_of(c, at->file, part);
+        part->pages++;
+        part->slices += bitmap_count(at->pending);
+        sum.pages++;
+        sum.one = at;
+    }
+    for (unsigned i = 0; i < c->nparts; i++) {
+        part = &c->parts[i];
+        sum.sizes += part->resizes;
+        if (!part->pages && !part->resizes)
+            continue;
+        part->index = sum.files++;
+        if (!sum.first)
+            sum.first = part;
+    }
+    return sum;
+}
+
+static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
+{
+    return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
 }
 
 /* 1 done, 0 not this way, -1 error. */
-static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p, uint64_t k)
+static int commit_rtm(struct flip *c, const struct sum *sum)
 {
-    if (!may_use_rtm(m, p, k))
+    const struct persist *p = &sum->first->mapping->file->persist;
+    uint64_t words = sum->pages + sum->sizes, n = 0;
+    if (!may_use_rtm(p, sum->no_rtm, words))
         return 0;
     struct persist_flip small[HOLD_SMALL], *flips = small;
-    if (k > HOLD_SMALL && !(flips = malloc(k * sizeof(*flips))))
-        return report_error(ENOMEM, "no memory to commit %llu pages", (unsigned long long)k);
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].pending)
-            flips[n++] = (struct persist_flip){file_word(h->pages[i].file, h->pages[i].page),
-                                               flipped(&h->pages[i])};
+    if (words > HOLD_SMALL && !(flips = malloc(words * sizeof(*flips))))
+        return report_error(ENOMEM, "no memory to commit %llu words", (unsigned long long)words);
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        const struct held *at = &c->hold->pages[i];
+        if (at->pending)
+            flips[n++] = (struct persist_flip){file_word(at->file, at->page), flipped(at)};
+    }
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            flips[n++] = (struct persist_flip){size_word(&c->parts[i]),
+                                               manifest_encode_size(c->parts[i].size)};
     /* W1. Where this is allowed what is visible is durable: after XEND there is nothing to flush,
      * and no moment at which half of the words could be seen or lost. */
     persist_fence(p);
@@ -131,112 +301,151 @@ static int commit_rtm(struct mapping *m, struct hold *h, const struct persist *p
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
-            count(m, COUNT_RTM_ABORTS, 1);
+            count(sum->first->mapping, COUNT_RTM_ABORTS, 1);
     }
     if (flips != small)
         free(flips);
     return done;
 }
 
-static int commit_journal(struct mapping *m, struct hold *h, struct file *f, uint64_t k)
+static void name_files(const struct flip *c, struct file **files)
 {
-    const struct persist *p = &f->persist;
-    struct journal_lane lane = h->lane;
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].pages || c->parts[i].resizes)
+            files[c->parts[i].index] = c->parts[i].mapping->file;
+}
+
+static void begin_lane(struct journal_writer *w, const struct flip *c, const struct sum *sum,
+                       const struct journal_lane *lane, struct file *const *files,
+                       struct journal_file *who)
+{
+    struct flip_part *part = NULL;
+    for (unsigned i = 0; i < sum->files; i++) {
+        who[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
+                                       .folder = i ? journals_folder_of(lane, files[i]) : 0};
+        memcpy(who[i].id, files[i]->pairing.record.id, sizeof(who[i].id));
+    }
+    journal_begin(w, lane->journal, &files[0]->persist, lane->lane, who, sum->files,
+                  sum->pages + sum->sizes);
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        const struct held *at = &c->hold->pages[i];
+        if (!at->pending)
+            continue;
+        part = part_of(c, at->file, part);
+        journal_add(w, part->index, layout_word(at->page), flipped(at));
+    }
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
+}
+
+static int commit_journal(struct flip *c, const struct sum *sum)
+{
+    enum { FEW = 8 };
+    struct file *few_files[FEW], **files = few_files, *first = sum->first->mapping->file;
+    struct journal_file few[FEW], *who = few;
+    const struct persist *p = &first->persist;
+    struct journal_lane lane = c->hold->lane;
+    uint64_t words = sum->pages + sum->sizes;
     struct journal_writer w;
-    struct journal_file who = {.inode = f->pairing.record.inode};
-    memcpy(who.id, f->pairing.record.id, sizeof(who.id));
-    h->lane.in = NULL; /* it is the commit's now */
-    if (!lane.in && journals_take_lane(f, k, &lane) < 0)
-        return -1;
-    journal_begin(&w, lane.journal, p, lane.lane, &who, 1, k);
-    for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].pending)
-            journal_add(&w, 0, layout_word(h->pages[i].page), flipped(&h->pages[i]));
+    int r = -1;
+    c->hold->lane.in = NULL; /* it is the commit's now */
+    if (sum->files > FEW) {
+        files = malloc(sum->files * sizeof(struct file *));
+        who = malloc(sum->files * sizeof(*who));
+        if (!files || !who) {
+            report_error(ENOMEM, "no memory to commit to %u files", sum->files);
+            goto out;
+        }
+    }
+    name_files(c, files);
+    if (!lane.in && journals_take_lane(files, sum->files, words, &lane) < 0)
+        goto out;
+    begin_lane(&w, c, sum, &lane, files, who);
     if (journals_step(&lane, journal_finish, &w) <
         0) { /* not committed: the lane is as good as before */
         journals_give_lane(&lane);
-        return report_errno(EIO, "the medium of the journal in %s failed", f->pairing.folder.path);
+        report_errno(EIO, "the medium of the journal in %s failed", first->pairing.folder.path);
+        goto out;
     }
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are
      * durable before the commit line that says so. */
     persist_fence(p);
-    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(h) < 0) {
-        journals_leave_lane(f, &lane);
-        return in_doubt(f);
+    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->hold) < 0 ||
+        store_sizes(c) < 0) {
+        journals_leave_lane(files, sum->files, &lane);
+        r = all_in_doubt(c);
+        goto out;
     }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired, or a crash
-     * finds half of them and no lane to finish the rest. Also W2. */
+     * finds half of them and no lane to finish the rest. Also W2, G4, S2. */
     persist_fence(p);
     if (journals_step(&lane, journal_retire, &w) < 0) {
-        journals_leave_lane(f, &lane);
-        return in_doubt(f);
+        journals_leave_lane(files, sum->files, &lane);
+        r = all_in_doubt(c);
+        goto out;
     }
     journals_give_lane(&lane);
-    count(m, COUNT_BYTES_TO_MEDIA,
-          sizeof(struct journal_commit) + sizeof(who) + k * sizeof(struct journal_word) + 8);
-    return 0;
+    count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
+          sizeof(struct journal_commit) + sum->files * sizeof(*who) +
+              words * sizeof(struct journal_word) + 8);
+    r = 0;
+out:
+    if (files != few_files)
+        free(files);
+    if (who != few)
+        free(who);
+    return r;
 }
 
 int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages)
 {
-    if (pages < 2 || (m->flags & ATO_RTM_ONLY) || may_use_rtm(m, &m->file->persist, pages))
+    if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
+        may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
         return 0;
-    return journals_take_lane(m->file, pages, &h->lane);
+    return journals_take_lane(&m->file, 1, pages, &h->lane);
 }
 
-/* What the pending masks of all pages come to. */
-struct sum {
-    uint64_t pages, slices;
-    struct held *one; /* of the pages */
-};
-
-static struct sum sum_up(const struct hold *h)
+int flip_commit(struct flip *c)
 {
-    struct sum sum = {0};
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].pending)
-            continue;
-        sum.pages++;
-        sum.slices += bitmap_count(h->pages[i].pending);
-        sum.one = &h->pages[i];
-    }
-    return sum;
-}
-
-int flip_commit(struct mapping *m, struct hold *h)
-{
-    struct sum sum = sum_up(h);
-    if (sum.pages == 0)
+    struct sum sum = sum_up(c);
+    if (sum.files == 0)
         return 0;
-    if (sum.pages == 1)
-        return flip_one(m, sum.one);
+    if (sum.pages == 1 && sum.sizes == 0)
+        return flip_one(sum.first->mapping, sum.one);
+    if (sum.pages == 0 && sum.sizes == 1)
+        return resize_one(c, sum.first);
     enum counter path = COUNT_COMMITS_RTM;
-    int r = commit_rtm(m, h, &sum.one->file->persist, sum.pages);
-    if (r == 0 && (m->flags & ATO_RTM_ONLY))
+    int r = commit_rtm(c, &sum);
+    if (r == 0 && sum.rtm_only)
         return report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
-                            (unsigned long long)sum.pages, sum.one->file->pairing.path);
+                            (unsigned long long)sum.pages, sum.first->mapping->file->pairing.path);
     if (r == 0) {
         path = COUNT_COMMITS_JOURNAL;
-        r = commit_journal(m, h, sum.one->file, sum.pages);
+        r = commit_journal(c, &sum);
     }
     if (r < 0)
         return -1;
-    show(h);
-    account(m, path, sum.slices, sum.pages);
+    show(c);
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].pages)
+            account(c->parts[i].mapping, path, c->parts[i].slices, c->parts[i].pages);
     return 0;
 }
 
 int flip_each(struct mapping *m, struct hold *h)
 {
-    struct sum sum = sum_up(h);
+    struct flip_part part = {.mapping = m};
+    struct flip c = {.hold = h, .parts = &part, .nparts = 1};
+    struct sum sum = sum_up(&c);
     if (sum.pages == 0)
         return 0;
-    const struct persist *p = &sum.one->file->persist;
+    const struct persist *p = &m->file->persist;
     persist_fence(p); /* W1 */
     if (store_words(h) < 0)
-        return in_doubt(sum.one->file);
+        return in_doubt(m->file);
     persist_fence(p); /* W2 */
-    show(h);
-    account(m, COUNTERS, sum.slices, sum.pages);
+    show(&c);
+    account(m, COUNTERS, part.slices, part.pages);
     return 0;
 }

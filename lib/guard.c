@@ -65,7 +65,7 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Under the lock for mappings, as all that writes the record. */
+/* Under the lock for mappings, as all that writes the record; nobody changes the size. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {
     struct file *f = m->file;
@@ -111,8 +111,13 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
                             MANIFEST_GUARD_MAX);
     if (offset < 0)
         return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
+    struct page_state *sizing = &m->file->shared.header->sizing;
+    /* Before the lock: who has it waits for no transaction. */
+    if (pages_reserve(m->file, sizing, &(struct patience){0}) < 0)
+        return -1;
     file_lock_all();
     int r = set(m, (uint64_t)offset, plain, (uint32_t)n);
     file_unlock_all();
+    pages_release(sizing);
     return r;
 }

@@ -24,29 +24,97 @@ static int make_room(struct hold *h, uint64_t more)
     return 0;
 }
 
-int hold_range(struct hold *h, struct file *f, uint64_t first, uint64_t last)
+/* 0, PAGES_OF_TX, PAGES_AGAIN or -1. */
+static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct patience *patience)
 {
+    struct page_state *s = shared_state(&f->shared, page);
+    if (!s)
+        return -1;
+    int r = pages_reserve(f, s, patience);
+    if (r != 0)
+        return r;
+    h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
+    /* Asked again, now that nobody else can poison this page's word any more (I2), or cut it off. */
+    r = file_check(f);
+    if (r == 0)
+        r = pages_within(f, page * PAGE_BYTES + 1);
+    return r == 0 ? pages_load(f, page, s) : r;
+}
+
+int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
+{
+    const struct patience patience = {.epoch = epoch};
+    if (why == PAGES_AGAIN)
+        return pages_wait_for_size(f, &patience);
+    struct page_state *s = shared_state(&f->shared, page);
+    int r = s ? pages_reserve(f, s, &patience) : -1;
+    if (r == 0)
+        pages_release(s);
+    return r < 0 ? -1 : 0;
+}
+
+/* Once through. PAGES_OF_TX, PAGES_AGAIN: at *file's *page. */
+static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, struct file **file,
+                     uint64_t *page)
+{
+    const struct patience patience = {.not_for_tx = true};
+    int r = 0;
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        const struct held *last = h->n ? &h->pages[h->n - 1] : NULL;
+        *file = spans[i].file;
+        *page = spans[i].first;
+        if (last && last->file == *file && *page <= last->page)
+            *page = last->page + 1;
+        for (; *page <= spans[i].last && r == 0; (*page)++)
+            r = hold_page(h, *file, *page, &patience);
+        if (r != 0)
+            (*page)--;
+    }
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        *file = spans[i].file;
+        r = pages_within(*file, spans[i].end);
+    }
+    return r;
+}
+
+int hold_spans(struct hold *h, const struct hold_span *spans, unsigned n)
+{
+    struct file *f;
+    uint64_t page, pages = 0;
+    for (unsigned i = 0; i < n; i++)
+        pages += spans[i].last - spans[i].first + 1;
+    int r = make_room(h, pages);
+    if (r == 0)
+        r = try_spans(h, spans, n, &f, &page);
+    while (r > 0) {
+        hold_release_from(h, 0);
+        r = hold_await(f, page, r, 0);
+        if (r == 0)
+            r = try_spans(h, spans, n, &f, &page);
+    }
+    return r;
+}
+
+int hold_but_tx(struct hold *h, struct file *f, uint64_t first, uint64_t last)
+{
+    const struct patience patience = {.not_for_tx = true};
     if (make_room(h, last - first + 1) < 0)
         return -1;
-    if (h->n && h->pages[h->n - 1].file == f && first <= h->pages[h->n - 1].page)
-        first = h->pages[h->n - 1].page + 1;
     for (uint64_t page = first; page <= last; page++) {
-        struct page_state *s = shared_state(&f->shared, page);
-        if (!s)
+        uint64_t before = h->n;
+        int r = hold_page(h, f, page, &patience);
+        if (r < 0)
             return -1;
-        pages_reserve(f, s);
-        h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
-        /* Asked again, now that nobody else can poison this page's word any more (I2). */
-        if (file_check(f) < 0 || pages_load(f, page, s) < 0)
-            return -1;
+        if (r == PAGES_AGAIN)
+            hold_release_from(h, before);
     }
     return 0;
 }
 
-void hold_release(struct hold *h)
+void hold_release_from(struct hold *h, uint64_t n)
 {
-    const struct persist *aborted = NULL;
-    for (uint64_t i = 0; i < h->n; i++)
+    const struct persist *aborted = h->forgotten;
+    for (uint64_t i = n; i < h->n; i++)
         if (h->pages[i].pending)
             aborted = &h->pages[i].file->persist;
     /* persist-order W4 (reader: whoever holds the page next): what an operation stored that came to
@@ -57,13 +125,31 @@ void hold_release(struct hold *h)
      * explorer: delay fence survives: for the same reason. */
     if (__builtin_expect(!!aborted, 0))
         persist_fence(aborted);
+    for (uint64_t i = n; i < h->n; i++) {
+        struct page_state *s = h->pages[i].state;
+        if (h->tag)
+            __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+        pages_release(s);
+    }
+    h->n = n;
+    if (n == 0)
+        h->forgotten = NULL;
+}
+
+void hold_release(struct hold *h)
+{
     if (h->lane.in) /* the commit did without, or there was none */
         journals_give_lane(&h->lane);
-    for (uint64_t i = 0; i < h->n; i++)
-        pages_release(h->pages[i].state);
+    hold_release_from(h, 0);
     if (h->pages != h->small)
         free(h->pages);
     hold_init(h);
+}
+
+int hold_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page)
+{
+    int order = a == b ? 0 : memcmp(a->pairing.record.id, b->pairing.record.id, 16);
+    return order ? order : (a_page > b_page) - (a_page < b_page);
 }
 
 struct held *hold_find(struct hold *h, const struct file *f, uint64_t page)
@@ -72,9 +158,7 @@ struct held *hold_find(struct hold *h, const struct file *f, uint64_t page)
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         struct held *at = &h->pages[middle];
-        int order =
-            at->file == f ? 0 : memcmp(at->file->pairing.record.id, f->pairing.record.id, 16);
-        if (order < 0 || (order == 0 && at->page < page))
+        if (hold_order(at->file, at->page, f, page) < 0)
             low = middle + 1;
         else
             high = middle;

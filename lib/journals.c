@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "journals.h"
 
+#include "../reflection/domain.h"
 #include "../reflection/fsops.h"
+#include "../reflection/pointer.h"
 #include "../reflection/pool.h"
 #include "../reflection/report.h"
 
@@ -13,20 +15,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Another folder with files that the journal served: entry k of its table is places[k - 1]. */
+struct place {
+    dev_t device;
+    ino_t inode;
+    struct folder folder;
+    bool pointed; /* the pointer there is durable */
+};
+
 struct journals {
     struct journals *next;
     dev_t device; /* of the folder */
     ino_t inode;
-    uid_t owner; /* of the file and of all its files: who may recover one may recover the other */
-    gid_t group;
-    mode_t mode;
+    struct trust
+        like; /* of the file and of all its files: who may recover one may recover the other */
     struct folder folder;
     struct pool pool;
+    struct place *places;
+    unsigned nplaces;
     uint64_t busy, stuck; /* lanes, a bit each */
     unsigned files;
     pthread_mutex_t medium;
     bool failed;    /* its medium did: no new commits */
     bool abandoned; /* let go with a commit in doubt: for nobody any more */
+};
+
+/* A file's use of a journal. */
+struct journals_use {
+    struct journals_use *next; /* of the file */
+    struct journals *in;
+    unsigned folder; /* of the file, in the journal */
+    bool stuck;      /* a lane there holds a commit of the file in doubt */
 };
 
 /* Taken for nanoseconds on each journaled commit; creating a pool holds it for milliseconds once.
@@ -38,27 +57,109 @@ static bool exiting;
 
 /* What a journal has to match: its folder, and owner, group and mode of the reflection. */
 struct key {
-    struct stat folder, reflection;
+    struct stat folder;
+    struct trust like;
 };
 
-static bool fits(const struct journals *j, const struct file *f, const struct key *k)
+static int look(const struct file *f, struct key *k)
 {
-    return j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
-           j->owner == k->reflection.st_uid && j->group == k->reflection.st_gid &&
-           j->mode == trust_writers(k->reflection.st_mode & 0666) && !j->abandoned &&
-           !__atomic_load_n(&j->failed, __ATOMIC_RELAXED) &&
-           j->pool.journal.domain == f->persist.domain;
+    struct stat st;
+    if (fstat(f->pairing.folder.fd, &k->folder) < 0 || fstat(f->pairing.reflection, &st) < 0)
+        return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
+    /* Not for who may only read: he could lock it, and have everybody wait. */
+    k->like = (struct trust){st.st_uid, st.st_gid, trust_writers(st.st_mode & 0666)};
+    return 0;
 }
 
-static struct journals *find(const struct file *f, const struct key *k)
+static bool is_over(const struct journals *j)
 {
-    struct journals *j = all;
-    while (j && !fits(j, f, k))
-        j = j->next;
-    return j;
+    return j->abandoned || __atomic_load_n(&j->failed, __ATOMIC_RELAXED);
 }
 
-static struct journals *make(struct file *f, const struct key *k)
+/* The smallest free lane that holds so many words of so many files; LANE_BUSY: none is free; LANE_NONE:
+ * none fits. */
+enum { LANE_BUSY = -1, LANE_NONE = -2 };
+
+static int pick(const struct journals *j, unsigned files, uint64_t words)
+{
+    int found = LANE_NONE;
+    for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
+        if (words > journal_capacity(&j->pool.journal, lane, files) || (j->stuck >> lane & 1))
+            continue;
+        if (!(j->busy >> lane & 1))
+            return (int)lane;
+        found = LANE_BUSY;
+    }
+    return found;
+}
+
+/* Of the other folders that files lie in, those that a journal does not know yet have room in its table. `j`
+ * NULL: a new one's, beside the first file. */
+static bool has_room(const struct journals *j, struct file *const *files, unsigned n)
+{
+    struct {
+        dev_t device;
+        ino_t inode;
+    } known[1 + JOURNAL_FOLDERS]; /* the journal's own first */
+    unsigned count = 0, places = j ? j->nplaces : 0;
+    if (places + n - 1 <= JOURNAL_FOLDERS)
+        return true;
+    if (j) {
+        known[count].device = j->device;
+        known[count++].inode = j->inode;
+    }
+    for (unsigned i = 0; i < places; i++, count++) {
+        known[count].device = j->places[i].device;
+        known[count].inode = j->places[i].inode;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct stat st;
+        unsigned k = 0;
+        if (fstat(files[i]->pairing.folder.fd, &st) < 0)
+            return false;
+        while (k < count && (known[k].device != st.st_dev || known[k].inode != st.st_ino))
+            k++;
+        if (k < count)
+            continue;
+        if (count == 1 + JOURNAL_FOLDERS)
+            return false;
+        known[count].device = st.st_dev;
+        known[count++].inode = st.st_ino;
+    }
+    return true;
+}
+
+static struct journals *find(struct file *const *files, const struct key *k, unsigned n,
+                             uint64_t words)
+{
+    const struct file *f = files[0];
+    for (struct journals *j = all; j; j = j->next)
+        if (j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
+            j->like.owner == k->like.owner && j->like.group == k->like.group &&
+            j->like.mode == k->like.mode && j->pool.journal.domain == f->persist.domain &&
+            !is_over(j) && pick(j, n, words) != LANE_NONE && has_room(j, files, n))
+            return j;
+    return NULL;
+}
+
+static int copy_folder(struct folder *to, const struct folder *from)
+{
+    memcpy(to->path, from->path, sizeof(to->path));
+    to->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+    return to->fd < 0 ? report_errno(errno, "cannot duplicate a descriptor") : 0;
+}
+
+/* One of the usual size, unless more is needed: then for such needs to come, too. */
+static uint64_t choose_words(uint64_t words)
+{
+    uint64_t n = JOURNAL_WORDS;
+    if (words > n)
+        for (n = 1; n < words;)
+            n *= 2;
+    return n;
+}
+
+static struct journals *make(struct file *f, const struct key *k, uint64_t words)
 {
     struct journals *j = calloc(1, sizeof(*j));
     if (!j) {
@@ -67,16 +168,10 @@ static struct journals *make(struct file *f, const struct key *k)
     }
     j->device = k->folder.st_dev;
     j->inode = k->folder.st_ino;
-    j->owner = k->reflection.st_uid;
-    j->group = k->reflection.st_gid;
-    /* Not for who may only read: he could lock it, and have everybody wait. */
-    j->mode = trust_writers(k->reflection.st_mode & 0666);
+    j->like = k->like;
     pthread_mutex_init(&j->medium, NULL);
-    memcpy(j->folder.path, f->pairing.folder.path, sizeof(j->folder.path));
-    j->folder.fd = fcntl(f->pairing.folder.fd, F_DUPFD_CLOEXEC, 3);
-    if (j->folder.fd < 0) {
-        report_errno(errno, "cannot duplicate a descriptor");
-    } else if (pool_create(&j->pool, &j->folder, &f->persist, j->owner, j->group, j->mode) == 0) {
+    if (copy_folder(&j->folder, &f->pairing.folder) == 0 &&
+        pool_create(&j->pool, &j->folder, &f->persist, choose_words(words), &j->like) == 0) {
         j->next = all;
         all = j;
         return j;
@@ -97,16 +192,36 @@ static void unlink_from_list(struct journals *j)
         *at = j->next;
 }
 
-/* One file less; the last one takes the journal along. */
+static void release(struct journals *j)
+{
+    for (unsigned k = 0; k < j->nplaces; k++)
+        folder_close(&j->places[k].folder);
+    free(j->places);
+    folder_close(&j->folder);
+    free(j);
+}
+
+/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the pointers are gone
+ * durably before the journal is; so one without its journal says that a journal was lost. */
+static bool remove_pointers(struct journals *j)
+{
+    bool gone = true;
+    for (unsigned k = 0; k < j->nplaces; k++)
+        if (pointer_remove(&j->places[k].folder, j->pool.name) < 0)
+            gone = false;
+    return gone;
+}
+
+/* One file less; the last one takes the journal along. With a pointer that cannot be removed it stays, as
+ * that of a dead process: the next map here or there removes both. */
 static void drop(struct journals *j)
 {
     if (--j->files)
         return;
     unlink_from_list(j);
     if (!j->abandoned)
-        (void)pool_close(&j->pool, &j->folder, !j->stuck);
-    folder_close(&j->folder);
-    free(j);
+        (void)pool_close(&j->pool, &j->folder, !j->stuck && remove_pointers(j));
+    release(j);
 }
 
 /* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers
@@ -119,50 +234,184 @@ static void abandon(struct journals *j)
     (void)pool_close(&j->pool, &j->folder, false);
 }
 
-/* With the lock held. */
-static int attach(struct file *f)
+/* ---- who uses what; with the lock held ---- */
+
+static struct journals_use *use_of(const struct file *f, const struct journals *j)
 {
-    struct key k;
-    while (f->journals &&
-           (f->journals->abandoned || __atomic_load_n(&f->journals->failed, __ATOMIC_RELAXED))) {
-        struct journals *j = f->journals;
-        if (j->busy) { /* with a commit of this file, perhaps, which is about to find out */
-            pthread_cond_wait(&lane_free, &lock);
+    struct journals_use *u = f->journals;
+    while (u && u->in != j)
+        u = u->next;
+    return u;
+}
+
+static struct journals_use *use(struct file *f, struct journals *j, unsigned folder)
+{
+    struct journals_use *u = malloc(sizeof(*u));
+    if (!u) {
+        report_error(ENOMEM, "no memory for a journal");
+        return NULL;
+    }
+    *u = (struct journals_use){.next = f->journals, .in = j, .folder = folder};
+    f->journals = u;
+    j->files++;
+    return u;
+}
+
+/* Leaves the journals that are for nobody any more. False: one is busy, with a commit of this file,
+ * perhaps, which is about to find out. */
+static bool leave_those_over(struct file *f)
+{
+    for (struct journals_use **at = &f->journals; *at;) {
+        struct journals_use *u = *at;
+        if (!is_over(u->in)) {
+            at = &u->next;
             continue;
         }
-        f->journals = NULL;
+        if (u->in->busy)
+            return false;
+        if (u->stuck && !u->in->abandoned) { /* until the file is unmapped */
+            at = &u->next;
+            continue;
+        }
+        *at = u->next;
+        drop(u->in);
+        free(u);
+    }
+    return true;
+}
+
+/* A journal in the first file's own folder that holds so much. */
+static struct journals *own(struct file *const *files, unsigned n, uint64_t words)
+{
+    struct file *f = files[0];
+    struct key k;
+    if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS) {
+        report_error(E2BIG, "a commit of %llu words of %u files is more than a journal can hold",
+                     (unsigned long long)words, n);
+        return NULL;
+    }
+    for (struct journals_use *u = f->journals; u; u = u->next)
+        if (u->folder == 0 && !is_over(u->in) && pick(u->in, n, words) != LANE_NONE &&
+            has_room(u->in, files, n))
+            return u->in;
+    if (!has_room(NULL, files, n)) {
+        report_error(E2BIG,
+                     "a commit of files in more than %u other reflection folders is more "
+                     "than a journal can hold",
+                     JOURNAL_FOLDERS);
+        return NULL;
+    }
+    if (look(f, &k) < 0)
+        return NULL;
+    struct journals *j = find(files, &k, n, words);
+    if (!j)
+        j = make(f, &k, words);
+    if (!j || use(f, j, 0))
+        return j;
+    if (!j->files) {
+        j->files = 1;
         drop(j);
     }
-    if (f->journals)
-        return 0;
-    if (fstat(f->pairing.folder.fd, &k.folder) < 0 ||
-        fstat(f->pairing.reflection, &k.reflection) < 0)
-        return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
-    struct journals *j = find(f, &k);
-    if (!j)
-        j = make(f, &k);
-    if (!j)
-        return -1;
-    j->files++;
-    f->journals = j;
-    return 0;
+    return NULL;
 }
 
-/* The smallest free lane that holds so many words; UINT_MAX: none free; UINT_MAX - 1: none fits. */
-static unsigned pick(const struct journals *j, uint64_t words)
+/* As journals_step(). */
+static int name_folder(struct journals *j, const struct file *f, unsigned k,
+                       const struct route *there)
 {
-    bool fits = false;
-    for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
-        if (words > journal_capacity(&j->pool.journal, lane, 1) || (j->stuck >> lane & 1))
-            continue;
-        fits = true;
-        if (!(j->busy >> lane & 1))
-            return lane;
+    if (f->persist.domain != PERSIST_MSYNC)
+        return journal_name_folder(&j->pool.journal, &f->persist, k, there);
+    pthread_mutex_lock(&j->medium);
+    int r = j->failed ? -1 : journal_name_folder(&j->pool.journal, &f->persist, k, there);
+    if (r < 0 && errno != ENAMETOOLONG) {
+        __atomic_store_n(&j->failed, true, __ATOMIC_RELAXED);
+        errno = EIO;
     }
-    return fits ? UINT32_MAX : UINT32_MAX - 1;
+    pthread_mutex_unlock(&j->medium);
+    return r;
 }
 
-int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane)
+/* The place of a folder, with its entry in the table. */
+static struct place *place(struct journals *j, const struct file *f, const struct stat *folder)
+{
+    for (unsigned k = 0; k < j->nplaces; k++)
+        if (j->places[k].device == folder->st_dev && j->places[k].inode == folder->st_ino)
+            return &j->places[k];
+    const char *path = f->pairing.folder.path;
+    struct place *more = realloc(j->places, (j->nplaces + 1) * sizeof(*more));
+    if (!more) {
+        report_error(ENOMEM, "no memory for a journal");
+        return NULL;
+    }
+    j->places = more;
+    struct place *p = &more[j->nplaces];
+    *p = (struct place){.device = folder->st_dev, .inode = folder->st_ino};
+    if (copy_folder(&p->folder, &f->pairing.folder) < 0)
+        return NULL;
+    struct route there;
+    route_make(&there, &j->folder, &p->folder);
+    there.inode = folder->st_ino;
+    if (name_folder(j, f, j->nplaces + 1, &there) < 0) {
+        report_errno(errno, "cannot name the folder %s in the journal %s/%s", path, j->folder.path,
+                     j->pool.name);
+        folder_close(&p->folder);
+        return NULL;
+    }
+    j->nplaces++;
+    return p;
+}
+
+/* Makes a file a user of a journal: one that can be found from the file's folder. */
+static int join(struct journals *j, struct file *f)
+{
+    struct key k;
+    if (use_of(f, j))
+        return 0;
+    if (look(f, &k) < 0)
+        return -1;
+    if (k.folder.st_dev == j->device && k.folder.st_ino == j->inode)
+        return use(f, j, 0) ? 0 : -1;
+    struct place *p = place(j, f, &k.folder);
+    if (!p)
+        return -1;
+    const unsigned index = (unsigned)(p - j->places) + 1;
+    struct route back;
+    /* persist-order J5 (reader: recover_folder): the pointer is durable before the first commit that names
+     * a file of its folder, which would not be finished before the file is used. */
+    if (!p->pointed) {
+        route_make(&back, &p->folder, &j->folder);
+        if (pointer_make(&p->folder, j->pool.name, index, &back, &f->persist, &j->like) < 0)
+            return -1;
+        p->pointed = true;
+    }
+    return use(f, j, index) ? 0 : -1;
+}
+
+/* ---- lanes ---- */
+
+int journals_alike(const struct file *a, const struct file *b)
+{
+    struct key x, y;
+    if (a->persist.domain != b->persist.domain)
+        return report_error(
+            EXDEV, "%s is mapped in domain %s, and %s in domain %s: no commit can be of both",
+            a->pairing.path, domain_name(a->persist.domain), b->pairing.path,
+            domain_name(b->persist.domain));
+    if (look(a, &x) < 0 || look(b, &y) < 0)
+        return -1;
+    const bool groups = (x.like.mode | y.like.mode) & S_IWGRP;
+    if (x.like.owner == y.like.owner && x.like.mode == y.like.mode &&
+        (!groups || x.like.group == y.like.group))
+        return 0;
+    return report_error(
+        EXDEV,
+        "%s and %s differ in owner, or in who else may write to them: no commit can "
+        "be of both, since who may finish it in one could not in the other",
+        a->pairing.path, b->pairing.path);
+}
+
+int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
+                       struct journal_lane *lane)
 {
     int result = -1;
     pthread_mutex_lock(&lock);
@@ -171,17 +420,23 @@ int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane
             report_error(ECANCELED, "the process is exiting: its journals are gone");
             break;
         }
-        if (attach(f) < 0)
-            break;
-        unsigned n = pick(f->journals, words);
-        if (n == UINT32_MAX - 1) {
-            report_error(E2BIG, "a write of %llu pages is more than the journal holds",
-                         (unsigned long long)words);
-            break;
+        unsigned ready = 0;
+        while (ready < n && leave_those_over(files[ready]))
+            ready++;
+        if (ready < n) {
+            pthread_cond_wait(&lane_free, &lock);
+            continue;
         }
-        if (n != UINT32_MAX) {
-            f->journals->busy |= 1ull << n;
-            *lane = (struct journal_lane){f->journals, &f->journals->pool.journal, n};
+        struct journals *j = own(files, n, words);
+        for (unsigned i = 1; j && i < n; i++)
+            if (join(j, files[i]) < 0)
+                j = NULL;
+        if (!j)
+            break;
+        int free_one = pick(j, n, words);
+        if (free_one >= 0) {
+            j->busy |= 1ull << free_one;
+            *lane = (struct journal_lane){j, &j->pool.journal, (unsigned)free_one};
             result = 0;
             break;
         }
@@ -189,6 +444,15 @@ int journals_take_lane(struct file *f, uint64_t words, struct journal_lane *lane
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+unsigned journals_folder_of(const struct journal_lane *lane, const struct file *f)
+{
+    pthread_mutex_lock(&lock);
+    const struct journals_use *u = use_of(f, lane->in);
+    unsigned folder = u ? u->folder : 0;
+    pthread_mutex_unlock(&lock);
+    return folder;
 }
 
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
@@ -215,12 +479,16 @@ void journals_give_lane(const struct journal_lane *lane)
     pthread_mutex_unlock(&lock);
 }
 
-void journals_leave_lane(struct file *f, const struct journal_lane *lane)
+void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane)
 {
     pthread_mutex_lock(&lock);
     lane->in->stuck |= 1ull << lane->lane;
     lane->in->busy &= ~(1ull << lane->lane);
-    f->stuck = true;
+    for (unsigned i = 0; i < n; i++) {
+        struct journals_use *u = use_of(files[i], lane->in);
+        if (u)
+            u->stuck = true;
+    }
     pthread_cond_broadcast(&lane_free);
     pthread_mutex_unlock(&lock);
 }
@@ -228,12 +496,13 @@ void journals_leave_lane(struct file *f, const struct journal_lane *lane)
 void journals_detach(struct file *f)
 {
     pthread_mutex_lock(&lock);
-    struct journals *j = f->journals;
-    f->journals = NULL;
-    if (j) {
-        if (f->stuck && !j->abandoned)
-            abandon(j);
-        drop(j);
+    while (f->journals) {
+        struct journals_use *u = f->journals;
+        f->journals = u->next;
+        if (u->stuck && !u->in->abandoned)
+            abandon(u->in);
+        drop(u->in);
+        free(u);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -248,7 +517,7 @@ void journals_close_all(void)
     for (struct journals *j = all; j; j = j->next) {
         /* Other threads may be within a commit still; theirs is left for recovery. The pool stays
          * mapped: the process goes away in a moment, and they do not know it. */
-        if (!j->busy && !j->stuck && !j->abandoned)
+        if (!j->busy && !j->stuck && !j->abandoned && remove_pointers(j))
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
     pthread_mutex_unlock(&lock);
@@ -262,10 +531,18 @@ void journals_forget_all(void)
         next = j->next;
         if (!j->abandoned)
             pool_forget(&j->pool);
-        folder_close(&j->folder);
-        free(j);
+        release(j);
     }
     all = NULL;
+}
+
+void journals_forget(struct file *f)
+{
+    while (f->journals) {
+        struct journals_use *u = f->journals;
+        f->journals = u->next;
+        free(u);
+    }
 }
 
 void journals_lock(void)

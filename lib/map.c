@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ato_mmap() and ato_munmap(): arguments checked, views handed out and taken back; what becomes of
- * the process and its children.
+ * ato_mmap() and ato_munmap(): arguments checked, views handed out and taken back.
  */
 #include "../reflection/domain.h"
 #include "../reflection/report.h"
 #include "calls.h"
-#include "guard.h"
-#include "journals.h"
-#include "pages.h"
+#include "epoch.h"
+#include "options.h"
+#include "process.h"
 #include "table.h"
-#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +25,8 @@ struct view_wish {
 
 static void release_mapping(struct mapping *m)
 {
+    if (m->epoch)
+        epoch_unmake(m);
     free(m->counters);
     free(m);
 }
@@ -79,77 +78,11 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
     m->reader = access != O_RDWR;
     m->policy = m->reader ? ATO_READ_GATHER : o->read_policy;
     m->flags = o->flags;
+    if ((o->flags & ATO_EPOCHS) && m->writable && epoch_make(m) < 0) {
+        release_mapping(m);
+        return NULL;
+    }
     return m;
-}
-
-/* ---- fork and exit ---- */
-
-static void before_fork(void)
-{
-    file_lock_all();
-    journals_lock();
-    guard_lock();
-    report_before_fork();
-}
-
-static void unlock_all(void)
-{
-    guard_unlock();
-    journals_unlock();
-    file_unlock_all();
-}
-
-static void in_parent(void)
-{
-    report_in_parent();
-    unlock_all();
-}
-
-/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
- * an unlock would drop the parent's. */
-static void in_child(void)
-{
-    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
-        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
-            table_entries[i] = NULL;
-    journals_forget_all();
-    file_forget_all();
-    thread_forget_others();
-    report_in_child();
-    unlock_all();
-}
-
-static void at_exit(void)
-{
-    journals_close_all();
-    file_exit_all();
-}
-
-enum { SET_UP_TRIES = 4 };
-static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
-                                             PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
-static bool forks, exits;
-
-static void try_to_set_up(void)
-{
-    forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
-    exits = exits || (forks && atexit(at_exit) == 0);
-    if (exits)
-        pages_set_up();
-}
-
-/* Once for the process, before any lock is taken: a child that is forked meanwhile would have it taken for
- * ever. What fails is tried again by the next maps. */
-static int set_up(void)
-{
-    static unsigned next;
-    unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
-    pthread_once(&tries[i], try_to_set_up);
-    if (__atomic_load_n(&exits, __ATOMIC_ACQUIRE))
-        return 0;
-    if (i + 1 < SET_UP_TRIES)
-        __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
 }
 
 /* ---- mapping ---- */
@@ -158,7 +91,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
 {
     struct file_wish wish = {
         .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
-    struct mapping *m = set_up() == 0 ? new_mapping(o, v, access) : NULL;
+    struct mapping *m = process_set_up() == 0 ? new_mapping(o, v, access) : NULL;
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
@@ -166,6 +99,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     m->file = file_open(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
+        m->quick = m->epoch ? 0 : m->reach;
         if (map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
@@ -177,73 +111,6 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
         release_mapping(m);
     file_unlock_all();
     return base;
-}
-
-/* ---- options ---- */
-
-/* Structs grow at their end: a smaller one is an older caller's, a larger one a newer caller's, who
- * must not have set what is not known here. */
-static int take_struct(void *to, size_t known, const void *from, const char *name)
-{
-    size_t given;
-    memcpy(&given, from, sizeof(given));
-    if (given < sizeof(size_t) || given > 65536)
-        return report_error(EINVAL, "%s.struct_size is %zu: set it to sizeof(struct %s)", name,
-                            given, name);
-    memcpy(to, from, given < known ? given : known);
-    memcpy(to, &known, sizeof(known));
-    for (size_t i = known; i < given; i++)
-        if (((const char *)from)[i])
-            return report_error(EINVAL, "%s has a field set that this version does not know", name);
-    return 0;
-}
-
-static int policy_from_environment(void)
-{
-    static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
-    const char *word = secure_getenv("ATO_READ_POLICY");
-    if (!word || !*word)
-        return ATO_READ_LAZY;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word, names[i]) == 0)
-            return i;
-    return report_error(EINVAL, "ATO_READ_POLICY '%.40s' is none of lazy, gather, adaptive, eager",
-                        word);
-}
-
-static int complete(struct ato_options *o, const struct ato_options *given)
-{
-    memset(o, 0, sizeof(*o));
-    if (given && take_struct(o, sizeof(*o), given, "ato_options") < 0)
-        return -1;
-    if (o->read_policy < ATO_READ_LAZY || o->read_policy > ATO_READ_EAGER)
-        return report_error(EINVAL, "read policy %d is not known", o->read_policy);
-    if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
-        return report_error(EINVAL, "durability domain %d is not known", o->domain);
-    if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
-        return report_error(EINVAL, "reflection format %d is not known", o->format);
-    if (o->format == ATO_FORMAT_SPARSE)
-        return report_error(ENOTSUP, "the sparse format is not in this version");
-    const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
-    if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | both))
-        return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
-    if ((o->flags & both) == both)
-        return report_error(EINVAL, "file and reflection cannot both be preferred");
-    if (o->max_size > LAYOUT_MAX_BYTES)
-        return report_error(EFBIG, "max_size is more than 256 TiB");
-    if (o->max_reflection_bytes)
-        return report_error(ENOTSUP, "a space budget is not in this version");
-    if (o->read_policy == ATO_READ_LAZY) {
-        o->read_policy = policy_from_environment();
-        if (o->read_policy < 0)
-            return -1;
-    }
-    const char *rtm = secure_getenv("ATO_RTM");
-    if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
-        return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);
-    if (rtm && *rtm == '0')
-        o->flags |= ATO_NO_RTM;
-    return 0;
 }
 
 static int access_of(int fd)
@@ -292,7 +159,7 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
         return MAP_FAILED;
     }
     int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || complete(&o, NULL) < 0)
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
         return MAP_FAILED;
     if ((prot & PROT_WRITE) && access != O_RDWR) {
         report_error(EACCES, "PROT_WRITE, but descriptor %d is read-only", fd);
@@ -306,10 +173,24 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
 {
     struct ato_options o;
     int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || complete(&o, opt) < 0)
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
         return MAP_FAILED;
     struct view_wish v = {NULL, length, PROT_READ | (access == O_RDWR ? PROT_WRITE : 0), offset};
     return map(fd, &o, &v, access);
+}
+
+static bool has_transactions(const struct mapping *m)
+{
+    return count_total(m, COUNT_TRANSACTIONS) != 0;
+}
+
+/* An epoch that can never be committed, since its file is in doubt, ends with the mapping. */
+static bool gives_up(struct mapping *m)
+{
+    if (!m->epoch || !file_is_poisoned(m->file))
+        return false;
+    epoch_give_up(m);
+    return !has_transactions(m);
 }
 
 static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
@@ -326,6 +207,9 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
                      "the mapping at %p has %llu bytes, not %zu: only the whole can be "
                      "unmapped",
                      addr, (unsigned long long)m->length, length);
+    } else if (has_transactions(m) && !gives_up(m)) {
+        report_error(
+            EBUSY, "the mapping at %p has to do with a transaction or an epoch that is open", addr);
     } else {
         bool kept;
         CALLS_NONE(m);
@@ -351,7 +235,7 @@ int ato_munmap(void *addr, size_t length, int mode)
 int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
 {
     struct ato_unmap_options o = {.struct_size = sizeof(o)};
-    if (opt && take_struct(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
         return -1;
     return unmap(addr, length, &o);
 }

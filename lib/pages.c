@@ -4,7 +4,10 @@
 
 #include "../reflection/report.h"
 #include "space.h"
+#include "tx.h"
+#include "waits.h"
 
+#include <errno.h>
 #include <immintrin.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -30,7 +33,12 @@ static bool have_barrier;
 
 void pages_set_up(void)
 {
-    have_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    have_barrier = persist_can_fence_threads();
+}
+
+bool pages_barrier(void)
+{
+    return have_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
 /*
@@ -50,8 +58,7 @@ static void sleep_until_free(struct page_state *s)
     __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
     /* Pairs with the absent barrier of pages_release(). Global: the page may be another process's.
      */
-    if (have_barrier)
-        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    (void)pages_barrier();
     uint32_t seen = __atomic_load_n(word_of_sleepers(s), __ATOMIC_RELAXED) | NOTE_IN_WORD;
     if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return;
@@ -61,17 +68,59 @@ static void sleep_until_free(struct page_state *s)
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
-void pages_wait(struct file *f, struct page_state *s)
+static uint64_t now(void)
 {
-    for (unsigned i = 0;; i++) {
-        seam_point(SEAM_WAIT, s);
-        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s))
-            return;
-        if (i < SPINS)
-            _mm_pause();
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool pages_is_not_for(uint64_t tx, const struct patience *patience)
+{
+    return tx && (patience->not_for_tx || (patience->epoch && tx_place(tx) == patience->epoch));
+}
+
+static bool is_not_for(const struct page_state *s, const struct patience *patience)
+{
+    return pages_is_not_for(__atomic_load_n(&s->tx, __ATOMIC_RELAXED), patience);
+}
+
+/* Not free within a moment. Looks each time round: by now somebody else may have the page, and be waiting
+ * for this thread. */
+static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
+{
+    struct waiter self;
+    int r = waits_begin(&self, f, s, patience);
+    while (r == 0) {
+        if (patience->deadline && now() >= patience->deadline)
+            r = report_error(ETIMEDOUT, "others held a part of %s all the time", f->pairing.path);
         else
             sleep_until_free(s);
+        seam_point(SEAM_WAIT, s);
+        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s)) {
+            r = 0;
+            break;
+        }
+        if (r == 0 && is_not_for(s, patience))
+            r = PAGES_OF_TX;
+        if (r == 0)
+            r = waits_check(&self);
     }
+    waits_end(&self);
+    return r;
+}
+
+int pages_wait(struct file *f, struct page_state *s, const struct patience *patience)
+{
+    for (unsigned i = 0; i < SPINS; i++) {
+        seam_point(SEAM_WAIT, s);
+        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s))
+            return 0;
+        if (is_not_for(s, patience))
+            return PAGES_OF_TX;
+        _mm_pause();
+    }
+    return wait_long(f, s, patience);
 }
 
 void pages_pause(unsigned i)
@@ -87,6 +136,24 @@ void pages_wake(struct page_state *s)
     /* All of them: who does not get the page leaves its note anew. */
     __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int pages_beyond(struct file *f, uint64_t end)
+{
+    uint64_t size = file_size(f);
+    if (end <= size)
+        return PAGES_AGAIN;
+    return report_error(EFAULT, "up to byte %llu of %s, which is %llu bytes long by now",
+                        (unsigned long long)end, f->pairing.path, (unsigned long long)size);
+}
+
+int pages_wait_for_size(struct file *f, const struct patience *patience)
+{
+    struct page_state *s = &f->shared.header->sizing;
+    int r = pages_reserve(f, s, patience);
+    if (r == 0)
+        pages_release(s);
+    return r;
 }
 
 int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
@@ -115,6 +182,17 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
     return 0;
 }
 
+/* For a reader, who does not wait for an open transaction that is going to make the file shorter, but for
+ * the few stores of one that is just doing it: who shows a shrink tells `gone` before it looks which pages
+ * are loaded, as it told `cut` before (pages_within()). 0; -1 with EFAULT; PAGES_AGAIN: in a moment. */
+static int may_load(struct file *f, uint64_t page)
+{
+    uint64_t end = page * PAGE_BYTES + 1;
+    if (end > __atomic_load_n(&f->shared.header->gone, __ATOMIC_ACQUIRE))
+        return PAGES_AGAIN;
+    return end <= file_size(f) ? 0 : pages_beyond(f, end);
+}
+
 struct page_state *pages_look(struct file *f, uint64_t page)
 {
     struct page_state *s = shared_state(&f->shared, page);
@@ -124,9 +202,14 @@ struct page_state *pages_look(struct file *f, uint64_t page)
      * what the holder does then. */
     for (unsigned i = 0; !__atomic_load_n(&s->version, __ATOMIC_ACQUIRE); i++) {
         if (pages_try_reserve(f, s)) {
-            int r = pages_load(f, page, s);
+            int r = may_load(f, page);
+            if (r == 0)
+                r = pages_load(f, page, s);
             pages_release(s);
-            return r < 0 ? NULL : s;
+            if (r == 0)
+                return s;
+            if (r < 0)
+                return NULL;
         }
         seam_point(SEAM_WAIT, s);
         pages_pause(i);

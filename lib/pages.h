@@ -7,8 +7,8 @@
  *   P2  s.bitmap changes only while s.version is even, and only to what the media hold durably.
  *   P3  After a release, whoever reserves next sees all that the releaser stored: non-temporal stores
  *       too, by the fences of a commit, or W4 in hold.c.
- * Operations reserve several pages in ascending order of (file id, page), everywhere: no cycle of
- * waiting can close. Who changes a file's size reserves that, in the same way, before any of its pages.
+ * Plain operations reserve several pages in ascending order of (file id, page), everywhere: among them no
+ * cycle of waiting can close. Transactions reserve in any order; they wait by the rules of waits.h.
  *
  * Sleeping and waking are modelled in pages.pml, marks and first touch in read.pml, both of which
  * tools/check-models checks: who changes the order of a step here changes it there.
@@ -24,7 +24,28 @@
 /* Once for the process, before the first reservation. */
 void pages_set_up(void);
 
-void pages_wait(struct file *f, struct page_state *s);
+/* Every thread of the process passes a full barrier. False: the kernel cannot do that. */
+bool pages_barrier(void);
+
+/* How to wait for a page that somebody else has. Zeros: until it is free. */
+struct patience {
+    bool not_for_tx;   /* not for one that a transaction has */
+    uint32_t epoch;    /* of whose write it is (tx_place()): not for one that this has; 0: none's */
+    uint64_t deadline; /* of CLOCK_MONOTONIC, ns; 0: none */
+};
+
+/* Is page_state.tx that of a transaction for which one does not wait so? */
+bool pages_is_not_for(uint64_t tx, const struct patience *patience);
+
+/*
+ * Reserves a page that was not free when it was looked at. 0; PAGES_OF_TX, when a transaction, or the epoch,
+ * has it and `patience` says so; -1 with EDEADLK, where the wait would never end (waits.h), or ETIMEDOUT.
+ *
+ * Plain operations reserve in order, and a transaction as its calls come: so a plain operation that holds
+ * anything does not wait for a page of a transaction, which may be waiting for one of its own.
+ */
+#define PAGES_OF_TX 1
+int pages_wait(struct file *f, struct page_state *s, const struct patience *patience);
 void pages_wake(struct page_state *s);
 
 static inline bool pages_try_reserve(struct file *f, struct page_state *s)
@@ -39,11 +60,14 @@ static inline bool pages_try_reserve(struct file *f, struct page_state *s)
     return true;
 }
 
-static inline void pages_reserve(struct file *f, struct page_state *s)
+/* As pages_wait(). */
+static inline int pages_reserve(struct file *f, struct page_state *s,
+                                const struct patience *patience)
 {
     seam_point(SEAM_RESERVE, s);
-    if (__builtin_expect(!pages_try_reserve(f, s), 0))
-        pages_wait(f, s);
+    if (__builtin_expect(pages_try_reserve(f, s), 1))
+        return 0;
+    return pages_wait(f, s, patience);
 }
 
 /*
@@ -62,6 +86,30 @@ static inline void pages_release(struct page_state *s)
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_SLEEPERS, 0))
         pages_wake(s);
 }
+
+/*
+ * Reserved: does the file reach up to byte `end`, and will it until the page is released? 0. -1 with
+ * EFAULT: it does not. PAGES_AGAIN: a shrink to before that is under way, which waits for pages that are
+ * reserved: the caller releases the page, calls pages_wait_for_size() and begins anew.
+ *
+ * Whoever reserves asks before all else, pages_load() included: who makes a shrink (size.h) tells `cut`
+ * and then looks which pages have states, and who holds them. A reservation is a locked instruction.
+ * So of a page whose state came to be too late to be looked at, this load sees `cut`.
+ * `cut` first: when it is gone, the new size is there.
+ */
+#define PAGES_AGAIN 2
+int pages_beyond(struct file *f, uint64_t end);
+
+static inline int pages_within(struct file *f, uint64_t end)
+{
+    uint64_t cut = __atomic_load_n(&f->shared.header->cut, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(end <= cut && end <= file_size(f), 1))
+        return 0;
+    return pages_beyond(f, end);
+}
+
+/* Until nobody changes the size. A plain operation holds nothing meanwhile. -1: as pages_wait(). */
+int pages_wait_for_size(struct file *f, const struct patience *patience);
 
 /* Takes the bitmap from the media, and makes sure that O may be read, if neither was done.
  * Reserved. ENOSPC, EIO: nothing changed. */

@@ -21,6 +21,11 @@
  *      several pages marks all of them before it changes the first bitmap, and unmarks the first
  *      after it changed the last: at t it had not begun to show or was done.
  *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
+ *   5. Where the file ends is looked at behind the versions. A shrink marks each page that it cuts,
+ *      the last one too, before it shows the new size, and unmarks it after: so who saw the old size
+ *      behind a version, and this version still behind the copy, copied before the shrink was shown.
+ *      What is behind the end is made zeros, or given back, only then. A page without a state, or one
+ *      that is not loaded, has to be loaded first, under a reservation (pages_look()).
  *
  * Versions only grow. So the sum of all is unchanged if and only if none moved, and noting any
  * number of versions takes one word.
@@ -33,7 +38,8 @@
  * after the functions here; who changes the order of either changes both.
  *
  * Progress: a reader tries again when a commit came between. After some tries it reserves the
- * pages, which bounds its wait by those of the writers ahead of it.
+ * pages, which bounds its wait by those of the writers ahead of it. Pages of open transactions, which nobody
+ * else can reserve, do not move before a commit.
  */
 #include "read.h"
 
@@ -42,16 +48,10 @@
 
 enum { TRIES = 8 };
 
-/* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. */
-static uint64_t steady_version(const struct page_state *s)
+/* Is [.., end) within the file still? To be asked when the versions are noted. -1 with EFAULT. */
+static int check_end(struct file *f, uint64_t end)
 {
-    for (unsigned i = 0;; i++) {
-        uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-        if (__builtin_expect(v & 1, 1))
-            return v;
-        seam_point(SEAM_WAIT, s);
-        pages_pause(i);
-    }
+    return __builtin_expect(end <= file_size(f), 1) ? 0 : pages_beyond(f, end);
 }
 
 static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
@@ -70,7 +70,10 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     if (away && away != asked)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
-        if (!read_try(f, s, steady_version(s), page, begin, n, dst))
+        uint64_t version = read_steady_version(s);
+        if (check_end(f, offset + n) < 0)
+            return -1;
+        if (!read_try(f, s, version, page, begin, n, dst))
             continue;
         if (away == asked)
             deploy_for_reader(m, offset, n);
@@ -87,58 +90,65 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
          at_ < end_; at_ += bytes, page++, begin = 0,                                              \
                   bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
 
+/* Once. 1; 0: a version moved; -1: a page's state is not to be had. */
+static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    uint64_t before = 0, after = 0;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct page_state *s = pages_look(f, page);
+        if (!s)
+            return -1;
+        before += read_steady_version(s);
+        (void)begin;
+    }
+    if (check_end(f, offset + n) < 0)
+        return -1;
+    seam_point(SEAM_VERSION, f);
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    char *to = dst;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes, to);
+        to += bytes;
+    }
+    RACES_MEANT_END(dst, n);
+    seam_point(SEAM_CHECK, f);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        after += __atomic_load_n(&shared_state(&f->shared, page)->version, __ATOMIC_RELAXED);
+        (void)begin;
+    }
+    return before == after;
+}
+
 static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
 {
-    struct file *f = m->file;
     if (m->policy != ATO_READ_GATHER)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
-        uint64_t before = 0, after = 0;
-        FOR_EACH_PAGE(page, begin, bytes, offset, n)
-        {
-            const struct page_state *s = pages_look(f, page);
-            if (!s)
-                return -1;
-            before += steady_version(s);
-            (void)begin;
-        }
-        seam_point(SEAM_VERSION, f);
-        char *to = dst;
-        RACES_MEANT_BEGIN(); /* as in read_try() */
-        FOR_EACH_PAGE(page, begin, bytes, offset, n)
-        {
-            read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes,
-                      to);
-            to += bytes;
-        }
-        RACES_MEANT_END(dst, n);
-        seam_point(SEAM_CHECK, f);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        FOR_EACH_PAGE(page, begin, bytes, offset, n)
-        {
-            after += __atomic_load_n(&shared_state(&f->shared, page)->version, __ATOMIC_RELAXED);
-            (void)begin;
-        }
-        if (before == after)
-            return 1;
+        int r = try_many(m->file, offset, dst, n);
+        if (r != 0)
+            return r;
     }
     return 0;
 }
 
+/* Pages that are held stay as they are. Those of an open transaction are not waited for: only its commit
+ * moves them, and then they can be held. */
 static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    struct hold h;
-    hold_init(&h);
-    int r = hold_range(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
-    uint64_t i = 0;
-    if (r == 0)
-        FOR_EACH_PAGE(page, begin, bytes, offset, n)
-        {
-            read_copy(f, h.pages[i++].state, page, (unsigned)begin, (unsigned)bytes, dst);
-            dst += bytes;
-        }
-    hold_release(&h);
-    return r;
+    int r = 0;
+    while (r == 0) {
+        struct hold h;
+        hold_init(&h);
+        r = hold_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
+        if (r == 0)
+            r = try_many(f, offset, dst, n);
+        hold_release(&h);
+    }
+    return r < 0 ? -1 : 0;
 }
 
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)

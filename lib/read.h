@@ -8,8 +8,21 @@
 #include "pages.h"
 
 /* Copies n bytes at `offset` of m's file, which the caller has checked to lie within it, to dst: as
- * they were at one moment. -1: ENOSPC, ENOMEM, EIO; dst may hold anything then. */
+ * they were at one moment. -1: ENOSPC, ENOMEM, EIO, EFAULT (it was cut meanwhile); dst may hold
+ * anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
+
+/* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. */
+static inline uint64_t read_steady_version(const struct page_state *s)
+{
+    for (unsigned i = 0;; i++) {
+        uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+        if (__builtin_expect(v & 1, 1))
+            return v;
+        seam_point(SEAM_WAIT, s);
+        pages_pause(i);
+    }
+}
 
 /* Copies bytes of a page by the bitmap of now. */
 static inline void read_copy(struct file *f, const struct page_state *s, uint64_t page,
@@ -54,15 +67,17 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
     __builtin_prefetch(f->o + offset);
     if (m->policy == ATO_READ_GATHER)
         __builtin_prefetch(f->r + layout_reflected(offset));
-    if (offset + n > m->offset + m->reach ||
-        offset + n > __atomic_load_n(&h->size, __ATOMIC_ACQUIRE) ||
-        __atomic_load_n(&h->poisoned, __ATOMIC_RELAXED))
+    if (offset + n > m->offset + m->quick)
         return false;
     const struct page_state *s = shared_peek(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return false;
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!(version & 1), 0))
+        return false;
+    /* Behind the version (read.c, point 5). */
+    if (offset + n > __atomic_load_n(&h->size, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&h->poisoned, __ATOMIC_RELAXED))
         return false;
     uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
     seam_point(SEAM_VERSION, s);

@@ -22,7 +22,8 @@
  *   - everyone comes to an end: no deadlock, and a reader that reserves gets its pages
  * That words are found durable after a crash is the crash explorer's, kills are takeover.pml's.
  *
- * Not in it: the size, which only grows and is looked at before; the reader's own stores. Its first touch
+ * Not in it: the size (point 5; test/unit/tx_size_test.cc and test/threads have readers of what is being cut
+ * off); transactions, which are writers that hold their pages for longer; the reader's own stores. Its first touch
  * is done step by step here, without a buffer. What it deployed or wrote itself it may see before others
  * do: a deploy changes no content; but of two threads that write a page each, and each read the other's
  * right after, both may get the old one, as with plain stores and loads on this CPU.
@@ -336,7 +337,7 @@ proctype writer(byte me; byte ops)
         if
         :: kind == EAGER || kind == HOME ->
 #ifndef MUTANT_NO_W3
-            if :: kind == EAGER -> drained :: else fi; /* W3: write_held() */
+            if :: kind == EAGER -> drained :: else fi; /* W3: deploy_committed() */
 #endif
             d_step { /* deploy_held() */
                 mask = b[0] | b[1];

@@ -55,7 +55,8 @@ struct page_state {
     uint64_t version; /* odd: `bitmap` is right. 0: not taken from the media yet; even: flipping.
                          Moves with every flip, by the holder only */
     uint64_t bitmap;  /* as on the media, once that is durable; changed by the holder only */
-    uint64_t pending; /* for transactions; 0 in this version */
+    uint64_t
+        tx; /* 0, or which of the holder's transactions has the page (tx.h); set by the holder */
 };
 
 #define GROUP_PAGES 4u
@@ -86,6 +87,8 @@ struct shared_header {
     uint32_t poisoned;         /* a flip is in doubt: every call is EIO */
     uint32_t domain;
     uint64_t inode, device;   /* of the original */
+    uint64_t cut;             /* bytes: a shrink to there is under way (size.h); UINT64_MAX: none */
+    uint64_t gone;            /* the same while it is shown */
     struct page_state sizing; /* who changes the size holds this, before any page; its version moves
                                  with the size */
 };

@@ -1,171 +1,427 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Growing: the bytes behind the end become zeros, the files longer (growth.h), then one word on the
- * media says how long the file is, and one in memory.
+ * media says how long the file is, and one in memory. Space is not taken until it is written to, as in
+ * any file with a hole.
  *
- * Writers and readers go by the word in memory, and look at it before they begin. It only grows, so
- * that what they found within the file stays within it. Space is not taken until it is written to,
- * as in any file with a hole.
+ * Shrinking: the pages that are cut off are drained, then come the two words, and what lay there is
+ * given back (shrink.h).
+ *
+ * Writers and readers go by the word in memory. Writers look at it again under their reservations,
+ * readers behind their versions: pages_within(), and read.c.
  */
-#include "ato.h"
+#include "size.h"
 
+#include "../reflection/bitmap.h"
 #include "../reflection/fsops.h"
 #include "../reflection/growth.h"
+#include "../reflection/meta.h"
 #include "../reflection/report.h"
-#include "calls.h"
-#include "hold.h"
+#include "../reflection/shrink.h"
+#include "flip.h"
+#include "put.h"
 #include "space.h"
-#include "table.h"
-#include "write.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/*
- * Behind the end of a file its last page may hold anything: the kernel lets everybody store there who
- * has the page mapped, and some file systems keep it. Zeros from now on: of the last slice, which is
- * written as a whole, in the home that is valid; of those behind it in O, since no bit names them.
- */
-static int clear_tail(struct mapping *m, uint64_t size)
+/* Zeros behind the last slice, in O, since no bit names them. */
+static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
 {
-    struct file *f = m->file;
-    uint64_t page = size / PAGE_BYTES;
-    unsigned begin = (unsigned)(size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
-    unsigned behind = (unsigned)PAGE_BYTES - end;
     static const char zeros[PAGE_BYTES];
-    char tail[PAGE_BYTES] = {0};
-    struct hold h;
-    if (!begin)
+    char *o = file_o(f, last->page);
+    unsigned behind = (unsigned)PAGE_BYTES - end;
+    if (!behind)
         return 0;
-    hold_init(&h);
-    int r = hold_range(&h, f, page, page);
-    /* Others may have cut the page off, and made it anew without space. */
-    if (r == 0 && f->holes_fault)
-        r = space_make(f, page, h.pages[0].state, PAGE_O_ALLOCATED);
-    if (r == 0) {
-        struct page_state *s = h.pages[0].state;
-        char *o = file_o(f, page);
-        copy_gather_range(f->persist.kernel, tail, o, file_r(f, page), s->bitmap, begin,
-                          end - begin);
-        if (behind && s->bitmap >> (end / 64))
-            r = report_error(
-                EUCLEAN, "the bitmap of page %llu of %s names slices beyond the end of the file",
-                (unsigned long long)page, f->pairing.path);
-        if (r == 0 && behind && memcmp(o + end, zeros, behind) != 0) {
-            r = space_make(f, page, s, PAGE_O_ALLOCATED);
-            if (r == 0)
-                persist_copy(&f->persist, o + end, zeros, behind); /* I2: content of nothing */
-        }
-        /* Zeros that can be seen may be others' and not durable; with G2 they are.
-         * explorer: drop flush survives: nobody in its worlds stores behind the end of a file. */
-        if (r == 0 && f->persist.domain != PERSIST_MSYNC)
-            r = persist_flush_any(&f->persist, o + begin / 64 * 64, PAGE_BYTES - begin / 64 * 64);
-    }
-    hold_release(&h);
-    if (r == 0 && memcmp(tail, zeros, end - begin) != 0)
-        r = write_fill(m, size, 0, end - begin, 0);
-    return r;
-}
-
-/* Where a large page backs the file, as tmpfs may have it, the pages behind the last one may be
- * there, too, and be stored to. */
-static int clear_behind(struct file *f, uint64_t size, uint64_t to)
-{
-    uint64_t from = layout_pages(size) * PAGE_BYTES;
-    if (!f->holes_fault || to <= from)
+    if (last->state->bitmap >> (end / 64))
+        return report_error(EUCLEAN,
+                            "the bitmap of page %llu of %s names slices beyond the end of the file",
+                            (unsigned long long)last->page, f->pairing.path);
+    if (memcmp(o + end, zeros, behind) == 0)
         return 0;
-    if (fsops->fallocate(f->pairing.original, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                         (off_t)from, (off_t)(to - from)) < 0 &&
-        errno != EOPNOTSUPP)
-        return report_errno(errno, "cannot clear what lies behind the end of %s", f->pairing.path);
+    if (space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
+        return -1;
+    persist_copy(&f->persist, o + end, zeros, behind); /* I2: content of nothing */
     return 0;
 }
 
-/* Whoever makes a file shorter takes space behind its end away too: that of the last page is to be
- * asked for anew. */
-static void forget_space(struct file *f, uint64_t size)
+/* Zeros in the last slice, which is written as a whole. */
+static int clear_slice(struct mapping *m, struct held *last, unsigned begin, unsigned end)
 {
-    struct page_state *s = size % PAGE_BYTES ? shared_state(&f->shared, size / PAGE_BYTES) : NULL;
-    if (!s)
-        return;
-    pages_reserve(f, s);
-    __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
-    pages_release(s);
+    static const char zeros[SLICE_BYTES];
+    struct file *f = m->file;
+    struct page_state *s = last->state;
+    struct target t = {
+        .file = f, .o = file_o(f, last->page), .r = file_r(f, last->page), .bitmap = s->bitmap};
+    char tail[PAGE_BYTES];
+    copy_gather_range(f->persist.kernel, tail, t.o, t.r, t.bitmap, begin, end - begin);
+    if (memcmp(tail, zeros, end - begin) == 0)
+        return 0;
+    uint8_t need = put_needs(s, bitmap_touched(begin, end - begin), false);
+    if (need && space_make(f, last->page, s, need) < 0)
+        return -1;
+    put(&t, begin, end - begin, zeros);
+    last->pending = t.pending;
+    char *home = s->bitmap & t.pending ? t.o : t.r;
+    if (file_flush_data(f, home, PAGE_BYTES) < 0)
+        return -1;
+    return flip_one(m, last);
 }
 
-/* growth_settle() for size 0, else growth_prepare(). Their syncs may be what the kernel tells of an
- * earlier failure, once: as in file_msync(). */
-static int on_media(struct file *f, uint64_t size)
+/*
+ * It may hold anything: the kernel lets everybody store there who has the page mapped, and some file
+ * systems keep it.
+ */
+int size_clear_tail(struct mapping *m, struct held *last)
 {
-    struct pairing *pr = &f->pairing;
+    struct file *f = m->file;
+    unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
+    /* Others may have cut the page off, and made it anew without space. */
+    if (f->holes_fault && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
+        return -1;
+    if (clear_behind_slice(f, last, end) < 0)
+        return -1;
+    /* Zeros that can be seen may be others' and not durable; with G2 they are.
+     * explorer: drop flush survives: nobody in its worlds stores behind the end of a file. */
+    if (f->persist.domain != PERSIST_MSYNC &&
+        persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
+                          PAGE_BYTES - begin / 64 * 64) < 0)
+        return -1;
+    return begin % 64 && !last->pending ? clear_slice(m, last, begin, end) : 0;
+}
+
+/* ---- what was within the file before it was made shorter ---- */
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pages, behind the end of the file, that were within it since it was mapped: up to there. */
+static uint64_t once_pages(const struct file *f, uint64_t size)
+{
+    uint64_t longest = growth_longest(size, shrink_from(&f->pairing));
+    return layout_pages(min(longest, f->max_size));
+}
+
+/* Words of pages behind `size`, and the bits behind it of the last page, become 0: durably with the next
+ * growth_prepare() or shrink_finish(). Nobody else has these pages. */
+static int clear_words(struct file *f, uint64_t size)
+{
+    uint64_t words[CHUNK_PAGES], first = size / PAGE_BYTES, end = once_pages(f, size);
+    uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    int fd = f->pairing.reflection;
+    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
+        chunk = meta_next(fd, chunk, chunks);
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
+        if (chunk >= chunks)
+            break;
+        uint64_t page = chunk * CHUNK_PAGES < first ? first : chunk * CHUNK_PAGES;
+        uint64_t n = min(end, (chunk + 1) * CHUNK_PAGES) - page;
+        ssize_t got = pread(fd, words, n * 8, (off_t)layout_word(page));
+        if (got < 0)
+            return report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path);
+        for (uint64_t i = 0; i < (uint64_t)got / 8; i++) {
+            uint64_t behind = ~bitmap_within(page + i, size);
+            /* persist-order S3 (reader: whoever loads a page that is within the file again): words are 0
+             * before the size rises over them; the sync of growth_prepare() comes in between.
+             * explorer: tear word survives: until the size rises nobody reads what is behind it, and
+             * before it does all of it is made 0 here again. */
+            if (words[i] & behind)
+                persist_store_word(&f->persist, file_word(f, page + i), words[i] & ~behind);
+        }
+    }
+    return 0;
+}
+
+/* Stores zeros to what of [from, to), whole pages, has space and is something else. */
+static int zero_by_stores(struct file *f, uint64_t from, uint64_t to)
+{
+    static const char zeros[PAGE_BYTES];
+    int fd = f->pairing.original;
+    while (from < to) {
+        off_t data = lseek(fd, (off_t)from, SEEK_DATA), hole = -1;
+        if (data >= 0 && (uint64_t)data < to)
+            hole = lseek(fd, data, SEEK_HOLE);
+        else if (data >= 0 || errno == ENXIO)
+            break;
+        if (hole < 0)
+            return report_errno(errno, "cannot find out which parts of %s have space",
+                                f->pairing.path);
+        from = (uint64_t)data / PAGE_BYTES * PAGE_BYTES;
+        for (; from < to && from < (uint64_t)hole; from += PAGE_BYTES)
+            if (memcmp(f->o + from, zeros, PAGE_BYTES) != 0)
+                persist_copy(&f->persist, f->o + from, zeros, PAGE_BYTES);
+    }
+    /* S3: growth_prepare() syncs the original before the size rises. */
+    return 0;
+}
+
+static int punch(int fd, uint64_t from, uint64_t to)
+{
+    return to <= from ? 0
+                      : fsops->fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                         (off_t)from, (off_t)(to - from));
+}
+
+/*
+ * What the file is to have behind `size`, up to `to`, reads as zeros.
+ *
+ * What was in the file before, and is in nobody's way as long as the size does not rise over it: its
+ * space is given back. Not where reading a hole may be SIGBUS: readers without a lock may still be
+ * there, as long as the file is mapped. There zeros are stored.
+ *
+ * What never was in it: where a large page backs the file, as tmpfs may have it, the pages behind the
+ * last one may be there, too, and be stored to.
+ *
+ * What an earlier step of the same growth made so stays as it is: the transaction may have pages there by
+ * now, and count on their space.
+ */
+static int clear_behind(struct file *f, uint64_t size, uint64_t to)
+{
+    int fd = f->pairing.original;
+    uint64_t from = layout_pages(file_end(f)) * PAGE_BYTES, end = layout_pages(to) * PAGE_BYTES;
+    uint64_t once = once_pages(f, size) * PAGE_BYTES, known = min(once, end);
+    if (shrink_from(&f->pairing) && clear_words(f, size) < 0)
+        return -1;
+    int r = 0;
+    bool holes = !f->holes_fault;
+    if (from < known && holes && punch(fd, from, known) < 0) {
+        holes = false;
+        if (errno != EOPNOTSUPP)
+            r = -1;
+    }
+    if (r == 0 && from < known && !holes && zero_by_stores(f, from, known) < 0)
+        return -1;
+    if (r == 0 && f->holes_fault && punch(fd, once > from ? once : from, end) < 0 &&
+        errno != EOPNOTSUPP)
+        r = -1;
+    return r < 0
+               ? report_errno(errno, "cannot clear what lies behind the end of %s", f->pairing.path)
+               : 0;
+}
+
+/* ---- growing ---- */
+
+/* Whoever makes a file shorter takes space behind its end away too: that of the last page, which is held, is
+ * to be asked for anew. */
+void size_forget_space(struct file *f)
+{
+    uint64_t size = f->pairing.size;
+    struct page_state *s = size % PAGE_BYTES ? shared_peek(&f->shared, size / PAGE_BYTES) : NULL;
+    if (s)
+        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
+}
+
+/*
+ * Whoever grows the file next cuts off what never was within it, or takes its space (growth.h, clear_behind());
+ * and whoever makes it shorter takes that of its reflection.
+ * Where reading a hole may be SIGBUS, such a page is not loaded any more: to load it is to ask for space.
+ *
+ * Versions only grow otherwise, for the sake of readers (read.c). But whoever reads a page was told before
+ * that it is within the file; and this one never was, since the file was mapped. (But for read_at_once(), of
+ * which one that begins beyond the end may note the version, be overtaken by this, a cut and another growth,
+ * and find that the file reaches so far: it sees zeros, as it should, or, where all is full by then, SIGBUS.)
+ */
+void size_forget_behind(const struct held *at)
+{
+    struct file *f = at->file;
+    struct page_state *s = at->state;
+    uint64_t size = file_size(f);
+    if (at->page < layout_pages(size))
+        return;
+    __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
+                     __ATOMIC_RELEASE);
+    if (f->holes_fault && at->page >= once_pages(f, size))
+        __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
+}
+
+/* Whose syncs may be what the kernel tells of an earlier failure, once: as in file_msync(). */
+static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
+{
     pthread_mutex_lock(&f->medium);
-    int r = size ? growth_prepare(pr, size) : growth_settle(pr, growth_last(pr));
+    int r = step(&f->pairing, size);
     if (r == GROWTH_LOST)
         file_poison(f);
     pthread_mutex_unlock(&f->medium);
-    if (r < 0 || size == 0)
-        forget_space(f, pr->size);
     return r < 0 ? -1 : 0;
 }
 
-/* `sizing` is held. */
-static int grow(struct mapping *m, uint64_t size)
+static int settle(struct pairing *pr, uint64_t unused)
 {
-    struct file *f = m->file;
-    struct pairing *pr = &f->pairing;
-    uint64_t *word = growth_size_word(pr);
-    if (clear_tail(m, pr->size) < 0 || clear_behind(f, pr->size, size) < 0 || on_media(f, size) < 0)
-        return -1;
-    persist_store_word(&f->persist, word, manifest_encode_size(size));
-    if (file_flush_word(f, word) < 0)
-        return file_in_doubt(f, "a new size");
-    /* persist-order G4 (reader: the first write beyond the old end): the file is durably that long
-     * before anybody is told. */
-    persist_fence(&f->persist);
-    pr->size = size;
-    return 0;
+    (void)unused;
+    return growth_settle(pr, growth_last(pr), shrink_from(pr));
 }
 
-static int change(struct mapping *m, uint64_t size)
+int size_settle(struct file *f)
 {
-    struct file *f = m->file;
-    struct shared_header *h = f->shared.header;
-    struct page_state *s = &h->sizing;
-    pages_reserve(f, s);
-    int r = file_check(f);
-    if (r == 0 && size < h->size)
-        r = report_error(ENOTSUP, "%s is %llu bytes long, and this version cannot make it shorter",
-                         f->pairing.path, (unsigned long long)h->size);
-    if (r == 0 && size > f->limit)
-        r = report_error(ENOSPC,
-                         "%s is mapped with a largest size of %llu bytes, and cannot grow to %llu: "
-                         "map it with a larger max_size",
-                         f->pairing.path, (unsigned long long)f->limit, (unsigned long long)size);
-    /* First of all: what others put behind the end is theirs, and the end may be gone. */
-    if (r == 0)
-        r = on_media(f, 0);
-    if (r == 0 && size > h->size) {
-        __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
-        r = grow(m, size);
-        if (r == 0) {
-            pages_mark_flipping(s);
-            /* Release: pairs with file_size(); who sees the size sees the longer files. */
-            __atomic_store_n(&h->size, size, __ATOMIC_RELEASE);
-            pages_unmark_flipping(s);
+    return on_media(f, settle, 0);
+}
+
+int size_prepare_growth(struct file *f, uint64_t to)
+{
+    if (clear_behind(f, f->pairing.size, to) < 0)
+        return -1;
+    if (on_media(f, growth_prepare, to) == 0)
+        return 0;
+    size_forget_space(f);
+    return -1;
+}
+
+/* ---- shrinking ---- */
+
+/* Walks the states of a range, as far as there are any. */
+static struct page_state *next_state(const struct size_range *r, uint64_t *page)
+{
+    const uint64_t batch_pages = (uint64_t)SHARED_BATCH * GROUP_PAGES;
+    const struct shared *shared = &r->file->shared;
+    while (*page < r->end) {
+        uint64_t at = (*page)++;
+        if (!__atomic_load_n(&shared->ready[at / batch_pages], __ATOMIC_ACQUIRE)) {
+            *page = (at / batch_pages + 1) * batch_pages;
+            continue;
         }
+        struct page_state *s = shared_peek(shared, at);
+        if (s)
+            return s;
     }
-    pages_release(s);
-    return r;
+    return NULL;
 }
 
-int ato_ftruncate(void *addr, off_t size)
+static bool is_ours(const struct size_range *r, const struct page_state *s)
 {
-    struct mapping *m = table_find_to_change(addr);
-    if (!m)
-        return -1;
-    CALL_ON(call, m);
-    if (size < 0)
-        return report_error(EINVAL, "a size of %lld bytes", (long long)size);
-    return change(m, (uint64_t)size);
+    return __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == r->tag;
+}
+
+static void note(const struct size_range *r, struct page_state *s)
+{
+    __atomic_store_n(&s->tx, hold_note(r->tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+}
+
+static void release_drained(const struct size_range *r)
+{
+    uint64_t page = r->first;
+    for (struct page_state *s; (s = next_state(r, &page));)
+        if (__atomic_load_n(&s->tx, __ATOMIC_RELAXED) == hold_note(r->tag, SIZE_DRAINED)) {
+            __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+            pages_release(s);
+        }
+}
+
+int size_drain(const struct size_range *r, const struct patience *patience)
+{
+    struct file *f = r->file;
+    struct shared_header *h = f->shared.header;
+    uint64_t page = r->first, before = h->cut;
+    __atomic_store_n(&h->cut, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
+    /* Pairs with pages_within(): whoever is not seen holding a page below sees `cut`. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    int result = 0;
+    for (struct page_state *s; result == 0 && (s = next_state(r, &page));) {
+        if (is_ours(r, s))
+            continue;
+        result = pages_reserve(f, s, patience);
+        if (result < 0)
+            break;
+        note(r, s);
+        result = file_check(f); /* as in hold_spans() */
+        /* Readers wait for no load, but for this (pages_look()). */
+        if (result == 0)
+            result = pages_load(f, page - 1, s);
+    }
+    if (result == 0)
+        return 0;
+    release_drained(r);
+    __atomic_store_n(&h->cut, before, __ATOMIC_RELEASE);
+    return -1;
+}
+
+void size_release(const struct size_range *r)
+{
+    release_drained(r);
+    __atomic_store_n(&r->file->shared.header->cut, UINT64_MAX, __ATOMIC_RELEASE);
+}
+
+static int announce(struct pairing *pr, uint64_t unused)
+{
+    (void)unused;
+    return shrink_announce(pr);
+}
+
+int size_announce(struct file *f)
+{
+    return on_media(f, announce, 0);
+}
+
+void size_mark(const struct size_range *r)
+{
+    struct file *f = r->file;
+    uint64_t page = r->first;
+    __atomic_store_n(&f->shared.header->gone, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
+    /* Pairs with may_load() in pages.c: a page that is not seen to be loaded here will not be. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (struct page_state *s; (s = next_state(r, &page));) {
+        if (!is_ours(r, s)) {
+            /* Its state is new since the drain. Whoever has it is about to give it back. */
+            while (pages_reserve(f, s, &(struct patience){0}) < 0)
+                continue;
+            note(r, s);
+        }
+        if (s->version) /* 0: not loaded, no reader goes by it */
+            pages_mark_flipping(s);
+    }
+}
+
+void size_unmark(const struct size_range *r)
+{
+    uint64_t page = r->first;
+    for (struct page_state *s; (s = next_state(r, &page));) {
+        if (!is_ours(r, s) || !s->version)
+            continue;
+        pages_set_bitmap(s, 0);
+        pages_unmark_flipping(s);
+    }
+    __atomic_store_n(&r->file->shared.header->gone, UINT64_MAX, __ATOMIC_RELEASE);
+}
+
+/* Space of RefPages [first, end). Meta pages keep theirs: it is known for good. */
+static void punch_reflection(struct file *f, uint64_t first, uint64_t end)
+{
+    int fd = f->pairing.reflection;
+    uint64_t from = layout_reflected(first * PAGE_BYTES),
+             last = layout_reflection_bytes(end * PAGE_BYTES);
+    while (first < end && from < last) {
+        off_t data = lseek(fd, (off_t)from, SEEK_DATA);
+        if (data < 0 || (uint64_t)data >= last)
+            break;
+        uint64_t chunk = (uint64_t)data / CHUNK_BYTES;
+        uint64_t begin = layout_meta_page(chunk) + PAGE_BYTES, next = layout_meta_page(chunk + 1);
+        if (begin < from)
+            begin = from;
+        if (punch(fd, begin, min(next, last)) < 0)
+            break;
+        from = next;
+    }
+}
+
+void size_clear_behind(const struct size_range *r, uint64_t to)
+{
+    struct file *f = r->file;
+    uint64_t first = layout_pages(to), end = once_pages(f, to), page = r->first;
+    uint8_t keep = (uint8_t) ~((f->holes_fault ? 0 : PAGE_O_ALLOCATED) |
+                               (f->r_holes_fault ? 0 : PAGE_R_ALLOCATED));
+    (void)clear_words(f, to);
+    if (!f->holes_fault)
+        space_forget(f, first, end);
+    for (struct page_state *s; (s = next_state(r, &page));)
+        if (is_ours(r, s))
+            __atomic_store_n(&s->flags, s->flags & keep, __ATOMIC_RELEASE);
+    if (!f->holes_fault)
+        (void)punch(f->pairing.original, first * PAGE_BYTES, end * PAGE_BYTES);
+    if (!f->r_holes_fault)
+        punch_reflection(f, first, end);
 }

@@ -45,7 +45,8 @@ static uint16_t o_pages(const struct file *f, uint64_t chunk)
     uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
     /* Whole pages: of a last one that is not, what lies beyond the end may have no space, and be
      * within it soon. */
-    uint64_t pages = min(file_size(f) / PAGE_BYTES - chunk * CHUNK_PAGES, CHUNK_PAGES);
+    uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
+    uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
     if (f->holes_fault || !pages)
         return 0;
     off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
@@ -61,16 +62,32 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint64_t meta = layout_meta_page(chunk), data;
     if (find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
+    uint16_t found = CHUNK_ASKED;
+    if (!(known & CHUNK_SHRUNK))
+        found |= o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
     /* Another thread may have asked meanwhile, of a file that was shorter or longer: either answer
-     * is right, a mixture might not be. */
+     * is right, a mixture might not be. Or it was cut, and pages that had space have none. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
         if (known & CHUNK_ASKED)
             return known;
+        if (known & CHUNK_SHRUNK)
+            found &= (uint16_t)~CHUNK_O_PAGES;
+    }
     return known | found;
+}
+
+void space_forget(struct file *f, uint64_t page, uint64_t end)
+{
+    for (uint64_t chunk = page / CHUNK_PAGES; chunk * CHUNK_PAGES < end; chunk++) {
+        uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED), less;
+        do
+            less = (uint16_t)((known | CHUNK_SHRUNK) & ~CHUNK_O_PAGES);
+        while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, less, false,
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    }
 }
 
 static int allocate(struct file *f, int fd, uint64_t at, uint64_t n, const char *what)
@@ -84,7 +101,7 @@ static int allocate(struct file *f, int fd, uint64_t at, uint64_t n, const char 
 static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t from = page * PAGE_BYTES;
-    uint64_t to = min(from + n * PAGE_BYTES, layout_pages(file_size(f)) * PAGE_BYTES);
+    uint64_t to = min(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
     return allocate(f, f->pairing.original, from, to - from, "the file");
 }
 
@@ -148,7 +165,7 @@ int space_make_meta(struct file *f, uint64_t chunk)
     return 0;
 }
 
-int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
+static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
 {
     if ((need & PAGE_O_ALLOCATED) && allocate_o(f, page, n) < 0)
         return -1;
@@ -164,10 +181,24 @@ int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
     return 0;
 }
 
+static void note(struct page_state *s, uint8_t made)
+{
+    __atomic_store_n(&s->flags, s->flags | made, __ATOMIC_RELEASE);
+}
+
+int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
+{
+    if (make(f, page, n, need) < 0)
+        return -1;
+    for (uint64_t end = page + n; page < end; page++)
+        note(shared_peek(&f->shared, page), need);
+    return 0;
+}
+
 int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need)
 {
-    if (space_make_run(f, page, 1, need) < 0)
+    if (make(f, page, 1, need) < 0)
         return -1;
-    __atomic_store_n(&s->flags, s->flags | need, __ATOMIC_RELEASE);
+    note(s, need);
     return 0;
 }

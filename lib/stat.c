@@ -33,14 +33,6 @@ static int count_slices(const struct file *f, uint64_t *slices)
     }
 }
 
-static uint64_t total(const struct mapping *m, enum counter which)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i <= THREAD_SHARED; i++)
-        sum += __atomic_load_n(&m->counters[i].of[which], __ATOMIC_RELAXED);
-    return sum;
-}
-
 int ato_stat(const void *addr, struct ato_stat *st)
 {
     struct mapping *m = table_find_exactly(addr);
@@ -59,18 +51,18 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .format = (int)f->pairing.record.format,
         .read_policy = m->policy,
         .size = file_size(f),
-        .writes = total(m, COUNT_WRITES),
-        .bytes_written = total(m, COUNT_BYTES_WRITTEN),
-        .reads = total(m, COUNT_READS),
-        .bytes_read = total(m, COUNT_BYTES_READ),
-        .bytes_to_media = total(m, COUNT_BYTES_TO_MEDIA),
-        .flips = total(m, COUNT_FLIPS),
-        .commits_single = total(m, COUNT_COMMITS_SINGLE),
-        .commits_rtm = total(m, COUNT_COMMITS_RTM),
-        .commits_journal = total(m, COUNT_COMMITS_JOURNAL),
-        .rtm_aborts = total(m, COUNT_RTM_ABORTS),
-        .deployed_slices = total(m, COUNT_DEPLOYED_SLICES),
-        .read_retries = total(m, COUNT_READ_RETRIES),
+        .writes = count_total(m, COUNT_WRITES),
+        .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
+        .reads = count_total(m, COUNT_READS),
+        .bytes_read = count_total(m, COUNT_BYTES_READ),
+        .bytes_to_media = count_total(m, COUNT_BYTES_TO_MEDIA),
+        .flips = count_total(m, COUNT_FLIPS),
+        .commits_single = count_total(m, COUNT_COMMITS_SINGLE),
+        .commits_rtm = count_total(m, COUNT_COMMITS_RTM),
+        .commits_journal = count_total(m, COUNT_COMMITS_JOURNAL),
+        .rtm_aborts = count_total(m, COUNT_RTM_ABORTS),
+        .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
+        .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
     struct manifest_guard guard = guard_of(f);
     all.guard_offset = guard.offset;

@@ -43,6 +43,15 @@ unsigned thread_register(void)
     return n;
 }
 
+__thread uint64_t thread_own_id __attribute__((tls_model("initial-exec")));
+
+uint64_t thread_make_id(void)
+{
+    static uint64_t last;
+    thread_own_id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return thread_own_id;
+}
+
 void thread_forget_others(void)
 {
     unsigned own = thread_number_plus_1;

@@ -7,10 +7,10 @@
  */
 #include "write.h"
 
-#include "../reflection/bitmap.h"
 #include "../reflection/report.h"
 #include "deploy.h"
 #include "flip.h"
+#include "put.h"
 #include "space.h"
 
 #include <string.h>
@@ -37,113 +37,6 @@ static void gather_held(struct hold *h, struct file *f, uint64_t offset, unsigne
         offset += here;
         n -= here;
     }
-}
-
-/* ---- one page ---- */
-
-struct target {
-    struct file *file;
-    char *o, *r;
-    uint64_t bitmap;
-    bool skip_equal;
-    bool cold; /* as persist_scatter() takes it */
-};
-
-/* Slice i, of which only bytes [begin, end) are new: completed from its valid home, then stored as
- * a whole. Returns its bit if it was stored. */
-static uint64_t put_part(const struct target *t, unsigned i, unsigned begin, unsigned end,
-                         const char *src)
-{
-    _Alignas(64) char line[SLICE_BYTES];
-    bool in_r = (t->bitmap >> i) & 1;
-    const char *valid = (in_r ? t->r : t->o) + i * SLICE_BYTES;
-    memcpy(line, valid, SLICE_BYTES);
-    if (t->skip_equal && memcmp(line + begin, src, end - begin) == 0)
-        return 0;
-    memcpy(line + begin, src, end - begin);
-    persist_line(&t->file->persist, (in_r ? t->o : t->r) + i * SLICE_BYTES, line); /* I2 */
-    return 1ull << i;
-}
-
-/* Stores bytes [begin, begin + n) of the page to invalid homes; returns the mask of slices. */
-static uint64_t put(const struct target *t, unsigned begin, unsigned n, const char *src)
-{
-    unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
-    uint64_t done = 0;
-    const char *base = src - begin; /* where byte 0 of the page would be */
-    if (first == last && n < 64)
-        return put_part(t, first, begin % 64, begin % 64 + n, src);
-    if (begin % 64) {
-        done |= put_part(t, first, begin % 64, 64, src);
-        first++;
-    }
-    if (end % 64) {
-        done |= put_part(t, last, 0, end % 64, base + (end - end % 64));
-        if (last == first)
-            return done;
-        last--;
-    }
-    if (first > last)
-        return done;
-    uint64_t whole = bitmap_slices(first, last);
-    if (t->skip_equal)
-        whole = t->file->persist.kernel->differing(t->o, t->r, base, t->bitmap, whole);
-    if (whole)
-        persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, whole, t->cold); /* I2 */
-    return done | whole;
-}
-
-/* Bytes in a page from which on it pays to go past the caches; and how many ticks of the file's clock,
- * of 4 MiB each, a page stays in them. */
-enum { COLD_BYTES = 1024, CACHED_TICKS = 4 };
-
-/*
- * Are the lines that a write of n bytes will store to out of the caches? They are the slices' invalid
- * homes, which the last write but one left there: what tells is how much the process has written to the
- * file since the page was written. A page that never was is taken to be cached: its space is new, and the
- * kernel has just cleared it. A guess: if it is wrong the write, or a read after it, takes longer,
- * nothing else. Reserved.
- */
-static bool guess_cold(const struct file *f, struct page_state *s, unsigned n)
-{
-    if (f->persist.domain != PERSIST_PROCESS)
-        return false; /* what must leave the caches goes past them anyway; msync's time is not the CPU's */
-    uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
-    uint8_t now = clock ? clock : 1, then = s->written;   /* 0: never */
-    __atomic_store_n(&s->written, now, __ATOMIC_RELAXED); /* sleepers look at the word (pages.c) */
-    return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
-}
-
-/* What the invalid homes of these slices lack in space; and O, if they are to come home. */
-static uint8_t space_needed(const struct page_state *s, uint64_t mask, bool eager)
-{
-    uint8_t need = eager ? PAGE_O_ALLOCATED : 0;
-    if (mask & ~s->bitmap)
-        need |= PAGE_R_ALLOCATED;
-    if (mask & s->bitmap)
-        need |= PAGE_O_ALLOCATED;
-    /* The word lies in the reflection: writing to O alone needs that too. */
-    if (mask)
-        need |= PAGE_R_ALLOCATED;
-    return need & (uint8_t)~s->flags;
-}
-
-/*
- * What a write of a page will touch, fetched while the fences of the thread's last write are still
- * draining: the reservation that follows is a locked instruction, behind which nothing begins
- * earlier. Of the homes only the address translation is wanted, so that a line is fetched that the
- * write does not store to: it goes round the caches, and a copy there would have to leave first.
- * Inlined by force, because gcc takes a function of prefetches for one without effect, and drops
- * calls of it.
- */
-static inline __attribute__((always_inline)) void
-fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
-{
-    unsigned far = (begin / 64 + 32) % 64 * 64;
-    __builtin_prefetch(s, 1);
-    __builtin_prefetch(file_word(f, page), 1);
-    __builtin_prefetch(file_o(f, page) + far);
-    __builtin_prefetch(file_r(f, page) + far);
 }
 
 /* ---- the operation ---- */
@@ -180,7 +73,7 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
     for (uint64_t i = 0; i < npages;) {
         uint64_t page = pages[i].page;
         uint64_t mask = bitmap_touched(span_begin(span, page), span_bytes(span, page));
-        uint8_t need = space_needed(pages[i].state, mask, eager);
+        uint8_t need = put_needs(pages[i].state, mask, eager);
         uint64_t run = 1;
         if (!need) {
             i++;
@@ -189,16 +82,12 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
         while (i + run < npages) {
             uint64_t next = pages[i + run].page;
             mask = bitmap_touched(span_begin(span, next), span_bytes(span, next));
-            if (space_needed(pages[i + run].state, mask, eager) != need)
+            if (put_needs(pages[i + run].state, mask, eager) != need)
                 break;
             run++;
         }
         if (space_make_run(f, page, run, need) < 0)
             return -1;
-        for (uint64_t k = 0; k < run; k++) {
-            struct page_state *s = pages[i + k].state;
-            __atomic_store_n(&s->flags, s->flags | need, __ATOMIC_RELEASE);
-        }
         i += run;
     }
     return 0;
@@ -214,20 +103,6 @@ static int flush_span(struct file *f, const struct span *s)
     if (file_flush_data(f, file_o(f, s->first), (s->last - s->first + 1) * PAGE_BYTES) < 0)
         return -1;
     return file_flush_data(f, f->r + from, to - from);
-}
-
-/* The adaptive policy counts reads since the last write. Before anything is stored: the instruction is
- * a locked one, which would wait until the stores have drained. */
-static inline void forget_reads(struct page_state *s)
-{
-    if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
-        __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
-}
-
-static inline void note_written(struct file *f)
-{
-    if (__builtin_expect(!__atomic_load_n(&f->written, __ATOMIC_RELAXED), 0))
-        __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
 }
 
 /* The pages of the span are held; `pages` is where they begin. */
@@ -247,7 +122,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     if (!(flags & ATO_SKIP_EQUAL) && flip_prepare(m, h, npages) < 0)
         return -1;
     for (uint64_t i = 0; i < npages; i++)
-        forget_reads(pages[i].state);
+        put_begin(pages[i].state);
     for (uint64_t i = 0; i < npages; i++) {
         uint64_t page = pages[i].page;
         unsigned begin = span_begin(span, page), n = span_bytes(span, page);
@@ -256,32 +131,48 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                            .r = file_r(f, page),
                            .bitmap = pages[i].state->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = guess_cold(f, pages[i].state, n)};
+                           .cold = put_is_cold(f, pages[i].state, n)};
         if (src->from) {
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
         }
-        stored |= pages[i].pending = put(&t, begin, n, bytes);
+        put(&t, begin, n, bytes);
+        stored |= pages[i].pending = t.pending;
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
     }
-    if (stored && (flush_span(f, span) < 0 || flip_commit(m, h) < 0))
-        return -1;
-    note_written(f);
+    if (stored) {
+        struct flip_part part = {.mapping = m};
+        struct flip flip = {.hold = h, .parts = &part, .nparts = 1};
+        if (flush_span(f, span) < 0 || flip_commit(&flip) < 0)
+            return -1;
+    }
+    put_end(f);
     /* The write is committed: that its slices cannot come home now (no space, a medium that fails:
      * then the next call says so) does not undo it. */
-    if (eager) {
-        /* persist-order W3 (reader: read.c, point 2): the flip is shown before the homes that it
-         * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between;
-         * here nothing does, and non-temporal stores wait for no earlier ones.
-         * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and
-         * the explorer lets one thread run at a time.
-         * explorer: delay fence survives: for the same reason. */
-        persist_fence(&f->persist);
-        (void)deploy_held(m, h);
-    }
+    if (eager)
+        (void)deploy_committed(m, h);
     return 0;
+}
+
+/* One page alone, as hold_spans() does. -1: it is not reserved. */
+static inline int reserve_page(struct file *f, struct page_state *s, uint64_t end)
+{
+    const struct patience patience = {0};
+    for (;;) {
+        int r = pages_reserve(f, s, &patience);
+        if (__builtin_expect(r < 0, 0))
+            return -1;
+        r = file_check(f);
+        if (r == 0)
+            r = pages_within(f, end);
+        if (__builtin_expect(r == 0, 1))
+            return 0;
+        pages_release(s);
+        if (r < 0 || pages_wait_for_size(f, &patience) < 0)
+            return -1;
+    }
 }
 
 /* write_held() for plain memory and one page: what most writes are. */
@@ -294,12 +185,12 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     struct page_state *s = shared_state(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return -1;
-    fetch(f, s, page, begin);
-    pages_reserve(f, s);
-    int r = file_check(f); /* as in hold_range() */
-    if (r == 0)
-        r = pages_load(f, page, s);
-    uint8_t need = r == 0 ? space_needed(s, bitmap_touched(begin, n), false) : 0;
+    put_fetch(f, s, page, begin);
+    int r = reserve_page(f, s, offset + n);
+    if (__builtin_expect(r < 0, 0))
+        return -1;
+    r = pages_load(f, page, s);
+    uint8_t need = r == 0 ? put_needs(s, bitmap_touched(begin, n), false) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
     if (r == 0) {
@@ -308,17 +199,18 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .r = file_r(f, page),
                            .bitmap = s->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = guess_cold(f, s, n)};
+                           .cold = put_is_cold(f, s, n)};
         struct span span = {offset, n, page, page};
         struct held at = {.file = f, .state = s, .page = page};
-        forget_reads(s);
-        at.pending = put(&t, begin, n, bytes);
+        put_begin(s);
+        put(&t, begin, n, bytes);
+        at.pending = t.pending;
         if (at.pending) {
             r = flush_span(f, &span);
             if (r == 0)
                 r = flip_one(m, &at);
         }
-        note_written(f);
+        put_end(f);
     }
     pages_release(s);
     return r;
@@ -333,9 +225,10 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
         const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
-            fetch(m->file, s, page, span_begin(&span, page));
+            put_fetch(m->file, s, page, span_begin(&span, page));
     }
-    int r = hold_range(&h, m->file, span.first, span.last);
+    struct hold_span pages = hold_span_of(m->file, offset, n);
+    int r = hold_spans(&h, &pages, 1);
     if (r == 0)
         r = write_held(m, &h, h.pages, &span, src, flags);
     hold_release(&h);
@@ -359,30 +252,21 @@ int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigne
     return write_source(m, offset, n, &src, flags);
 }
 
-static bool comes_first(const struct file *a, uint64_t a_page, const struct file *b,
-                        uint64_t b_page)
-{
-    int order = memcmp(a->pairing.record.id, b->pairing.record.id, 16);
-    return order ? order < 0 : a_page <= b_page;
-}
-
 int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
                        uint64_t from_offset, uint64_t n, unsigned flags)
 {
-    struct span to = span_of(offset, n), back = span_of(from_offset, n);
+    struct span to = span_of(offset, n);
     struct source src = {.from = from, .from_offset = from_offset};
+    struct hold_span spans[2] = {hold_span_of(m->file, offset, n),
+                                 hold_span_of(from->file, from_offset, n)};
+    if (hold_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
+        struct hold_span first = spans[1];
+        spans[1] = spans[0];
+        spans[0] = first;
+    }
     struct hold h;
     hold_init(&h);
-    int r;
-    if (comes_first(m->file, to.first, from->file, back.first)) {
-        r = hold_range(&h, m->file, to.first, to.last);
-        if (r == 0)
-            r = hold_range(&h, from->file, back.first, back.last);
-    } else {
-        r = hold_range(&h, from->file, back.first, back.last);
-        if (r == 0)
-            r = hold_range(&h, m->file, to.first, to.last);
-    }
+    int r = hold_spans(&h, spans, 2);
     if (r == 0)
         r = write_held(m, &h, hold_find(&h, m->file, to.first), &to, &src, flags);
     hold_release(&h);

@@ -23,6 +23,14 @@ static inline uint64_t bitmap_touched(unsigned begin, unsigned n)
     return bitmap_slices(begin / 64, (begin + n - 1) / 64);
 }
 
+/* Slices of a page that begin within a file of `size` bytes. */
+static inline uint64_t bitmap_within(uint64_t page, uint64_t size)
+{
+    if (size >= (page + 1) * PAGE_BYTES)
+        return ~0ull;
+    return size > page * PAGE_BYTES ? bitmap_touched(0, (unsigned)(size % PAGE_BYTES)) : 0;
+}
+
 static inline unsigned bitmap_count(uint64_t mask)
 {
     return (unsigned)__builtin_popcountll(mask);

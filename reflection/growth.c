@@ -5,6 +5,7 @@
 #include "layout.h"
 #include "meta.h"
 #include "report.h"
+#include "shrink.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth)
+int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
 {
     char bytes[16384];
     /* Of the slice that the end lies in O may be the home that is not valid, and hold anything. */
-    off_t at = (off_t)((size + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
-    if (is <= size || is != growth)
+    off_t at = (off_t)((longest + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
+    if (is <= longest || is > growth)
         return 0;
     while ((at = lseek(original, at, SEEK_DATA)) >= 0) {
         ssize_t n = pread(original, bytes, sizeof(bytes), at);
@@ -33,9 +34,9 @@ int growth_was_cut(int original, uint64_t is, uint64_t size, uint64_t growth)
     return errno == ENXIO ? 1 : -1;
 }
 
-static int cut_off(struct pairing *pr)
+static int cut_off(struct pairing *pr, uint64_t longest)
 {
-    if (fsops->ftruncate(pr->original, (off_t)pr->size) < 0)
+    if (fsops->ftruncate(pr->original, (off_t)longest) < 0)
         return report_errno(errno, "cannot take back that %s grew", pr->path);
     return 0;
 }
@@ -48,18 +49,18 @@ static int lost(const struct pairing *pr, const char *what)
     return GROWTH_LOST;
 }
 
-int growth_settle(struct pairing *pr, uint64_t growth)
+int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
 {
     struct stat st;
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot look at %s", pr->path);
-    uint64_t is = (uint64_t)st.st_size;
-    int was_cut = growth_was_cut(pr->original, is, pr->size, growth);
+    uint64_t is = (uint64_t)st.st_size, longest = growth_longest(pr->size, shrunk);
+    int was_cut = growth_was_cut(pr->original, is, longest, growth);
     if (was_cut < 0)
         return report_errno(errno, "cannot read what lies behind the end of %s", pr->path);
-    if (was_cut && cut_off(pr) < 0)
+    if (was_cut && cut_off(pr, longest) < 0)
         return -1;
-    if (is != pr->size && !was_cut)
+    if (!was_cut && (is < pr->size || is > longest))
         return report_error(ESTALE,
                             "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
                             ": it %s by other means",
@@ -73,8 +74,8 @@ int growth_settle(struct pairing *pr, uint64_t growth)
 
 uint64_t growth_last(const struct pairing *pr)
 {
-    uint64_t size, growth;
-    return manifest_sizes(pr->manifest, &size, &growth) ? growth : 0;
+    struct manifest_sizes sizes;
+    return manifest_sizes(pr->manifest, &sizes) ? sizes.growth : 0;
 }
 
 uint64_t *growth_size_word(const struct pairing *pr)
@@ -123,26 +124,32 @@ static int lengthen(int fd, uint64_t to)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
+    uint64_t longest = growth_longest(pr->size, shrink_from(pr));
     if (check_words(pr, to) < 0)
         return -1;
-    persist_store_word(&pr->persist, word, manifest_encode_size(to));
-    if (persist_flush_word(&pr->persist, word) < 0)
-        return lost(pr, "the manifest of");
-    /* persist-order G1 (reader: growth_settle): how long the original is going to be is durable
-     * before it is that long, or nobody could tell it from one that others made longer. */
-    persist_fence(&pr->persist);
+    if (to > longest) {
+        persist_store_word(&pr->persist, word, manifest_encode_size(to));
+        if (persist_flush_word(&pr->persist, word) < 0)
+            return lost(pr, "the manifest of");
+        /* persist-order G1 (reader: growth_settle): how long the original is going to be is durable
+         * before it is that long, or nobody could tell it from one that others made longer. */
+        persist_fence(&pr->persist);
+    }
     if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
                             pr->path, layout_reflection_bytes(to));
+    /* Also S3: words that were made 0. */
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
     if (lengthen(pr->original, to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
-    /* persist-order G2 (reader: adopt): both are as long as the size word says before it says so. */
+    /* persist-order G2 (reader: adopt): both are as long as the size word says before it says so.
+     * persist-order S3 (reader: whoever reads behind the old end): what was given back there, or made
+     * zeros, is durable before it is within the file again. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
     int r = lost(pr, "the length of");
-    (void)cut_off(pr);
+    (void)cut_off(pr, longest);
     errno = EIO;
     return r;
 }

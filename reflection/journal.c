@@ -2,6 +2,7 @@
 #include "journal.h"
 
 #include "checksum.h"
+#include "manifest.h"
 #include "report.h"
 
 #include <errno.h>
@@ -21,8 +22,16 @@ static uint64_t lane_size(const struct journal *j, unsigned lane)
 
 uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files)
 {
-    return (lane_size(j, lane) - FILES - files * sizeof(struct journal_file)) /
-           sizeof(struct journal_word);
+    uint64_t room = lane_size(j, lane) - FILES, names = files * sizeof(struct journal_file);
+    return names < room ? (room - names) / sizeof(struct journal_word) : 0;
+}
+
+/* Are the counts of a commit within its lane? */
+static bool fits(const struct journal *j, unsigned lane, const struct journal_commit *line)
+{
+    return line->files <= JOURNAL_MAX_FILES &&
+           line->files * sizeof(struct journal_file) <= lane_size(j, lane) - FILES &&
+           line->words <= journal_capacity(j, lane, line->files);
 }
 
 static void adopt(struct journal *j, void *bytes, const struct journal_header *h)
@@ -32,15 +41,18 @@ static void adopt(struct journal *j, void *bytes, const struct journal_header *h
     j->lane_bytes = h->lane_bytes;
     j->large_bytes = h->large_bytes;
     j->domain = h->domain;
+    j->folders = h->folders;
 }
 
-void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16])
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+                  uint64_t words)
 {
     struct journal_header h = {.magic = JOURNAL_MAGIC,
                                .version = JOURNAL_VERSION,
                                .lanes = JOURNAL_LANES,
                                .lane_bytes = JOURNAL_LANE_BYTES,
-                               .large_bytes = JOURNAL_LARGE_BYTES,
+                               .large_bytes = journal_large_bytes(words),
+                               .folders = JOURNAL_FOLDERS,
                                .domain = p->domain};
     memcpy(h.id, id, 16);
     h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
@@ -55,27 +67,89 @@ bool journal_is_at(const void *bytes)
     return magic == JOURNAL_MAGIC;
 }
 
+uint64_t journal_length(const void *header, uint64_t n, const char *name)
+{
+    struct journal_header h;
+    memcpy(&h, header, sizeof(h));
+    if (h.magic != JOURNAL_MAGIC ||
+        h.checksum != checksum(&h, offsetof(struct journal_header, checksum))) {
+        report_error(EUCLEAN, "journal %s has no valid header", name);
+        return 0;
+    }
+    if (h.version != JOURNAL_VERSION) {
+        report_error(EUCLEAN, "journal %s is of version %u, this library reads %u", name, h.version,
+                     JOURNAL_VERSION);
+        return 0;
+    }
+    uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
+    if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
+        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
+        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
+        h.domain > PERSIST_PROCESS)
+        goto nonsense;
+    uint64_t bytes = h.lanes * h.lane_bytes + h.large_bytes;
+    if (h.folders > JOURNAL_MAX_FOLDERS ||
+        h.folders > (room - bytes) / sizeof(struct journal_folder))
+        goto nonsense;
+    return 4096 + bytes + h.folders * sizeof(struct journal_folder);
+nonsense:
+    report_error(EUCLEAN, "journal %s has a header that makes no sense", name);
+    return 0;
+}
+
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
 {
     struct journal_header h;
     if (n < 4096)
         return report_error(EUCLEAN, "journal %s is shorter than its header", name);
     memcpy(&h, bytes, sizeof(h));
-    if (h.magic != JOURNAL_MAGIC ||
-        h.checksum != checksum(&h, offsetof(struct journal_header, checksum)))
-        return report_error(EUCLEAN, "journal %s has no valid header", name);
-    if (h.version != JOURNAL_VERSION || h.folders != 0)
-        return report_error(EUCLEAN, "journal %s is of version %u, this library reads %u", name,
-                            h.version, JOURNAL_VERSION);
-    uint64_t room = n - 4096;
-    if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
-        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
-        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
-        h.domain > PERSIST_PROCESS)
-        return report_error(EUCLEAN, "journal %s has a header that makes no sense", name);
+    if (!journal_length(&h, n, name))
+        return -1;
     adopt(j, bytes, &h);
     return 0;
 }
+
+/* ---- folders ---- */
+
+static struct journal_folder *folder_at(const struct journal *j, unsigned k)
+{
+    char *table = lane_at(j, j->lanes - 1) + j->large_bytes;
+    return (struct journal_folder *)table + (k - 1);
+}
+
+int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
+                        const struct route *route)
+{
+    struct journal_folder entry = {{0}, 0};
+    if (!route_write(route, entry.where, sizeof(entry.where)))
+        return report_error(ENAMETOOLONG,
+                            "the path of a reflection folder has %zu bytes, and a "
+                            "journal holds %zu",
+                            strlen(route->absolute), sizeof(entry.where) - 1);
+    entry.checksum = checksum(&entry, offsetof(struct journal_folder, checksum));
+    struct journal_folder *at = folder_at(j, k);
+    persist_copy(p, at, &entry, sizeof(entry));
+    if (persist_flush_data(p, at, sizeof(entry)) < 0)
+        return -1;
+    /* persist-order J5 (reader: journal_look, named_remove_pointers): an entry is durable before its
+     * folder's pointer has a name, and before any commit that names a file there.
+     * explorer: delay fence survives: what comes next is the pointer's unfinished name. */
+    persist_fence(p);
+    return 0;
+}
+
+bool journal_folder(const struct journal *j, unsigned k, struct route *route)
+{
+    struct journal_folder entry; /* a copy: others may write to the journal */
+    struct route ignored;
+    if (k == 0 || k > j->folders)
+        return false;
+    memcpy(&entry, folder_at(j, k), sizeof(entry));
+    return entry.checksum == checksum(&entry, offsetof(struct journal_folder, checksum)) &&
+           route_read(route ? route : &ignored, entry.where, sizeof(entry.where));
+}
+
+/* ---- writing ---- */
 
 static uint64_t line_checksum(const struct journal_commit *line)
 {
@@ -109,9 +183,15 @@ static void drain(struct journal_writer *w)
 
 void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value)
 {
-    w->buffer[w->buffered++] = (struct journal_word){word_offset | (uint64_t)file << 56, value};
+    w->buffer[w->buffered++] =
+        (struct journal_word){word_offset | (uint64_t)file << JOURNAL_WORD_FILE, value};
     if (w->buffered == sizeof(w->buffer) / sizeof(w->buffer[0]))
         drain(w);
+}
+
+void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)
+{
+    journal_add(w, file, JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, value);
 }
 
 int journal_finish(struct journal_writer *w)
@@ -155,6 +235,8 @@ int journal_retire_view(const struct persist *p, const struct journal_view *v)
     return retire(p, v->retired, v->sequence);
 }
 
+/* ---- reading ---- */
+
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane)
 {
     char *at = lane_at(j, lane);
@@ -164,12 +246,25 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
      * `retired` and not fenced it. Whichever way this recovery decides, a power cut after it must
      * find the same lane. Idle lanes have nothing but their first two lines to settle. */
     size_t n = FILES;
-    if (line.files <= JOURNAL_MAX_FILES && line.words <= journal_capacity(j, lane, line.files))
+    if (fits(j, lane, &line))
         n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
     if (persist_flush_any(p, at, n) < 0)
         return -1;
     persist_fence(p);
     return 0;
+}
+
+/* I5: does a word say something that can be? */
+static bool makes_sense(const struct journal_word *at, unsigned files)
+{
+    const struct journal_word w = *at;
+    uint64_t size;
+    if (journal_word_file(&w) >= files)
+        return false;
+    if (journal_word_is_size(&w))
+        return journal_word_offset(&w) == MANIFEST_SIZE_WORD &&
+               manifest_decode_size(w.value, &size);
+    return journal_word_offset(&w) % 8 == 0;
 }
 
 enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v)
@@ -183,7 +278,7 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
         return JOURNAL_IDLE;
     if (line.sequence != *v->retired + 1)
         return JOURNAL_DAMAGED;
-    if (line.files > JOURNAL_MAX_FILES || line.words > journal_capacity(j, lane, line.files))
+    if (!fits(j, lane, &line))
         return JOURNAL_DAMAGED;
     if (line.files == 0 || line.words == 0)
         return JOURNAL_IDLE; /* the first commit of this lane, torn within its line */
@@ -195,11 +290,15 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
     h = checksum_add(h, v->words, v->nwords * sizeof(*v->words));
     if (h != line.checksum)
         return JOURNAL_IDLE; /* cut while it was written: never committed */
-    for (unsigned i = 0; i < v->nfiles; i++)
-        if (v->files[i].folder != 0)
+    unsigned known = 0;      /* the folder that was looked at last */
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        unsigned folder = v->files[i].folder;
+        if (folder && folder != known && !journal_folder(j, folder, NULL))
             return JOURNAL_DAMAGED;
+        known = folder;
+    }
     for (uint64_t i = 0; i < v->nwords; i++)
-        if (journal_word_file(&v->words[i]) >= v->nfiles || journal_word_offset(&v->words[i]) % 8)
+        if (!makes_sense(&v->words[i], v->nfiles))
             return JOURNAL_DAMAGED;
     return JOURNAL_COMMITTED;
 }

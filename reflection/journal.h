@@ -8,6 +8,7 @@
  *   offset  bytes   what
  *   0       4096    struct journal_header, then zeros
  *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then one of `large_bytes`
+ *   ...     4096 k  k = `folders` entries of the folder table: struct journal_folder
  *
  * A lane:
  *
@@ -22,6 +23,11 @@
  * is `retired` is idle; one whose checksum does not fit was cut while it was written and never
  * committed. Any other sequence, or counts out of bounds, is damage.
  *
+ * The files of one commit may lie in several reflection folders (linked.h). Those of the journal's own have folder
+ * 0; those of another one the number of an entry of the table, from 1 on, which is written once,
+ * durably, before the first commit that names it (J5), and never changed. An entry whose checksum does
+ * not fit was cut while it was written: no commit names it.
+ *
  * The protocol (persist-order tags J1..J3, in lib/flip.c and below):
  *   data, files and words   | fence
  *   commit line             | fence    <- the commit point
@@ -35,19 +41,21 @@
 #define ATO_REFLECTION_JOURNAL_H
 
 #include "persist.h"
+#include "route.h"
 
 #include <assert.h>
 
-#define JOURNAL_MAGIC     0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
-#define JOURNAL_VERSION   1
-#define JOURNAL_MAX_FILES 64
+#define JOURNAL_MAGIC       0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
+#define JOURNAL_VERSION     2
+#define JOURNAL_MAX_FILES   16384
+#define JOURNAL_MAX_FOLDERS 4096
 
 struct journal_header {
     uint64_t magic;
     uint32_t version;
     uint32_t lanes; /* small ones; one large follows */
     uint64_t lane_bytes, large_bytes;
-    uint32_t folders; /* names of other folders; 0 in this version */
+    uint32_t folders; /* entries of the folder table */
     uint32_t domain;  /* enum persist_domain of the commits in it */
     uint8_t id[16];
     uint64_t checksum; /* of the bytes before it */
@@ -63,44 +71,89 @@ struct journal_commit {
 struct journal_file {
     uint8_t id[16]; /* of the pairing */
     uint64_t inode;
-    uint32_t folder;   /* 0: the journal's own; others are not in this version */
+    uint32_t folder;   /* 0: the journal's own; k: that of entry k of the table */
     uint32_t reserved; /* 0 */
 };
 
-/* `word`: bits 0-55 the word's offset in the reflection, bits 56-63 the index of its file. */
+/* `word`: bits 0-48 the word's offset in the reflection, bit 49 (JOURNAL_WORD_SIZE) 0, bits 50-63 the
+ * index of its file. With bit 49 set it is the size word of the file's manifest instead, and the
+ * offset MANIFEST_SIZE_WORD. */
+#define JOURNAL_WORD_OFFSET ((1ull << 49) - 1)
+#define JOURNAL_WORD_SIZE   (1ull << 49)
+#define JOURNAL_WORD_FILE   50
+
 struct journal_word {
     uint64_t word;
     uint64_t value;
+};
+
+/* Entry k of the table. */
+struct journal_folder {
+    char where[4088]; /* of a reflection folder: as route_write() does; then zeros, at least one */
+    uint64_t checksum;
 };
 
 static_assert(sizeof(struct journal_header) == 64, "format");
 static_assert(sizeof(struct journal_commit) == 64, "format");
 static_assert(sizeof(struct journal_file) == 32, "format");
 static_assert(sizeof(struct journal_word) == 16, "format");
+static_assert(sizeof(struct journal_folder) == 4096, "format");
 
-/* What journals are made with: 16 lanes for up to 4088 words each, one for 2^18 + 8192: a write of
- * 1 GiB anywhere. */
+/* What journals are made with: 16 lanes for up to 4088 words each; one for JOURNAL_WORDS, a write of
+ * 1 GiB anywhere, or for more where they are needed, beside any number of files; names of 63 folders. */
 #define JOURNAL_LANES       16u
 #define JOURNAL_LANE_BYTES  (64ull << 10)
-#define JOURNAL_LARGE_BYTES (128 + 32 * 64 + ((1ull << 18) + 8192) * 16)
-#define JOURNAL_BYTES       (4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + JOURNAL_LARGE_BYTES)
+#define JOURNAL_FOLDERS     63u
+#define JOURNAL_WORDS       ((1ull << 18) + 8192)
+#define JOURNAL_MAX_WORDS   (1ull << 28)
+#define JOURNAL_MAX_BYTES   (8ull << 30)
+#define JOURNAL_LARGE_BYTES journal_large_bytes(JOURNAL_WORDS)
+#define JOURNAL_BYTES       journal_bytes(JOURNAL_WORDS)
+
+/* Of the large lane, and of the whole journal, when the lane holds so many words. */
+static inline uint64_t journal_large_bytes(uint64_t words)
+{
+    return 128 + JOURNAL_MAX_FILES * sizeof(struct journal_file) +
+           words * sizeof(struct journal_word);
+}
+
+static inline uint64_t journal_bytes(uint64_t words)
+{
+    return 4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + journal_large_bytes(words) +
+           JOURNAL_FOLDERS * sizeof(struct journal_folder);
+}
 
 struct journal {
     char *bytes;
     uint64_t lane_bytes, large_bytes;
     enum persist_domain domain;
     unsigned lanes; /* all of them: the large one is the last */
+    unsigned folders;
 };
 
-/* Writes an empty journal over zeros. `bytes` is 64-byte aligned and JOURNAL_BYTES long. Not durable
- * yet: it has no name yet either, and the caller syncs the whole file before it gets one (J0). */
-void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16]);
+/* Writes an empty journal over zeros, whose large lane holds `words` words (to JOURNAL_MAX_WORDS).
+ * `bytes` is 64-byte aligned and journal_bytes(words) long. Not durable yet: it has no name yet either,
+ * and the caller syncs the whole file before it gets one (J0). */
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+                  uint64_t words);
 
 /* Takes a journal as it was found. `name` is for the sentence. EUCLEAN: not one, or damaged. */
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
 
 /* Does this look like the beginning of a journal? */
 bool journal_is_at(const void *bytes);
+
+/* How long is the journal with this header? 0 with a sentence: it is none, or longer than `n` bytes. For
+ * a look before it is mapped; journal_take() looks again. */
+uint64_t journal_length(const void *header, uint64_t n, const char *name);
+
+/* Writes entry `k`, 1 to j->folders, of the folder table; durable when it returns. -1 and errno: EIO;
+ * ENAMETOOLONG. Nobody else writes to the table meanwhile. */
+int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
+                        const struct route *route);
+
+/* Entry `k` of the table, in a copy; false if it holds no folder. `route` may be NULL. */
+bool journal_folder(const struct journal *j, unsigned k, struct route *route);
 
 /* ---- writing ---- */
 
@@ -123,6 +176,9 @@ void journal_begin(struct journal_writer *w, const struct journal *j, const stru
                    unsigned lane, const struct journal_file *files, unsigned nfiles,
                    uint64_t words);
 void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value);
+
+/* The file's logical size, one of its words; `value` is manifest_encode_size()'s. */
+void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value);
 
 /* After the last word, before the fence that also covers the data. */
 int journal_finish(struct journal_writer *w);
@@ -150,16 +206,21 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
 
 static inline unsigned journal_word_file(const struct journal_word *w)
 {
-    return (unsigned)(w->word >> 56);
+    return (unsigned)(w->word >> JOURNAL_WORD_FILE);
+}
+
+static inline bool journal_word_is_size(const struct journal_word *w)
+{
+    return w->word & JOURNAL_WORD_SIZE;
 }
 
 static inline uint64_t journal_word_offset(const struct journal_word *w)
 {
-    return w->word & 0xffffffffffffffull;
+    return w->word & JOURNAL_WORD_OFFSET;
 }
 
 /* Makes what a dead process left in the lane durable as it is visible: to be called for each lane
- * before journal_look() is believed. */
+ * before journal_look() is believed. The folder table was durable before any lane that needs it. */
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
 
 int journal_retire_view(const struct persist *p, const struct journal_view *v);

@@ -33,7 +33,7 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
 /* Nothing but perhaps parts of a first copy A and of the words. */
 static bool never_used(const uint8_t *b)
 {
-    const size_t record = sizeof(struct manifest_record), words = MANIFEST_GROWTH_WORD + 8;
+    const size_t record = sizeof(struct manifest_record), words = MANIFEST_SHRINK_WORD + 8;
     return all_zeros(b + record, MANIFEST_SIZE_WORD - record) &&
            all_zeros(b + words, MANIFEST_BYTES - words);
 }
@@ -107,13 +107,18 @@ bool manifest_decode_size(uint64_t word, uint64_t *size)
     return manifest_encode_size(*size) == word && *size <= LAYOUT_MAX_BYTES;
 }
 
-bool manifest_sizes(const void *bytes, uint64_t *size, uint64_t *growth)
+bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes)
 {
-    uint64_t words[2];
+    uint64_t words[3];
     memcpy(words, (const char *)bytes + MANIFEST_SIZE_WORD, sizeof(words));
-    *growth = 0;
-    return manifest_decode_size(words[0], size) &&
-           (words[1] == 0 || manifest_decode_size(words[1], growth));
+    sizes->growth = sizes->shrunk = 0;
+    if (!manifest_decode_size(words[0], &sizes->size) ||
+        (words[1] && !manifest_decode_size(words[1], &sizes->growth)) ||
+        (words[2] && !manifest_decode_size(words[2], &sizes->shrunk)))
+        return false;
+    if (sizes->shrunk <= sizes->size)
+        sizes->shrunk = 0;
+    return true;
 }
 
 void manifest_put_size(const struct persist *p, void *bytes, uint64_t size)

@@ -9,7 +9,9 @@
  *   4096    4096   copy B
  *   8192    8      the size word: bits 0-47 logical size of the original, bits 48-63 its check
  *   8200    8      the growth word: the same of the size it was last to grow to; 0: it never was
- *   8208    4080   zeros
+ *   8208    8      the shrink word: the same of the size that it had before it was made shorter, and may
+ *                  still have; counts while it is more than the size word. 0: none
+ *   8216    4072   zeros
  *
  * A record is valid if and only if (1) its magic and version are the ones below, (2) its checksum
  * fits, (3) format, domain and state are known values, (4) its guard is within bounds. Of two
@@ -38,6 +40,7 @@
 #define MANIFEST_COPY_BYTES  4096
 #define MANIFEST_SIZE_WORD   8192
 #define MANIFEST_GROWTH_WORD 8200
+#define MANIFEST_SHRINK_WORD 8208
 #define MANIFEST_MAGIC       0x545345464e414d41ull /* "AMANFEST", little-endian */
 #define MANIFEST_VERSION     1
 #define MANIFEST_SLOTS       1024 /* most processes on one file */
@@ -137,8 +140,17 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
 uint64_t manifest_encode_size(uint64_t size);
 bool manifest_decode_size(uint64_t word, uint64_t *size);
 
-/* Both sizes of a manifest; *growth is 0 where it never grew. False: one of the words is damaged. */
-bool manifest_sizes(const void *bytes, uint64_t *size, uint64_t *growth);
+/* What the three words say. */
+struct manifest_sizes {
+    uint64_t size;
+    uint64_t growth; /* 0: it never grew */
+    uint64_t
+        shrunk; /* from that size it was made shorter, and may not be cut yet; 0: it was not, or is.
+                        What the word says while it does not count is no matter */
+};
+
+/* False: one of the words is damaged. */
+bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes);
 
 /* Stores the size word of a manifest that is being born: durable with the rest of it. */
 void manifest_put_size(const struct persist *p, void *bytes, uint64_t size);

@@ -11,6 +11,7 @@
 #include "place.h"
 #include "recover.h"
 #include "report.h"
+#include "shrink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +125,10 @@ int pairing_remove(struct pairing *pr)
 {
     struct place_names n = place_names(pr->identity.inode);
     /* The length that others gave it while it was mapped stays. */
-    if (growth_settle(pr, growth_last(pr)) < 0 && errno != ESTALE)
+    int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
+    if (r < 0 && errno != ESTALE)
+        return -1;
+    if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
     if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
@@ -258,9 +262,9 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
 static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
                  const struct pairing_wish *wish)
 {
-    uint64_t growth;
+    struct manifest_sizes sizes;
     uint8_t boot[16];
-    if (!manifest_sizes(bytes, &pr->size, &growth))
+    if (!manifest_sizes(bytes, &sizes))
         return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
                             pr->folder.path, n->manifest);
     if (pr->record.format != 0)
@@ -268,7 +272,8 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
                             pr->folder.path, n->reflection, pr->record.format);
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
-    if (growth_settle(pr, growth) < 0)
+    pr->size = sizes.size;
+    if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
         return -1;
     pr->identity.size = pr->size;
     if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
@@ -299,6 +304,10 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
     persist_fence(&pr->persist);
+    /* persist-order S2 (writer: the size word of a shrink): with the record, the size word is durable
+     * before what lies behind the end is thrown away. */
+    if (shrink_finish(pr) < 0)
+        return -1;
     pr->settled = pr->record.state == MANIFEST_CLEAN;
     pr->orphaned = pr->record.state == MANIFEST_IN_USE;
     return 0;
@@ -399,7 +408,9 @@ static int may_be_unborn(const struct pairing *pr, const struct place_names *n, 
            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }
 
-/* One try under the attach lock. 1 done, 0 again, -1 error. */
+/* One try under the attach lock. 1 done, 0 again, DUE again, after a recovery; -1 error. */
+enum { DUE = 2 };
+
 static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
 {
@@ -422,11 +433,14 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    struct recover_file file = {.manifest = pr->lock, .trust = identity_trust(&pr->identity)};
+    struct recover_file file = {.manifest = pr->lock,
+                                .in_use =
+                                    found == MANIFEST_VALID && pr->record.state == MANIFEST_IN_USE,
+                                .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
     if (due) {
-        result = due < 0 ? -1 : 0;
+        result = due < 0 ? -1 : DUE;
         goto out;
     }
     switch (decide(pr, n, found, wish)) {
@@ -507,8 +521,11 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         /* Journals before the attach lock: that is the order everywhere. A process that dies in
          * between leaves a journal that open_locked() notices. */
         const struct trust trust = identity_trust(&pr->identity);
-        if (recover_folder(&pr->folder, &trust) < 0 || take_manifest(pr, &n) < 0 ||
-            take_slots(pr, &n) < 0)
+        struct report_kept kept = {0};
+        int recovered = recover_folder(&pr->folder, &trust);
+        if (recovered == 1)
+            report_keep(&kept);
+        if (recovered < 0 || take_manifest(pr, &n) < 0 || take_slots(pr, &n) < 0)
             goto fail;
         int r = open_locked(pr, &n, name, wish);
         if (r == 1)
@@ -516,6 +533,12 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         if (r < 0)
             goto fail;
         let_go(pr);
+        /* So long no owner takes to die: it cannot be recovered. What a medium said once it may not say
+         * again, and have lost. */
+        if (r == DUE && kept.error && (kept.error == EIO || i > 10)) {
+            report_again(&kept);
+            goto fail;
+        }
         if (i == 5000) {
             report_error(EBUSY,
                          "a journal in %s holds a commit of %s, and its owner neither lives "
@@ -549,14 +572,14 @@ int pairing_clean(struct pairing *pr, bool written)
     struct stat st;
     /* Of another length by others' doing it stays `in use`: as soon as it has its own again, it can be
      * mapped. */
-    if (growth_settle(pr, growth_last(pr)) < 0)
+    if (growth_settle(pr, growth_last(pr), shrink_from(pr)) < 0 || shrink_finish(pr) < 0)
         return -1;
     /* In domain process nothing was made durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
     /* The kernel may have moved mtime although nothing was written: by a store of a call that failed,
      * through a writable view, when it wrote pages back. So it is durable before it is kept, and
-     * before it is set, not after.
+     * before it is set, not after. Also S5.
      * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);

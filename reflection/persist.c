@@ -3,7 +3,10 @@
 
 #include "persist_real.h"
 
+#include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #ifdef ATO_SEAM
 void (*seam_hook)(enum seam_point point, const void *about);
@@ -21,12 +24,28 @@ const struct persist_ops persist_real = {
     .flush_word = persist_real_flush_word,
     .flush_any = persist_real_flush_any,
     .fence = persist_real_fence,
+    .fence_threads = persist_real_fence_threads,
 };
 
 void persist_init(struct persist *p, enum persist_domain domain)
 {
     p->domain = domain;
     p->kernel = copy_best();
+}
+
+bool persist_can_fence_threads(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/* A full barrier on every CPU that runs a thread of a process that has asked for it; a thread that does not
+ * run passed one when it stopped. It drains what was stored past the caches, and orders flushes, as sfence
+ * does. */
+void persist_real_fence_threads(const struct persist *p, const char *site)
+{
+    (void)p;
+    (void)site;
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
 int persist_msync(const void *addr, size_t n)

@@ -85,6 +85,7 @@ struct persist_ops {
     int (*flush_word)(const struct persist *p, const uint64_t *word, const char *site);
     int (*flush_any)(const struct persist *p, const void *addr, size_t n, const char *site);
     void (*fence)(const struct persist *p, const char *site);
+    void (*fence_threads)(const struct persist *p, const char *site);
 };
 
 extern const struct persist_ops persist_real;
@@ -135,5 +136,12 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 #define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, SEAM_SITE("flush_any"))
 
 #define persist_fence(p) PERSIST_CALL(fence)(p, SEAM_SITE("fence"))
+
+/* A fence of every thread of the process, wherever it is: for what one thread stored and another one is
+ * going to make count. Dear. Only after persist_can_fence_threads(). */
+#define persist_fence_threads(p) PERSIST_CALL(fence_threads)(p, SEAM_SITE("fence_threads"))
+
+/* Asks for it once, before there are threads that matter; false: the kernel has no such thing. */
+bool persist_can_fence_threads(void);
 
 #endif

@@ -115,6 +115,8 @@ static inline int persist_real_flush_word(const struct persist *p, const uint64_
     return 0;
 }
 
+void persist_real_fence_threads(const struct persist *p, const char *site);
+
 static inline void persist_real_fence(const struct persist *p, const char *site)
 {
     (void)p;

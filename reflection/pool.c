@@ -6,10 +6,10 @@
 #include "identity.h"
 #include "locks.h"
 #include "report.h"
-#include "trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libpmemobj.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,15 @@
 
 #define LAYOUT "libato-journal"
 
-enum { POOL_BYTES = 12 << 20 };
+/* What libpmemobj takes beside the root object: 6 MiB are enough for it (its lanes, its heap's tables),
+ * whatever the size of the pool. */
+enum { BESIDE_BYTES = 6 << 20 };
+
+uint64_t pool_bytes(uint64_t words)
+{
+    uint64_t bytes = (journal_bytes(words) + BESIDE_BYTES + 4095) & ~4095ull;
+    return bytes < POOL_LEAST_BYTES ? POOL_LEAST_BYTES : bytes;
+}
 
 /* The root object is a little larger than the journal, which begins at its first byte that lies on
  * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
@@ -28,7 +36,7 @@ enum { ROOT_SLACK = 4096 };
 
 /* Has libpmemobj make a pool of an empty file, with a root object for the journal. Where in the file the
  * journal begins; 0 on error. */
-static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd)
+static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
 {
     char path[64];
     /* Not by its name: somebody could make that a link meanwhile, and libpmemobj follows it. */
@@ -39,7 +47,7 @@ static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd
                      pmemobj_errormsg());
         return 0;
     }
-    PMEMoid root = pmemobj_root(pop, JOURNAL_BYTES + ROOT_SLACK);
+    PMEMoid root = pmemobj_root(pop, journal_bytes(words) + ROOT_SLACK);
     if (OID_IS_NULL(root))
         report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
                      unfinished, pmemobj_errormsg());
@@ -58,13 +66,13 @@ static int map_new(struct pool *pool, const struct folder *f, const char *unfini
     int fd = folder_reopen(pool->lock);
     void *map = MAP_FAILED;
     if (fd >= 0)
-        map = domain_map(domain, NULL, POOL_BYTES, PROT_READ | PROT_WRITE, fd, 0);
+        map = domain_map(domain, NULL, pool->bytes, PROT_READ | PROT_WRITE, fd, 0);
     int saved = errno;
     if (fd >= 0)
         close(fd);
     if (map == MAP_FAILED)
         return report_errno(saved, "cannot map the new journal %s/%s", f->path, unfinished);
-    madvise(map, POOL_BYTES, MADV_DONTFORK);
+    madvise(map, pool->bytes, MADV_DONTFORK);
     pool->map = map;
     return 0;
 }
@@ -76,18 +84,29 @@ enum pool_name pool_name_of(const char *name)
         strspn(name + prefix, "0123456789abcdef") != digits)
         return POOL_NO_NAME;
     const char *rest = name + prefix + digits;
-    if (!*rest)
-        return POOL_NAME;
-    return strcmp(rest, POOL_UNFINISHED) == 0 ? POOL_NAME_UNFINISHED : POOL_NO_NAME;
+    static const struct {
+        const char *rest;
+        enum pool_name is;
+    } names[] = {
+        {"", POOL_NAME},
+        {POOL_UNFINISHED, POOL_NAME_UNFINISHED},
+        {POOL_POINTER, POOL_NAME_POINTER},
+        {POOL_POINTER POOL_UNFINISHED, POOL_NAME_POINTER_UNFINISHED},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(rest, names[i].rest) == 0)
+            return names[i].is;
+    return POOL_NO_NAME;
 }
 
-int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uid_t owner,
-                gid_t group, mode_t mode)
+int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
+                const struct trust *like)
 {
     uint8_t id[16];
     char hex[33], unfinished[80];
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
+    pool->bytes = pool_bytes(words);
     if (identity_random(id, sizeof(id)) < 0)
         return -1;
     identity_hex(id, hex);
@@ -111,18 +130,17 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
         if (named < 0)
             goto fail;
     } while (named == 0);
-    if (fsops->fallocate(pool->lock, 0, 0, POOL_BYTES) < 0) {
-        report_errno(errno, "no space for the journal %s/%s (%d bytes)", f->path, unfinished,
-                     POOL_BYTES);
+    if (fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes) < 0) {
+        report_errno(errno, "no space for the journal %s/%s (%" PRIu64 " bytes)", f->path,
+                     unfinished, pool->bytes);
         goto fail;
     }
-    uint64_t at = make_pool(f, unfinished, pool->lock);
+    uint64_t at = make_pool(f, unfinished, pool->lock, words);
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
-    journal_make(p, &pool->journal, (char *)pool->map + at, id);
+    journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
     /* Not before libpmemobj is done with it, which believes what it reads. */
-    const struct trust file = {owner, group, mode};
-    if (trust_give(&file, pool->lock) < 0) {
+    if (trust_give(like, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
     }
@@ -143,60 +161,77 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
 fail:;
     int saved = errno;
     (void)fsops->unlinkat(f->fd, unfinished, 0);
-    pool_peek_end(pool->map);
+    pool_peek_end(pool);
     close(pool->lock);
-    pool->map = NULL;
     pool->lock = -1;
     errno = saved;
     return -1;
 }
 
 /* Is there so little space that the holes of a pool might not get theirs? */
-static bool is_tight(int fd)
+static bool is_tight(int fd, uint64_t bytes)
 {
     struct statfs fs;
-    return fstatfs(fd, &fs) < 0 ||
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16ull * POOL_BYTES;
+    return fstatfs(fd, &fs) < 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16 * bytes;
 }
 
-enum found { NO_JOURNAL, JOURNAL_FOUND, JOURNAL_BROKEN, NOT_KNOWN };
+/* The journal lies on a page of the file (make_pool); which one is libpmemobj's business. */
+enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
+{
+    _Alignas(8) char head[sizeof(struct journal_header)];
+    enum pool_finding result = POOL_NONE;
+    for (uint64_t at = 4096; at < POOL_HEAD_BYTES && at + 4096 <= length; at += 4096) {
+        ssize_t n = pread(fd, head, sizeof(head), (off_t)at);
+        if (n < 0) {
+            report_errno(errno, "cannot read the journal %s", full);
+            return POOL_NOT_KNOWN;
+        }
+        if (n < (ssize_t)sizeof(head))
+            break;
+        if (!journal_is_at(head))
+            continue;
+        *place = (struct pool_place){at, journal_length(head, length - at, full)};
+        if (place->bytes)
+            return POOL_FOUND;
+        result = POOL_BROKEN;
+    }
+    return result;
+}
 
-/* Maps the file of a pool and finds the journal in it. JOURNAL_BROKEN (there is something like one)
- * and NOT_KNOWN leave a sentence. `full` is its name there. */
-static enum found map_journal(int fd, int prot, struct journal *j, const char *full, void **found)
+/* Maps the file of a pool and finds the journal in it: as pool_find(). */
+static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const char *full)
 {
     struct stat st;
-    enum found result = NO_JOURNAL;
+    struct pool_place place;
     if (fstat(fd, &st) < 0) {
         report_errno(errno, "cannot look at the journal %s", full);
-        return NOT_KNOWN;
+        return POOL_NOT_KNOWN;
     }
-    if (st.st_size != POOL_BYTES)
-        return NO_JOURNAL;
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < POOL_LEAST_BYTES)
+        return POOL_NONE;
+    enum pool_finding there = pool_find(fd, (uint64_t)st.st_size, full, &place);
+    if (there != POOL_FOUND)
+        return there;
+    const uint64_t bytes = place.begin + place.bytes;
     /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. Not
      * where there is space enough: filling a pool up takes longer than all the rest. */
-    if ((prot & PROT_WRITE) && st.st_blocks * 512 < POOL_BYTES && is_tight(fd) &&
-        fsops->fallocate(fd, 0, 0, POOL_BYTES) < 0 && errno != EOPNOTSUPP) {
-        report_errno(errno, "no space for the journal %s (%d bytes)", full, POOL_BYTES);
-        return NOT_KNOWN;
+    if ((prot & PROT_WRITE) && (uint64_t)st.st_blocks * 512 < bytes && is_tight(fd, bytes) &&
+        fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
+        report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        return POOL_NOT_KNOWN;
     }
-    char *map = domain_map(PERSIST_PMEM, NULL, POOL_BYTES, prot, fd, 0);
+    char *map = domain_map(PERSIST_PMEM, NULL, bytes, prot, fd, 0);
     if (map == MAP_FAILED) {
         report_errno(errno, "cannot map the journal %s", full);
-        return NOT_KNOWN;
+        return POOL_NOT_KNOWN;
     }
-    madvise(map, POOL_BYTES, MADV_DONTFORK);
-    *found = map;
-    /* The journal lies on a page of the file (make_pool); which one is libpmemobj's business. */
-    for (size_t at = 0; at + JOURNAL_BYTES <= POOL_BYTES; at += 4096)
-        if (journal_is_at(map + at)) {
-            if (journal_take(j, map + at, JOURNAL_BYTES, full) == 0)
-                return JOURNAL_FOUND;
-            result = JOURNAL_BROKEN;
-        }
-    munmap(map, POOL_BYTES);
-    *found = NULL;
-    return result;
+    madvise(map, bytes, MADV_DONTFORK);
+    pool->map = map;
+    pool->bytes = bytes;
+    if (journal_take(&pool->journal, map + place.begin, place.bytes, full) == 0)
+        return POOL_FOUND;
+    pool_peek_end(pool); /* somebody changed it since it was found */
+    return POOL_BROKEN;
 }
 
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
@@ -207,10 +242,10 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
     /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
-    switch (map_journal(lock, PROT_READ | PROT_WRITE, &pool->journal, full, &pool->map)) {
-    case JOURNAL_FOUND:
+    switch (map_journal(pool, lock, PROT_READ | PROT_WRITE, full)) {
+    case POOL_FOUND:
         break;
-    case NO_JOURNAL:
+    case POOL_NONE:
         return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
                             full);
     default:
@@ -232,35 +267,36 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
             result = folder_sync(f);
     }
     int saved = errno;
-    pool_peek_end(pool->map);
+    pool_peek_end(pool);
     /* Not by closing alone: a child that is just being forked has the descriptor too. */
     (void)locks_drop(pool->lock, 0, 0);
     close(pool->lock);
-    pool->map = NULL;
     pool->lock = -1;
     errno = saved;
     return result;
 }
 
-int pool_peek(int fd, const struct folder *f, const char *name, struct journal *j, void **map)
+int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
 {
     char full[PATH_MAX + 80];
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
-    *map = NULL;
-    switch (map_journal(fd, PROT_READ, j, full, map)) {
-    case JOURNAL_FOUND:
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    switch (map_journal(pool, fd, PROT_READ, full)) {
+    case POOL_FOUND:
         return 1;
-    case NOT_KNOWN:
+    case POOL_NOT_KNOWN:
         return -1;
     default:
         return 0;
     }
 }
 
-void pool_peek_end(void *map)
+void pool_peek_end(struct pool *pool)
 {
-    if (map)
-        munmap(map, POOL_BYTES);
+    if (pool->map)
+        munmap(pool->map, pool->bytes);
+    pool->map = NULL;
 }
 
 void pool_forget(struct pool *pool)

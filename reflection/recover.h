@@ -3,12 +3,13 @@
  * Recovery of journals whose owner died.
  *
  * The bitmaps on the media are the truth and need no recovery; what a crash can leave are commits
- * of several words of which some are flipped. Each is in a lane of a journal in the reflection
- * folder. Replaying it flips the rest.
+ * of several words of which some are stored. Each is in a lane of a journal: in the reflection folder, or
+ * in another one, to which a pointer leads (pointer.h). Replaying it stores the rest, in all files that it
+ * names, whatever folders they lie in.
  *
  * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes,
- * by ascending id. So the caller must not hold an attach lock of a file in this folder.
- * Idempotent: may be cut or killed anywhere and done again, by anyone.
+ * by ascending id. So the caller must not hold an attach lock of any file.
+ * Idempotent: may be cut or killed anywhere and done again, by anyone, from any of the folders.
  */
 #ifndef ATO_REFLECTION_RECOVER_H
 #define ATO_REFLECTION_RECOVER_H
@@ -17,11 +18,13 @@
 #include "journal.h"
 #include "trust.h"
 
-/* Replays and removes every journal in the folder whose owner is dead; clears unfinished ones. Those
- * whose makers may not write to `file`, which is about to be mapped, are no matter: they are neither
- * waited for nor looked into, and what a journal says of a file that its maker may not write to is
- * passed over. -1 with errno and a sentence when one cannot be: EUCLEAN, EACCES, EIO, ... Nothing is
- * lost then: the journal stays. */
+/* Replays and removes every journal in the folder, or that a pointer in it leads to, whose owner is dead;
+ * clears unfinished ones. Those, and pointers, whose makers may not write to `file`, which is about to be
+ * mapped, are no matter: they are neither waited for nor looked into, and what a journal says of a file
+ * that its maker may not write to is passed over. So are pointers that lead nowhere (recover_is_due() tells
+ * whether that matters). 0; 1 with errno and a sentence of the first one that cannot be: EUCLEAN, EACCES, EIO,
+ * and what the opening of another folder fails with: nothing is lost then, that journal stays, the others are
+ * recovered, and recover_is_due() tells whether it matters to a file; -1 error, the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
 /*
@@ -36,22 +39,36 @@ int recover_folder(const struct folder *f, const struct trust *file);
  * mapped has no commit of it; so if there is one, its owner is on the way out, and the caller lets the
  * attach lock go and tries again in a moment.
  *
- * A journal that the caller may not open is no matter if its owner, group or mode are not those of
- * the file's manifest, for then it serves other files; else EACCES.
+ * A journal or pointer that the caller may not open is no matter if its owner, group or mode are not those
+ * of the file's manifest, for then it serves other files; else EACCES.
+ *
+ * A pointer to a journal that is not there says that a journal was lost (J6): ESTALE, since it may have held
+ * a commit of this file. Only a file that is in use can have one: who unmaps a file cleanly has seen all
+ * its commits retired.
  */
 struct recover_file {
     uint8_t id[16];
     int manifest; /* its descriptor */
+    bool in_use;  /* its last user died */
     struct trust trust;
 };
 
 int recover_is_due(const struct folder *f, const struct recover_file *file);
 
-/* Applies the words of one committed lane that belong to file `file` of it to that file's
- * reflection, a range of bytes; durable when it returns. `name` is the reflection's, for the
- * sentence. EUCLEAN, and nothing stored, when a word does not lie in a meta page of the range (or
- * whatever was stored before, when somebody changes the lane meanwhile). */
-int recover_apply(const struct persist *p, const struct journal_view *v, unsigned file,
-                  char *reflection, uint64_t bytes, const char *name);
+/* Where the words of a file of a lane go: to its reflection, a range of bytes, and to the size word of its
+ * manifest. */
+struct recover_target {
+    struct persist persist;
+    char *reflection; /* NULL: the file is gone, its words go nowhere */
+    uint64_t bytes;
+    uint64_t *size;            /* NULL: as the above */
+    const char *folder, *name; /* of the reflection, for sentences */
+};
+
+/* Applies the words of a committed lane; targets: one for each of its files. Durable when it returns.
+ * EUCLEAN, and nothing stored, when a word does not lie in a meta page of its reflection, or a size is
+ * none or more than the reflection has pages for (or whatever was stored before, when somebody changes
+ * the lane meanwhile). */
+int recover_apply(const struct journal_view *v, const struct recover_target *targets);
 
 #endif

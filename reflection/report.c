@@ -13,9 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SENTENCE_MAX = 768 };
-
-static _Thread_local char sentence[SENTENCE_MAX];
+static _Thread_local char sentence[REPORT_SENTENCE];
 
 /* The sink is changed rarely and read on failures only: a lock is good enough, and it makes sure
  * that after report_set_log() returned the old sink is not called any more. Recursive, because a
@@ -30,7 +28,7 @@ static void log_to_environment(int level, const char *text)
     const char *target = secure_getenv("ATO_LOG");
     if (!target || !*target)
         return;
-    char line[SENTENCE_MAX + 64];
+    char line[REPORT_SENTENCE + 64];
     int n = snprintf(line, sizeof(line), "libato[%d] %s: %s\n", (int)getpid(), names[level], text);
     if (n < 0)
         return;
@@ -73,10 +71,11 @@ static void clean(char *text)
 
 static void compose(char *out, int err, const char *format, va_list args)
 {
-    int n = vsnprintf(out, SENTENCE_MAX, format, args);
-    if (err && n >= 0 && n < SENTENCE_MAX) {
+    int n = vsnprintf(out, REPORT_SENTENCE, format, args);
+    if (err && n >= 0 && n < REPORT_SENTENCE) {
         char text[128];
-        snprintf(out + n, (size_t)(SENTENCE_MAX - n), ": %s", strerror_r(err, text, sizeof(text)));
+        snprintf(out + n, (size_t)(REPORT_SENTENCE - n), ": %s",
+                 strerror_r(err, text, sizeof(text)));
     }
     clean(out);
 }
@@ -105,7 +104,7 @@ int report_errno(int err, const char *format, ...)
 
 void report_log(enum report_level level, const char *format, ...)
 {
-    char text[SENTENCE_MAX];
+    char text[REPORT_SENTENCE];
     int saved = errno;
     va_list args;
     va_start(args, format);
@@ -118,6 +117,21 @@ void report_log(enum report_level level, const char *format, ...)
 const char *report_sentence(void)
 {
     return sentence;
+}
+
+void report_keep(struct report_kept *k)
+{
+    if (k->error)
+        return;
+    k->error = errno;
+    memcpy(k->sentence, sentence, sizeof(k->sentence));
+}
+
+int report_again(const struct report_kept *k)
+{
+    memcpy(sentence, k->sentence, sizeof(sentence));
+    errno = k->error;
+    return -1;
 }
 
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)

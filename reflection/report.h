@@ -24,6 +24,19 @@ void report_log(enum report_level level, const char *format, ...)
 /* The thread's last sentence, "" if none. */
 const char *report_sentence(void);
 
+/* A sentence that is put aside, while others are tried. */
+#define REPORT_SENTENCE 768
+struct report_kept {
+    int error; /* 0: none */
+    char sentence[REPORT_SENTENCE];
+};
+
+/* Keeps errno and the sentence, if there is none kept yet. */
+void report_keep(struct report_kept *k);
+
+/* Makes them errno and sentence again; logs nothing. Returns -1. */
+int report_again(const struct report_kept *k);
+
 /* NULL: back to what ATO_LOG says. */
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
 

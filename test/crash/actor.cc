@@ -56,7 +56,8 @@ static void must(bool ok, const char *call)
 Bytes Actor::read(const Mapping *m, uint64_t at, uint64_t n)
 {
     Bytes bytes(n);
-    must(ato_memcpy(bytes.data(), m->base + at, n) != nullptr, "ato_memcpy out of a mapping");
+    must(n == 0 || ato_memcpy(bytes.data(), m->base + at, n) != nullptr,
+         "ato_memcpy out of a mapping");
     return bytes;
 }
 
@@ -116,9 +117,8 @@ void Actor::write(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
     });
 }
 
-void Actor::write_like(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+Bytes Actor::some_like(const Bytes &now, uint64_t at, uint64_t n)
 {
-    const Bytes &now = contents[static_cast<size_t>(m->file)];
     Bytes bytes(now.begin() + static_cast<long>(at), now.begin() + static_cast<long>(at + n));
     for (uint64_t i = 0; i < n;) {
         uint64_t run = std::min(n - i, 32 + random.below(200));
@@ -127,6 +127,12 @@ void Actor::write_like(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
                 bytes[k] = static_cast<unsigned char>(random.next());
         i += run;
     }
+    return bytes;
+}
+
+void Actor::write_like(Mapping *m, uint64_t at, uint64_t n, unsigned flags)
+{
+    Bytes bytes = some_like(contents[static_cast<size_t>(m->file)], at, n);
     change(m->file, at, bytes, [&] {
         must(ato_memcpy_opt(m->base + at, bytes.data(), n, flags) != nullptr, "ato_memcpy_opt");
     });
@@ -168,7 +174,7 @@ void Actor::deploy(Mapping *m, uint64_t at, uint64_t n)
     must(ato_deploy(m->base + at, n) == 0, "ato_deploy");
 }
 
-void Actor::grow(Mapping *m, uint64_t to)
+void Actor::resize(Mapping *m, uint64_t to)
 {
     uint64_t before = hash_of(contents);
     contents[static_cast<size_t>(m->file)].resize(to);

@@ -37,9 +37,10 @@ class Actor
 
     Mapping *map(int file, int policy = ATO_READ_GATHER, unsigned flags = 0);
     void unmap(Mapping *m, int mode);
-    Bytes some(uint64_t n);                                // bytes at random
-    Bytes read(const Mapping *m, uint64_t at, uint64_t n); // as it is
-    void check(const Mapping *m);                          // the whole file is as it has to be
+    Bytes some(uint64_t n);                                     // bytes at random
+    Bytes some_like(const Bytes &now, uint64_t at, uint64_t n); // half of them as they are there
+    Bytes read(const Mapping *m, uint64_t at, uint64_t n);      // as it is
+    void check(const Mapping *m);                               // the whole file is as it has to be
 
     void write(Mapping *m, uint64_t at, uint64_t n, unsigned flags = 0); // bytes at random
     void write_like(Mapping *m, uint64_t at, uint64_t n,
@@ -48,7 +49,7 @@ class Actor
     void fill(Mapping *m, uint64_t at, uint64_t n);
     void copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint64_t n);
     void deploy(Mapping *m, uint64_t at, uint64_t n);
-    void grow(Mapping *m, uint64_t to);
+    void resize(Mapping *m, uint64_t to);
     void guard(Mapping *m, uint64_t at, uint64_t n); // as it is; then others are stored there
 
     // Some writes here and there, so that slices lie in both homes in every mixture.

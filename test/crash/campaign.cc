@@ -28,7 +28,11 @@ uint64_t index_of(const Combination &c)
 Bounds bounds_of(const Effort &effort, uint64_t round)
 {
     Bounds b;
-    if (effort.is_long) {
+    if (effort.is_survey) {
+        b.images = 2;
+        b.lives = 2;
+        b.life_images = 2;
+    } else if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
         b.images = 300;
         b.lives = 16;
@@ -70,9 +74,10 @@ struct Job {
     }
 };
 
-std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b,
-                        const std::string &folder, Whereabouts &where)
+std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, const Effort &effort,
+                        Whereabouts &where)
 {
+    const std::string &folder = effort.folder;
     Job job{c, folder, where, {}, {}};
     job.explore(seed, b);
     Bounds few;
@@ -81,7 +86,7 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b,
     uint64_t more = 1;
     for (; more <= c.what().orders; more++)
         job.explore(seed + more * ANOTHER * PLACES, few);
-    for (; job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
+    for (; !effort.is_survey && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
         job.explore(seed + more * ANOTHER * PLACES, b);
     Pack p;
     p.number(job.all.recoveries);
@@ -229,7 +234,7 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
             Bounds b = fitting(bounds_of(effort, round), c.what());
             uint64_t seed = c.seed(effort.seed + round);
             workers.start(static_cast<int>(started++), [&, seed, b](Whereabouts &w) {
-                return explore_job(c, seed, b, effort.folder, w);
+                return explore_job(c, seed, b, effort, w);
             });
         }
         Workers::Outcome done = workers.wait();

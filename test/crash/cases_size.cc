@@ -3,6 +3,8 @@
 #include "reader.h"
 #include "scenes.h"
 
+#include <algorithm>
+
 namespace crash
 {
 
@@ -15,20 +17,20 @@ void grow(Actor &a)
     uint64_t end = m->bytes;
     if (a.random.one_in(2)) // its last slice lies in the reflection
         a.write(m, end - 1 - a.random.below(80), 1);
-    a.grow(m, end + 1 + a.random.below(3000)); // within the page
+    a.resize(m, end + 1 + a.random.below(3000)); // within the page
     a.write(m, end - 30, 31);
     end = m->bytes;
-    a.grow(m, end + PAGE + a.random.below(2 * PAGE));
+    a.resize(m, end + PAGE + a.random.below(2 * PAGE));
     a.write(m, end - 20, 300);
     a.write(m, m->bytes - 200 - a.random.below(PAGE), 200);
-    a.grow(m, (m->bytes / PAGE + 1) * PAGE);
-    a.grow(m, m->bytes + 64);
+    a.resize(m, (m->bytes / PAGE + 1) * PAGE);
+    a.resize(m, m->bytes + 64);
     a.write(m, m->bytes - 90, 90);
 }
 
 void grow_and_unmap(Actor &a)
 {
-    a.grow(the(a), SIZE + 1 + a.random.below(3 * PAGE));
+    a.resize(the(a), SIZE + 1 + a.random.below(3 * PAGE));
     a.write(the(a), SIZE - 100, 101);
     bool fast = a.random.one_in(2);
     a.unmap(the(a), fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
@@ -40,11 +42,12 @@ void grow_and_unmap(Actor &a)
     }
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.check(m);
-    a.grow(m, m->bytes + 100);
+    a.resize(m, m->bytes + 100);
 }
 
-// The power went, or the process died, at any moment of a growth.
-void before_cut_growth(Actor &a)
+// The power went, or the process died, at any moment of what it did to a file's size; more often behind
+// its first event of some kind.
+void cut_in(Actor &a, void (*changes)(Actor &a), bool (*matters)(const Event &e, int original))
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
     if (a.random.one_in(2))
@@ -54,16 +57,16 @@ void before_cut_growth(Actor &a)
     Media media(a.world.look(), loss, a.domain != ATO_DOMAIN_MSYNC);
     Trace t;
     a.world.record(&t);
-    a.grow(the(a), SIZE + PAGE + a.random.below(PAGE));
+    changes(a);
     a.world.record(nullptr);
     a.world.die();
     bool killed = loss == Loss::Process || a.random.one_in(2);
-    size_t longer = 0; // from here on there is something to cut off
-    while (t[longer].kind != Kind::Resize || t[longer].inode != a.world.inode_of(0))
-        longer++;
+    size_t first = 0;
+    while (!matters(t[first], a.world.inode_of(0)))
+        first++;
     size_t cut = a.random.below(t.size());
     if (a.random.one_in(2))
-        cut = longer + 1 + a.random.below(t.size() - longer - 1);
+        cut = first + 1 + a.random.below(t.size() - first - 1);
     for (size_t i = 0; i < cut; i++)
         media.feed(t[i]);
     Disk image = media.visible();
@@ -75,8 +78,35 @@ void before_cut_growth(Actor &a)
     a.world.stage(image, killed ? After::Kill : After::PowerCut);
     Found f = read_file(image, a.world.inode_of(0), a.world.number_of(0));
     if (!f.damage.empty())
-        throw Violation("after a cut in a growth: " + f.damage);
+        throw Violation("after a cut in a change of size: " + f.damage);
     a.contents[0] = f.content;
+}
+
+void before_cut_growth(Actor &a)
+{
+    cut_in(
+        a, [](Actor &b) { b.resize(the(b), SIZE + PAGE + b.random.below(PAGE)); },
+        [](const Event &e, int original) { // from here on there is something to cut off
+            return e.kind == Kind::Resize && e.inode == original;
+        });
+}
+
+// Shorter; perhaps longer again, to less than it was or to more.
+void before_cut_shrink(Actor &a)
+{
+    cut_in(
+        a,
+        [](Actor &b) {
+            Mapping *m = the(b);
+            b.resize(m, 1 + b.random.below(4 * PAGE));
+            if (b.random.one_in(2))
+                b.write(m, m->bytes - 1 - b.random.below(std::min<uint64_t>(m->bytes, 100)), 1);
+            if (b.random.one_in(2))
+                b.resize(m, m->bytes + 1 + b.random.below(SIZE + PAGE - m->bytes));
+            else if (b.random.one_in(2))
+                b.resize(m, 1 + b.random.below(m->bytes));
+        },
+        [](const Event &e, int) { return e.kind == Kind::Store; });
 }
 
 // Which is cut off, whatever it was, before the file grows to another size.
@@ -84,7 +114,7 @@ void grow_after_cut(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.check(m);
-    a.grow(m, m->bytes + 2 * PAGE + a.random.below(PAGE));
+    a.resize(m, m->bytes + 2 * PAGE + a.random.below(PAGE));
     a.write(m, m->bytes - 500, 500);
 }
 
@@ -107,10 +137,78 @@ void unmap_after_cut(Actor &a)
     a.allow_this();
 }
 
+void shrink(Actor &a)
+{
+    Mapping *m = the(a);
+    a.resize(m, m->bytes - 1 - a.random.below(900)); // within the page
+    a.write(m, m->bytes - 70, 70);
+    a.resize(m, PAGE + 1 + a.random.below(3 * PAGE));
+    a.write(m, m->bytes - 100, 100);
+    a.resize(m, m->bytes / PAGE * PAGE);
+    a.resize(m, a.random.one_in(3) ? 0 : 1 + a.random.below(PAGE));
+}
+
+// Longer again: to less than it was, to more; what is new is written to, or not.
+void shrink_and_grow(Actor &a)
+{
+    Mapping *m = the(a);
+    a.resize(m, 1 + a.random.below(2 * PAGE));
+    a.resize(m, m->bytes + 1 + a.random.below(2 * PAGE));
+    if (a.random.one_in(2))
+        a.write(m, m->bytes - 1 - a.random.below(std::min<uint64_t>(m->bytes, PAGE)), 1);
+    a.resize(m, 1 + a.random.below(m->bytes));
+    a.resize(m, SIZE);
+    a.write(m, SIZE - 700, 600);
+    a.resize(m, 3 * PAGE + a.random.below(PAGE));
+    a.resize(m, SIZE + 1 + a.random.below(2 * PAGE));
+}
+
+void shrink_and_unmap(Actor &a)
+{
+    Mapping *m = the(a);
+    a.resize(m, 200 + a.random.below(4 * PAGE));
+    a.write(m, m->bytes - 101, 101);
+    if (a.random.one_in(3))
+        a.resize(m, m->bytes + a.random.below(PAGE));
+    bool fast = a.random.one_in(2);
+    a.unmap(m, fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+    if (!fast) {
+        a.demand.plain = true;
+        a.allow_this();
+        a.demand = Demand();
+        a.allow_this();
+    }
+    m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.resize(m, SIZE + 100);
+}
+
+// What is left of it goes first; then it grows over what it had.
+void grow_after_cut_shrink(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.resize(m, m->bytes + 1 + a.random.below(SIZE + 2 * PAGE - m->bytes));
+    a.write(m, m->bytes - 1, 1);
+    a.resize(m, 1 + a.random.below(m->bytes));
+}
+
+void shrink_over_chunks(Actor &a)
+{
+    Mapping *m = the(a);
+    if (a.random.one_in(2)) {
+        a.resize(m, CHUNK + 1 + a.random.below(PAGE));
+        a.write(m, m->bytes - 1, 1);
+    }
+    a.resize(m, a.random.one_in(2) ? CHUNK : CHUNK - PAGE - a.random.below(2 * PAGE));
+    a.resize(m, m->bytes + 1 + a.random.below(2 * PAGE));
+    a.unmap(m, ATO_UNMAP_FAST);
+}
+
 void grow_over_chunks(Actor &a)
 {
-    a.grow(the(a), CHUNK - PAGE + 1 + a.random.below(PAGE));
-    a.grow(the(a), CHUNK + PAGE + a.random.below(PAGE));
+    a.resize(the(a), CHUNK - PAGE + 1 + a.random.below(PAGE));
+    a.resize(the(a), CHUNK + PAGE + a.random.below(PAGE));
     a.write(the(a), CHUNK - 90, 200);
     a.write(the(a), the(a)->bytes - 70, 70);
 }
@@ -132,6 +230,16 @@ const std::vector<Case> &size_cases()
         {"grow, unmap", ALL, {SIZE}, before_plain, grow_and_unmap},
         {"grow after a cut", ALL, {SIZE}, before_cut_growth, grow_after_cut},
         {"growth cut, unmap", ALL, {SIZE}, before_cut_growth, unmap_after_cut},
+        {"shrink", ALL, {SIZE}, before_plain, shrink},
+        {"shrink, grow", ALL, {SIZE}, before_plain, shrink_and_grow},
+        {"shrink, unmap", ALL, {SIZE}, before_plain, shrink_and_unmap},
+        {"shrink cut, unmap", ALL, {SIZE}, before_cut_shrink, unmap_after_cut},
+        {"shrink cut, grow", ALL, {SIZE}, before_cut_shrink, grow_after_cut_shrink},
+        {"shrink, two chunks",
+         COSTLY,
+         {CHUNK + 2 * PAGE + 77},
+         before_near_chunk,
+         shrink_over_chunks},
         {"grow, two chunks", COSTLY, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
     };
     return cases;

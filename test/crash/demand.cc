@@ -12,12 +12,11 @@ bool is_plain(const Disk &disk)
     for (const auto &name : disk.at(Disk::ROOT).names)
         if (!disk.at(name.second).attribute.empty())
             return false;
-    int own = disk.find(Disk::ROOT, ".ato");
-    if (own < 0)
-        return true;
-    for (const auto &name : disk.at(own).names)
-        if (name.first.find(".stale-") == std::string::npos)
-            return false;
+    for (const auto &folder : disk.at(Disk::ROOT).names) // of originals there are no names
+        for (const auto &name : disk.at(folder.second).names)
+            if (folder.first.find(".tmp") == std::string::npos &&
+                name.first.find(".stale-") == std::string::npos)
+                return false;
     return true;
 }
 

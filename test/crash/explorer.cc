@@ -369,6 +369,8 @@ void Explorer::work_on(Actor &actor, Mapping *m, int policy)
         actor.check(other);
     }
     actor.allow_this();
+    if (m->bytes < PAGE + 64) // too small for what follows
+        actor.resize(m, m->bytes + PAGE + 64);
     uint64_t size = m->bytes, length;
     switch (actor.random.below(6)) {
     case 0: // where the last operation may have been

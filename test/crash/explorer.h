@@ -25,9 +25,9 @@ namespace crash
 {
 
 struct Bounds {
-    uint64_t images = 100;     // a cut
+    uint64_t images = 45;      // a cut
     uint64_t whole = 0;        // a cut that has no more than these is looked at wholly
-    uint64_t lives = 12;       // second ones, spread over the case
+    uint64_t lives = 6;        // second ones, spread over the case
     uint64_t inner_lives = 2;  // of each life after that
     uint64_t life_images = 12; // a cut of them
     unsigned depth = 2;        // lives at most

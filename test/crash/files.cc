@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -73,6 +74,24 @@ void clear_holes(int fd, const Inode &inode)
         check(pwrite(fd, zeros.data(), n, static_cast<off_t>(at)) == static_cast<ssize_t>(n),
               "pwrite");
     }
+}
+
+// What was stored behind the end, in its page: it is in memory after a kill, and the next life may find it.
+void write_behind(int fd, const Inode &inode)
+{
+    uint64_t at = inode.size / PAGE, in = inode.size % PAGE;
+    if (!in)
+        return;
+    void *map =
+        mmap(nullptr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(at * PAGE));
+    check(map != MAP_FAILED, "mmap");
+    auto page = inode.pages.find(at);
+    char *to = static_cast<char *>(map) + in;
+    if (page == inode.pages.end())
+        memset(to, 0, PAGE - in);
+    else
+        memcpy(to, reinterpret_cast<const char *>(page->second->words.data()) + in, PAGE - in);
+    munmap(map, PAGE);
 }
 
 void read_pages(int fd, Inode &inode)
@@ -271,6 +290,7 @@ void Files::lay_out(const Disk &disk)
         check(ftruncate(o, static_cast<off_t>(inode.size)) == 0, "ftruncate");
         clear_holes(o, inode);
         write_pages(o, inode);
+        write_behind(o, inode);
         int r = inode.attribute.empty()
                     ? fremovexattr(o, ATTRIBUTE)
                     : fsetxattr(o, ATTRIBUTE, inode.attribute.data(), inode.attribute.size(), 0);

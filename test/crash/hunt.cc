@@ -16,7 +16,7 @@ namespace
 {
 
 // Images and recoveries that a mutant may cost. Most are found within some hundreds.
-constexpr uint64_t PATIENCE = 1000000, FOR_JUSTIFIED = 40000;
+constexpr uint64_t PATIENCE = 400000, FOR_JUSTIFIED = 20000;
 
 // Passes over the cases made for a mutant before each over all others.
 constexpr uint64_t MADE = 4;
@@ -47,6 +47,17 @@ void shuffle(std::vector<const Combination *> &cases, uint64_t seed)
         std::swap(cases[i - 1], cases[r.below(i)]);
 }
 
+// `names` are beginnings of names, with a | between them.
+bool is_one_of(const std::string &name, const std::string &names)
+{
+    for (size_t at = 0, end; at < names.size(); at = end + 1) {
+        end = std::min(names.find('|', at), names.size());
+        if (name.compare(0, end - at, names, at, end - at) == 0)
+            return true;
+    }
+    return false;
+}
+
 Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t seed)
 {
     Where w;
@@ -54,7 +65,7 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
         if (!may_show(m, c))
             continue;
         bool near = c.own_sites.count(m.mutation.site) != 0 || m.code != CodeFault::None;
-        if (near && !m.cases.empty() && c.name().compare(0, m.cases.size(), m.cases) == 0)
+        if (near && is_one_of(c.name(), m.cases))
             w.made.push_back(&c);
         else if (m.code != CodeFault::None)
             continue;

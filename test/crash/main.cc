@@ -193,6 +193,7 @@ bool parse(int argc, char **argv, Options &o)
             break;
         case MUTANT:
             o.mutant = optarg;
+            o.effort.is_survey = true;
             break;
         case NO_MUTANTS:
             o.mutants = false;

@@ -63,16 +63,17 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     static const struct {
         const char *fault, *place, *cases;
     } made_for[] = {
-        {"", "lib/file.c", "two dead"},
-        {"", "lib/pages.c", "threads, one page"},
+        {"", "lib/file.c", "two chunks, two dead|two dead"},
+        {"", "lib/pages.c", "two dead|threads, one page"},
         {"drop flush", "reflection/journal.c", "dead in a commit"},
-        {"drop fence", "reflection/journal.c", "dead in a commit"},
-        {"delay fence", "reflection/journal.c", "dead in a commit"},
+        {"drop fence", "reflection/journal.c", "dead in a commit|threads, beside"},
+        {"delay fence", "reflection/journal.c", "dead in a commit|threads, beside"},
         {"", "reflection/pairing.c", "unmap"},
         {"", "reflection/growth.c", "grow"},
         {"drop fsync", "reflection/growth.c", "grow after a cut"},
+        {"", "reflection/shrink.c", "shrink|transaction, size"},
         {"", "reflection/guard.c", "guarded"},
-        {"", "lib/size.c", "grow"},
+        {"", "lib/size.c", "shrink"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&
@@ -104,6 +105,8 @@ std::vector<Mutant> all_mutants()
         if (op == "fence") {
             add(list, "drop fence", Fault::Drop, where);
             add(list, "delay fence", Fault::Delay, where);
+        } else if (op == "fence_threads") {
+            add(list, "drop fence", Fault::Drop, where);
         } else if (op == "fsync") {
             add(list, "drop fsync", Fault::Drop, where);
         } else if (op.compare(0, 6, "flush_") == 0) {

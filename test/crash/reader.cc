@@ -75,8 +75,16 @@ void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
               content.begin() + static_cast<long>(guard.at));
 }
 
-// The words that a lane sets in the reflection of the file `id`, if it holds a commit.
-std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, const Record &of, Inode &r)
+// What a pairing holds, as its files say, or will when the journals are replayed.
+struct Pairing {
+    Record record;
+    Inode manifest, reflection;
+};
+
+constexpr uint64_t OFFSET = (1ull << 49) - 1;
+
+// The words that a lane sets in the reflection and the manifest of a file, if it holds a commit.
+std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &p)
 {
     uint64_t sequence = j.word(lane), retired = j.word(lane + 64);
     uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
@@ -84,7 +92,7 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, const Rec
         return "";
     if (sequence != retired + 1)
         return "a lane whose sequence is neither retired nor the next one";
-    if (files > 64 || 128 + 32 * files + 16 * words > bytes)
+    if (files > 16384 || 128 + 32 * files + 16 * words > bytes)
         return "a lane whose counts do not fit";
     if (!files || !words)
         return "";
@@ -94,14 +102,33 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, const Rec
         return "";
     for (uint64_t i = 0; i < words; i++) {
         uint64_t what = j.word(entries + 16 * i), value = j.word(entries + 16 * i + 8);
-        uint64_t file = list + 32 * (what >> 56);
-        if (j.word(file) == of.id[0] && j.word(file + 8) == of.id[1])
-            r.set_word(what & 0xffffffffffffffull, value);
+        uint64_t file = list + 32 * (what >> 50);
+        if (what >> 50 >= files)
+            return "a lane with a word of no file";
+        if (j.word(file) == p.record.id[0] && j.word(file + 8) == p.record.id[1])
+            (what >> 49 & 1 ? p.manifest : p.reflection).set_word(what & OFFSET, value);
     }
     return "";
 }
 
-std::string replay(const Inode &j, const Record &of, Inode &r)
+// Entries of the folder table that a committed lane names are whole.
+std::string check_folders(const Inode &j, uint64_t lane, uint64_t table, uint64_t folders)
+{
+    uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
+    if (j.word(lane) != j.word(lane + 64) + 1 || !files || !words ||
+        checksum(j, lane + 128, 32 * files + 16 * words, checksum(j, lane, 56)) !=
+            j.word(lane + 56))
+        return "";
+    for (uint64_t i = 0; i < files; i++) {
+        uint64_t folder = half(j, lane + 128 + 32 * i + 24), entry = table + (folder - 1) * PAGE;
+        if (folder && (folder > folders || (j.word(entry) & 0xff) != '/' ||
+                       j.word(entry + 4088) != checksum(j, entry, 4088)))
+            return "a lane that names a folder of which there is no entry";
+    }
+    return "";
+}
+
+std::string replay(const Inode &j, Pairing &p)
 {
     uint64_t at = 0;
     while (at < j.size && j.word(at) != JOURNAL)
@@ -109,13 +136,65 @@ std::string replay(const Inode &j, const Record &of, Inode &r)
     if (at >= j.size || j.word(at + 56) != checksum(j, at, 56))
         return "a journal without a header";
     uint64_t lanes = half(j, at + 12), small = j.word(at + 16), large = j.word(at + 24);
+    uint64_t table = at + PAGE + lanes * small + large, folders = half(j, at + 32);
     for (uint64_t i = 0; i <= lanes; i++) {
-        std::string wrong =
-            replay_lane(j, at + PAGE + i * small, i == lanes ? large : small, of, r);
+        uint64_t lane = at + PAGE + i * small;
+        std::string wrong = replay_lane(j, lane, i == lanes ? large : small, p);
+        if (wrong.empty())
+            wrong = check_folders(j, lane, table, folders);
         if (!wrong.empty())
             return wrong;
     }
     return "";
+}
+
+// The journal of that name, in whatever folder; -1.
+int find_journal(const Disk &disk, int folder, const std::string &name)
+{
+    for (const auto &entry : disk.at(folder).names) {
+        int found = entry.first == name            ? entry.second
+                    : disk.at(entry.second).folder ? find_journal(disk, entry.second, name)
+                                                   : -1;
+        if (found >= 0)
+            return found;
+    }
+    return -1;
+}
+
+// All journals of a folder, and those that its pointers lead to.
+std::string replay_all(const Disk &disk, int folder, Pairing &p)
+{
+    for (const auto &name : disk.at(folder).names) {
+        const std::string &is = name.first;
+        const size_t dot = std::min(is.find('.'), is.size());
+        const bool pointer = is.substr(dot) == ".at";
+        if (is.compare(0, 8, "journal-") != 0 || (dot < is.size() && !pointer))
+            continue;
+        int id = pointer ? find_journal(disk, Disk::ROOT, is.substr(0, dot)) : name.second;
+        std::string wrong = id < 0 ? "a pointer to no journal" : replay(disk.at(id), p);
+        if (!wrong.empty())
+            return wrong;
+    }
+    return "";
+}
+
+// The reflection folder that an attribute names: here, one beside the file.
+std::string folder_in(const std::string &attribute)
+{
+    size_t blank = attribute.size() > 38 ? attribute.find(' ', 38) : std::string::npos;
+    return blank == std::string::npos ? ".ato" : attribute.substr(blank + 1);
+}
+
+// Does a bit name a slice behind the end?
+bool has_bits_behind(const Inode &reflection, uint64_t size)
+{
+    for (uint64_t page = size / PAGE; page / 512 * 513 * PAGE < reflection.size; page++) {
+        uint64_t word = reflection.word(page / 512 * 513 * PAGE + page % 512 * 8);
+        uint64_t slices = page == size / PAGE ? (size % PAGE + LINE - 1) / LINE : 0;
+        if (slices < 64 && word >> slices)
+            return true;
+    }
+    return false;
 }
 
 } // namespace
@@ -124,7 +203,7 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
 {
     const Inode &original = disk.at(id);
     Found found = {original.content(), ""};
-    int folder = disk.find(Disk::ROOT, ".ato");
+    int folder = disk.find(Disk::ROOT, folder_in(original.attribute));
     int manifest = folder < 0 ? -1 : disk.find(folder, std::to_string(number) + ".manifest");
     if (manifest < 0) {
         if (!original.attribute.empty())
@@ -163,25 +242,33 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         found.damage = "a manifest without a reflection";
         return found;
     }
-    uint64_t size = m.word(8192) & 0xffffffffffffull, growth = m.word(8200) & 0xffffffffffffull;
-    if (original.size != size && (original.size < size || original.size != growth)) {
+    Pairing p = {r, m, disk.at(reflection)};
+    found.damage = replay_all(disk, folder, p);
+    if (!found.damage.empty())
+        return found;
+    uint64_t size = p.manifest.word(8192) & 0xffffffffffffull,
+             growth = p.manifest.word(8200) & 0xffffffffffffull;
+    uint64_t shrunk = p.manifest.word(8208) & 0xffffffffffffull; // if it was made shorter
+    uint64_t longest = std::max(size, shrunk);
+    if (original.size < size || (original.size > longest && original.size > growth)) {
         found.damage = "a logical size that is not the file's";
         return found;
     }
-    found.content.resize(size); // or a growth that was cut
-    Inode copy = disk.at(reflection);
-    for (const auto &name : disk.at(folder).names) {
-        bool journal = name.first.compare(0, 8, "journal-") == 0 &&
-                       name.first.find(".tmp") == std::string::npos;
-        if (journal && found.damage.empty())
-            found.damage = replay(disk.at(name.second), r, copy);
+    if (shrunk > size && r.state == CLEAN) {
+        found.damage = "a clean file that is yet to be cut";
+        return found;
     }
-    for (uint64_t at = 0; at < size && found.damage.empty(); at += LINE) {
+    if (shrunk <= size && has_bits_behind(p.reflection, size)) {
+        found.damage = "bits of what is behind the end, which nobody is going to clear";
+        return found;
+    }
+    found.content.resize(size); // or a growth, or a shrink, that was cut
+    for (uint64_t at = 0; at < size; at += LINE) {
         uint64_t page = at / PAGE, chunk = page / 512;
-        uint64_t word = copy.word(chunk * 513 * PAGE + page % 512 * 8);
+        uint64_t word = p.reflection.word(chunk * 513 * PAGE + page % 512 * 8);
         if (word >> at / LINE % 64 & 1)
-            copy.read(at + (chunk + 1) * PAGE, found.content.data() + at,
-                      std::min<uint64_t>(LINE, size - at));
+            p.reflection.read(at + (chunk + 1) * PAGE, found.content.data() + at,
+                              std::min<uint64_t>(LINE, size - at));
     }
     return found;
 }

@@ -70,7 +70,7 @@ struct Paired {
 
     // One lane that sets one word of the reflection.
     void lane(uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value,
-              const std::string &name = "journal-1", uint64_t id = ID[0])
+              const std::string &name = "journal-1", uint64_t id = ID[0], uint64_t in_folder = 0)
     {
         Inode j;
         j.size = 6 * PAGE;
@@ -85,6 +85,7 @@ struct Paired {
         j.set_word(l + 64, retired);
         j.set_word(l + 128, id);
         j.set_word(l + 136, ID[1]);
+        j.set_word(l + 152, in_folder);
         j.set_word(l + 160, at);
         j.set_word(l + 168, value);
         j.set_word(l + 56, sum(j, l + 128, 48, sum(j, l, 56)));
@@ -200,6 +201,73 @@ TEST(Reader, ReplaysWhatIsCommittedAndNothingElse)
         EXPECT_EQ(p.text(), c.replayed ? std::to_string(O) + "=5 " : "") << c.name << c.sequence;
         EXPECT_EQ(p.disk.at(p.reflection).word(BIT_AT), 0u);
     }
+}
+
+TEST(Reader, ReplaysASize)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.original).resize(6 << 20); // longer, and its size word does not say so yet
+    EXPECT_EQ(p.text(), "damage");
+    p.lane(8, 7, 8192 | 1ull << 49, 6 << 20);
+    EXPECT_EQ(p.text(), "");
+    EXPECT_EQ(p.read().content.size(), 6u << 20);
+    EXPECT_EQ(p.disk.at(p.manifest).word(8192), 5u << 20);
+}
+
+TEST(Reader, FollowsAPointer)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.reflection).set_word(R, 5);
+    p.lane(8, 7, BIT_AT, BIT);
+    Inode far, pointer;
+    far.folder = true;
+    far.names = {{"journal-1", p.journal}};
+    int far_id = p.disk.add(far), pointer_id = p.disk.add(pointer);
+    p.disk.edit(Disk::ROOT).names[".far"] = far_id;
+    p.disk.edit(p.folder).names.erase("journal-1");
+    EXPECT_EQ(p.text(), "");
+    p.disk.edit(p.folder).names["journal-1.at.tmp"] = pointer_id;
+    EXPECT_EQ(p.text(), "");
+    p.disk.edit(p.folder).names["journal-1.at"] = pointer_id;
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    p.disk.edit(far_id).names.clear();
+    EXPECT_EQ(p.text(), "damage");
+}
+
+TEST(Reader, CallsALaneDamagedWhoseFolderHasNoEntry)
+{
+    for (uint64_t folder : {0, 1, 2}) {
+        Paired p(IN_USE);
+        p.lane(8, 7, BIT_AT, 0, "journal-1", ID[0], folder);
+        Inode &j = p.disk.edit(p.journal);
+        const uint64_t table = 2 * PAGE + 2 * 1024 + 4096; // one entry
+        j.resize(table + PAGE);
+        j.set_word(PAGE + 32, 1);
+        j.set_word(PAGE + 56, sum(j, PAGE, 56));
+        EXPECT_EQ(p.text(), folder ? "damage" : "");
+        j.set_word(table, '/' | 'x' << 8);
+        j.set_word(table + 4088, sum(j, table, 4088));
+        EXPECT_EQ(p.text(), folder == 2 ? "damage" : "");
+    }
+}
+
+TEST(Reader, CallsALaneDamagedThatHasAWordOfNoFile)
+{
+    Paired p(IN_USE);
+    p.disk.edit(p.reflection).set_word(R, 5);
+    p.lane(8, 7, 1ull << 50 | BIT_AT, BIT);
+    EXPECT_EQ(p.text(), "damage");
+}
+
+TEST(Reader, ReplaysTheSizeThatACommitMade)
+{
+    Paired p(IN_USE);
+    uint64_t grown = p.disk.at(p.original).size;
+    p.disk.edit(p.manifest).set_word(8192, grown - 8);
+    p.disk.edit(p.manifest).set_word(8200, grown);
+    EXPECT_EQ(p.read().content.size(), grown - 8);
+    p.lane(8, 7, 1ull << 49 | 8192, grown);
+    EXPECT_EQ(p.read().content.size(), grown);
 }
 
 TEST(Reader, TellsACutLaneFromADamagedOne)

@@ -263,9 +263,25 @@ void p_fence(const struct persist *p, const char *site)
         Seams::emit(Kind::Fence, site);
 }
 
-const struct persist_ops persist_table = {p_scatter,    p_line,     p_home,       p_copy,
-                                          p_store_word, p_flip_rtm, p_flush_data, p_flush_word,
-                                          p_flush_any,  p_fence};
+// One fence of each thread that there is.
+void p_fence_threads(const struct persist *p, const char *site)
+{
+    (void)p;
+    if (Seams::dead())
+        return;
+    Seams::pause();
+    if (!Seams::trace())
+        return;
+    std::set<int> threads; // who did nothing has nothing to wait for
+    for (const Event &e : *Seams::trace())
+        threads.insert(e.thread);
+    for (int thread : threads)
+        Seams::emit(Kind::Fence, site).thread = thread;
+}
+
+const struct persist_ops persist_table = {p_scatter,    p_line,     p_home,         p_copy,
+                                          p_store_word, p_flip_rtm, p_flush_data,   p_flush_word,
+                                          p_flush_any,  p_fence,    p_fence_threads};
 
 // ---- fsops ----
 
@@ -343,12 +359,36 @@ void resized(int fd, uint64_t bytes)
     e.bytes = bytes;
 }
 
+// What was stored behind the end in its page comes to light, as on kernels that do not clear it: the
+// rules have it so, and so has the file, whatever the kernel does.
+int lengthen(int fd, uint64_t from, uint64_t to)
+{
+    uint64_t page = from / PAGE * PAGE, end = std::min(page + PAGE, to);
+    Bytes tail(end - from);
+    if (from != page) {
+        void *map = mmap(nullptr, PAGE, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(page));
+        check(map != MAP_FAILED, "mmap");
+        std::copy_n(static_cast<unsigned char *>(map) + (from - page), tail.size(), tail.begin());
+        munmap(map, PAGE);
+    }
+    int r = fsops_real.ftruncate(fd, static_cast<off_t>(to));
+    if (r == 0 && from != page)
+        check(pwrite(fd, tail.data(), tail.size(), static_cast<off_t>(from)) ==
+                  static_cast<ssize_t>(tail.size()),
+              "pwrite");
+    return r;
+}
+
 int f_ftruncate(int fd, off_t size)
 {
     if (Seams::dead())
         return 0;
     Seams::pause();
-    int r = fsops_real.ftruncate(fd, size);
+    struct stat st;
+    check(fstat(fd, &st) == 0, "fstat");
+    int r = Seams::inode_of(fd) < 0 || size <= st.st_size
+                ? fsops_real.ftruncate(fd, size)
+                : lengthen(fd, static_cast<uint64_t>(st.st_size), static_cast<uint64_t>(size));
     if (r == 0)
         resized(fd, static_cast<uint64_t>(size));
     return r;

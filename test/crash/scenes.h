@@ -27,7 +27,7 @@ constexpr uint64_t CHUNK = 512 * PAGE;
 
 // Garbage in every place that holds nothing: the second homes of a file that was just mapped for the
 // first time, and what a journal's lanes have behind their first two lines.
-void litter(Actor &a, int file);
+void litter(Actor &a, int file, const std::string &folder = ".ato");
 void litter_journals(Actor &a);
 
 // By name, the inodes of those that are complete.
@@ -57,8 +57,12 @@ const std::vector<Case> &past_cases();
 const std::vector<Case> &chunk_cases();
 // The file's size changes.
 const std::vector<Case> &size_cases();
+// Files whose reflections lie in several folders.
+const std::vector<Case> &folder_cases();
 // Several threads.
 const std::vector<Case> &thread_cases();
+// Steps of several calls: transactions, ato_writev(), epochs.
+const std::vector<Case> &tx_cases();
 
 } // namespace crash
 

@@ -12,9 +12,13 @@ const struct copy_kernel *__wrap_copy_best(void);
 #include <algorithm>
 
 #include <condition_variable>
+#include <cstdarg>
 #include <exception>
 #include <mutex>
 #include <thread>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
 
 #include <pthread.h>
 
@@ -183,6 +187,8 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
 // Whoever would sleep hands over instead: the one that has the lock cannot run otherwise.
 extern "C" {
 
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
 int __real_pthread_mutex_lock(pthread_mutex_t *m);
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
@@ -204,6 +210,20 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
     pthread_mutex_unlock(m); // a wake-up that came from nowhere, as it may
     crash::hand_over(true);
     return __wrap_pthread_mutex_lock(m);
+}
+
+// A sleep for a page: whoever sleeps comes by a hook of its own right after it.
+long __wrap_syscall(long number, ...)
+{
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (long &each : a)
+        each = va_arg(list, long);
+    va_end(list);
+    if (crash::scheduled && number == SYS_futex && a[1] == FUTEX_WAIT)
+        return 0;
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 const struct copy_kernel *__wrap_copy_best(void)

@@ -8,6 +8,10 @@
 // operations begun so far that respects who returned before who began; an operation that is under
 // way may be in it or not. A read narrows them to those in which the file held, at some moment while
 // it ran, what it returned: so what was read once is there after a crash, or was never there (I4).
+//
+// A transaction is one operation, its commit: what it read has to be there at the very moment when what
+// it wrote comes to be. Of a mapping with an epoch its threads see a file of their own, which becomes the
+// file that all see by one operation.
 #ifndef ATO_TEST_CRASH_THREADS_H
 #define ATO_TEST_CRASH_THREADS_H
 
@@ -18,17 +22,21 @@ namespace crash
 
 struct Step {
     enum What {
-        Write,
+        Write, // between Begin and its end: in the transaction
         Read,
         Deploy,
-        Remap // fast unmap, and map again; nobody else uses the mapping then
+        Remap, // fast unmap, and map again; nobody else uses the mapping then
+        Begin, // a transaction, whose flags `at` are; refused with EDEADLK, it is aborted where it is
+        Commit,
+        Abort,
+        Sync // the mapping's epoch
     } what;
-    uint64_t at, n;
+    uint64_t at = 0, n = 0;
     size_t mapping = 0; // which of those that there are when the threads begin
 };
 
 // Runs a list of steps in each thread. What the files hold is as the actor knows it before, and what
-// was found after.
+// was found after. Of files that are mapped with an epoch there is another mapping, without.
 void run_threads(Actor &actor, const std::vector<std::vector<Step>> &threads);
 
 } // namespace crash

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "standins.h"
+#include "use_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -31,7 +32,8 @@ void World::stage(const Disk &disk, After after)
     }
 }
 
-static void *map_original(const Files::Original &f, int domain, int policy, unsigned flags)
+static void *map_original(const Files::Original &f, const std::string &place, int domain,
+                          int policy, unsigned flags)
 {
     struct ato_options o = {};
     o.struct_size = sizeof(o);
@@ -39,16 +41,18 @@ static void *map_original(const Files::Original &f, int domain, int policy, unsi
     o.read_policy = policy;
     o.flags = flags;
     o.max_size = 4 << 20; // whatever its length: a mapping grows with its file
+    o.reflection_dir = place.empty() ? nullptr : place.c_str();
     return ato_mmap_opt(f.length, f.fd, 0, &o);
 }
 
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, domain, policy, flags | preferring);
+    void *at = map_original(f, places[file], domain, policy, flags | preferring);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
-    mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file)});
+    mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file),
+                                   (flags & ATO_EPOCHS) != 0});
     return mappings.back();
 }
 
@@ -63,7 +67,7 @@ void World::unmap(Mapping *m, int mode)
 void World::refuse(int file, int domain)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, domain, ATO_READ_GATHER, ATO_NO_RTM);
+    void *at = map_original(f, places[file], domain, ATO_READ_GATHER, ATO_NO_RTM);
     int error = errno;
     if (at != MAP_FAILED) {
         ato_munmap(at, f.length, ATO_UNMAP_FAST);
@@ -76,7 +80,13 @@ void World::refuse(int file, int domain)
 void World::die()
 {
     recorder.die([this] {
+        for (ato_tx *tx : transactions)
+            if (ato_tx_adopt(tx) == 0)
+                ato_tx_abort(tx);
+        transactions.clear();
         for (Mapping *m : mappings) {
+            if (m->epochs) // it ends with its mapping only if it can never be committed
+                use_file_poison(m->base);
             ato_munmap(m->base, m->length, ATO_UNMAP_FAST);
             delete m;
         }

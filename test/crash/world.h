@@ -21,6 +21,7 @@ struct Mapping {
     char *base;
     uint64_t length; // as it was made
     uint64_t bytes;  // of the file
+    bool epochs = false;
 };
 
 enum class After { PowerCut, Kill };
@@ -68,9 +69,19 @@ class World
         return preferring != 0;
     }
 
+    // Where the reflection of a file is to be, in the folder of the files, for whoever maps it.
+    void reflect_in(int file, const std::string &folder)
+    {
+        places[file] = files.path() + "/" + folder;
+    }
     // Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
     void unmap(Mapping *m, int mode);
+    // One that is open when the process dies comes to nothing.
+    void opened(ato_tx *tx)
+    {
+        transactions.push_back(tx);
+    }
     // It will be dead after so many events more, of any kind or of one: whatever it does then
     // reaches nothing.
     void cut_short(size_t events, std::optional<Kind> of = {})
@@ -135,7 +146,9 @@ class World
     Files files;
     Recorder recorder;
     std::vector<Mapping *> mappings;
-    unsigned preferring = 0; // flags of every map
+    std::map<int, std::string> places;  // of reflections
+    std::vector<ato_tx *> transactions; // of this process, also those that are over
+    unsigned preferring = 0;            // flags of every map
 };
 
 } // namespace crash

@@ -2,6 +2,7 @@
 #include "life.h"
 
 #include "support/child.h"
+#include "use_tx.h"
 
 extern "C" {
 #include "reflection/folder.h"
@@ -94,9 +95,14 @@ static std::vector<std::string> open_files()
     return all;
 }
 
+// Without what the library keeps of transactions that are over, for those to come.
 static Belongings belongings()
 {
-    return {open_files(), injector::holdings()};
+    Belongings all = {open_files(), injector::holdings()};
+    uint64_t bytes;
+    all.holdings.blocks -= use_tx_kept(&bytes);
+    all.holdings.address -= bytes;
+    return all;
 }
 
 static void expect_given_back(const World &w, const Belongings &before, const Fault *fault)
@@ -182,9 +188,9 @@ static std::map<std::string, std::vector<uint64_t>> lanes_of(const World &w)
     for (const std::string &path : journals_of(w.file)) {
         const std::string name = path.substr(path.rfind('/') + 1);
         Fd fd(path);
-        struct journal j;
-        void *map;
-        if (pool_peek(fd, &folder, name.c_str(), &j, &map) != 1) {
+        struct pool pool;
+        const struct journal &j = pool.journal;
+        if (pool_peek(&pool, fd, &folder, name.c_str()) != 1) {
             wrong("the journal %s cannot be looked at", name.c_str());
             continue;
         }
@@ -193,7 +199,7 @@ static std::map<std::string, std::vector<uint64_t>> lanes_of(const World &w)
             memcpy(&retired, j.bytes + 4096 + lane * j.lane_bytes + 64, 8);
             all[name].push_back(retired);
         }
-        pool_peek_end(map);
+        pool_peek_end(&pool);
     }
     folder_close(&folder);
     return all;

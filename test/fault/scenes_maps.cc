@@ -24,7 +24,7 @@ using namespace support;
 static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 
-static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300;
+static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70;
 
 static void another(const std::function<int()> &what, int status)
 {
@@ -150,6 +150,16 @@ static void cut_growth(World &w)
     w.mapped_bytes = BYTES;
 }
 
+// Its user died before anybody cut it.
+static void cut_shrink(World &w)
+{
+    killed(w);
+    another([&] { return w.map() && ato_ftruncate(w.base, SHRUNK) == 0 ? 0 : 1; }, 0);
+    w.after.resize(SHRUNK);
+    w.before = w.after;
+    w.mapped_bytes = SHRUNK;
+}
+
 // The pairing of a file that is gone lies under the number of this one.
 static void reused_number(World &w)
 {
@@ -246,6 +256,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapAfterACutBirth", MAPS, BYTES, TWO, cut_birth, {}, map, {}},
         {"MapAfterACutRemoval", MAPS, BYTES, EVERY, cut_removal, {}, map, {}},
         {"MapAfterACutRemovalOfAGuarded", MAPS, BYTES, TWO, cut_removal_of_a_guarded, {}, map, {}},
+        {"MapAfterACutShrink", MAPS, BYTES, EVERY, cut_shrink, {}, map, {}},
         {"MapAfterACutGrowth", MAPS, BYTES, EVERY, cut_growth, {}, map, {}},
         {"MapBesideACutJournal", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, cut_journal, {}, map, {}},
         {"MapOfAReusedInode", MAPS, BYTES, TWO, reused_number, {}, map, {}},

@@ -21,7 +21,8 @@ using namespace support;
 static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 
-static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, MANY = 48 * 4096;
+static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
+                        MANY = 48 * 4096;
 
 // What is read later has slices in both homes, and was not looked at by this process.
 static void stored_to(World &w)
@@ -162,6 +163,18 @@ static bool grow(World &w)
     return ato_ftruncate(w.base, GROWN) == 0;
 }
 
+static bool shrink(World &w)
+{
+    return ato_ftruncate(w.base, SHRUNK) == 0;
+}
+
+static bool is_shorter(World &w)
+{
+    struct ato_stat st = {};
+    st.struct_size = sizeof(st);
+    return ato_stat(w.base, &st) == 0 && st.size == SHRUNK;
+}
+
 static bool is_longer(World &w)
 {
     return size_of(w.file) == GROWN;
@@ -170,6 +183,23 @@ static bool is_longer(World &w)
 static bool map_to_grow(World &w)
 {
     bool ok = w.map() && w.write(BYTES - 30, w.news(BYTES - 30, 30, 5));
+    w.before = w.after;
+    w.after.resize(GROWN);
+    return ok;
+}
+
+static bool map_to_shrink(World &w)
+{
+    bool ok = w.map() && w.write(100, w.news(100, SHRUNK + 4096, 5));
+    w.before = w.after;
+    w.after.resize(SHRUNK);
+    return ok;
+}
+
+// Over what was cut off, and beyond.
+static bool shrunk_to_grow(World &w)
+{
+    bool ok = map_to_shrink(w) && shrink(w);
     w.before = w.after;
     w.after.resize(GROWN);
     return ok;
@@ -328,6 +358,8 @@ std::vector<Scene> scenes_of_moves()
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
         {"Growth", MOVES, BYTES, EVERY, {}, map_to_grow, grow, is_longer},
         {"GrowthOfAHole", MOVES, BYTES, TWO, sparse, map_to_grow, grow, is_longer},
+        {"Shrink", MOVES, BYTES, EVERY, {}, map_to_shrink, shrink, is_shorter},
+        {"GrowthAfterAShrink", MOVES, BYTES, EVERY, {}, shrunk_to_grow, grow, is_longer},
         {"Guard", MOVES, BYTES, TWO, {}, map, set_guard, has_guard},
         {"Stat", MOVES, BYTES, TWO, stored_to, map, stat, was_said},
     };

@@ -72,6 +72,15 @@ static bool map_and_write_chunks(World &w)
     return ok;
 }
 
+// What is behind the end goes with the mapping.
+static bool map_and_shrink(World &w)
+{
+    bool ok = map_and_write(w) && ato_ftruncate(w.base, 4096 + 100) == 0;
+    w.after.resize(4096 + 100);
+    w.before = w.after;
+    return ok;
+}
+
 static bool map_with_a_guard(World &w)
 {
     Bytes plain(w.before.begin() + 8, w.before.begin() + 18);
@@ -112,6 +121,22 @@ std::vector<Scene> scenes_of_unmaps()
         {"FastUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_fast, is_paired},
         {"FastUnmapOfWhatNobodyTouched", UNMAPS, BYTES, EVERY, killed, map, unmap_fast, is_paired},
         {"SpatialUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_spatially, is_plain},
+        {"FastUnmapOfAShorterFile",
+         UNMAPS,
+         BYTES,
+         EVERY,
+         {},
+         map_and_shrink,
+         unmap_fast,
+         is_paired},
+        {"SpatialUnmapOfAShorterFile",
+         UNMAPS,
+         BYTES,
+         TWO,
+         {},
+         map_and_shrink,
+         unmap_spatially,
+         is_plain},
         {"SpatialUnmapOfWhatNobodyTouched", UNMAPS, BYTES, TWO, killed, map, unmap_spatially,
          is_plain},
         {"SpatialUnmapByThreads", UNMAPS, CHUNK + 20 * 4096, TWO, sparse, map_and_write_chunks,

@@ -64,6 +64,10 @@ static bool has_to_be_told(const std::string &name, int error)
 static unsigned may_be_swallowed(const Scene &s, const std::string &name)
 {
     const std::string scene = s.name;
+    // What is behind the size word does not undo it: what it leaves is cleared by a later growth or unmap,
+    // and a medium that failed has poisoned the file.
+    if (scene == "Shrink" && (name == "pread64" || name == "msync"))
+        return 2;
     // The removal of a journal that holds nothing, with two errors: who finds it again removes it.
     if (name == "fsync" && s.kind == UNMAPS)
         return 2;
@@ -72,6 +76,9 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
+    // A recovery that failed is tried again, as long as one is due.
+    if (scene == "MapAfterAKillInACommit")
+        return 6;
     // The source of a copy is looked for at two places.
     if ((name == "calloc" || name == "pread64") && scene == "MapOfACopy")
         return 1;

@@ -83,7 +83,7 @@ Holding holding(const Bytes &manifest)
         return std::all_of(&whole[from], &whole[0] + to, [](auto x) { return x == 0; });
     };
     bool unused = manifest.size() == MANIFEST
-                      ? zeros(512, SIZE_WORD) && zeros(SIZE_WORD + 16, MANIFEST)
+                      ? zeros(512, SIZE_WORD) && zeros(SIZE_WORD + 24, MANIFEST)
                       : manifest.size() < MANIFEST && zeros(0, MANIFEST);
     if (foreign)
         result.found = Holding::FOREIGN;

@@ -40,7 +40,8 @@ constexpr uint64_t reflection_bytes(uint64_t original)
 
 // ---- manifest ----
 
-constexpr size_t MANIFEST = 12288, COPY_B = 4096, SIZE_WORD = 8192, GROWTH_WORD = 8200;
+constexpr size_t MANIFEST = 12288, COPY_B = 4096, SIZE_WORD = 8192, GROWTH_WORD = 8200,
+                 SHRINK_WORD = 8208;
 constexpr uint64_t MANIFEST_MAGIC_WORD = 0x545345464e414d41ull;
 enum State : uint32_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
 enum Known : uint32_t { KNOWS_BIRTH = 1, KNOWS_GENERATION = 2, KNOWS_ATTRIBUTE = 4 };
@@ -104,7 +105,8 @@ bool parse(const std::string &value, Attribute &a);
 
 constexpr uint64_t JOURNAL_MAGIC_WORD = 0x4c414e52554f4a41ull;
 constexpr uint64_t POOL = 12 << 20;
-constexpr uint64_t JOURNAL = 4096 + 16 * 65536 + 128 + 32 * 64 + ((1ull << 18) + 8192) * 16;
+constexpr uint64_t FOLDERS = 63, LARGE = 128 + 32 * 16384 + ((1ull << 18) + 8192) * 16;
+constexpr uint64_t JOURNAL = 4096 + 16 * 65536 + LARGE + FOLDERS * 4096;
 
 } // namespace fuzz
 

@@ -4,9 +4,11 @@
 // reflection do, so that each access behind them is seen.
 //
 // Input: u8 repairs (1: seal the header, 2: magic and version), u8 domain, u16 lanes, u32 lane_bytes,
-// u32 large_bytes, i8 how much longer than that the block is, u32 bytes of the reflection; then commits:
+// u32 large_bytes, u8 folders, i8 how much longer than that the block is, u32 bytes of the reflection;
+// for each folder of the table, 8 at most: u8 1 an entry, 2 with a relative path, 4 not sealed; then
+// commits:
 //   u16 lane, u8 repairs (1: sequence follows retired, 2: seal), u64 sequence, u64 retired, u32 files,
-//   u32 words, u8 n, then n words: u64 word, u64 value
+//   u32 words, u8 folder of the first file, u8 n, then n words: u64 word, u64 value
 #include "format.h"
 #include "world.h"
 
@@ -62,7 +64,7 @@ class Block
 
 struct Header {
     uint8_t repairs, domain;
-    uint64_t lanes, small, large;
+    uint64_t lanes, small, large, folders;
 };
 
 void put_header(const Block &j, const Header &h)
@@ -70,15 +72,26 @@ void put_header(const Block &j, const Header &h)
     Bytes b(64);
     if (h.repairs & 2) {
         put(b, 0, 8, JOURNAL_MAGIC_WORD);
-        put(b, 8, 4, 1);
+        put(b, 8, 4, 2);
     }
     put(b, 12, 4, h.lanes);
     put(b, 16, 8, h.small);
     put(b, 24, 8, h.large);
+    put(b, 32, 4, h.folders);
     put(b, 36, 4, h.domain);
     if (h.repairs & 1)
         put(b, 56, 8, checksum(b.data(), 56));
     j.put(0, b.data(), b.size());
+}
+
+void put_folder(const Block &j, uint64_t at, uint8_t kind)
+{
+    Bytes entry(PAGE);
+    if (!(kind & 1))
+        return;
+    memcpy(entry.data(), kind & 2 ? "over" : "/the", 4);
+    put(entry, 4088, 8, checksum(entry.data(), 4088) ^ (kind & 4));
+    j.put(at, entry.data(), entry.size());
 }
 
 void put_commit(const Block &j, const Header &h, Input &in)
@@ -95,6 +108,8 @@ void put_commit(const Block &j, const Header &h, Input &in)
     put(line, 12, 4, words);
     put(line, 64, 8, retired);
     uint64_t list = at + 128 + 32ull * files;
+    uint64_t folder = in.u8();
+    j.put(at + 128 + 24, &folder, 8);
     for (unsigned i = in.u8(), k = 0; k < i && k < words; k++) {
         uint64_t word[2] = {in.u64(), in.u64()};
         j.put(list + 16 * k, word, 16);
@@ -108,14 +123,26 @@ void put_commit(const Block &j, const Header &h, Input &in)
     j.put(at, line.data(), line.size());
 }
 
+// Is it the journal's own folder, or one that an entry names?
+bool has_folder(const Block &j, uint64_t table, uint64_t folders, uint64_t k)
+{
+    if (k == 0)
+        return true;
+    if (k > folders)
+        return false;
+    const auto *entry = reinterpret_cast<unsigned char *>(j.begin) + table + (k - 1) * PAGE;
+    return entry[0] == '/' && memchr(entry, 0, 4088) &&
+           j.word(table + k * PAGE - 8) == checksum(entry, 4088);
+}
+
 // By FORMAT.md: 0 idle, 1 a commit, -1 damage.
-int lane_state(const Block &j, uint64_t at, uint64_t room)
+int lane_state(const Block &j, uint64_t at, uint64_t room, uint64_t table, uint64_t folders)
 {
     uint64_t sequence = j.word(at), retired = j.word(at + 64);
     uint64_t files = j.word(at + 8) & 0xffffffff, words = j.word(at + 8) >> 32;
     if (sequence == retired)
         return 0;
-    if (sequence != retired + 1 || files > 64 || 128 + 32 * files + 16 * words > room)
+    if (sequence != retired + 1 || files > 16384 || 128 + 32 * files + 16 * words > room)
         return -1;
     if (!files || !words)
         return 0;
@@ -123,11 +150,14 @@ int lane_state(const Block &j, uint64_t at, uint64_t room)
     if (j.word(at + 56) != checksum(bytes + 128, 32 * files + 16 * words, checksum(bytes, 56)))
         return 0;
     for (uint64_t i = 0; i < files; i++)
-        if (j.word(at + 128 + 32 * i + 24) & 0xffffffff)
+        if (!has_folder(j, table, folders, j.word(at + 128 + 32 * i + 24) & 0xffffffff))
             return -1;
     for (uint64_t i = 0; i < words; i++) {
-        uint64_t word = j.word(at + 128 + 32 * files + 16 * i);
-        if (word >> 56 >= files || word % 8)
+        uint64_t word = j.word(at + 128 + 32 * files + 16 * i), size;
+        bool is_size = word >> 49 & 1;
+        if (word >> 50 >= files || (is_size ? (word & ((1ull << 49) - 1)) != SIZE_WORD : word % 8))
+            return -1;
+        if (is_size && !size_of(j.word(at + 128 + 32 * files + 16 * i + 8), &size))
             return -1;
     }
     return 1;
@@ -141,25 +171,34 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
+    std::vector<recover_target> targets(v.nfiles);
     struct persist p;
     persist_init(&p, j.domain);
+    uint64_t size = 0, expected_size = 0, bytes;
+    targets[file] = {p, r.begin, r.n, &size, "there", "the reflection"};
     Bytes expected(r.begin, r.begin + r.n);
     bool good = true;
     for (uint64_t i = 0; i < v.nwords; i++) {
-        uint64_t offset = v.words[i].word & ((1ull << 56) - 1);
-        if (v.words[i].word >> 56 != file)
+        uint64_t offset = v.words[i].word & ((1ull << 49) - 1), value = v.words[i].value;
+        if (v.words[i].word >> 50 != file)
             continue;
+        if (v.words[i].word >> 49 & 1) {
+            good = good && size_of(value, &bytes) && reflection_bytes(bytes) <= r.n;
+            expected_size = value;
+            continue;
+        }
         good = good && has_word(offset, r.n);
         if (good)
-            put(expected, offset, 8, v.words[i].value);
+            put(expected, offset, 8, value);
     }
     Bytes before(r.begin, r.begin + r.n);
-    int answer = recover_apply(&p, &v, file, r.begin, r.n, "the reflection");
+    int answer = recover_apply(&v, targets.data());
     if ((answer == 0) != good)
         wrong("recover_apply answers %d", answer);
     if (answer < 0 && strstr(report_sentence(), "the reflection") == nullptr)
         wrong("recover_apply says '%s'", report_sentence());
-    if (memcmp(r.begin, good ? expected.data() : before.data(), r.n) != 0)
+    if (memcmp(r.begin, good ? expected.data() : before.data(), r.n) != 0 ||
+        size != (good ? expected_size : 0))
         wrong("recover_apply stored something else");
 }
 
@@ -172,27 +211,32 @@ void look_at(const struct journal &j, const Block &block, const Header &h, const
         if (journal_settle(&j, &p, lane) < 0)
             wrong("journal_settle fails in memory");
         int found = journal_look(&j, lane, &v),
-            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large);
+            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large,
+                            PAGE + h.lanes * h.small + h.large, h.folders);
         if (found != (is < 0 ? JOURNAL_DAMAGED : is ? JOURNAL_COMMITTED : JOURNAL_IDLE))
             wrong("lane %u: journal_look answers %d, the bytes say %d", lane, found, is);
         if (found != JOURNAL_COMMITTED)
             continue;
         for (unsigned file = 0; file < v.nfiles; file++)
-            apply(j, v, file, r);
+            if (file < 3 || file + 1 == v.nfiles)
+                apply(j, v, file, r);
         if (journal_retire_view(&p, &v) < 0 || journal_look(&j, lane, &v) != JOURNAL_IDLE)
             wrong("lane %u: not retired", lane);
     }
 }
 
 Seed with(const char *name, uint64_t lanes, uint64_t small, uint64_t large, uint64_t more = 0,
-          uint64_t reflection = 8192, uint64_t repairs = 3, uint64_t domain = 4)
+          uint64_t reflection = 8192, uint64_t repairs = 3, uint64_t domain = 4,
+          uint64_t folders = 0)
 {
     Seed s(name);
-    return s.u8(repairs).u8(domain).u16(lanes).u32(small).u32(large).u8(more).u32(reflection);
+    return s.u8(repairs).u8(domain).u16(lanes).u32(small).u32(large).u8(folders).u8(more).u32(
+        reflection);
 }
 
 Seed commit(Seed s, uint64_t lane, uint64_t files, uint64_t words, uint64_t word = 0,
-            uint64_t repairs = 3, uint64_t sequence = 1, uint64_t retired = 0)
+            uint64_t repairs = 3, uint64_t sequence = 1, uint64_t retired = 0, uint64_t folder = 0,
+            uint64_t value = 0x55)
 {
     return s.u16(lane)
         .u8(repairs)
@@ -200,9 +244,10 @@ Seed commit(Seed s, uint64_t lane, uint64_t files, uint64_t words, uint64_t word
         .u64(retired)
         .u32(files)
         .u32(words)
+        .u8(folder)
         .u8(1)
         .u64(word)
-        .u64(0x55);
+        .u64(value);
 }
 
 } // namespace
@@ -240,22 +285,38 @@ std::vector<Seed> seeds()
     add("around", commit(plain, 0, 1, 1, 0, 3, 0, UINT64_MAX));
     add("no-file", commit(plain, 0, 0, 1));
     add("no-word", commit(plain, 0, 1, 0));
-    add("most-files", commit(plain, 0, 64, 1));
-    add("too-many-files", commit(plain, 0, 65, 1));
+    add("most-files", commit(plain, 0, 123, 1));
+    add("too-many-files", commit(plain, 0, 124, 1));
+    add("files-alone", commit(plain, 0, 125, 0));
+    Seed room = with("", 1, 4096, 128 + 32 * 16384 + 160);
+    add("most-files-of-all", commit(room, 1, 16384, 1));
+    add("too-many-files-of-all", commit(room, 1, 16385, 1));
     add("all-files", commit(plain, 0, 0xffffffff, 1));
     add("most-words", commit(plain, 0, 1, 246));
     add("too-many-words", commit(plain, 2, 1, 247));
     add("all-words", commit(plain, 2, 1, 0xffffffff));
     add("words-around", commit(plain, 0, 64, 0x10000000));
-    add("word-of-no-file", commit(plain, 0, 1, 1, 1ull << 56));
+    add("word-of-no-file", commit(plain, 0, 1, 1, 1ull << 50));
+    const uint64_t size = 1ull << 49 | SIZE_WORD;
+    add("size", commit(plain, 0, 1, 1, size, 3, 1, 0, 0, size_word(4096)));
+    add("size-of-the-second", commit(plain, 0, 2, 1, size | 1ull << 50, 3, 1, 0, 0, size_word(1)));
+    add("size-too-large", commit(plain, 0, 1, 1, size, 3, 1, 0, 0, size_word(4097)));
+    add("size-that-is-none", commit(plain, 0, 1, 1, size, 3, 1, 0, 0, 4096));
+    add("size-elsewhere", commit(plain, 0, 1, 1, size + 8, 3, 1, 0, 0, size_word(4096)));
+    Seed table = with("", 1, 4096, 4096, 0, 8192, 3, 4, 3);
+    table.u8(1).u8(3).u8(5);
+    for (uint64_t k = 1; k <= 4; k++)
+        add(("folder-" + std::to_string(k)).c_str(), commit(table, 0, 1, 1, 0, 3, 1, 0, k));
+    add("folder-of-no-table", commit(plain, 0, 1, 1, 0, 3, 1, 0, 1));
+    add("table-cut", with("", 2, 4096, 4096, 0xff, 8192, 3, 4, 3));
     add("odd-word", commit(plain, 0, 1, 1, 4));
     add("word-behind", commit(plain, 0, 1, 1, 8));
     add("word-in-a-page", commit(plain, 0, 1, 1, 4096));
     // A lane counts as a whole, or not at all.
     Seed good_then_bad = plain;
-    good_then_bad.u16(0).u8(3).u64(1).u64(0).u32(1).u32(2).u8(2);
-    add("word-then-one-far", good_then_bad.u64(0).u64(0x55).u64((1ull << 56) - 8).u64(0x55));
-    add("word-far", commit(plain, 0, 1, 1, (1ull << 56) - 8));
+    good_then_bad.u16(0).u8(3).u64(1).u64(0).u32(1).u32(2).u8(0).u8(2);
+    add("word-then-one-far", good_then_bad.u64(0).u64(0x55).u64((1ull << 49) - 8).u64(0x55));
+    add("word-far", commit(plain, 0, 1, 1, (1ull << 49) - 8));
     add("last-word", commit(with("", 2, 4096, 4096, 0, 513 * 4096), 0, 1, 1, 4088));
     add("last-word-cut", commit(with("", 2, 4096, 4096, 0, 513 * 4096 - 1), 0, 1, 1, 4088));
     add("second-chunk", commit(with("", 2, 4096, 4096, 0, 515 * 4096), 0, 1, 1, 513 * 4096));
@@ -268,21 +329,23 @@ std::vector<Seed> seeds()
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     using namespace fuzz;
-    constexpr uint64_t MOST = 64 * PAGE;
+    constexpr uint64_t MOST = 256 * PAGE;
     Input in(bytes, n);
-    Header h = {in.u8(), in.u8(), in.u16(), in.u32(), in.u32()};
+    Header h = {in.u8(), in.u8(), in.u16(), in.u32(), in.u32(), in.u8()};
     auto more = static_cast<int8_t>(in.u8());
-    uint64_t wanted = PAGE + h.lanes * h.small + h.large + static_cast<uint64_t>(more);
+    const uint64_t table = PAGE + h.lanes * h.small + h.large;
+    uint64_t wanted = table + h.folders * PAGE + static_cast<uint64_t>(more);
     Block block(std::min(wanted, MOST));
     Block reflection(in.u32() % (516 * PAGE));
     put_header(block, h);
+    for (uint64_t k = 0; k < h.folders && k < 8; k++)
+        put_folder(block, table + k * PAGE, in.u8());
     for (int i = 0; in.more() && i < 16; i++)
         put_commit(block, h, in);
     struct journal j;
     bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
                        h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
-                       h.large % 8 == 0 && h.large >= 4096 &&
-                       PAGE + h.lanes * h.small + h.large <= block.n;
+                       h.large % 8 == 0 && h.large >= 4096 && table + h.folders * PAGE <= block.n;
     int taken = journal_take(&j, block.begin, block.n, "the journal");
     if ((taken == 0) != makes_sense)
         wrong("journal_take answers %d", taken);

@@ -49,7 +49,8 @@ const Named fields[] = {{MAGIC, 8},
                         {184, 8},
                         {CHECKSUM, 8},
                         {SIZE_WORD, 8},
-                        {GROWTH_WORD, 8}};
+                        {GROWTH_WORD, 8},
+                        {SHRINK_WORD, 8}};
 constexpr size_t FIELDS = sizeof(fields) / sizeof(fields[0]);
 
 uint64_t index_of(size_t at)
@@ -149,6 +150,21 @@ std::vector<Seed> seeds()
     all.push_back(field("size-most", 0, SIZE_WORD, MOST_BYTES, ALL | SIZES));
     all.push_back(field("size-too-much", 0, SIZE_WORD, MOST_BYTES + 1, ALL | SIZES));
     all.push_back(field("growth", 16, GROWTH_WORD, 1, ALL | SIZES));
+    for (uint64_t size : {uint64_t(0), uint64_t(100), 6 * PAGE}) {
+        // To be cut to that, or not: the file has 6 pages and 100 bytes.
+        auto shrunk = [size](const char *name, uint64_t shape, uint64_t from) {
+            return field((name + std::to_string(size)).c_str(), shape, SIZE_WORD, size, ALL | SIZES)
+                .u8(0)
+                .u8(index_of(SHRINK_WORD))
+                .u64(from);
+        };
+        all.push_back(shrunk("shrink-cut-to-", 0, 6 * PAGE + 100));
+        all.push_back(shrunk("shrink-clean-to-", 1, 6 * PAGE + 100));
+        all.push_back(shrunk("shrink-from-less-to-", 0, 6 * PAGE + 99));
+        all.push_back(shrunk("shrink-from-most-to-", 0, MOST_BYTES));
+        all.push_back(shrunk("shrink-and-growth-cut-to-", 16, 6 * PAGE + 100));
+    }
+    all.push_back(field("no-shrink", 0, SHRINK_WORD, 100));
     all.push_back(field("cut-to-nothing", 16, SIZE_WORD, 0, ALL | SIZES));
     all.push_back(with("raw", 0, 0).u8(1).u16(600).u8(4).text("abcd"));
     all.push_back(with("swapped", 0, 0).u8(2).u8(0));

@@ -9,8 +9,11 @@
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
 //     each u8 who, u8 folder; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
-//     fuzz_reflection.cc; with bit 15 an offset), u64 value; the rest like the last one
+//     fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
+//   u8 n, then n entries of the folder table: u8 k, u8 (1: not sealed; 2: no path; else one that nobody has)
 #include "life.h"
+
+#include <algorithm>
 
 namespace fuzz
 {
@@ -19,9 +22,21 @@ namespace
 {
 
 constexpr uint64_t LANE_BYTES = 65536, LANES = 16;
+constexpr uint16_t SIZE_PAGE = 0x7fff;
+
+// What a lane comes to.
+struct Lane {
+    bool damaged = false;     // it holds no commit that makes sense: nothing of its journal is done
+    bool unreachable = false; // nor where a file of it cannot be had
+    bool unfit = false;       // it is not replayed, nor are those after it
+    bool names_file = false;  // the file is not to be had before it is
+    Replay replay;
+};
 
 struct Commits {
-    bool damaged = false;
+    bool refused = false; // the file may not be mapped
+    bool stays =
+        false; // a journal: it is not done, or a folder that is not there may have a pointer to it
     Replay replay;
 };
 
@@ -83,8 +98,15 @@ void put_commit(const World &w, Image &pool, uint64_t at, uint8_t kind, Input &i
     for (unsigned i = 0; i < words; i++) {
         if (i < 8) {
             uint64_t file = in.u8();
-            put(word, 0, 8, word_offset(in.u16()) | file << 56);
-            put(word, 8, 8, in.u64());
+            uint16_t page = in.u16();
+            uint64_t value = in.u64();
+            if (page == SIZE_PAGE) { // the size word, with its check if the file is to have any
+                put(word, 0, 8, SIZE_WORD | 1ull << 49 | file << 50);
+                put(word, 8, 8, value >> 63 ? value : size_word(value));
+            } else {
+                put(word, 0, 8, word_offset(page) | file << 50);
+                put(word, 8, 8, value);
+            }
         }
         body.insert(body.end(), word.begin(), word.end());
     }
@@ -108,10 +130,11 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     uint64_t at = kind & 16 ? 1567 * PAGE : 3 * PAGE;
     Bytes header(64);
     put(header, 0, 8, JOURNAL_MAGIC_WORD);
-    put(header, 8, 4, 1);
+    put(header, 8, 4, 2);
     put(header, 12, 4, LANES);
     put(header, 16, 8, LANE_BYTES);
-    put(header, 24, 8, JOURNAL - PAGE - LANES * LANE_BYTES);
+    put(header, 24, 8, LARGE);
+    put(header, 32, 4, FOLDERS);
     put(header, 36, 4, 4);
     for (unsigned i = in.u8() % 8; i; i--) {
         unsigned field = in.u8() % 9;
@@ -122,79 +145,158 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     pool.write(at, header.data(), header.size());
     for (unsigned i = in.u8() % 20; i; i--)
         put_commit(w, pool, at, kind, in);
+    for (unsigned i = in.u8() % 4; i; i--) {
+        uint64_t k = in.u8() % FOLDERS;
+        uint8_t wrong_with = in.u8();
+        Bytes entry(PAGE);
+        const std::string path = (wrong_with & 2 ? "" : "/") + std::string("nobody/has/this/.ato");
+        std::copy(path.begin(), path.end(), entry.begin());
+        put(entry, 4088, 8, checksum(entry.data(), 4088) ^ (wrong_with & 1));
+        pool.write(at + JOURNAL - (FOLDERS - k) * PAGE, entry.data(), entry.size());
+    }
     return pool;
 }
 
 // ---- reading, by FORMAT.md ----
 
-void read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, Commits &c)
+// What a lane's words do to one of the files.
+void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
 {
+    uint64_t offset = word & ((1ull << 49) - 1), chunk = (CHUNK_PAGES + 1) * PAGE, size;
+    if (word >> 49 & 1) {
+        if (!size_of(value, &size) || reflection_bytes(size) > p.reflection.size)
+            lane.unfit = true;
+        else
+            lane.replay[p.name() + ".manifest"].emplace_back(SIZE_WORD, value);
+    } else if (offset % chunk >= PAGE ||
+               offset / chunk * chunk + (offset % chunk / 8 + 2) * PAGE > p.reflection.size) {
+        lane.unfit = true;
+    } else {
+        lane.replay[p.name()].emplace_back(offset, value);
+    }
+}
+
+// Where the entries are, and how many.
+struct Table {
+    uint64_t at, folders;
+};
+
+bool is_entry(const Image &pool, const Table &t, uint64_t k)
+{
+    if (k > t.folders)
+        return false;
+    Bytes entry = pool.bytes(t.at + (k - 1) * PAGE, PAGE);
+    return entry[0] == '/' &&
+           std::find(entry.begin(), entry.begin() + 4088, 0) != entry.begin() + 4088 &&
+           get(entry, 4088, 8) == checksum(entry.data(), 4088);
+}
+
+// The manifest that is found under a file's name, if it is that of one whose user died.
+bool in_use(const World &w, const Paired &p, Holding &h)
+{
+    if (&p == &w.file && p.manifest_kind == Kind::HARDLINK)
+        h = holding(w.other.manifest);
+    else if (&p != &w.file || p.manifest_kind == Kind::FILE)
+        h = holding(p.manifest);
+    else
+        return false;
+    return h.found == Holding::VALID && h.field(STATE, 4) == IN_USE;
+}
+
+Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, const Table &t)
+{
+    Lane lane;
     uint64_t sequence = pool.word(at), retired = pool.word(at + 64), counts = pool.word(at + 8);
     uint64_t files = counts & 0xffffffff, words = counts >> 32;
     if (sequence == retired)
-        return;
-    if (sequence != retired + 1 || files > 64 || 128 + 32 * files + 16 * words > room) {
-        c.damaged = true;
-        return;
+        return lane;
+    if (sequence != retired + 1 || files > 16384 || 128 + 32 * files + 16 * words > room) {
+        lane.damaged = true;
+        return lane;
     }
     Bytes line = pool.bytes(at, 56), body = pool.bytes(at + 128, 32 * files + 16 * words);
     if (!files || !words ||
         checksum(body.data(), body.size(), checksum(line.data(), 56)) != pool.word(at + 56))
-        return;
-    for (uint64_t i = 0; i < files; i++)
-        c.damaged |= get(body, 32 * i + 24, 4) != 0;
+        return lane;
+    Holding h;
+    const bool matters = in_use(w, w.file, h);
+    for (uint64_t i = 0; i < files; i++) {
+        uint64_t folder = get(body, 32 * i + 24, 4);
+        lane.damaged |= folder && !is_entry(pool, t, folder);
+        lane.unreachable |= folder != 0; // none that an entry names is there
+        lane.names_file |= matters && std::equal(&body[32 * i], &body[32 * i] + 16, &h.record[ID]);
+    }
     // Words in this lane of a file come before those of the next: their order does not matter.
-    for (uint64_t i = 0; i < words && !c.damaged; i++) {
+    for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
-                 value = get(body, 32 * files + 16 * i + 8, 8);
-        uint64_t file = word >> 56, offset = word & ((1ull << 56) - 1);
-        if (file >= files || offset % 8) {
-            c.damaged = true;
-            return;
+                 value = get(body, 32 * files + 16 * i + 8, 8), size;
+        uint64_t file = word >> 50, offset = word & ((1ull << 49) - 1);
+        bool is_size = word >> 49 & 1;
+        if (file >= files ||
+            (is_size ? offset != SIZE_WORD || !size_of(value, &size) : offset % 8)) {
+            lane.damaged = true;
+            return lane;
         }
         for (const Paired *p : {&w.file, &w.other}) {
-            bool is_file = p == &w.file;
-            Holding h;
-            if (is_file && p->manifest_kind == Kind::HARDLINK)
-                h = holding(w.other.manifest);
-            else if (!is_file || p->manifest_kind == Kind::FILE)
-                h = holding(p->manifest);
-            else
-                continue;
-            if (get(body, 32 * file + 16, 8) != p->inode || h.found != Holding::VALID ||
+            if (!in_use(w, *p, h) || get(body, 32 * file + 16, 8) != p->inode ||
                 !std::equal(&body[32 * file], &body[32 * file] + 16, &h.record[ID]))
-                continue;
-            uint64_t chunk = (CHUNK_PAGES + 1) * PAGE;
-            if (offset % chunk >= PAGE ||
-                offset / chunk * chunk + (offset % chunk / 8 + 2) * PAGE > p->reflection.size)
-                c.damaged = true;
+                continue; // gone, or a copy
+            if (p->reflection_kind != Kind::FILE || !p->reflection.size ||
+                (is_size && p->manifest.size() < MANIFEST))
+                lane.unreachable = true;
             else
-                c.replay[p->name()].emplace_back(offset, value);
+                read_word(*p, word, value, lane);
         }
     }
+    return lane;
+}
+
+// All lanes of a journal are looked at, then their files, and then one lane after the other is replayed.
+void follow(const World &w, const std::vector<Lane> &lanes, Commits &c)
+{
+    bool stopped = false;
+    Holding h;
+    for (const Lane &lane : lanes) {
+        stopped |= lane.damaged || lane.unreachable;
+        c.refused |= lane.damaged && in_use(w, w.file, h);
+    }
+    for (const Lane &lane : lanes) {
+        stopped |= lane.unfit;
+        c.refused |= stopped && lane.names_file;
+        for (const auto &[name, words] : lane.replay)
+            if (!stopped)
+                c.replay[name].insert(c.replay[name].end(), words.begin(), words.end());
+    }
+    c.stays |= stopped;
 }
 
 void read_pool(const World &w, const Image &pool, Commits &c)
 {
-    if (pool.size != POOL) {
-        c.damaged = true;
-        return;
-    }
-    for (uint64_t at = 0; at + JOURNAL <= POOL; at += PAGE) {
+    Holding h;
+    for (uint64_t at = PAGE; pool.size >= POOL && at < 8 << 20; at += PAGE) {
         if (pool.word(at) != JOURNAL_MAGIC_WORD)
             continue;
         Bytes h = pool.bytes(at, 64);
         uint64_t lanes = get(h, 12, 4), small = get(h, 16, 8), large = get(h, 24, 8);
-        uint64_t room = JOURNAL - PAGE;
-        if (get(h, 56, 8) != checksum(h.data(), 56) || get(h, 8, 4) != 1 || get(h, 32, 4) != 0 ||
-            get(h, 36, 4) - 1 > 3 || lanes == 0 || lanes > 4096 || small % 64 || small < 4096 ||
-            large % 8 || large < 4096 || small > room / lanes || large > room - lanes * small)
+        uint64_t room = pool.size - at - PAGE;
+        if (get(h, 56, 8) != checksum(h.data(), 56) || get(h, 8, 4) != 2 || get(h, 36, 4) - 1 > 3 ||
+            lanes == 0 || lanes > 4096 || small % 64 || small < 4096 || large % 8 || large < 4096 ||
+            small > room / lanes || large > room - lanes * small)
             continue;
+        Table t = {at + PAGE + lanes * small + large, get(h, 32, 4)};
+        if (t.folders > (at + PAGE + room - t.at) / PAGE)
+            continue;
+        std::vector<Lane> found;
         for (uint64_t lane = 0; lane <= lanes; lane++)
-            read_lane(w, pool, at + PAGE + lane * small, lane < lanes ? small : large, c);
+            found.push_back(
+                read_lane(w, pool, at + PAGE + lane * small, lane < lanes ? small : large, t));
+        follow(w, found, c);
+        for (uint64_t k = 1; k <= t.folders; k++)
+            c.stays |= is_entry(pool, t, k);
         return;
     }
-    c.damaged = true;
+    c.stays = true;
+    c.refused |= in_use(w, w.file, h);
 }
 
 // ---- seeds ----
@@ -232,13 +334,14 @@ std::vector<Seed> seeds()
     all.push_back(with("unsealed", 4, 0));
     all.push_back(with("at-the-end", 16, 0));
     all.push_back(header("magic", 0, 1));
-    all.push_back(header("version", 1, 2));
+    all.push_back(header("version", 1, 1));
     all.push_back(header("no-lanes", 2, 0));
     all.push_back(header("lanes", 2, 80));
     all.push_back(header("lane-bytes", 3, 4096));
     all.push_back(header("huge-lane-bytes", 3, UINT64_MAX - 63));
     all.push_back(header("large-bytes", 4, UINT64_MAX - 7));
     all.push_back(header("folders", 5, 1));
+    all.push_back(header("many-folders", 5, 100000));
     all.push_back(header("domain-msync", 6, 3));
     all.push_back(header("domain", 6, 9));
     one("commit", 0, 2);
@@ -276,6 +379,21 @@ std::vector<Seed> seeds()
     all.push_back(commit(order, 2, 0, 1, 2));
     Seed too_many = with("too-many-files", 0, 1);
     all.push_back(too_many.u8(0).u8(0).u64(0).u8(65));
+    one("size", 0, SIZE_PAGE);
+    Seed size = with("size-of-the-file", 0, 1);
+    size.u8(2).u8(0).u64(3).u8(1).u8(0).u8(0).u16(1);
+    all.push_back(size.u8(0).u16(SIZE_PAGE).u64(20000));
+    Seed no_size = with("size-without-its-check", 0, 1);
+    no_size.u8(2).u8(0).u64(3).u8(1).u8(0).u8(0).u16(1);
+    all.push_back(no_size.u8(0).u16(SIZE_PAGE).u64(1ull << 63));
+    for (uint64_t wrong_with = 0; wrong_with < 4; wrong_with++) {
+        Seed entry = with(("entry-" + std::to_string(wrong_with)).c_str(), 0, 1);
+        commit(entry, 2, 0, 2, 0xf0);
+        all.push_back(entry.u8(1).u8(0).u8(wrong_with));
+        Seed folder = with(("folder-" + std::to_string(wrong_with)).c_str(), 0, 1);
+        folder.u8(2).u8(0).u64(3).u8(1).u8(0).u8(1).u16(1);
+        all.push_back(folder.u8(0).u16(2).u64(0xf0).u8(1).u8(0).u8(wrong_with));
+    }
     Seed ahead = with("ahead", 0, 1);
     all.push_back(ahead.u8(0).u8(1).u64(0).u8(1));
     return all;
@@ -301,9 +419,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
             read_pool(world, world.journals[name], commits);
     } while (kind & 32 && digit < 'c');
     world.lay_out();
-    bool taken = live(world, uses, commits.replay, commits.damaged);
+    bool taken = live(world, uses, commits.replay, commits.refused);
     for (const auto &[name, image] : world.names())
-        if (taken && name.compare(0, 8, "journal-") == 0)
+        if (taken && !commits.stays && name.compare(0, 8, "journal-") == 0)
             wrong("taken, and %s is still there", name.c_str());
     return 0;
 }

@@ -78,11 +78,14 @@ void put_back(const Holding &h, Bytes &content)
     std::copy_n(&h.record[GUARD_PLAIN], n, content.begin() + static_cast<long>(at));
 }
 
-bool was_cut(const Paired &p, uint64_t size, uint64_t growth)
+bool was_cut(const Paired &p, uint64_t size, uint64_t growth, uint64_t shrunk)
 {
-    if (p.content.size() <= size || p.content.size() != growth)
+    uint64_t longest = std::max(size, shrunk);
+    if (p.content.size() > size && p.content.size() <= longest)
+        return true;
+    if (p.content.size() <= longest || p.content.size() > growth)
         return false;
-    uint64_t from = std::min<uint64_t>((size + 63) / 64 * 64, p.content.size());
+    uint64_t from = std::min<uint64_t>((longest + 63) / 64 * 64, p.content.size());
     return std::all_of(p.content.begin() + static_cast<long>(from), p.content.end(),
                        [](auto x) { return x == 0; });
 }
@@ -101,7 +104,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     v.own = h.found == Holding::VALID && h.field(INODE, 8) == p.inode && births_agree(p, h);
     bool match = carries && v.own && std::equal(a.id.begin(), a.id.end(), &h.record[ID]);
     bool never_had = !carries && !(h.field(KNOWN, 4) & KNOWS_ATTRIBUTE);
-    uint64_t state = h.field(STATE, 4), size = 0, growth = 0;
+    uint64_t state = h.field(STATE, 4), size = 0, growth = 0, shrunk = 0;
     v.content = v.tolerated = p.content;
     v.reflection = p.reflection;
     auto lanes = replay.find(p.name());
@@ -120,16 +123,20 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
             put_back(h, v.content);
         return v;
     }
-    uint64_t growth_word = get(p.manifest, GROWTH_WORD, 8);
-    bool sizes = size_of(get(p.manifest, SIZE_WORD, 8), &size) &&
-                 (growth_word == 0 || size_of(growth_word, &growth));
+    uint64_t growth_word = get(p.manifest, GROWTH_WORD, 8), is = get(p.manifest, SIZE_WORD, 8);
+    uint64_t shrink_word = get(p.manifest, SHRINK_WORD, 8);
+    lanes = replay.find(p.name() + ".manifest");
+    if (lanes != replay.end())
+        is = lanes->second.back().second;
+    bool sizes = size_of(is, &size) && (growth_word == 0 || size_of(growth_word, &growth)) &&
+                 (shrink_word == 0 || size_of(shrink_word, &shrunk));
     bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
                  h.field(CLEAN_SEC, 8) == static_cast<uint64_t>(p.mtime.tv_sec) &&
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
     bool preferred =
         (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
     bool ours = match || (never_had && (p.has_birth || p.has_generation) && state != BORN);
-    bool cut = sizes && was_cut(p, size, growth);
+    bool cut = sizes && was_cut(p, size, growth, shrunk);
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
     if (cut)
@@ -141,7 +148,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
 
 // ---- what is there afterwards ----
 
-// The same but for words that lanes name, where an error may have come between.
+// The same but for words, of reflections and manifests, that lanes name, where an error may have come between.
 bool same_but(const Image &was, Image is, const Replay &replay, const std::string &name)
 {
     auto lanes = replay.find(name);
@@ -187,7 +194,8 @@ void check_other(const World &w, const Replay &replay, const char *when)
     std::string name = w.other.name();
     if (!same_but(w.other.reflection, image_at(w.folder_fd, name), replay, name))
         wrong("%s: the other file's reflection was touched", when);
-    if (!(image_at(w.folder_fd, name + ".manifest") == image_of(w.other.manifest)))
+    name += ".manifest";
+    if (!same_but(image_of(w.other.manifest), image_at(w.folder_fd, name), replay, name))
         wrong("%s: the other file's manifest was touched", when);
 }
 

@@ -30,8 +30,8 @@ struct Uses {
 // Two bytes of the input.
 Uses uses_from(Input &in);
 
-// What replaying the journals comes to: for a reflection, by name, the words it may have got, in the
-// order of the lanes.
+// What replaying the journals comes to: for a reflection or a manifest, by name, the words it may have
+// got, in the order of the lanes.
 using Replay = std::map<std::string, std::vector<std::pair<uint64_t, uint64_t>>>;
 
 // Of a world that is laid out. *Something* was said if it is refused; true: it was taken.

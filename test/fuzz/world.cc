@@ -187,7 +187,7 @@ void Paired::repair(uint8_t repairs)
         if (repairs & (copy ? SEAL_B : SEAL_A))
             seal(manifest, copy);
     }
-    for (size_t at : {SIZE_WORD, GROWTH_WORD})
+    for (size_t at : {SIZE_WORD, GROWTH_WORD, SHRINK_WORD})
         if (repairs & SIZES)
             put(manifest, at, 8, size_word(get(manifest, at, 8)));
 }
@@ -302,6 +302,7 @@ void World::pair(Paired &p, uint32_t state, uint8_t number)
     put(p.manifest, SIZE_WORD, 8, p.content.size());
     p.repair(SEAL_A | SEAL_B | OWN | DOOR | SIZES | TIMES);
     put(p.manifest, GROWTH_WORD, 8, 0);
+    put(p.manifest, SHRINK_WORD, 8, 0);
     p.reflection.type = S_IFREG;
     p.reflection.size = reflection_bytes(p.content.size());
 }

@@ -258,7 +258,7 @@ const std::vector<Damage> journals = {
          h.checksum = checksum(&h, offsetof(journal_header, checksum));
          write_at(d.journal(), d.header(), &h, sizeof(h));
      },
-     [](Damaged &d) { d.torn(); }, EUCLEAN, [](Damaged &d) { return journal_and(d, "version 2"); }},
+     [](Damaged &d) { d.torn(); }, EUCLEAN, [](Damaged &d) { return journal_and(d, "version 3"); }},
     {"JournalCutShort", true, [](Damaged &d) { fs::resize_file(d.journal(), 1 << 20); },
      [](Damaged &d) { d.torn(); }, EUCLEAN, [](Damaged &d) { return journal_and(d, "journal"); }},
     {"JournalOfZeros", true,

@@ -179,7 +179,7 @@ TEST_F(HostileMemory, PagesThatBecomePendingWhileACommitIsListedAreNotOfIt)
             if (has(c.site, "journal.c") && !listing) {
                 listing = true;
                 for (uint64_t page = PAGES; page < PAGES + 400; page++)
-                    object.state(page)->pending = 1;
+                    object.state(page)->tx = 1;
             }
             return GO_ON;
         };

@@ -115,10 +115,11 @@ class Planted : public testing::Test
         struct persist p;
         folder f;
         struct pool pool;
+        const struct trust like = {geteuid(), group, 0666};
         std::vector<journal_file> files;
         persist_init(&p, PERSIST_PROCESS);
         ASSERT_EQ(folder_open(&f, folder_of(file).c_str(), false), 0) << ato_errormsg();
-        ASSERT_EQ(pool_create(&pool, &f, &p, geteuid(), group, 0666), 0) << ato_errormsg();
+        ASSERT_EQ(pool_create(&pool, &f, &p, JOURNAL_WORDS, &like), 0) << ato_errormsg();
         for (const std::string &path : paths) {
             attribute a;
             Fd fd(path, O_RDONLY);
@@ -154,6 +155,15 @@ class Planted : public testing::Test
                   0);
         EXPECT_EQ(everything_in(dir.path()), before);
         EXPECT_EQ(attribute_of(file), "");
+    }
+
+    // Leaves a reflection that holds older bytes than the file, which stays in use.
+    static void write_and_die(const std::string &path, const Bytes &bytes)
+    {
+        auto *m = new Mapped(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m->write(0, pattern(SIZE, 2))) << m->sentence;
+        ASSERT_TRUE(m->write(0, bytes)) << m->sentence;
+        _exit(testing::Test::HasFailure() ? 1 : 0);
     }
 
     void expect_content(const Bytes &bytes, const std::string &of, uid_t user = VICTIM,
@@ -203,11 +213,7 @@ TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
 TEST_F(Planted, JournalIsReplayedByItsContentAndPassedOverForItsMaker)
 {
     make_folder();
-    auto write_home = [&] { // a reflection that holds older bytes than the file
-        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
-        ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
-        ASSERT_TRUE(m.write(0, content)) << m.sentence;
-    };
+    auto write_home = [&] { write_and_die(file, content); };
     ASSERT_EQ(as(VICTIM, write_home), 0);
     ASSERT_EQ(as(VICTIM, [&] { plant_journal({file}, ~0ull); }), 0);
     expect_content(pattern(SIZE, 2), file); // his own is finished
@@ -230,17 +236,59 @@ TEST_F(Planted, JournalHasASayInFilesOfItsMakerOnly)
     ASSERT_EQ(chown(his.c_str(), ATTACKER, ATTACKER), 0);
     for (const auto &[user, path, bytes] :
          {std::tuple(VICTIM, file, content), std::tuple(ATTACKER, his, pattern(SIZE, 3))})
-        ASSERT_EQ(as(user,
-                     [&, path = path, bytes = bytes] {
-                         Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
-                         ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
-                         ASSERT_TRUE(m.write(0, bytes)) << m.sentence;
-                     }),
-                  0);
+        ASSERT_EQ(as(user, [&, path = path, bytes = bytes] { write_and_die(path, bytes); }), 0);
     ASSERT_EQ(as(ATTACKER, [&] { plant_journal({his, file}, ~0ull); }), 0);
-    expect_content(pattern(SIZE, 2), his, 0);
+    // All or nothing: so nothing, since it is no business of the victim's file.
+    {
+        Mapped m(his);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EACCES);
+        EXPECT_TRUE(has(m.sentence, std::to_string(ATTACKER))) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, std::to_string(VICTIM))) << m.sentence;
+    }
     expect_content(content, file);
-    EXPECT_TRUE(journals_of(file).empty()) << "it is done";
+    ASSERT_EQ(journals_of(file).size(), 1u);
+    fs::remove(journals_of(file)[0]);
+    expect_content(pattern(SIZE, 3), his, 0);
+}
+
+// The attacker's pointer leads to the dead journal of somebody else, and then to one whose lock he holds;
+// his victim maps a file beside the pointer.
+TEST_F(Planted, PointerCountsForFilesOfItsMakerOnly)
+{
+    make_folder();
+    const std::string far = dir / "far", journal = "journal-" + std::string(32, 'b'),
+                      pointer = folder_of(file) + "/" + journal + ".at",
+                      text = "ato-journal-at 1 1 " + far + "\n";
+    ASSERT_EQ(mkdir(far.c_str(), 0777), 0);
+    const Bytes somebodys = pattern(12 << 20, 8);
+    write_file(far + "/" + journal, somebodys); // no journal: who looks into it says so
+    ASSERT_EQ(as(ATTACKER, [&] { make(pointer, Bytes(text.begin(), text.end())); }), 0);
+    {
+        Fd held(far + "/" + journal);
+        ASSERT_EQ(locks_try(held, 0, 2), LOCKS_MINE);
+        expect_content(content, file); // and not after half a minute
+    }
+    expect_content(content, file);
+    EXPECT_TRUE(exists(pointer));
+    EXPECT_TRUE(read_file(far + "/" + journal) == somebodys);
+    // His own file it stops.
+    EXPECT_EQ(as(ATTACKER,
+                 [&] {
+                     write_file(dir / "his", content);
+                     chmod((far + "/" + journal).c_str(), 0666);
+                     Mapped m(dir / "his");
+                     EXPECT_TRUE(m) << m.sentence; // the journal is root's, and not to be opened
+                 }),
+              0);
+    // The victim's own pointer leads to the attacker's journal: that is passed over, too.
+    fs::remove(pointer);
+    fs::remove(far + "/" + journal);
+    ASSERT_EQ(as(VICTIM, [&] { make(pointer, Bytes(text.begin(), text.end())); }), 0);
+    ASSERT_EQ(chmod(far.c_str(), 0777), 0);
+    ASSERT_EQ(as(ATTACKER, [&] { make(far + "/" + journal, pattern(12 << 20, 9)); }), 0);
+    expect_content(content, file);
+    EXPECT_TRUE(exists(far + "/" + journal));
 }
 
 TEST_F(Planted, LocksOnWhatIsNotBelievedAreNotWaitedFor)
@@ -281,6 +329,11 @@ TEST_F(Planted, NamesOfJournalsThatAreNoneStopNobody)
                      EXPECT_EQ(mknod((prefix + "4").c_str(), S_IFSOCK | 0666, 0), 0);
                      make(prefix + "5", pattern(12 << 20, 7));
                      make(prefix + "6.tmp", pattern(100, 7));
+                     EXPECT_EQ(mkdir((prefix + "1.at").c_str(), 0777), 0);
+                     EXPECT_EQ(mkfifo((prefix + "2.at").c_str(), 0666), 0);
+                     EXPECT_EQ(symlink("/etc/passwd", (prefix + "3.at").c_str()), 0);
+                     make(prefix + "5.at", pattern(100, 7));
+                     make(prefix + "6.at.tmp", pattern(100, 7));
                  }),
               0);
     expect_content(content, file);
@@ -477,7 +530,15 @@ TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)
     EXPECT_EQ(stat_of(manifest_of(file)).st_gid, TEAM);
     expect_content(written, file, VICTIM, {TEAM});
     // What he commits, and dies, the owner finishes, although he may not take the journal away.
-    EXPECT_EQ(as(COLLEAGUE, [&] { plant_journal({file}, 0, TEAM); }, {TEAM}), 0);
+    EXPECT_EQ(as(COLLEAGUE,
+                 [&] {
+                     auto *m = new Mapped(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                     ASSERT_TRUE(*m) << m->sentence;
+                     plant_journal({file}, 0, TEAM);
+                     _exit(HasFailure() ? 1 : 0);
+                 },
+                 {TEAM}),
+              0);
     expect_content(content, file, VICTIM, {TEAM});
     expect_content(content, file, VICTIM, {TEAM});
     EXPECT_EQ(journals_of(file).size(), 1u);

@@ -109,8 +109,15 @@ void fence(const struct persist *p, const char *site)
     persist_real.fence(p, site);
 }
 
-const struct persist_ops watched_persist = {scatter,  line,       home,       copy,      store_word,
-                                            flip_rtm, flush_data, flush_word, flush_any, fence};
+void fence_threads(const struct persist *p, const char *site)
+{
+    event("fence_threads");
+    persist_real.fence_threads(p, site);
+}
+
+const struct persist_ops watched_persist = {scatter,    line,     home,         copy,
+                                            store_word, flip_rtm, flush_data,   flush_word,
+                                            flush_any,  fence,    fence_threads};
 
 /* An entry that counts and does the real thing. */
 #define WATCH(op)                                                                                  \

@@ -14,28 +14,6 @@ using rig::Medium;
 namespace
 {
 
-bool rtm_may_commit(const model::Setup &s)
-{
-    return s.domain == ATO_DOMAIN_EADR || s.domain == ATO_DOMAIN_PROCESS;
-}
-
-std::vector<model::Setup> setups()
-{
-    std::vector<model::Setup> all;
-    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
-        for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
-            for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
-                model::Setup s{policy, domain, commit};
-                if (commit != Commit::Rtm || rtm_may_commit(s))
-                    all.push_back(s);
-            }
-    /* Where msync has something to do. */
-    for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
-        for (Commit commit : {Commit::Single, Commit::Journal})
-            all.push_back({policy, ATO_DOMAIN_MSYNC, commit, Medium::Disk});
-    return all;
-}
-
 class Model : public testing::TestWithParam<model::Setup>
 {
 };
@@ -84,7 +62,7 @@ TEST_P(Model, HoldsWhatAByteArrayHoldsAfterAnyOperations)
     RecordProperty("refused", static_cast<int>(sum.refused));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Model, testing::ValuesIn(setups()),
+INSTANTIATE_TEST_SUITE_P(All, Model, testing::ValuesIn(model::setups()),
                          [](const auto &info) { return model::name_of(info.param); });
 
 } // namespace

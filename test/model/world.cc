@@ -17,6 +17,28 @@ std::string name_of(const Setup &s)
            commits[static_cast<int>(s.commit)] + (s.medium == rig::Medium::Disk ? "OnDisk" : "");
 }
 
+static bool rtm_may_commit(const Setup &s)
+{
+    return s.domain == ATO_DOMAIN_EADR || s.domain == ATO_DOMAIN_PROCESS;
+}
+
+std::vector<Setup> setups()
+{
+    std::vector<Setup> all;
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
+        for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
+            for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
+                Setup s{policy, domain, commit};
+                if (commit != Commit::Rtm || rtm_may_commit(s))
+                    all.push_back(s);
+            }
+    /* Where msync has something to do. */
+    for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
+        for (Commit commit : {Commit::Single, Commit::Journal})
+            all.push_back({policy, ATO_DOMAIN_MSYNC, commit, rig::Medium::Disk});
+    return all;
+}
+
 unsigned char *World::Place::address() const
 {
     return map->base + (map == &file->part ? offset - file->part_begin : offset);
@@ -42,7 +64,7 @@ World::World(const Setup &s, rig::Random &r, size_t bytes) : setup(s), random(r)
 
 /* ---- mappings ---- */
 
-static ato_options options_of(const Setup &s, int policy)
+ato_options options_of(const Setup &s, int policy)
 {
     unsigned flags = s.commit == Commit::Rtm       ? ATO_RTM_ONLY
                      : s.commit == Commit::Journal ? ATO_NO_RTM
@@ -283,11 +305,15 @@ void World::sync()
     EXPECT_EQ(ato_msync(p.address() - in_page, p.n + in_page, MS_SYNC), 0) << ato_errormsg();
 }
 
-/* By a little or by much, through either mapping; what is new is within reach of the whole one. */
+/* By a little or by much, through either mapping; what is new is within reach of the whole one. Behind
+ * an end that came nearer there is nothing. */
 void World::grow()
 {
     File &f = files[random.below(2)];
-    size_t to = f.bytes.size() + random.log_uniform(random.chance(10) ? 3u << 20 : 3 * PAGE);
+    size_t by = random.log_uniform(random.chance(10) ? 3u << 20 : 3 * PAGE);
+    size_t to = f.bytes.size() + by, least = f.part_begin + f.part.n;
+    if (random.chance(40)) /* or shorter, as long as all of the part is in it */
+        to = f.bytes.size() > least + by ? f.bytes.size() - by : least;
     if (to > LARGEST)
         return;
     const rig::Map &through = random.chance(50) ? f.whole : f.part;
@@ -295,6 +321,11 @@ void World::grow()
     size_t from = f.bytes.size();
     f.bytes.resize(to);
     EXPECT_EQ(f.whole.stat().size, to);
+    if (to <= from) {
+        char none;
+        EXPECT_EQ(ato_memcpy(&none, f.whole.base + to, 1), nullptr);
+        return;
+    }
     expect_read({&f, &f.whole, from, std::min(to - from, LONGEST)});
 }
 

@@ -38,6 +38,11 @@ struct Setup {
 
 std::string name_of(const Setup &s);
 
+/* Every policy, domain and way to commit. */
+std::vector<Setup> setups();
+
+ato_options options_of(const Setup &s, int policy);
+
 inline void PrintTo(const Setup &s, std::ostream *out)
 {
     *out << name_of(s);

@@ -224,9 +224,15 @@ static void p_fence(const struct persist *p, const char *site)
     persist_real.fence(p, site);
 }
 
+static void p_fence_threads(const struct persist *p, const char *site)
+{
+    seen("fence_threads", site, nullptr, persist_faults->counts.fence_threads);
+    persist_real.fence_threads(p, site);
+}
+
 static const struct persist_ops persist_table = {
-    p_scatter,  p_line,       p_home,       p_copy,      p_store_word,
-    p_flip_rtm, p_flush_data, p_flush_word, p_flush_any, p_fence,
+    p_scatter,    p_line,       p_home,      p_copy,  p_store_word,    p_flip_rtm,
+    p_flush_data, p_flush_word, p_flush_any, p_fence, p_fence_threads,
 };
 
 PersistFaults::PersistFaults()
@@ -261,7 +267,8 @@ bool PersistCounts::operator==(const PersistCounts &o) const
 {
     return scatter == o.scatter && line == o.line && home == o.home && copy == o.copy &&
            store_word == o.store_word && flip_rtm == o.flip_rtm && flush_data == o.flush_data &&
-           flush_word == o.flush_word && flush_any == o.flush_any && fence == o.fence;
+           flush_word == o.flush_word && flush_any == o.flush_any && fence == o.fence &&
+           fence_threads == o.fence_threads;
 }
 
 std::ostream &operator<<(std::ostream &out, const PersistCounts &c)
@@ -269,7 +276,7 @@ std::ostream &operator<<(std::ostream &out, const PersistCounts &c)
     return out << "scatter " << c.scatter << " line " << c.line << " home " << c.home << " copy "
                << c.copy << " store_word " << c.store_word << " flip_rtm " << c.flip_rtm
                << " flush_data " << c.flush_data << " flush_word " << c.flush_word << " flush_any "
-               << c.flush_any << " fence " << c.fence;
+               << c.flush_any << " fence " << c.fence << " fence_threads " << c.fence_threads;
 }
 
 } // namespace support

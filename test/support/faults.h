@@ -51,7 +51,7 @@ struct PersistCounts {
     long scatter = 0, line = 0, home = 0, copy = 0;
     long store_word = 0, flip_rtm = 0;
     long flush_data = 0, flush_word = 0, flush_any = 0;
-    long fence = 0;
+    long fence = 0, fence_threads = 0;
 
     bool operator==(const PersistCounts &other) const;
 };

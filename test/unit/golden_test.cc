@@ -110,7 +110,7 @@ TEST(Golden, JournalIsReadWithEveryLane)
     EXPECT_EQ(j.domain, PERSIST_PMEM);
     for (unsigned lane = 0; lane < j.lanes; lane++) {
         journal_view v;
-        bool committed = lane == 5 || lane == 16;
+        bool committed = lane == 5 || lane == 6 || lane == 16;
         ASSERT_EQ(journal_look(&j, lane, &v), committed ? JOURNAL_COMMITTED : JOURNAL_IDLE) << lane;
         if (lane == 5) {
             ASSERT_EQ(v.nfiles, 2u);
@@ -123,7 +123,29 @@ TEST(Golden, JournalIsReadWithEveryLane)
                 EXPECT_EQ(v.words[i].value, ~0ull - i);
             }
         }
+        if (lane == 6) {
+            ASSERT_EQ(v.nfiles, 2u);
+            EXPECT_EQ(v.files[0].folder, 0u);
+            EXPECT_EQ(v.files[1].folder, 2u);
+            ASSERT_EQ(v.nwords, 3u);
+            uint64_t size;
+            EXPECT_TRUE(journal_word_is_size(&v.words[1]));
+            EXPECT_EQ(journal_word_file(&v.words[1]), 1u);
+            EXPECT_TRUE(manifest_decode_size(v.words[1].value, &size));
+            EXPECT_EQ(size, 20580u);
+        }
     }
+    route r;
+    ASSERT_TRUE(journal_folder(&j, 1, &r));
+    EXPECT_STREQ(r.absolute, "/elsewhere/.ato");
+    EXPECT_STREQ(r.relative, "../../elsewhere/.ato");
+    EXPECT_EQ(r.inode, 4711u);
+    ASSERT_TRUE(journal_folder(&j, 2, &r));
+    EXPECT_STREQ(r.absolute, "/far/away/reflections");
+    EXPECT_STREQ(r.relative, "");
+    EXPECT_EQ(r.inode, 0u);
+    for (unsigned k : {3, 0, 64})
+        EXPECT_FALSE(journal_folder(&j, k, nullptr)) << k;
 }
 
 TEST(Golden, JournalIsWrittenByteForByte)
@@ -133,7 +155,7 @@ TEST(Golden, JournalIsWrittenByteForByte)
     uint8_t id[16];
     for (int i = 0; i < 16; i++)
         id[i] = static_cast<uint8_t>(100 + i);
-    journal_make(&lab.p, &lab.j, lab.bytes, id);
+    journal_make(&lab.p, &lab.j, lab.bytes, id, JOURNAL_WORDS);
     journal_file a = JournalLab::file(1, 111), b = JournalLab::file(2, 222), both[] = {a, b};
     journal_writer w = lab.write(3, {a}, {{0, 0}, {8, 1}, {16, 4}});
     ASSERT_EQ(journal_retire(&w), 0);
@@ -143,6 +165,18 @@ TEST(Golden, JournalIsWrittenByteForByte)
     ASSERT_EQ(journal_finish(&w), 0);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
+    const route near = {"/elsewhere/.ato", "../../elsewhere/.ato", 4711},
+                far = {"/far/away/reflections", "", 0};
+    ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 1, &near), 0);
+    ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 2, &far), 0);
+    both[1] = JournalLab::file(3, 333);
+    both[1].folder = 2;
+    journal_begin(&w, &lab.j, &lab.p, 6, both, 2, 3);
+    journal_add(&w, 0, 16, 5);
+    journal_add_size(&w, 1, manifest_encode_size(20580));
+    journal_add(&w, 1, 24, 6);
+    ASSERT_EQ(journal_finish(&w), 0);
+    ASSERT_EQ(journal_commit(&w), 0);
     Bytes image = golden_image("journal.golden");
     ASSERT_EQ(image.size(), JOURNAL_BYTES);
     EXPECT_EQ(memcmp(lab.bytes, image.data(), image.size()), 0);

@@ -42,7 +42,8 @@ inline void store_behind(const std::string &path, uint64_t at, size_t n)
 class Growth : public testing::TestWithParam<int>
 {
   protected:
-    Growth() : path(dir / "file"), content(pattern(SIZE, 1))
+    explicit Growth(const std::string &below = "/dev/shm")
+        : dir(below), path(dir / "file"), content(pattern(SIZE, 1))
     {
         write_file(path, content);
     }

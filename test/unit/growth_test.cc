@@ -132,8 +132,6 @@ TEST_P(Growth, ArgumentsAreChecked)
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(ato_ftruncate(m.base, -1), -1);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ato_ftruncate(m.base, SIZE - 1), -1);
-    EXPECT_EQ(errno, ENOTSUP);
     EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0);
     Fd reading(path, O_RDONLY);
     void *view = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, reading, 0);
@@ -206,16 +204,15 @@ TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
     EXPECT_EQ(m.read(0, SIZE), content);
 }
 
-// Each to a size of its own: the larger one stays, who comes too late with a smaller one is told.
-TEST_P(Growth, ThreadsThatGrowOneFileGetTheLargestSize)
+// Each to sizes of its own, which are perhaps less than the other's: one after the other.
+TEST_P(Growth, ThreadsThatResizeOneFileGetOneOfTheirSizes)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     std::atomic<unsigned> wrong{0};
     auto work = [&](uint64_t step) {
-        for (uint64_t size = SIZE; size < 300 * step; size += step)
-            if (ato_ftruncate(m.base, static_cast<off_t>(size)) < 0 ? errno != ENOTSUP
-                                                                    : m.stat().size < size)
+        for (uint64_t size = SIZE; size <= SIZE + 300 * step; size += step)
+            if (ato_ftruncate(m.base, static_cast<off_t>(size)) < 0)
                 wrong++;
     };
     std::thread a(work, 3000), b(work, 3100);
@@ -223,7 +220,7 @@ TEST_P(Growth, ThreadsThatGrowOneFileGetTheLargestSize)
     b.join();
     EXPECT_EQ(wrong, 0u);
     uint64_t size = m.stat().size;
-    EXPECT_GT(size, 300 * 3100 - 3100u);
+    EXPECT_TRUE(size == SIZE + 300 * 3000 || size == SIZE + 300 * 3100) << size;
     EXPECT_EQ(m.read(0, size), grown(content, size));
     EXPECT_EQ(m.stat().writes, 0u) << "what the library clears is not what somebody asked for";
 }

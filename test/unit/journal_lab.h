@@ -27,7 +27,7 @@ class JournalLab
         persist_init(&p, domain);
         if (bytes == MAP_FAILED)
             throw std::runtime_error("no memory for a journal");
-        journal_make(&p, &j, bytes, id);
+        journal_make(&p, &j, bytes, id, JOURNAL_WORDS);
     }
     ~JournalLab()
     {

@@ -7,11 +7,13 @@
 
 extern "C" {
 #include "reflection/checksum.h"
+#include "reflection/manifest.h"
 #include "reflection/report.h"
 }
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -170,16 +172,195 @@ TEST(Journal, ChecksummedNonsenseIsDamage)
         lab.write(0, {JournalLab::file(1, 10)}, {{8, 1}, {12, 1}}); // no word's offset
         EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
     }
-    {
+    for (uint32_t folder : {1u, JOURNAL_FOLDERS, JOURNAL_FOLDERS + 1, UINT32_MAX}) {
         JournalLab lab;
         journal_file other = JournalLab::file(1, 10);
-        other.folder = 1;
+        other.folder = folder; // of no entry
         lab.write(0, {other}, {{8, 1}});
         EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
     }
+    const uint64_t size = JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD;
+    const std::pair<uint64_t, uint64_t> none[] = {
+        {size, 4096},                           // without its check
+        {size, manifest_encode_size(1) ^ 1},    // damaged
+        {size, manifest_encode_size(~0ull)},    // more than a file can have
+        {size + 8, manifest_encode_size(4096)}, // the growth word
+        {JOURNAL_WORD_SIZE, manifest_encode_size(4096)},
+    };
+    for (const auto &word : none) {
+        JournalLab lab;
+        lab.write(0, {JournalLab::file(1, 10)}, {{8, 1}, word});
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED) << word.first;
+    }
+}
+
+// ---- what a lane names --------------------------------------------------------------------------
+
+TEST(Journal, LastFileAndTheLastOffsetAreToldApart)
+{
+    JournalLab lab;
+    std::vector<journal_file> files(JOURNAL_MAX_FILES, JournalLab::file(1, 10));
+    const uint64_t far = JOURNAL_WORD_OFFSET & ~7ull;
+    lab.write(JOURNAL_LANES, files, {{far, 1}, {0, 2}}, true, JOURNAL_MAX_FILES - 1);
+    journal_view v;
+    ASSERT_EQ(journal_look(&lab.j, JOURNAL_LANES, &v), JOURNAL_COMMITTED);
+    EXPECT_EQ(journal_word_file(&v.words[0]), JOURNAL_MAX_FILES - 1);
+    EXPECT_EQ(journal_word_offset(&v.words[0]), far);
+    EXPECT_FALSE(journal_word_is_size(&v.words[0]));
+    EXPECT_EQ(journal_word_offset(&v.words[1]), 0u);
+}
+
+TEST(Journal, SizeIsAWordLikeTheOthers)
+{
+    JournalLab lab;
+    journal_file files[] = {JournalLab::file(1, 10), JournalLab::file(2, 20)};
+    journal_writer w;
+    journal_begin(&w, &lab.j, &lab.p, 0, files, 2, 2);
+    journal_add(&w, 0, 8, 7);
+    journal_add_size(&w, 1, manifest_encode_size(12345));
+    ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
+    journal_view v;
+    ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
+    EXPECT_FALSE(journal_word_is_size(&v.words[0]));
+    EXPECT_TRUE(journal_word_is_size(&v.words[1]));
+    EXPECT_EQ(journal_word_file(&v.words[1]), 1u);
+    EXPECT_EQ(journal_word_offset(&v.words[1]), uint64_t{MANIFEST_SIZE_WORD});
+    EXPECT_EQ(v.words[1].value, manifest_encode_size(12345));
+}
+
+// Writes entry `k`, without a way.
+int name_folder(JournalLab &lab, unsigned k, const std::string &path)
+{
+    route r = {};
+    strcpy(r.absolute, path.c_str());
+    return journal_name_folder(&lab.j, &lab.p, k, &r);
+}
+
+struct journal_folder *entry_of(JournalLab &lab, unsigned k)
+{
+    char *table = lab.j.bytes + 4096 + (lab.j.lanes - 1) * lab.j.lane_bytes + lab.j.large_bytes;
+    return reinterpret_cast<struct journal_folder *>(table) + (k - 1);
+}
+
+TEST(Journal, FolderIsNamedOnceItIsWhole)
+{
+    JournalLab lab;
+    const std::string longest = "/" + std::string(4086, 'x');
+    for (unsigned k : {1u, 2u, JOURNAL_FOLDERS}) {
+        route r;
+        EXPECT_FALSE(journal_folder(&lab.j, k, &r));
+        const std::string path = k == 2 ? longest : "/folder/" + std::to_string(k);
+        ASSERT_EQ(name_folder(lab, k, path), 0);
+        ASSERT_TRUE(journal_folder(&lab.j, k, &r));
+        EXPECT_EQ(std::string(r.absolute), path);
+        EXPECT_STREQ(r.relative, "");
+    }
+    EXPECT_FALSE(journal_folder(&lab.j, 0, nullptr));
+    EXPECT_FALSE(journal_folder(&lab.j, JOURNAL_FOLDERS + 1, nullptr));
+    EXPECT_EQ(name_folder(lab, 3, longest + "x"), -1);
+    EXPECT_EQ(errno, ENAMETOOLONG);
+    for (unsigned lane = 0; lane < lab.j.lanes; lane++)
+        EXPECT_EQ(look(lab, lane), JOURNAL_IDLE);
+    char *entry = entry_of(lab, 1)->where;
+    for (size_t at : {0, 5, 4087, 4088, 4095}) {
+        entry[at] ^= 1;
+        EXPECT_FALSE(journal_folder(&lab.j, 1, nullptr)) << at;
+        entry[at] ^= 1;
+    }
+    ASSERT_TRUE(journal_folder(&lab.j, 1, nullptr));
+}
+
+TEST(Journal, EntryHoldsTheWayWhereThereIsRoomForIt)
+{
+    JournalLab lab;
+    for (size_t n : {1, 4, 2038, 2039, 2040}) {
+        route r = {}, is;
+        memset(r.absolute, '/', 2048);
+        memset(r.relative, 'w', n);
+        ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 1, &r), 0);
+        ASSERT_TRUE(journal_folder(&lab.j, 1, &is));
+        EXPECT_STREQ(is.absolute, r.absolute);
+        EXPECT_STREQ(is.relative, n <= 2038 ? r.relative : "") << n;
+        EXPECT_EQ(is.inode, 0u);
+    }
+    for (size_t n : {0, 4, 2032, 2033}) {
+        route r = {}, is;
+        memset(r.absolute, '/', 2048);
+        memset(r.relative, 'w', n);
+        r.inode = 12345;
+        ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 1, &r), 0);
+        ASSERT_TRUE(journal_folder(&lab.j, 1, &is));
+        EXPECT_STREQ(is.relative, r.relative);
+        EXPECT_EQ(is.inode, n <= 2032 ? r.inode : 0) << n;
+    }
+}
+
+TEST(Journal, EntryWithARelativePathOrWithoutAnEndIsNone)
+{
+    JournalLab lab;
+    for (const char *path : {"", "x", "./x"}) {
+        ASSERT_EQ(name_folder(lab, 1, path), 0);
+        EXPECT_FALSE(journal_folder(&lab.j, 1, nullptr)) << path;
+    }
+    struct journal_folder *entry = entry_of(lab, 1);
+    memset(entry->where, '/', sizeof(entry->where));
+    entry->checksum = checksum(entry, sizeof(entry->where));
+    EXPECT_FALSE(journal_folder(&lab.j, 1, nullptr));
+}
+
+TEST(Journal, LaneOfAnotherFolderCountsWithItsEntry)
+{
+    JournalLab lab;
+    std::vector<journal_file> files = {JournalLab::file(1, 10), JournalLab::file(2, 20),
+                                       JournalLab::file(3, 30)};
+    files[0].folder = files[2].folder = 5;
+    ASSERT_EQ(name_folder(lab, 5, "/there"), 0);
+    lab.write(0, files, {{8, 1}});
+    EXPECT_EQ(look(lab, 0), JOURNAL_COMMITTED);
+    entry_of(lab, 5)->where[1] = 'T';
+    EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
+}
+
+TEST(Journal, EntryIsDurableWhenItIsWritten)
+{
+    JournalLab lab(PERSIST_PMEM);
+    support::PersistFaults faults;
+    std::vector<std::string> order;
+    int answer = EIO;
+    faults.before = [&](const support::PersistCall &c) {
+        order.push_back(c.op);
+        return std::string(c.op) == "flush_data" ? answer : support::GO_ON;
+    };
+    EXPECT_EQ(name_folder(lab, 1, "/x"), -1);
+    EXPECT_EQ(errno, EIO);
+    answer = support::GO_ON;
+    order.clear();
+    ASSERT_EQ(name_folder(lab, 1, "/x"), 0);
+    EXPECT_EQ(order, (std::vector<std::string>{"copy", "flush_data", "fence"}));
 }
 
 // ---- capacity -----------------------------------------------------------------------------------
+
+TEST(Journal, FilesThatDoNotFitIntoTheirLaneAreDamage)
+{
+    JournalLab lab;
+    lab.write(0, {JournalLab::file(1, 10)}, {{0, 1}});
+    auto *line = reinterpret_cast<struct journal_commit *>(lab.lane(0));
+    line->files = (JOURNAL_LANE_BYTES - 128) / 32 + 1;
+    for (uint32_t words : {0u, 1u}) {
+        line->words = words;
+        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
+    }
+    EXPECT_EQ(journal_capacity(&lab.j, 0, line->files), 0u);
+    support::PersistFaults faults;
+    size_t n = 0;
+    faults.before = [&](const support::PersistCall &c) {
+        n = std::max(n, c.n);
+        return support::GO_ON;
+    };
+    ASSERT_EQ(journal_settle(&lab.j, &lab.p, 0), 0);
+    EXPECT_LE(n, JOURNAL_LANE_BYTES);
+}
 
 TEST(Journal, LargeLaneHoldsAWriteOfAGibibyteAnywhere)
 {
@@ -192,9 +373,13 @@ TEST(Journal, LargeLaneHoldsAWriteOfAGibibyteAnywhere)
 TEST(Journal, LaneFilledToItsCapacityKeepsEveryWordAndItsNeighbours)
 {
     for (unsigned lane : {0u, JOURNAL_LANES - 1, JOURNAL_LANES}) {
-        for (unsigned nfiles : {1u, static_cast<unsigned>(JOURNAL_MAX_FILES)}) {
+        for (unsigned nfiles : {1u, 64u, static_cast<unsigned>(JOURNAL_MAX_FILES)}) {
             JournalLab lab;
             std::vector<journal_file> files;
+            if (journal_capacity(&lab.j, lane, nfiles) == 0) {
+                EXPECT_TRUE(lane < JOURNAL_LANES && nfiles > 2000) << lane;
+                continue;
+            }
             for (unsigned i = 0; i < nfiles; i++)
                 files.push_back(JournalLab::file(static_cast<uint8_t>(i + 1), i));
             Words words;
@@ -211,7 +396,8 @@ TEST(Journal, LaneFilledToItsCapacityKeepsEveryWordAndItsNeighbours)
                     EXPECT_EQ(look(lab, other), JOURNAL_IDLE);
                 }
             EXPECT_LE(reinterpret_cast<const char *>(v.words + v.nwords),
-                      lane == JOURNAL_LANES ? lab.bytes + JOURNAL_BYTES : lab.lane(lane + 1));
+                      lab.lane(lane) +
+                          (lane == JOURNAL_LANES ? JOURNAL_LARGE_BYTES : JOURNAL_LANE_BYTES));
         }
     }
 }
@@ -252,8 +438,9 @@ TEST(Journal, ChecksummedHeaderThatMakesNoSenseIsRefused)
 {
     using Change = void (*)(journal_header &);
     const std::pair<Change, const char *> changes[] = {
-        {[](journal_header &h) { h.version = 2; }, "version 2"},
-        {[](journal_header &h) { h.folders = 1; }, ""},
+        {[](journal_header &h) { h.version = 1; }, "version 1"},
+        {[](journal_header &h) { h.folders++; }, "no sense"},
+        {[](journal_header &h) { h.folders = UINT32_MAX; }, "no sense"},
         {[](journal_header &h) { h.lanes = 0; }, "no sense"},
         {[](journal_header &h) { h.lanes = UINT32_MAX; }, "no sense"},
         {[](journal_header &h) { h.lanes = JOURNAL_LANES + 100; }, "no sense"},

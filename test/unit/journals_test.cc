@@ -2,26 +2,12 @@
 //
 // When does a process have a journal, and who gets which lane? Made at the first commit that needs
 // one, one a folder and domain, removed with the last file that used it; lanes are shared by any
-// number of threads.
-#include "support/faults.h"
-#include "support/mapped.h"
-
-#define _Thread_local __thread // C++ has another word for it
-extern "C" {
-#include "lib/journals.h"
-#include "lib/table.h"
-}
-
-#include <gtest/gtest.h>
+// number of threads, and name any number of files.
+#include "several_lab.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <thread>
-
-#include <sys/stat.h>
-
-using namespace support;
 
 namespace
 {
@@ -124,12 +110,378 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
     ASSERT_TRUE(m) << m.sentence;
     struct file *f = table_find(m.base)->file;
     journal_lane lane;
-    EXPECT_EQ(journals_take_lane(f, (1ull << 18) + 1, &lane), 0) << ato_errormsg(); // an odd GiB
+    EXPECT_EQ(journals_take_lane(&f, 1, (1ull << 18) + 1, &lane), 0)
+        << ato_errormsg(); // an odd GiB
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
     journals_give_lane(&lane);
-    EXPECT_EQ(journals_take_lane(f, 1ull << 20, &lane), -1);
+    EXPECT_EQ(journals_take_lane(&f, 1, (1ull << 28) + 1, &lane), -1);
     EXPECT_EQ(errno, E2BIG);
-    EXPECT_NE(std::string(ato_errormsg()).find("1048576"), std::string::npos) << ato_errormsg();
+    EXPECT_NE(std::string(ato_errormsg()).find("268435457"), std::string::npos) << ato_errormsg();
+}
+
+// ---- commits that one journal cannot hold -------------------------------------------------------
+
+TEST_F(Journals, OneThatHoldsMoreIsMadeBesideTheOther)
+{
+    constexpr uint64_t WORDS = JOURNAL_WORDS + 2 * JOURNAL_MAX_FILES; // beside one file
+    std::string path = dir / "file";
+    write_file(path, {});
+    ASSERT_EQ(truncate(path.c_str(), 1ll << 31), 0); // 2^19 pages
+    {
+        Mapped m(path, options(ATO_DOMAIN_PMEM));
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(m.write(0, pattern(9000, 2)));
+        struct file *f = table_find(m.base)->file;
+        journal_lane small, large;
+        ASSERT_EQ(journals_take_lane(&f, 1, WORDS, &large), 0) << ato_errormsg();
+        ASSERT_EQ(journals_take_lane(&f, 1, 2, &small), 0) << ato_errormsg();
+        EXPECT_EQ(journals_of(path).size(), 2u);
+        journal_file who = {};
+        journal_writer w;
+        memcpy(who.id, f->pairing.record.id, 16);
+        who.inode = f->pairing.record.inode;
+        journal_begin(&w, large.journal, &f->persist, large.lane, &who, 1, WORDS);
+        for (uint64_t i = 0; i < WORDS; i++)
+            journal_add(&w, 0, layout_word(i), i << 8);
+        ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
+        journals_give_lane(&small);
+        journals_leave_lane(&f, 1, &large); // as if the medium had failed
+        file_poison(f);
+    }
+    EXPECT_EQ(journals_of(path).size(), 1u) << "the one that is to be replayed";
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(journals_of(path).size(), 0u);
+    for (uint64_t i : {uint64_t{1}, WORDS / 2, WORDS - 1}) {
+        uint64_t word;
+        memcpy(&word, read_at(reflection_of(path), layout_word(i), 8).data(), 8);
+        EXPECT_EQ(word, i << 8);
+    }
+}
+
+// ---- several files ------------------------------------------------------------------------------
+
+using SeveralFiles = Several;
+
+TEST_F(SeveralFiles, OneFolderNeedsNoPointer)
+{
+    write_file(dir / "x/other", pattern(SIZE, 1));
+    Mapped a(paths[0], wish()), b(dir / "x/other", wish());
+    Commit c;
+    ASSERT_TRUE(commit(c, {file_of(a), file_of(b)})) << ato_errormsg();
+    EXPECT_EQ(journals_folder_of(&c.lane, file_of(a)), 0u);
+    EXPECT_EQ(journals_folder_of(&c.lane, file_of(b)), 0u);
+    ASSERT_TRUE(complete(c));
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+}
+
+TEST_F(SeveralFiles, EachFolderIsNamedOnceAndPointsToTheJournal)
+{
+    {
+        All all = map(3);
+        write_file(dir / "y/other", pattern(SIZE, 1));
+        Mapped more(dir / "y/other", wish());
+        auto files = files_of(all);
+        files.push_back(file_of(more));
+        for (int turn = 0; turn < 2; turn++) {
+            Commit c;
+            ASSERT_TRUE(commit(c, files)) << ato_errormsg();
+            for (unsigned i = 0; i < 4; i++)
+                EXPECT_EQ(journals_folder_of(&c.lane, files[i]), i % 3 + i / 3) << i;
+            for (unsigned k = 1; k < 3; k++) {
+                struct route entry;
+                ASSERT_TRUE(journal_folder(c.lane.journal, k, &entry));
+                EXPECT_EQ(std::string(entry.absolute), folder_of(paths[k]));
+                EXPECT_EQ(entry.inode, inode_of(folder_of(paths[k])));
+                EXPECT_EQ(std::string(entry.relative), k == 1 ? "../../y/.ato" : "../../z/.ato");
+            }
+            EXPECT_FALSE(journal_folder(c.lane.journal, 3, nullptr));
+            ASSERT_TRUE(complete(c));
+        }
+        for (size_t i : {1, 2}) {
+            auto found = pointers_of(paths[i]);
+            ASSERT_EQ(found.size(), 1u);
+            Fd fd(found[0]);
+            struct folder f;
+            struct pointer p;
+            ASSERT_EQ(folder_open(&f, folder_of(paths[i]).c_str(), false), 0);
+            ASSERT_EQ(pointer_read(&p, fd, &f, found[0].substr(found[0].rfind('/') + 1).c_str()), 0)
+                << ato_errormsg();
+            EXPECT_EQ(p.index, i);
+            EXPECT_EQ(std::string(p.route.relative), "../../x/.ato");
+            EXPECT_EQ(p.route.absolute + std::string("/") + p.journal, journals_of(paths[0])[0]);
+            EXPECT_EQ(size_of(found[0]) % 8, 0u);
+            folder_close(&f);
+        }
+        EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    }
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, JournalThatKnowsAsManyFoldersAsItCanIsFollowedByAnother)
+{
+    const unsigned many = JOURNAL_FOLDERS + 7;
+    {
+        for (unsigned i = 3; i < many; i++)
+            add("f" + std::to_string(i));
+        All all = map(many);
+        auto files = files_of(all);
+        for (unsigned i = 1; i < many; i++) {
+            Commit c;
+            ASSERT_TRUE(commit(c, {files[0], files[i]}) && complete(c)) << ato_errormsg();
+        }
+        EXPECT_EQ(journals_of(paths[0]).size(), 2u);
+        // As many at once as one can name, which neither of them can any more.
+        std::vector<struct file *> most(files.begin() + 6, files.begin() + 6 + JOURNAL_FOLDERS);
+        most.insert(most.begin(), files[0]);
+        Commit c, none;
+        ASSERT_TRUE(commit(c, most) && complete(c)) << ato_errormsg();
+        EXPECT_EQ(journals_of(paths[0]).size(), 3u);
+        most.push_back(files[1]);
+        for (int turn = 0; turn < 2; turn++) {
+            EXPECT_FALSE(commit(none, most));
+            EXPECT_EQ(errno, E2BIG);
+        }
+        EXPECT_EQ(journals_of(paths[0]).size(), 3u);
+    }
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, PointersHaveOwnerAndModeOfTheJournal)
+{
+    for (const std::string &path : paths)
+        ASSERT_EQ(chmod(path.c_str(), 0660), 0);
+    All all = map(2);
+    Commit c;
+    ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
+    struct stat journal = stat_of(journals_of(paths[0])[0]),
+                pointer = stat_of(pointers_of(paths[1])[0]);
+    EXPECT_EQ(pointer.st_mode & 07777, 0660u);
+    EXPECT_EQ(pointer.st_mode, journal.st_mode);
+    EXPECT_EQ(pointer.st_uid, journal.st_uid);
+    EXPECT_EQ(pointer.st_gid, journal.st_gid);
+}
+
+TEST_F(SeveralFiles, JournalLivesUntilAllOfThemAreUnmapped)
+{
+    All all = map(3);
+    Commit c, own;
+    ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
+    all[0].reset();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    ASSERT_TRUE(commit(own, {file_of(*all[1]), file_of(*all[2])}) && complete(own));
+    EXPECT_EQ(journals_of(paths[1]).size(), 2u) << "one of its own, and the pointer";
+    EXPECT_EQ(pointers_of(paths[2]).size(), 2u);
+    all[1].reset();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    EXPECT_EQ(journals_of(paths[1]).size(), 2u);
+    all[2].reset();
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, PointersAreDurableBeforeTheLaneAndGoBeforeTheJournal)
+{
+    FsFaults faults;
+    All all = map(2);
+    Commit c;
+    faults.calls.clear();
+    journal_lane lane;
+    auto files = files_of(all);
+    ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
+    auto at = [&](const std::string &call, const std::string &end, size_t from = 0) {
+        for (size_t i = from; i < faults.calls.size(); i++) {
+            const std::string &is = faults.calls[i];
+            if (is.compare(0, call.size(), call) == 0 && is.size() >= end.size() &&
+                is.compare(is.size() - end.size(), end.size(), end) == 0)
+                return i;
+        }
+        return faults.calls.size();
+    };
+    const size_t made = at("renameat", ".at.tmp");
+    ASSERT_LT(made, faults.calls.size());
+    EXPECT_EQ(faults.calls[made - 1].compare(0, 5, "fsync"), 0);
+    ASSERT_LT(made + 1, faults.calls.size());
+    EXPECT_EQ(faults.calls[made + 1].compare(0, 5, "fsync"), 0);
+    journals_give_lane(&lane);
+    faults.calls.clear();
+    all.clear();
+    const size_t pointer = at("unlinkat", ".at"), journal = at("unlinkat journal", "", pointer + 1);
+    ASSERT_LT(journal, faults.calls.size());
+    EXPECT_EQ(faults.calls[pointer + 1].compare(0, 5, "fsync"), 0);
+    EXPECT_LT(pointer + 1, journal);
+}
+
+TEST_F(SeveralFiles, PointerThatCannotBeMadeIsAnErrorAndTheNextTryFindsTheSameEntry)
+{
+    long total = 0;
+    for (long k = 0; k <= total; k++) {
+        SCOPED_TRACE(k);
+        All all = map(2);
+        auto files = files_of(all);
+        journal_lane lane;
+        ASSERT_EQ(journals_take_lane(files.data(), 1, 2, &lane), 0) << ato_errormsg();
+        journals_give_lane(&lane);
+        {
+            FsFaults faults;
+            faults.fail_at(k, ENOSPC);
+            int r = journals_take_lane(files.data(), 2, 2, &lane);
+            total = static_cast<long>(faults.calls.size());
+            if (r == 0) { // fchown may fail
+                journals_give_lane(&lane);
+                continue;
+            }
+            EXPECT_EQ(errno, ENOSPC);
+            EXPECT_STRNE(ato_errormsg(), "");
+            faults.before = nullptr;
+            EXPECT_TRUE(journals_of(paths[1]).empty()) << faults.calls[static_cast<size_t>(k)];
+        }
+        ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
+        EXPECT_EQ(journals_folder_of(&lane, files[1]), 1u);
+        journals_give_lane(&lane);
+    }
+    EXPECT_GT(total, 4);
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, MoreOfThemThanALaneNamesAreE2big)
+{
+    Mapped m(paths[0], wish());
+    std::vector<struct file *> files(JOURNAL_MAX_FILES + 1, file_of(m));
+    journal_lane lane;
+    EXPECT_EQ(journals_take_lane(files.data(), JOURNAL_MAX_FILES + 1, 2, &lane), -1);
+    EXPECT_EQ(errno, E2BIG);
+    ASSERT_EQ(journals_take_lane(files.data(), JOURNAL_MAX_FILES, JOURNAL_WORDS, &lane), 0)
+        << ato_errormsg();
+    EXPECT_EQ(lane.lane, JOURNAL_LANES);
+    journals_give_lane(&lane);
+}
+
+// As after a failure of the medium, whichever of them is unmapped first.
+TEST_F(SeveralFiles, CommitInDoubtIsFoundByTheNextMapOfAnyOfThem)
+{
+    for (size_t first : {0, 1}) {
+        All all = map(2);
+        Commit c;
+        ASSERT_TRUE(commit(c, files_of(all))) << ato_errormsg();
+        journals_leave_lane(c.files.data(), 2, &c.lane);
+        for (struct file *f : c.files)
+            file_poison(f);
+        all[first].reset();
+        EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "let go, not removed";
+        EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+        {
+            Mapped m(paths[first], wish());
+            ASSERT_TRUE(m) << m.sentence;
+            expect_words(2);
+            expect_nothing_left();
+        }
+        all.clear();
+        for (size_t i : {0, 1}) {
+            Mapped m(paths[i], wish());
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        }
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+// A third file, which was in an earlier commit through the same journal, is in no doubt.
+TEST_F(SeveralFiles, FilesThatAreInNoDoubtGoOnWithANewJournal)
+{
+    All all = map(3);
+    Commit before, c, after;
+    ASSERT_TRUE(commit(before, files_of(all)) && complete(before)) << ato_errormsg();
+    ASSERT_TRUE(commit(c, {file_of(*all[0]), file_of(*all[1])})) << ato_errormsg();
+    journals_leave_lane(c.files.data(), 2, &c.lane);
+    for (struct file *f : c.files)
+        file_poison(f);
+    all[1].reset();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    write_file(dir / "x/other", pattern(SIZE, 1));
+    Mapped other(dir / "x/other", wish()); // finishes it
+    ASSERT_TRUE(other) << other.sentence;
+    EXPECT_EQ(journals_of(paths[0]).size(), 0u);
+    ASSERT_TRUE(commit(after, {file_of(other), file_of(*all[2])}) && complete(after))
+        << ato_errormsg();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    EXPECT_EQ(pointers_of(paths[2]).size(), 1u);
+    EXPECT_EQ(other.unmap(ATO_UNMAP_FAST), 0);
+    all.clear();
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, ChildThatIsForkedTakesNothingAway)
+{
+    All all = map(2);
+    Commit c, more;
+    ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
+    EXPECT_EQ(in_exiting_child([] { return 0; }), 0);
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+    ASSERT_TRUE(commit(more, files_of(all)) && complete(more)) << ato_errormsg();
+    all.clear();
+    expect_nothing_left();
+}
+
+TEST_F(SeveralFiles, ProcessThatExitsTakesJournalAndPointersAlong)
+{
+    auto *kept = new All;
+    EXPECT_EQ(in_exiting_child([&] {
+                  *kept = map(3);
+                  Commit c;
+                  return kept->size() == 3 && commit(c, files_of(*kept)) && complete(c) ? 0 : 1;
+              }),
+              0);
+    delete kept;
+    expect_nothing_left();
+}
+
+// ---- which may be in one commit -----------------------------------------------------------------
+
+void expect_not_alike(const struct file *a, const struct file *b)
+{
+    EXPECT_EQ(journals_alike(a, b), -1);
+    EXPECT_EQ(errno, EXDEV);
+    for (const struct file *f : {a, b})
+        EXPECT_NE(std::string(ato_errormsg()).find(f->pairing.path), std::string::npos)
+            << ato_errormsg();
+}
+
+TEST_F(SeveralFiles, AreAlikeWithOneDomainAndTheSameWriters)
+{
+    ASSERT_EQ(chmod(paths[1].c_str(), 0640), 0); // more readers
+    ASSERT_EQ(chmod(paths[2].c_str(), 0664), 0); // more writers
+    Mapped a(paths[0], options(ATO_DOMAIN_PMEM)), b(paths[1], options(ATO_DOMAIN_PMEM)),
+        c(paths[2], options(ATO_DOMAIN_PMEM));
+    ASSERT_EQ(chmod(paths[0].c_str(), 0600), 0);
+    EXPECT_EQ(journals_alike(file_of(a), file_of(b)), 0) << ato_errormsg();
+    expect_not_alike(file_of(a), file_of(c));
+    add("other");
+    Mapped d(paths.back(), options(ATO_DOMAIN_MSYNC));
+    expect_not_alike(file_of(a), file_of(d));
+}
+
+TEST_F(SeveralFiles, GroupsCountOnlyWhereTheyMayWrite)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to give files away";
+    for (mode_t mode : {0644, 0664}) {
+        TempDir other;
+        const std::string x = other / "x", y = other / "y";
+        for (const std::string &path : {x, y}) {
+            write_file(path, pattern(SIZE, 1));
+            ASSERT_EQ(chmod(path.c_str(), mode), 0);
+        }
+        ASSERT_EQ(chown(y.c_str(), 0, 12345), 0);
+        Mapped a(x, wish()), b(y, wish());
+        ASSERT_TRUE(a && b);
+        if (mode & S_IWGRP)
+            expect_not_alike(file_of(a), file_of(b));
+        else
+            EXPECT_EQ(journals_alike(file_of(a), file_of(b)), 0) << ato_errormsg();
+    }
+    ASSERT_EQ(chown(paths[1].c_str(), 12345, 0), 0);
+    Mapped a(paths[0], wish()), b(paths[1], wish());
+    expect_not_alike(file_of(a), file_of(b));
 }
 
 } // namespace

@@ -187,13 +187,13 @@ TEST_F(Manifest, AnyByteDamagedInOneCopyLeavesTheOther)
 // What was never ours is not to be written over.
 TEST_F(Manifest, WhatNoBirthLeavesIsDamageAndNotUnborn)
 {
-    for (size_t at : {size_t(512), size_t(4095), size_t(4096), size_t(8191), size_t(8208),
+    for (size_t at : {size_t(512), size_t(4095), size_t(4096), size_t(8191), size_t(8216),
                       size_t(MANIFEST_BYTES - 1)}) {
         memset(bytes(), 0, MANIFEST_BYTES);
         bytes()[at] = 1;
         EXPECT_EQ(read(), MANIFEST_DAMAGED) << at;
     }
-    for (size_t at : {size_t(0), size_t(511), size_t(8192), size_t(8207)}) {
+    for (size_t at : {size_t(0), size_t(511), size_t(8192), size_t(8207), size_t(8215)}) {
         memset(bytes(), 0, MANIFEST_BYTES);
         bytes()[at] = 1;
         EXPECT_EQ(read(), MANIFEST_UNBORN) << at;

@@ -146,6 +146,46 @@ TEST_P(PersistCountsOfCached, WriteOfSeveralPagesBeginsTheCountOfReadsAnew)
     EXPECT_EQ(faults.take().home, 1);
 }
 
+// Whatever a transaction reads besides, and first.
+TEST_F(PersistCountsTest, MsyncTransactionFlushesWhatItWroteThoughItReadAFileOfAnotherDomain)
+{
+    write_file(dir / "other", pattern(4096, 2));
+    Mapped other(dir / "other", options(ATO_DOMAIN_PROCESS));
+    ASSERT_TRUE(other) << other.sentence;
+    map(ATO_DOMAIN_MSYNC);
+    ato_tx *t = ato_tx_begin(0);
+    char byte;
+    ASSERT_NE(ato_tx_memcpy(t, &byte, other.base, 1, 0), nullptr);
+    ASSERT_NE(ato_tx_memcpy(t, m->base, "x", 1, 0), nullptr) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_GE(faults.take().flush_data, 1);
+    ato_iovec range = {m->base, other.base, 100};
+    ASSERT_EQ(ato_writev(&range, 1, 0), 0);
+    EXPECT_GE(faults.take().flush_data, 1);
+}
+
+// The same of a transaction whose masks do not tell of them any more.
+TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGivenAway)
+{
+    map(ATO_DOMAIN_PMEM);
+    Bytes old = m->read(4096, 128), some = pattern(128, 9);
+    for (bool shrinks : {false, true}) {
+        SCOPED_TRACE(shrinks);
+        ato_tx *t = ato_tx_begin(0);
+        char byte;
+        ASSERT_NE(ato_tx_memcpy(t, m->base + 4096, some.data(), 128, ATO_SKIP_EQUAL), nullptr);
+        ASSERT_NE(ato_tx_memcpy(t, &byte, m->base + 4096, 1, 0), nullptr); // and so it is stored
+        if (shrinks) {
+            ASSERT_EQ(ato_tx_ftruncate(t, m->base, 4096), 0);
+        } else {
+            ASSERT_NE(ato_tx_memcpy(t, m->base + 4096, old.data(), 128, ATO_SKIP_EQUAL), nullptr);
+        }
+        faults.take();
+        ASSERT_EQ(ato_tx_abort(t), 0);
+        EXPECT_EQ(faults.take().fence, 1);
+    }
+}
+
 // Its stores are non-temporal: they could arrive when the page is somebody else's.
 TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenAway)
 {
@@ -228,12 +268,12 @@ TEST_P(PersistCountsOfCached, WriteOfSeveralPagesByTheJournal)
         ASSERT_TRUE(m->write(4096, pattern(static_cast<size_t>(k) * 4096, 2)));
         PersistCounts expected;
         expected.scatter = k;
-        expected.copy = 2;           // the file, the words (32 to a buffer)
-        expected.line = 1;           // the commit line
-        expected.store_word = k + 1; // the words; retired
-        expected.flush_word = k + 1;
-        expected.flush_data = 2; // list and line: nothing but a branch in these domains
-        expected.fence = 4;      // J1, J2, J4, J3
+        expected.copy = 2;                   // the file, the words (32 to a buffer)
+        expected.line = 1;                   // the commit line
+        expected.store_word = k + 1;         // the words; retired
+        expected.flush_word = k / 8 + 1 + 1; // lines with words of pages 1 to k
+        expected.flush_data = 2;             // list and line: nothing but a branch in these domains
+        expected.fence = 4;                  // J1, J2, J4, J3
         EXPECT_EQ(faults.take(), expected) << k;
     }
     ASSERT_TRUE(m->write(4096, pattern(33 * 4096, 2)));
@@ -247,7 +287,7 @@ TEST_P(PersistCountsOfCached, EagerWriteOfSeveralPages)
     PersistCounts c = faults.take();
     EXPECT_EQ(c.fence, 7); // four of the commit, W3, two for bringing all pages home
     EXPECT_EQ(c.home, 4);
-    EXPECT_EQ(c.flush_word, 9); // 4 + retired + 4
+    EXPECT_EQ(c.flush_word, 3); // the line with the words, retired, that line again
 }
 
 // ---- deploying and reading ----------------------------------------------------------------------
@@ -268,8 +308,8 @@ TEST_P(PersistCountsOfCached, DeployOfAPageAndOfMany)
     EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
                   c.home = 63; // one is home
                   c.store_word = 63;
-                  c.flush_word = 63;
-                  c.fence = 4; // two batches of 32 pages
+                  c.flush_word = 8; // lines
+                  c.fence = 4;      // two batches of 32 pages
               }));
     ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
     EXPECT_EQ(faults.take(), PersistCounts()); // nothing to do

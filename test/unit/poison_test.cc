@@ -427,4 +427,56 @@ TEST_F(Poison, SpatialUnmapThatFailsToDeployKeepsTheMapping)
     EXPECT_EQ(read_file(path), new_);
 }
 
+// 0: both files are as they were, or as they have to be; 1: not; 2: there are fewer flushes.
+int commit_to_two(const std::string &first, const std::string &second, long failing)
+{
+    ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+    Bytes before = pattern(SIZE, 1), after = before, bytes = pattern(5000, 7);
+    std::copy(bytes.begin(), bytes.end(), after.begin() + 100);
+    bool done, failed = false;
+    {
+        Mapped a(first, o), b(second, o);
+        ato_tx *tx = ato_tx_begin(0);
+        if (!a || !b || !tx)
+            return 1;
+        for (Mapped *m : {&a, &b})
+            if (!ato_tx_memcpy(tx, m->base + 100, bytes.data(), bytes.size(), ATO_EAGER))
+                return 1;
+        {
+            PersistFaults faults;
+            fail_flush(faults, failing);
+            auto fail = faults.before;
+            faults.before = [&](const PersistCall &c) {
+                int error = fail(c);
+                failed |= error != GO_ON;
+                return error;
+            };
+            done = ato_tx_commit(tx) == 0;
+        }
+        if (!done && ato_tx_abort(tx) < 0)
+            return 1;
+    }
+    Mapped a(first, o), b(second, o);
+    bool is_old = a.read() == before && b.read() == before;
+    bool is_new = a.read() == after && b.read() == after;
+    if (!(done ? is_new : is_old || is_new))
+        return 1;
+    return failed ? 0 : 2;
+}
+
+TEST_F(Poison, AnEagerTransactionOfTwoFilesIsWholeWhicheverFlushFails)
+{
+    int result = 0;
+    long n = 0;
+    while (result == 0) {
+        n++;
+        std::string first = dir / ("first" + std::to_string(n)), second = first + "-too";
+        write_file(first, old_);
+        write_file(second, old_);
+        result = in_child([&] { return commit_to_two(first, second, n); });
+    }
+    EXPECT_EQ(result, 2) << "flush " << n;
+    EXPECT_GT(n, 10);
+}
+
 } // namespace

@@ -18,6 +18,7 @@ extern "C" {
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace support;
@@ -38,9 +39,10 @@ class Pool : public testing::Test
         folder_close(&f);
     }
 
-    int create(pool *out)
+    int create(pool *out, uint64_t words = JOURNAL_WORDS)
     {
-        return pool_create(out, &f, &p, geteuid(), getegid(), 0640);
+        const struct trust like = {geteuid(), getegid(), 0640};
+        return pool_create(out, &f, &p, words, &like);
     }
 
     TempDir dir;
@@ -118,6 +120,67 @@ TEST_F(Pool, BeginsOnACacheLineWhereverItIsMapped)
     EXPECT_NE(strcmp(a.name, b.name), 0);
     EXPECT_EQ(pool_close(&a, &f, true), 0);
     EXPECT_EQ(pool_close(&b, &f, true), 0);
+}
+
+TEST_F(Pool, IsAsLargeAsItsWordsNeed)
+{
+    EXPECT_EQ(pool_bytes(JOURNAL_WORDS), POOL_LEAST_BYTES);
+    for (uint64_t words : {JOURNAL_WORDS, 1ull << 20, 1ull << 22}) {
+        pool made, found;
+        ASSERT_EQ(create(&made, words), 0) << report_sentence();
+        const std::string path = dir / made.name;
+        EXPECT_GE(journal_capacity(&made.journal, JOURNAL_LANES, JOURNAL_MAX_FILES), words);
+        EXPECT_EQ(size_of(path), pool_bytes(words));
+        Fd other(path);
+        ASSERT_EQ(pool_peek(&found, other, &f, made.name), 1) << report_sentence();
+        EXPECT_EQ(journal_capacity(&found.journal, JOURNAL_LANES, 1),
+                  journal_capacity(&made.journal, JOURNAL_LANES, 1));
+        pool_peek_end(&found);
+        EXPECT_EQ(pool_close(&made, &f, true), 0);
+    }
+}
+
+// What its header says is more than there is: nothing is mapped.
+TEST_F(Pool, HeaderOfALongerJournalIsNotBelieved)
+{
+    pool made, found;
+    ASSERT_EQ(create(&made, 1ull << 20), 0) << report_sentence();
+    const std::string path = dir / made.name;
+    const off_t end = static_cast<char *>(made.journal.bytes) - static_cast<char *>(made.map) +
+                      static_cast<off_t>(journal_bytes(1 << 20));
+    for (off_t bytes : {end - 8, static_cast<off_t>(POOL_LEAST_BYTES),
+                        static_cast<off_t>(POOL_LEAST_BYTES - 1)}) {
+        ASSERT_EQ(truncate(path.c_str(), bytes), 0);
+        Fd fd(path);
+        EXPECT_EQ(pool_peek(&found, fd, &f, made.name), 0) << bytes;
+        EXPECT_EQ(found.map, nullptr);
+    }
+    EXPECT_EQ(pool_close(&made, &f, true), 0);
+}
+
+TEST_F(Pool, FileOfAnyLengthIsMappedAsFarAsItsJournalReaches)
+{
+    pool made, found;
+    ASSERT_EQ(create(&made), 0) << report_sentence();
+    const std::string path = dir / made.name;
+    ASSERT_EQ(truncate(path.c_str(), 1ll << 40), 0);
+    Fd fd(path);
+    ASSERT_EQ(pool_peek(&found, fd, &f, made.name), 1) << report_sentence();
+    EXPECT_LE(found.bytes, POOL_LEAST_BYTES);
+    pool_peek_end(&found);
+    EXPECT_EQ(pool_close(&made, &f, true), 0);
+}
+
+TEST_F(Pool, NamesAreToldApart)
+{
+    const std::string id(32, 'a'), name = "journal-" + id;
+    EXPECT_EQ(pool_name_of(name.c_str()), POOL_NAME);
+    EXPECT_EQ(pool_name_of((name + ".tmp").c_str()), POOL_NAME_UNFINISHED);
+    EXPECT_EQ(pool_name_of((name + ".at").c_str()), POOL_NAME_POINTER);
+    EXPECT_EQ(pool_name_of((name + ".at.tmp").c_str()), POOL_NAME_POINTER_UNFINISHED);
+    for (const std::string &other : {name + "a", name + ".a", name + ".at.", name + ".tmp.at",
+                                     name.substr(1), name.substr(0, 39)})
+        EXPECT_EQ(pool_name_of(other.c_str()), POOL_NO_NAME) << other;
 }
 
 TEST_F(Pool, StepThatFailsLeavesNothing)

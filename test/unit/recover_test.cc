@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "reflection/layout.h"
+#include "reflection/manifest.h"
 #include "reflection/recover.h"
 #include "reflection/report.h"
 }
@@ -46,6 +47,14 @@ class Recover : public testing::Test
         return v;
     }
 
+    // With the other file gone.
+    int apply(const journal_view &v, unsigned file = 0)
+    {
+        recover_target targets[2] = {};
+        targets[file] = {lab.p, start(), size, nullptr, "FOLDER", "NAME"};
+        return recover_apply(&v, targets);
+    }
+
     JournalLab lab{PERSIST_PMEM};
     uint64_t size;
     Bytes reflection;
@@ -61,7 +70,7 @@ TEST_F(Recover, StoresTheWordsAndNothingElse)
         memcpy(&expected[layout_word(page)], &value, 8);
     }
     journal_view v = committed(words);
-    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v), 0);
     EXPECT_TRUE(reflection == expected);
 }
 
@@ -69,9 +78,9 @@ TEST_F(Recover, StoresOnlyTheWordsOfTheFileAskedFor)
 {
     Bytes expected = reflection;
     journal_view v = committed({{layout_word(3), 5}, {layout_word(4), 6}}, 1);
-    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v), 0);
     EXPECT_TRUE(reflection == expected);
-    ASSERT_EQ(recover_apply(&lab.p, &v, 1, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v, 1), 0);
     EXPECT_FALSE(reflection == expected);
 }
 
@@ -82,16 +91,16 @@ TEST_F(Recover, MayBeDoneAgainAndMayBeCutAnywhere)
         words.emplace_back(layout_word(page * 50), page + 1);
     journal_view v = committed(words);
     Bytes before = reflection;
-    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v), 0);
     Bytes once = reflection;
-    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v), 0);
     EXPECT_TRUE(reflection == once);
     for (unsigned subset = 0; subset < 1024; subset += 7) { // what a cut may have left
         reflection = before;
         for (unsigned i = 0; i < 10; i++)
             if (subset >> i & 1)
                 memcpy(&reflection[words[i].first], &words[i].second, 8);
-        ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+        ASSERT_EQ(apply(v), 0);
         ASSERT_TRUE(reflection == once);
     }
 }
@@ -106,8 +115,8 @@ TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndThenStoresNothing)
         layout_word(1023),        // likewise
         layout_word(1024),        // a meta page beyond the end
         size,                     // right behind it
-        (1ull << 55),             // far behind it
-        0x00fffffffffffff8ull,    // the largest there is
+        (1ull << 48),             // far behind it
+        (1ull << 49) - 8,         // the largest there is
     };
     Bytes before = reflection;
     for (uint64_t offset : bad) {
@@ -116,12 +125,51 @@ TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndThenStoresNothing)
                     {{layout_word(0), 1}, {offset, 2}, {layout_word(1), 3}});
         journal_view v;
         ASSERT_EQ(journal_look(&other.j, 0, &v), JOURNAL_COMMITTED);
-        EXPECT_EQ(recover_apply(&other.p, &v, 0, start(), size, "NAME"), -1) << offset;
+        EXPECT_EQ(apply(v), -1) << offset;
         EXPECT_EQ(errno, EUCLEAN);
         EXPECT_NE(std::string(report_sentence()).find("NAME"), std::string::npos);
         EXPECT_NE(std::string(report_sentence()).find(std::to_string(offset)), std::string::npos);
         EXPECT_TRUE(reflection == before) << offset;
     }
+}
+
+TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
+{
+    Bytes before = reflection;
+    uint64_t size_words[3] = {7, 7, 7};
+    for (uint64_t bytes : {0ull, 1ull, PAGES * PAGE_BYTES}) {
+        JournalLab own(PERSIST_PMEM);
+        own.write(0, {JournalLab::file(1, 10)},
+                  {{JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(bytes)}});
+        journal_view v;
+        ASSERT_EQ(journal_look(&own.j, 0, &v), JOURNAL_COMMITTED);
+        recover_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME"};
+        ASSERT_EQ(recover_apply(&v, &target), 0);
+        EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
+        target.size = nullptr; // gone
+        ASSERT_EQ(recover_apply(&v, &target), 0);
+    }
+    EXPECT_EQ(size_words[0], 7u);
+    EXPECT_EQ(size_words[2], 7u);
+    EXPECT_TRUE(reflection == before);
+}
+
+TEST_F(Recover, RefusesASizeThatTheReflectionHasNoPagesForAndThenStoresNothing)
+{
+    Bytes before = reflection;
+    uint64_t size_word = 7;
+    lab.write(
+        0, {JournalLab::file(1, 10)},
+        {{layout_word(0), 1},
+         {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
+    journal_view v;
+    ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
+    const recover_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME"};
+    EXPECT_EQ(recover_apply(&v, &target), -1);
+    EXPECT_EQ(errno, EUCLEAN);
+    EXPECT_NE(std::string(report_sentence()).find("FOLDER/NAME"), std::string::npos);
+    EXPECT_EQ(size_word, 7u);
+    EXPECT_TRUE(reflection == before);
 }
 
 TEST_F(Recover, IsDurableWhenItReturns)
@@ -133,7 +181,7 @@ TEST_F(Recover, IsDurableWhenItReturns)
         order.push_back(c.op);
         return support::GO_ON;
     };
-    ASSERT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), 0);
+    ASSERT_EQ(apply(v), 0);
     EXPECT_EQ(faults.counts.store_word, 2);
     EXPECT_EQ(faults.counts.flush_word, 2);
     EXPECT_EQ(order.back(), "fence");
@@ -146,7 +194,7 @@ TEST_F(Recover, SaysSoWhenTheMediumFails)
     faults.before = [](const support::PersistCall &c) {
         return std::string(c.op) == "flush_word" ? EIO : support::GO_ON;
     };
-    EXPECT_EQ(recover_apply(&lab.p, &v, 0, start(), size, "NAME"), -1);
+    EXPECT_EQ(apply(v), -1);
     EXPECT_EQ(errno, EIO);
 }
 

@@ -13,7 +13,7 @@ void use_pages_reserve(uint32_t holder, struct page_state *s)
 {
     struct file f = {.holder = holder};
     pages_set_up();
-    pages_reserve(&f, s);
+    (void)pages_reserve(&f, s, &(struct patience){0});
 }
 
 void use_pages_release(struct page_state *s)

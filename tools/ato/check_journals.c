@@ -5,6 +5,7 @@
 #include "lanes.h"
 
 #include "../../reflection/layout.h"
+#include "../../reflection/manifest.h"
 #include "../../reflection/place.h"
 #include "../../reflection/report.h"
 
@@ -22,16 +23,16 @@ struct journal_check {
     char name[PATH_MAX + NAME_MAX + 2];
 };
 
-/* The reflection that a lane's file `i` means: its length; 0 when the pairing is gone, which
+/* The reflection that a lane's file means, in folder `in`: its length; 0 when the pairing is gone, which
  * recovery passes over. */
-static uint64_t find_target(struct journal_check *jc, unsigned lane,
-                            const struct journal_file *file)
+static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsigned lane,
+                        const struct journal_file *file)
 {
     static struct look_manifest m; /* 12 KiB */
     struct findings *f = &jc->check->findings;
     struct place_names n = place_names(file->inode);
     struct stat st;
-    int there = look_manifest(jc->folder, file->inode, &m);
+    int there = look_manifest(in, file->inode, &m);
     if (there < 0) {
         finding_add(f, FINDING_BLIND, jc->name, "lane %u: %s", lane, report_sentence());
         return 0;
@@ -44,13 +45,15 @@ static uint64_t find_target(struct journal_check *jc, unsigned lane,
                     file->inode);
         return 0;
     }
-    if (there == 0 || m.found != MANIFEST_VALID || memcmp(m.record.id, file->id, 16) != 0) {
+    /* As reflection/named.c judges. */
+    if (there == 0 || m.found != MANIFEST_VALID || memcmp(m.record.id, file->id, 16) != 0 ||
+        m.record.state != MANIFEST_IN_USE) {
         finding_add(f, FINDING_NOTE, jc->name,
                     "lane %u holds a commit of inode %" PRIu64 ", whose reflection is gone", lane,
                     file->inode);
         return 0;
     }
-    int fd = look_into(jc->folder, n.reflection, &st);
+    int fd = look_into(in, n.reflection, &st);
     if (fd < 0) {
         finding_add(f, errno == EACCES ? FINDING_BLIND : FINDING_ERROR, jc->name,
                     "lane %u holds a commit of inode %" PRIu64
@@ -62,22 +65,60 @@ static uint64_t find_target(struct journal_check *jc, unsigned lane,
     return (uint64_t)st.st_size;
 }
 
-static void check_commit(struct journal_check *jc, unsigned lane, const struct journal_view *v)
+static uint64_t find_target(struct journal_check *jc, const struct lanes *j, unsigned lane,
+                            const struct journal_file *file)
 {
-    uint64_t lengths[JOURNAL_MAX_FILES];
+    struct folder in;
+    uint64_t length = 0;
+    if (file->folder == 0)
+        return find_in(jc, j->at.folder, lane, file);
+    enum linked_answer found = linked_open(&j->at, &j->journal, file->folder, &in);
+    if (found == LINKED_OPEN)
+        length = find_in(jc, &in, lane, file);
+    else if (found == LINKED_GONE)
+        finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
+                    "lane %u holds a commit of inode %" PRIu64
+                    ", which was given up by a mark in %s",
+                    lane, file->inode, in.path);
+    else
+        finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
+                    "lane %u holds a commit, no file of which can be mapped: %s", lane,
+                    report_sentence());
+    folder_close(&in);
+    return length;
+}
+
+static bool is_in_order(const struct journal_word *w, uint64_t length)
+{
+    uint64_t size;
+    if (journal_word_is_size(w))
+        return manifest_decode_size(w->value, &size) && layout_reflection_bytes(size) <= length;
+    return layout_is_word(journal_word_offset(w), length);
+}
+
+static void check_commit(struct journal_check *jc, const struct lanes *j, unsigned lane,
+                         const struct journal_view *v)
+{
+    static uint64_t lengths[JOURNAL_MAX_FILES];
     for (unsigned i = 0; i < v->nfiles; i++)
-        lengths[i] = find_target(jc, lane, &v->files[i]);
+        lengths[i] = find_target(jc, j, lane, &v->files[i]);
     finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
-                "recovery due: lane %u holds a commit of %" PRIu64 " bitmap words in %u file%s",
-                lane, v->nwords, v->nfiles, v->nfiles == 1 ? "" : "s");
+                "recovery due: lane %u holds a commit of %" PRIu64 " words of %u file%s", lane,
+                v->nwords, v->nfiles, v->nfiles == 1 ? "" : "s");
     for (uint64_t i = 0; i < v->nwords; i++) {
         uint64_t length = lengths[journal_word_file(&v->words[i])];
-        if (!length || layout_is_word(journal_word_offset(&v->words[i]), length))
+        if (!length || is_in_order(&v->words[i], length))
             continue;
-        finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                    "lane %u names offset %" PRIu64 " of a reflection of %" PRIu64
-                    " bytes, which has no bitmap word there",
-                    lane, journal_word_offset(&v->words[i]), length);
+        if (journal_word_is_size(&v->words[i]))
+            finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
+                        "lane %u has a size for which a reflection of %" PRIu64
+                        " bytes is too short",
+                        lane, length);
+        else
+            finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
+                        "lane %u names offset %" PRIu64 " of a reflection of %" PRIu64
+                        " bytes, which has no bitmap word there",
+                        lane, journal_word_offset(&v->words[i]), length);
         return;
     }
 }
@@ -90,7 +131,7 @@ static void check_lanes(struct journal_check *jc, const struct lanes *j)
         if (found == JOURNAL_DAMAGED)
             finding_add(&jc->check->findings, FINDING_ERROR, jc->name, "lane %u is damaged", lane);
         else if (found == JOURNAL_COMMITTED && !j->alive)
-            check_commit(jc, lane, &v);
+            check_commit(jc, j, lane, &v);
     }
 }
 
@@ -98,13 +139,28 @@ static void check_journal(void *arg, const struct lanes *j)
 {
     struct journal_check *jc = arg;
     struct findings *f = &jc->check->findings;
-    snprintf(jc->name, sizeof(jc->name), "%s/%s", jc->folder->path, j->name);
+    /* Once, from wherever it was found. */
+    if (j->at.st.st_ino && seen_before(&jc->check->folders, j->at.st.st_dev, j->at.st.st_ino))
+        return;
+    snprintf(jc->name, sizeof(jc->name), "%s/%s", j->at.folder->path, j->at.name);
     switch (j->kind) {
     case LANES_FORBIDDEN:
         finding_add(f, FINDING_BLIND, jc->name, "cannot read the journal: %s", strerror(j->error));
         break;
     case LANES_DAMAGED:
         finding_add(f, FINDING_ERROR, jc->name, "the journal is damaged: no valid header is found");
+        break;
+    case LANES_NO_POINTER:
+        finding_add(f, FINDING_ERROR, jc->name,
+                    "the pointer is damaged: it does not say where its journal is");
+        break;
+    case LANES_ASTRAY:
+        finding_add(
+            f, FINDING_ERROR, jc->name,
+            "it says that a journal lies in %s, where is none that knows this folder: its files "
+            "whose last user died cannot be mapped. If it is gone for good, and with it what "
+            "it may have held of a commit, remove the pointer",
+            j->leads_to);
         break;
     case LANES_UNFINISHED:
         if (!j->alive)

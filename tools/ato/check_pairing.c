@@ -129,8 +129,8 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
     if (has_moved(m))
         return; /* it grows, or is unmapped: what was read does not go together, and says nothing */
     uint64_t need = layout_reflection_bytes(m->size);
-    /* What a growth that was cut made longer stays so. */
-    if (length < need || (length > need && !m->growth))
+    /* What a growth that was cut made longer stays so; what a shrink has not cut yet is longer. */
+    if (length < need || (length > need && !m->growth && !m->shrunk))
         finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
                     need);
@@ -138,12 +138,12 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }
-    if (w.words_beyond)
+    if (w.words_beyond && !m->shrunk) /* else they are to be cleared still */
         finding_add(&c->findings, FINDING_ERROR, name,
                     "%" PRIu64 " bitmap words of pages beyond the end are not 0, the first is of "
                     "page %" PRIu64,
                     w.words_beyond, w.first_beyond);
-    if (w.slices_beyond)
+    if (w.slices_beyond && !m->shrunk)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the bitmap word of the last page, %" PRIu64 ", names %" PRIu64
                     " slices beyond the end",
@@ -212,6 +212,11 @@ void check_look(struct check *c, const char *name, const struct look *l)
                     "it was to grow from %" PRIu64 " bytes to %" PRIu64 " and was interrupted; the "
                     "next map or 'ato deploy' takes that back",
                     l->manifest.size, l->manifest.growth);
+    if (l->cut_shrink && !busy)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "it was made shorter, from %" PRIu64 " bytes to %" PRIu64
+                    ", and is not cut yet; the next map or 'ato deploy' cuts it",
+                    l->manifest.shrunk, l->manifest.size);
     if (l->state == LOOK_BORN && !busy && l->manifest.found == MANIFEST_VALID)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the making of its reflection was interrupted; nothing is stored in it");

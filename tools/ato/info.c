@@ -168,6 +168,8 @@ static void say(const struct facts *f)
         line("logical", text_size(size, l->manifest.size));
     if (l->cut_growth && !l->holders.count && !l->holders.attaching)
         line("", "its growth was interrupted; the next map takes it back");
+    if (l->cut_shrink && !l->holders.count && !l->holders.attaching)
+        line("", "it was made shorter; the next map cuts it");
     snprintf(text, sizeof(text), "takes %s", text_size(size, l->storage));
     line("", text);
     if (f->has_record)

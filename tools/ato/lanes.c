@@ -4,6 +4,7 @@
 #include "look.h"
 
 #include "../../reflection/locks.h"
+#include "../../reflection/pointer.h"
 #include "../../reflection/pool.h"
 #include "../../reflection/report.h"
 
@@ -16,72 +17,112 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POOL_LENGTH = 12 << 20 };
-
-/* The journal in a pool's file (FORMAT.md: at its first byte that lies on a page), in memory that
- * the caller frees; NULL: there is none, or errno is EIO or ENOMEM. */
-static char *read_journal(int fd, struct journal *j)
+/* The journal in a pool's file, in memory that the caller frees; NULL: there is none, or no memory for
+ * it. */
+static char *read_journal(int fd, uint64_t length, struct journal *j)
 {
-    char *bytes = aligned_alloc(4096, POOL_LENGTH);
-    size_t got = 0;
+    struct pool_place place;
+    if (pool_find(fd, length, "found", &place) != POOL_FOUND)
+        return NULL;
+    size_t n = (size_t)place.bytes, got = 0;
+    char *bytes = aligned_alloc(4096, (n + 4095) & ~(size_t)4095);
     if (!bytes)
         return NULL;
-    while (got < POOL_LENGTH) {
-        ssize_t n = pread(fd, bytes + got, POOL_LENGTH - got, (off_t)got);
-        if (n <= 0)
+    while (got < n) {
+        ssize_t more = pread(fd, bytes + got, n - got, (off_t)(place.begin + got));
+        if (more <= 0)
             break;
-        got += (size_t)n;
+        got += (size_t)more;
     }
-    for (size_t at = 0; at + JOURNAL_BYTES <= got; at += 4096)
-        if (journal_is_at(bytes + at) && journal_take(j, bytes + at, JOURNAL_BYTES, "found") == 0)
-            return bytes;
+    if (journal_take(j, bytes, got, "found") == 0)
+        return bytes;
     free(bytes);
     return NULL;
 }
 
-static void visit_one(const struct folder *f, const char *name, bool all,
-                      void (*visit)(void *arg, const struct lanes *j), void *arg)
+/* Does the journal know the folder that we came from? One that cannot be read is not asked. */
+static bool is_meant(const struct lanes *j)
 {
-    struct lanes j = {.name = name, .kind = LANES_READ};
-    struct stat st;
-    int fd = look_into(f, name, &st);
+    return !j->at.from || j->kind != LANES_READ || linked_knows_origin(&j->at, &j->journal) == 1;
+}
+
+/* `j` says where it is. false: it is not the journal that a pointer means. */
+static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
+                      void *arg)
+{
+    const struct folder *f = j.at.folder;
+    const char *name = j.at.name;
+    int fd = look_into(f, name, &j.at.st);
     char *first = NULL, *second = NULL;
     if (fd < 0 && errno == ENOENT)
-        return; /* removed meanwhile */
+        return !j.at.from; /* removed meanwhile */
     if (fd < 0) {
         j.kind = errno == EINVAL || errno == ELOOP ? LANES_DAMAGED : LANES_FORBIDDEN;
         j.error = errno;
         visit(arg, &j);
-        return;
+        return true;
     }
     j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN;
-    if (j.alive && !all) {
-        close(fd);
-        return;
-    }
-    if (pool_name_of(name) == POOL_NAME_UNFINISHED) {
+    if (pool_name_of(name) != POOL_NAME) {
         j.kind = LANES_UNFINISHED;
         if (!j.alive) { /* its maker may be about to lock it */
             nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
             j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN || folder_names(f, name, fd) == 0;
         }
-    } else if (st.st_size != POOL_LENGTH) {
-        j.kind = LANES_DAMAGED;
     } else {
-        first = read_journal(fd, &j.journal);
+        first = read_journal(fd, (uint64_t)j.at.st.st_size, &j.journal);
         if (first && j.alive) {
             nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-            second = read_journal(fd, &j.again);
+            second = read_journal(fd, (uint64_t)j.at.st.st_size, &j.again);
         }
         if (!first || (j.alive && !second))
             j.kind = LANES_DAMAGED;
     }
+    bool meant = is_meant(&j);
     /* What its owner, or somebody's recovery, took away while we were reading is no finding. */
-    if (j.kind != LANES_DAMAGED || folder_names(f, name, fd))
+    if (meant && (all || !j.alive) && (j.kind != LANES_DAMAGED || folder_names(f, name, fd)))
         visit(arg, &j);
     free(first);
     free(second);
     close(fd);
+    return meant;
+}
+
+/* Reads where the pointer `name` leads. 1; 0 with what it is instead. */
+static int read_pointer(struct lanes *j, struct pointer *p)
+{
+    struct stat st;
+    int fd = look_into(j->at.folder, j->at.name, &st);
+    if (fd < 0) {
+        j->kind = errno == EINVAL || errno == ELOOP ? LANES_NO_POINTER : LANES_FORBIDDEN;
+        j->error = errno;
+        return 0;
+    }
+    int read = pointer_read(p, fd, j->at.folder, j->at.name);
+    close(fd);
+    j->kind = LANES_NO_POINTER;
+    return read == 0;
+}
+
+static void visit_pointer(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
+                          void *arg)
+{
+    static struct pointer p;
+    bool there = false;
+    if (read_pointer(&j, &p)) {
+        for (int which = 0; which < ROUTES && !there; which++) {
+            struct folder in;
+            struct linked at = {
+                .folder = &in, .name = p.journal, .from = j.at.folder, .index = p.index};
+            there = route_open(&p.route, j.at.folder, which, &in) == 0 &&
+                    visit_one((struct lanes){.at = at, .kind = LANES_READ}, all, visit, arg);
+            folder_close(&in);
+        }
+        j.kind = LANES_ASTRAY;
+        j.leads_to = p.route.absolute;
+    }
+    if (!there && folder_has(j.at.folder, j.at.name)) /* it goes before its journal does */
+        visit(arg, &j);
 }
 
 enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v)
@@ -104,9 +145,14 @@ int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const 
             close(fd);
         return r;
     }
-    while ((entry = readdir(dir)))
-        if (pool_name_of(entry->d_name) != POOL_NO_NAME)
-            visit_one(f, entry->d_name, all, visit, arg);
+    while ((entry = readdir(dir))) {
+        struct lanes j = {.at = {.folder = f, .name = entry->d_name}, .kind = LANES_READ};
+        enum pool_name kind = pool_name_of(entry->d_name);
+        if (kind == POOL_NAME_POINTER)
+            visit_pointer(j, all, visit, arg);
+        else if (kind != POOL_NO_NAME)
+            (void)visit_one(j, all, visit, arg);
+    }
     closedir(dir);
     return 0;
 }

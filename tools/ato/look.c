@@ -130,7 +130,11 @@ int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *
     }
     m->length = (uint64_t)st.st_size;
     m->found = manifest_read(m->bytes, &m->record, &m->copy);
-    m->has_size = manifest_sizes(m->bytes, &m->size, &m->growth);
+    struct manifest_sizes sizes = {0};
+    m->has_size = manifest_sizes(m->bytes, &sizes);
+    m->size = sizes.size;
+    m->growth = sizes.growth;
+    m->shrunk = sizes.shrunk;
     return 1;
 }
 
@@ -269,15 +273,18 @@ static void open_reflection(struct look *l)
 static void judge_sizes(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
+    uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
     l->cut_growth = l->manifest.has_size &&
-                    growth_was_cut(l->fd, l->who.size, l->manifest.size, l->manifest.growth) == 1;
+                    growth_was_cut(l->fd, l->who.size, longest, l->manifest.growth) == 1;
+    l->cut_shrink = l->manifest.has_size && l->manifest.shrunk && l->who.size >= l->manifest.size &&
+                    (l->who.size <= longest || l->cut_growth);
     if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r))
         set_state(l, LOOK_DAMAGED,
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
     else if (!l->manifest.has_size)
         set_state(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
-    else if (l->who.size != l->manifest.size && !l->cut_growth)
+    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink)
         set_state(l, LOOK_DAMAGED,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",
@@ -394,7 +401,7 @@ static void forget(struct look *l)
     l->reflection = -1;
     l->state = LOOK_PLAIN;
     l->problem[0] = '\0';
-    l->cut_growth = false;
+    l->cut_growth = l->cut_shrink = false;
     l->commits = 0;
     l->reflection_length = l->reflection_storage = 0;
     memset(&l->holders, 0, sizeof(l->holders));

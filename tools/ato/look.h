@@ -22,8 +22,8 @@ struct look_manifest {
     enum manifest_finding found;
     struct manifest_record record;
     int copy;      /* that holds */
-    bool has_size; /* size and growth word are in order */
-    uint64_t size, growth;
+    bool has_size; /* the words of sizes are in order */
+    uint64_t size, growth, shrunk;
 };
 
 struct look_holder {
@@ -66,6 +66,7 @@ struct look {
     uint64_t reflection_length, reflection_storage;
     struct look_holders holders;
     unsigned commits; /* lanes of dead processes' journals that name it */
+    bool cut_shrink;  /* it was made shorter, and is not cut yet */
     bool cut_growth; /* it was to grow, and did not come to it: it is longer than it is taken for */
     enum look_state state;
     char problem[1024]; /* what stands in the way of ato_mmap(), or is to be known; "" */

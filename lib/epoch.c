@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "epoch.h"
+
+#include "../reflection/races.h"
+#include "../reflection/report.h"
+#include "deploy.h"
+#include "put.h"
+#include "read.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { SEQUENCES = 64, TRIES = 8 };
+
+struct epoch {
+    struct tx *t;
+    pthread_mutex_t lock;         /* of all but readers */
+    uint64_t sequence[SEQUENCES]; /* of page p: p mod SEQUENCES */
+};
+
+int epoch_make(struct mapping *m)
+{
+    struct epoch *e = calloc(1, sizeof(*e));
+    if (!e)
+        return report_error(ENOMEM, "no memory for an epoch");
+    /* What it copies from elsewhere it does not keep. */
+    e->t = tx_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
+    if (!e->t) {
+        free(e);
+        return -1;
+    }
+    pthread_mutex_init(&e->lock, NULL);
+    if (stage_settle(e->t) < 0) {
+        tx_unmake(e->t);
+        free(e);
+        return -1;
+    }
+    m->epoch = e;
+    return 0;
+}
+
+void epoch_unmake(struct mapping *m)
+{
+    m->epoch->t->settled = false;
+    tx_unmake(m->epoch->t);
+    pthread_mutex_destroy(&m->epoch->lock);
+    free(m->epoch);
+    m->epoch = NULL;
+}
+
+/* ---- sequences ---- */
+
+static uint64_t *sequence_of(struct epoch *e, uint64_t page)
+{
+    return &e->sequence[page % SEQUENCES];
+}
+
+/* Makes those of the pages odd, or even again. Once each, however many pages share one. A locked
+ * instruction: what follows the first call, and what comes before the second, stays between them, also
+ * stores that go past the caches. */
+static void turn(struct epoch *e, uint64_t first, uint64_t last)
+{
+    for (uint64_t page = first; page <= last && page < first + SEQUENCES; page++)
+        __atomic_fetch_add(sequence_of(e, page), 1, __ATOMIC_SEQ_CST);
+}
+
+static void turn_all(struct epoch *e)
+{
+    turn(e, 0, SEQUENCES - 1);
+}
+
+/* ---- writing ---- */
+
+/* One range: stage_ready(). On failure some pages are the epoch's. */
+static int get_range(struct epoch *e, struct mapping *m, const struct epoch_range *range,
+                     uint64_t *blocked)
+{
+    if (!tx_part(e->t, m, true))
+        return -1;
+    return stage_ready(e->t, m->file, range->offset, range->n, blocked);
+}
+
+/* Pages from the n-th on. Between turns: a reader may be looking at the place of one, and the next call's page
+ * is going to have it. */
+static void give_back(struct epoch *e, uint64_t n)
+{
+    struct tx *t = e->t;
+    if (t->hold.n > n) {
+        turn_all(e);
+        hold_release_from(&t->hold, n);
+        turn_all(e);
+    }
+    if (!t->hold.n)
+        tx_drop_parts(t, 0);
+}
+
+/*
+ * All that may fail. With the lock, but not while it waits for a transaction, with no more pages than before:
+ * that transaction's thread may be on its way to the same epoch, and no circle through the lock is seen by
+ * waits.h. On failure the epoch is as it was.
+ */
+static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_range *ranges,
+                     unsigned count, unsigned flags)
+{
+    struct tx *t = e->t;
+    int r;
+    do {
+        uint64_t before = t->hold.n, blocked = 0;
+        r = 0;
+        for (unsigned i = 0; i < count && r == 0; i++)
+            r = get_range(e, m, &ranges[i], &blocked);
+        if (r == 0) {
+            t->parts[0].eager |= (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+            return 0;
+        }
+        give_back(e, before);
+        if (r > 0) {
+            pthread_mutex_unlock(&e->lock);
+            r = hold_await(m->file, blocked, r, t->slot);
+            pthread_mutex_lock(&e->lock);
+        }
+    } while (r == 0);
+    return -1;
+}
+
+int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct stage_source *src,
+                unsigned flags)
+{
+    struct epoch *e = m->epoch;
+    struct file *f = m->file;
+    const struct epoch_range range = {.offset = offset, .n = n};
+    uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
+    const struct page_state *s = shared_peek(&f->shared, first);
+    if (s)
+        put_fetch(f, s, first, offset % PAGE_BYTES);
+    pthread_mutex_lock(&e->lock);
+    int r = get_ready(e, m, &range, 1, flags);
+    if (r == 0) {
+        /* Of slices that may be equal nobody knows which are going to be written. */
+        bool seen = (flags & ATO_SKIP_EQUAL) || stage_rewrites(e->t, f, offset, n);
+        if (seen)
+            turn(e, first, last);
+        stage_put(e->t, f, offset, n, src, flags, seen);
+        /* persist-order E1 (readers: epoch_read, and the commit by another thread): what was stored is
+         * there before others are told of it, and durable before they commit it (W1). */
+        persist_fence(&f->persist);
+        if (!seen) {
+            turn(e, first, last);
+            stage_publish(e->t, f, offset, n);
+        }
+        turn(e, first, last);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return r;
+}
+
+int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned count,
+                 unsigned flags)
+{
+    struct epoch *e = m->epoch;
+    struct file *f = m->file;
+    pthread_mutex_lock(&e->lock);
+    int r = get_ready(e, m, ranges, count, flags);
+    if (r == 0) {
+        turn_all(e);
+        for (unsigned i = 0; i < count; i++) {
+            struct stage_source src = {.bytes = ranges[i].bytes};
+            stage_put(e->t, f, ranges[i].offset, ranges[i].n, &src, flags, true);
+        }
+        persist_fence(&f->persist); /* E1 */
+        turn_all(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return r;
+}
+
+/* ---- reading ---- */
+
+/* The transaction's note of a page, for a thread that looks on; NULL: it has none. Its pages lie where they
+ * are for good (stage_settle). */
+static const struct held *look(const struct epoch *e, struct file *f, uint64_t page)
+{
+    const struct page_state *s = shared_peek(&f->shared, page);
+    /* Acquire: pairs with claim(). */
+    uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) : 0;
+    const struct hold *h = &e->t->hold;
+    uint64_t at = (uint32_t)tx;
+    if (tx >> 32 != __atomic_load_n(&h->tag, __ATOMIC_RELAXED) || at >= h->room)
+        return NULL;
+    return __atomic_load_n(&h->pages[at].state, __ATOMIC_RELAXED) == s ? &h->pages[at] : NULL;
+}
+
+struct looker {
+    struct epoch *e;
+    struct file *f;
+    uint64_t offset, n;
+    char *dst;
+};
+
+static uint64_t end_of(const struct looker *l, uint64_t from)
+{
+    uint64_t end = l->offset + l->n, page_end = (from / PAGE_BYTES + 1) * PAGE_BYTES;
+    return page_end < end ? page_end : end;
+}
+
+/* Versions and sequences of all pages, even ones; only grow, so that their sum moves if one of them does. */
+static int note(const struct looker *l, uint64_t *sum)
+{
+    *sum = 0;
+    for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
+        const struct page_state *s = pages_look(l->f, at / PAGE_BYTES);
+        uint64_t *sequence = sequence_of(l->e, at / PAGE_BYTES), now;
+        if (!s)
+            return -1;
+        for (unsigned i = 0; (now = __atomic_load_n(sequence, __ATOMIC_ACQUIRE)) & 1; i++) {
+            seam_point(SEAM_WAIT, s);
+            pages_pause(i);
+        }
+        *sum += now + read_steady_version(s);
+    }
+    /* Behind the versions (read.c, point 5). */
+    return l->offset + l->n <= file_size(l->f) ? 0 : pages_beyond(l->f, l->offset + l->n);
+}
+
+static bool is_as_noted(const struct looker *l, uint64_t sum)
+{
+    uint64_t now = 0;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
+        uint64_t page = at / PAGE_BYTES;
+        now += __atomic_load_n(sequence_of(l->e, page), __ATOMIC_RELAXED) +
+               __atomic_load_n(&shared_state(&l->f->shared, page)->version, __ATOMIC_RELAXED);
+    }
+    return now == sum;
+}
+
+static void copy(const struct looker *l)
+{
+    struct file *f = l->f;
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    for (uint64_t at = l->offset, end; at < l->offset + l->n; at = end) {
+        uint64_t page = at / PAGE_BYTES;
+        const struct held *mine = look(l->e, f, page);
+        seam_point(SEAM_VERSION, f);
+        uint64_t bitmap =
+            __atomic_load_n(&shared_state(&f->shared, page)->bitmap, __ATOMIC_ACQUIRE);
+        end = end_of(l, at);
+        if (mine)
+            bitmap ^= __atomic_load_n(&mine->pending, __ATOMIC_ACQUIRE);
+        copy_gather_range(f->persist.kernel, l->dst + (at - l->offset), file_o(f, page),
+                          file_r(f, page), bitmap, (unsigned)(at % PAGE_BYTES),
+                          (unsigned)(end - at));
+    }
+    RACES_MEANT_END(l->dst, l->n);
+}
+
+/* Asks for no note of a page, which may be on its way to another place (epoch_commit()). */
+static bool has_any(const struct looker *l)
+{
+    uint64_t tag = __atomic_load_n(&l->e->t->hold.tag, __ATOMIC_RELAXED);
+    for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
+        const struct page_state *s = shared_peek(&l->f->shared, at / PAGE_BYTES);
+        /* Acquire: pairs with claim(). */
+        if (s && __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) >> 32 == tag)
+            return true;
+    }
+    return false;
+}
+
+int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+{
+    struct looker l = {m->epoch, m->file, offset, n, dst};
+    if (!has_any(&l))
+        return read_bytes(m, offset, dst, n);
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        uint64_t sum;
+        if (note(&l, &sum) < 0)
+            return -1;
+        copy(&l);
+        seam_point(SEAM_CHECK, l.f);
+        if (is_as_noted(&l, sum))
+            return 0;
+        count(m, COUNT_READ_RETRIES, 1);
+    }
+    pthread_mutex_lock(&l.e->lock);
+    int r = stage_read(l.e->t, m, offset, dst, n);
+    pthread_mutex_unlock(&l.e->lock);
+    return r;
+}
+
+/* ---- its end ---- */
+
+void epoch_give_up(struct mapping *m)
+{
+    tx_empty(m->epoch->t);
+}
+
+int epoch_commit(struct mapping *m)
+{
+    struct epoch *e = m->epoch;
+    struct tx *t = e->t;
+    pthread_mutex_lock(&e->lock);
+    if (stage_has_to_be_flushed(t) && !stage_is_sorted(t)) {
+        turn_all(e);
+        stage_sort(t);
+        turn_all(e);
+    }
+    int r = file_check(m->file);
+    if (r == 0)
+        r = tx_make_durable(t);
+    if (r == 0) {
+        turn_all(e);
+        tx_bring_home(t);
+        tx_empty(t);
+        tx_renew(t);
+        turn_all(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return r;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "process.h"
+
+#include "../reflection/report.h"
+#include "file.h"
+#include "guard.h"
+#include "journals.h"
+#include "pages.h"
+#include "table.h"
+#include "thread.h"
+#include "tx.h"
+#include "waits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static void before_fork(void)
+{
+    file_lock_all();
+    journals_lock();
+    guard_lock();
+    waits_lock();
+    tx_lock();
+    report_before_fork();
+}
+
+static void unlock_all(void)
+{
+    tx_unlock();
+    waits_unlock();
+    guard_unlock();
+    journals_unlock();
+    file_unlock_all();
+}
+
+static void in_parent(void)
+{
+    report_in_parent();
+    unlock_all();
+}
+
+/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
+ * an unlock would drop the parent's. */
+static void in_child(void)
+{
+    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
+        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
+            table_entries[i] = NULL;
+    tx_forget_all();
+    waits_forget_all();
+    journals_forget_all();
+    file_forget_all();
+    thread_forget_others();
+    report_in_child();
+    unlock_all();
+}
+
+static void at_exit(void)
+{
+    journals_close_all();
+    file_exit_all();
+}
+
+enum { SET_UP_TRIES = 4 };
+static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
+                                             PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
+static bool forks, exits;
+
+static void try_to_set_up(void)
+{
+    forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
+    exits = exits || (forks && atexit(at_exit) == 0);
+    if (exits)
+        pages_set_up();
+}
+
+/* Once for the process, before any lock is taken: a child that is forked meanwhile would have it taken for
+ * ever. What fails is tried again by the next maps. */
+int process_set_up(void)
+{
+    static unsigned next;
+    unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
+    pthread_once(&tries[i], try_to_set_up);
+    if (__atomic_load_n(&exits, __ATOMIC_ACQUIRE))
+        return 0;
+    if (i + 1 < SET_UP_TRIES)
+        __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
+}

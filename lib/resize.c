@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "resize.h"
+
+#include "../reflection/bitmap.h"
+#include "../reflection/report.h"
+#include "guard.h"
+#include "size.h"
+#include "stage.h"
+
+#include <errno.h>
+
+/* Whole pages of the file from `from` bytes to `to`. */
+static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
+{
+    return (struct size_range){f, layout_pages(from), layout_pages(to), t->hold.tag};
+}
+
+/* ---- begin and end ---- */
+
+static void release_sizing(struct file *f)
+{
+    struct page_state *s = &f->shared.header->sizing;
+    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+    pages_release(s);
+}
+
+/* The part speaks for its file. */
+static int begin(struct tx *t, struct flip_part *part)
+{
+    struct file *f = part->mapping->file;
+    struct page_state *s = &f->shared.header->sizing;
+    struct patience patience = stage_patience(t);
+    if (pages_reserve(f, s, &patience) < 0)
+        return -1;
+    __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+    /* First of all: what others put behind the end is theirs, and the end may be gone. */
+    if (file_check(f) < 0 || size_settle(f) < 0) {
+        release_sizing(f);
+        return -1;
+    }
+    part->sized = true;
+    part->size = part->old = part->low = f->pairing.size;
+    return 0;
+}
+
+void resize_end(struct tx *t, struct flip_part *part)
+{
+    struct file *f = part->mapping->file;
+    struct size_range drained = range_of(t, f, part->low, part->old);
+    if (!part->sized)
+        return;
+    size_release(&drained);
+    __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
+    release_sizing(f);
+    part->sized = part->resizes = false;
+}
+
+/* ---- shorter ---- */
+
+/* What the transaction wrote behind the end comes to nothing. */
+static void forget_behind(struct tx *t, struct file *f, uint64_t size)
+{
+    for (uint64_t i = 0; i < t->hold.n; i++) {
+        struct held *at = &t->hold.pages[i];
+        if (at->file != f)
+            continue;
+        uint64_t stays = bitmap_within(at->page, size);
+        if (at->pending & ~stays)
+            t->hold.forgotten = &f->persist; /* W4 */
+        at->pending &= stays;
+    }
+}
+
+/* Below all that it was so far: nobody else comes to what is cut off. */
+static int cut_lower(struct tx *t, struct flip_part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    struct size_range range = range_of(t, f, size, part->low);
+    struct patience patience = stage_patience(t);
+    uint64_t before = t->hold.n, last = size / PAGE_BYTES;
+    /* The last page keeps its bytes up to the end: it is held, and not drained. */
+    if (size % PAGE_BYTES && stage_claim(t, f, last, last) < 0)
+        return -1;
+    if (size_drain(&range, &patience) < 0) {
+        hold_release_from(&t->hold, before);
+        return -1;
+    }
+    part->low = size;
+    return 0;
+}
+
+static int check_guard(struct file *f, uint64_t size)
+{
+    struct manifest_guard guard = guard_of(f);
+    if (!guard.bytes || guard.offset + guard.bytes <= size)
+        return 0;
+    return report_error(EINVAL,
+                        "%s has guarded bytes, %u at %llu, and cannot be made %llu bytes long: "
+                        "take the guard away before",
+                        f->pairing.path, guard.bytes, (unsigned long long)guard.offset,
+                        (unsigned long long)size);
+}
+
+static int shrink(struct tx *t, struct flip_part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    if (check_guard(f, size) < 0 || (size < part->low && cut_lower(t, part, size) < 0))
+        return -1;
+    forget_behind(t, f, size);
+    return 0;
+}
+
+/* ---- longer ---- */
+
+/* Of the file as it was. */
+static int clear_tail(struct tx *t, struct flip_part *part)
+{
+    struct file *f = part->mapping->file;
+    uint64_t page = part->old / PAGE_BYTES;
+    if (stage_claim(t, f, page, page) < 0)
+        return -1;
+    size_forget_space(f);
+    return size_clear_tail(part->mapping, stage_find(t, f, page));
+}
+
+/* The files are as long on the media. */
+static int lengthen(struct tx *t, struct flip_part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    uint64_t old = part->old;
+    if (size <= old || size <= f->growing)
+        return 0;
+    if ((!f->growing && old % PAGE_BYTES && clear_tail(t, part) < 0) ||
+        size_prepare_growth(f, size) < 0)
+        return -1;
+    __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static uint64_t slice_end(uint64_t offset)
+{
+    return (offset + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
+}
+
+/* Zeros, from where the transaction's file ended to where it is going to end, as far as there may be
+ * anything else: in what it cut off before, and in the last slice. Where nothing is to be written no space is
+ * taken: a file may grow on a full disk. */
+static int write_zeros(struct tx *t, struct flip_part *part, uint64_t size)
+{
+    static const char zeros[PAGE_BYTES];
+    const struct stage_source source = {.bytes = zeros, .repeats = true};
+    uint64_t from = part->size, to = slice_end(from < part->old ? part->old : from);
+    if (to > size)
+        to = size;
+    if (to <= from ||
+        (from >= part->old && stage_is_zeros(t, part->mapping->file, from, to - from)))
+        return 0;
+    return stage_write(t, part->mapping, from, to - from, &source, ATO_SKIP_EQUAL);
+}
+
+static int grow(struct tx *t, struct flip_part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    if (size > f->limit)
+        return report_error(
+            ENOSPC,
+            "%s is mapped with a largest size of %llu bytes, and cannot grow to %llu: "
+            "map it with a larger max_size",
+            f->pairing.path, (unsigned long long)f->limit, (unsigned long long)size);
+    return lengthen(t, part, size) < 0 ? -1 : write_zeros(t, part, size);
+}
+
+/* ---- both ---- */
+
+int resize(struct tx *t, struct mapping *m, uint64_t size)
+{
+    struct flip_part *part = tx_part_of(t, m->file);
+    stage_drain(t); /* what it wrote before is behind the end, perhaps */
+    bool begun = part->sized;
+    uint64_t before = t->hold.n;
+    if (!begun && begin(t, part) < 0)
+        return -1;
+    const uint64_t growing = m->file->growing; /* nobody else's from here on */
+    int r = 0;
+    if (size < part->size)
+        r = shrink(t, part, size);
+    else if (size > part->size)
+        r = grow(t, part, size);
+    if (r < 0) {
+        stage_give_back(t, before);
+        __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
+        if (!begun)
+            resize_end(t, part);
+        return -1;
+    }
+    __atomic_store_n(&m->file->written, true, __ATOMIC_RELAXED);
+    part->size = size;
+    part->resizes = size != part->old;
+    return 0;
+}
+
+int resize_announce(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++) {
+        const struct flip_part *part = &t->parts[i];
+        if (part->resizes && part->size < part->old && size_announce(part->mapping->file) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void resize_clear(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++) {
+        const struct flip_part *part = &t->parts[i];
+        struct file *f = part->mapping->file;
+        struct size_range range = range_of(t, f, part->size, part->old);
+        if (part->sized && part->size < part->old)
+            size_clear_behind(&range, part->size);
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One side of a copy: which mapping it lies in, and whether as a whole. What is counted of a copy.
+ */
+#ifndef ATO_LIB_SIDE_H
+#define ATO_LIB_SIDE_H
+
+#include "../reflection/report.h"
+#include "file.h"
+#include "table.h"
+
+struct side {
+    struct mapping *m; /* NULL: plain memory */
+    uint64_t offset;   /* in the file */
+};
+
+int side_outside(const void *addr, size_t n);
+int side_none(const void *a, const void *b);
+
+/* Does [addr, addr + n) lie in m, as far as it may be used, and within `size` bytes of its file? -1 with
+ * EFAULT. */
+static inline int side_within(struct side *s, const void *addr, size_t n, uint64_t size)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    struct mapping *m = s->m;
+    if (__builtin_expect(at + n - 1 < at, 0))
+        return side_outside(addr, n);
+    uint64_t from = at - (uint64_t)(uintptr_t)m->base;
+    if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
+        return side_outside(addr, n);
+    s->offset = m->offset + from;
+    if (__builtin_expect(s->offset >= size || n > size - s->offset, 0))
+        return side_outside(addr, n);
+    return 0;
+}
+
+/* Its mapping, or NULL; -1 with EFAULT for what is neither in one nor plain. n > 0. */
+static inline int side_look(struct side *s, const void *addr, size_t n)
+{
+    s->m = table_find(addr);
+    s->offset = 0;
+    if (s->m || __builtin_expect(table_is_plain(addr, n), 1))
+        return 0;
+    return side_outside(addr, n);
+}
+
+/* Finds the side, n > 0. EFAULT: partly in a mapping. EIO: its file is poisoned. */
+static inline int side_find(struct side *s, const void *addr, size_t n)
+{
+    if (side_look(s, addr, n) < 0)
+        return -1;
+    if (!s->m)
+        return 0;
+    if (side_within(s, addr, n, file_size(s->m->file)) < 0)
+        return -1;
+    return file_check(s->m->file);
+}
+
+static inline int side_check_writable(const struct mapping *m, const void *addr)
+{
+    return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
+}
+
+static inline void side_count_write(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    uint64_t before = tally_get(t, COUNT_BYTES_WRITTEN);
+    tally_add(t, COUNT_WRITES, 1);
+    tally_add(t, COUNT_BYTES_WRITTEN, n);
+    if (__builtin_expect((before ^ (before + n)) / FILE_TICK, 0))
+        __atomic_fetch_add(&m->file->clock, 1, __ATOMIC_RELAXED);
+}
+
+static inline void side_count_read(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    tally_add(t, COUNT_READS, 1);
+    tally_add(t, COUNT_BYTES_READ, n);
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "waits.h"
+
+#include "../reflection/report.h"
+#include "tx.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct waiter *all;
+
+static const struct waiter *find(uint64_t thread)
+{
+    const struct waiter *w = all;
+    while (w && w->thread != thread)
+        w = w->next;
+    return w;
+}
+
+/* The thread that has to act before the page is free, or before who waits goes on without. */
+static uint64_t owner_of(const struct waiter *w)
+{
+    if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
+        return TX_NOBODY;
+    uint64_t tx = __atomic_load_n(&w->state->tx, __ATOMIC_RELAXED);
+    return pages_is_not_for(tx, w->patience) ? TX_NOBODY : tx_owner_of(tx);
+}
+
+/* Goes from who waits to whom he waits for, until one waits for nobody, or this thread is there again. Who
+ * stands in a circle that this thread only waits at finds that out himself: no more steps than threads. */
+static int look(const struct waiter *self)
+{
+    const struct waiter *w = self, *each = all;
+    for (; w && each; each = each->next) {
+        uint64_t owner = owner_of(w);
+        if (owner == TX_NOBODY)
+            return 0;
+        if (owner == self->thread)
+            return -1;
+        if (owner == TX_ALL_THREADS)
+            return w == self ? -1 : 0;
+        w = find(owner);
+    }
+    return 0;
+}
+
+static int check(const struct waiter *w)
+{
+    if (look(w) == 0)
+        return 0;
+    return report_error(
+        EDEADLK,
+        "a part of %s is held by a transaction that cannot end before this call does: "
+        "its own thread's, its process's epoch, or one that waits for this thread",
+        w->file->pairing.path);
+}
+
+int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
+                const struct patience *patience)
+{
+    *w = (struct waiter){.thread = thread_id(), .file = f, .state = s, .patience = patience};
+    pthread_mutex_lock(&lock);
+    w->next = all;
+    all = w;
+    int r = check(w);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+int waits_check(const struct waiter *w)
+{
+    pthread_mutex_lock(&lock);
+    int r = check(w);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+void waits_end(struct waiter *w)
+{
+    pthread_mutex_lock(&lock);
+    struct waiter **at = &all;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    pthread_mutex_unlock(&lock);
+}
+
+void waits_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void waits_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void waits_forget_all(void)
+{
+    all = NULL;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several ranges in one step. Their pages are known before the first of them is reserved: so they are
+ * reserved in order, as those of one range are, and not as a transaction comes to them.
+ */
+#include "ato.h"
+
+#include "../reflection/report.h"
+#include "calls.h"
+#include "epoch.h"
+#include "side.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct range {
+    struct side to, from;
+    const char *src;
+    uint64_t n;
+};
+
+struct ranges {
+    struct range *each;
+    struct hold_span *spans; /* of their pages */
+    struct epoch_range *epoch;
+    unsigned n, nspans, with_epoch;
+};
+
+static void release(struct ranges *r)
+{
+    free(r->each);
+    free(r->spans);
+    free(r->epoch);
+}
+
+static int make_room(struct ranges *r, unsigned n)
+{
+    r->each = calloc(n, sizeof(*r->each));
+    r->spans = calloc(n, 2 * sizeof(*r->spans));
+    r->epoch = calloc(n, sizeof(*r->epoch));
+    if (r->each && r->spans && r->epoch)
+        return 0;
+    return report_error(ENOMEM, "no memory to write %u ranges", n);
+}
+
+static void add_span(struct ranges *r, const struct side *s, uint64_t n)
+{
+    r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
+}
+
+static int add(struct ranges *r, const struct ato_iovec *v)
+{
+    struct range *at = &r->each[r->n];
+    if (v->n == 0)
+        return table_find_exactly(v->dst) ? 0 : side_none(v->dst, v->dst);
+    if (side_find(&at->to, v->dst, v->n) < 0 || side_find(&at->from, v->src, v->n) < 0)
+        return -1;
+    if (!at->to.m)
+        return side_none(v->dst, v->dst);
+    if (side_check_writable(at->to.m, v->dst) < 0)
+        return -1;
+    at->src = v->src;
+    at->n = v->n;
+    add_span(r, &at->to, v->n);
+    if (at->from.m)
+        add_span(r, &at->from, v->n);
+    bool epoch = at->to.m->epoch || (at->from.m && at->from.m->epoch);
+    if (epoch && (at->from.m || at->to.m != r->each[0].to.m))
+        return report_error(EINVAL,
+                            "ranges of an epoch go with others of the same mapping only, and "
+                            "take their bytes from memory");
+    r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src};
+    r->with_epoch += epoch;
+    r->n++;
+    return 0;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const struct hold_span *x = a, *y = b;
+    return hold_order(x->file, x->first, y->file, y->first);
+}
+
+/* A transaction of the caller's thread, begun and ended here. */
+static int write_all(struct tx *t, struct ranges *r, unsigned flags)
+{
+    qsort(r->spans, r->nspans, sizeof(*r->spans), by_order);
+    for (unsigned i = 0; i < r->n; i++) {
+        struct flip_part *part = tx_part(t, r->each[i].to.m, true);
+        if (!part)
+            return -1;
+        part->written = true;
+        part->eager |= (flags & ATO_EAGER) || r->each[i].to.m->policy == ATO_READ_EAGER;
+    }
+    if (stage_claim_in_order(t, r->spans, r->nspans) < 0)
+        return -1;
+    for (unsigned i = 0; i < r->n; i++) {
+        const struct range *at = &r->each[i];
+        struct stage_source source = {
+            .bytes = at->src, .from = at->from.m, .from_offset = at->from.offset};
+        if (stage_write(t, at->to.m, at->to.offset, at->n, &source, flags) < 0)
+            return -1;
+    }
+    if (tx_make_durable(t) < 0)
+        return -1;
+    tx_bring_home(t);
+    return 0;
+}
+
+static int write_ranges(struct ranges *r, unsigned flags)
+{
+    if (r->with_epoch && r->with_epoch != r->n)
+        return report_error(EINVAL, "ranges of an epoch go with others of the same mapping only");
+    if (r->with_epoch)
+        return epoch_writev(r->each[0].to.m, r->epoch, r->n, flags);
+    struct tx *t = tx_make(thread_id(), 0);
+    if (!t)
+        return -1;
+    int result = write_all(t, r, flags);
+    tx_unmake(t);
+    return result;
+}
+
+#ifdef NDEBUG
+#define CALL_ON_ALL(r, enter) ((void)(r))
+#else
+/* As CALL_ON(), for each range. */
+static void call_on_all(struct ranges *r, bool enter)
+{
+    for (unsigned i = 0; i < r->n; i++) {
+        struct mapping *to = r->each[i].to.m, *from = r->each[i].from.m;
+        if (enter) {
+            (void)calls_enter(to);
+            (void)calls_enter(from);
+        } else {
+            calls_leave(&to);
+            calls_leave(&from);
+        }
+    }
+}
+#define CALL_ON_ALL(r, enter) call_on_all(r, enter)
+#endif
+
+int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
+{
+    struct ranges r = {0};
+    if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL))
+        return report_error(EINVAL, "flags 0x%x are not known", flags);
+    if (count < 0)
+        return report_error(EINVAL, "%d ranges", count);
+    if (count == 0)
+        return 0;
+    int result = make_room(&r, (unsigned)count);
+    for (int i = 0; i < count && result == 0; i++)
+        result = add(&r, &iov[i]);
+    CALL_ON_ALL(&r, true);
+    if (result == 0 && r.n)
+        result = write_ranges(&r, flags);
+    CALL_ON_ALL(&r, false);
+    for (unsigned i = 0; i < r.n && result == 0; i++) {
+        side_count_write(r.each[i].to.m, r.each[i].n);
+        if (r.each[i].from.m)
+            side_count_read(r.each[i].from.m, r.each[i].n);
+    }
+    release(&r);
+    return result;
+}

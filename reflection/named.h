@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of
+ * its table, locked, and mapped.
+ *
+ * For recover.c alone: the caller holds the journal's recovery byte. Attach locks are taken in ascending
+ * order of ids. Nothing is changed but what make_space gives, and the pointers at the end.
+ */
+#ifndef ATO_REFLECTION_NAMED_H
+#define ATO_REFLECTION_NAMED_H
+
+#include "linked.h"
+#include "recover.h"
+
+struct named_file;
+
+struct named {
+    const struct linked *journal;
+    const struct journal *table;
+    struct named_file *files; /* sorted by id */
+    size_t nfiles, room;
+    struct named_file *held;      /* those that there is something to replay to */
+    struct named_folder *folders; /* of the table, as far as lanes name them */
+};
+
+/* 0; -1 with a sentence. named_end() follows in each case. */
+int named_begin(struct named *n, const struct linked *journal, const struct journal *table);
+void named_end(struct named *n);
+
+/* The files of a committed lane. */
+int named_add(struct named *n, const struct journal_view *v);
+
+/* Locks and maps all of them. Those whose pairing is gone are passed over with a warning. -1 when one may
+ * be there and cannot be had, or its folder, or is another user's by now, who gave the journal's maker no
+ * permission to write to it: then nothing may be retired. */
+int named_acquire(struct named *n);
+
+/* Where the words of a lane go, and space for them. -1 with a sentence. */
+int named_targets(struct named *n, const struct journal_view *v, struct recover_target *targets);
+
+/* Removes the pointers to the journal, which holds nothing any more, durably (J6). 1 all are gone; 0 one
+ * may be there still: the journal stays. */
+int named_remove_pointers(struct named *n);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "route.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where a folder lies, without links or dots; false: nobody knows. */
+static bool find_path(const struct folder *f, char path[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", f->fd);
+    ssize_t n = readlink(link, path, PATH_MAX);
+    if (n <= 0 || n == PATH_MAX || path[0] != '/')
+        return false;
+    path[n] = '\0';
+    return true;
+}
+
+/* Appends to a path of `*n` bytes; false: it is too long. */
+static bool append(char path[PATH_MAX], size_t *n, const char *more, size_t bytes)
+{
+    if (bytes >= PATH_MAX - *n)
+        return false;
+    memcpy(path + *n, more, bytes);
+    *n += bytes;
+    path[*n] = '\0';
+    return true;
+}
+
+static bool find_way(char way[PATH_MAX], const char *from, const char *to)
+{
+    /* Up to the last `/` that they share; a path that ends where the other goes on ends at one. */
+    size_t shared = 0, n = 0;
+    for (size_t i = 0; from[i] == to[i] || !from[i] || !to[i]; i++) {
+        bool ends = (!from[i] || from[i] == '/') && (!to[i] || to[i] == '/');
+        if (ends)
+            shared = i;
+        if (!from[i] || !to[i])
+            break;
+    }
+    way[0] = '\0';
+    bool up = true;
+    for (const char *at = from + shared; up && *at; at++)
+        if (*at == '/' && at[1])
+            up = append(way, &n, "../", 3);
+    const char *rest = to + shared;
+    rest += *rest == '/';
+    return up && append(way, &n, rest, strlen(rest));
+}
+
+void route_make(struct route *r, const struct folder *from, const struct folder *to)
+{
+    char path[PATH_MAX];
+    r->relative[0] = '\0';
+    r->inode = 0;
+    if (!find_path(to, r->absolute)) {
+        strcpy(r->absolute, to->path);
+    } else if (!find_path(from, path) || !find_way(r->relative, path, r->absolute)) {
+        r->relative[0] = '\0';
+    }
+}
+
+/* Appends a text with its 0, if there is room. */
+static size_t write_part(char *to, size_t at, size_t room, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    if (n > room - at)
+        return at;
+    memcpy(to + at, text, n);
+    return at + n;
+}
+
+size_t route_write(const struct route *r, char *to, size_t room)
+{
+    char inode[24];
+    size_t path = write_part(to, 0, room, r->absolute);
+    if (!path || (!r->relative[0] && !r->inode))
+        return path;
+    size_t way = write_part(to, path, room, r->relative);
+    if (way == path || !r->inode)
+        return way;
+    snprintf(inode, sizeof(inode), "%" PRIu64, r->inode);
+    return write_part(to, way, room, inode);
+}
+
+/* The text at *at, if it ends before `end`; goes behind it. NULL: there is none. */
+static const char *read_part(const char **at, const char *end)
+{
+    const char *text = *at, *last = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
+    if (!last || (size_t)(last - text) >= PATH_MAX)
+        return NULL;
+    *at = last + 1;
+    return text;
+}
+
+bool route_read(struct route *r, const char *bytes, size_t n)
+{
+    const char *at = bytes, *end = bytes + n;
+    const char *path = read_part(&at, end), *way = path ? read_part(&at, end) : NULL;
+    const char *inode = way ? read_part(&at, end) : NULL;
+    if (!path || path[0] != '/')
+        return false;
+    strcpy(r->absolute, path);
+    strcpy(r->relative, way ? way : "");
+    r->inode = 0;
+    for (; inode && *inode >= '0' && *inode <= '9'; inode++)
+        r->inode = r->inode * 10 + (uint64_t)(*inode - '0');
+    return true;
+}
+
+/* As the kernel goes it, but for links, of which a path of find_path() has none. */
+static bool follow(char path[PATH_MAX], const char *way)
+{
+    size_t n = strlen(path);
+    for (; strncmp(way, "../", 3) == 0; way += 3) {
+        while (n > 0 && path[n - 1] != '/')
+            n--;
+        n -= n > 1;
+        path[n] = '\0';
+    }
+    bool slash = n > 0 && path[n - 1] == '/';
+    return (slash || append(path, &n, "/", 1)) && append(path, &n, way, strlen(way));
+}
+
+int route_open(const struct route *r, const struct folder *from, int which, struct folder *to)
+{
+    char path[PATH_MAX];
+    to->fd = -1;
+    if (which == ROUTE_ABSOLUTE)
+        return folder_open(to, r->absolute, false);
+    if (!r->relative[0] || !find_path(from, path) || !follow(path, r->relative)) {
+        errno = ENOENT;
+        return -1;
+    }
+    return folder_open(to, path, false);
+}

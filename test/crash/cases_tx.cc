@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "draft.h"
+#include "scenes.h"
+#include "threads.h"
+
+namespace crash
+{
+
+namespace
+{
+
+// By a hardware transaction now and then, where the domain allows one.
+unsigned any_way(Actor &a)
+{
+    return a.random.one_in(3) ? 0 : ATO_NO_RTM;
+}
+
+unsigned any_reads(Actor &a)
+{
+    return a.random.one_in(2) ? ATO_TX_READ_COMMITTED : 0;
+}
+
+void before_any(Actor &a)
+{
+    mapped(a, any_way(a), a.random.one_in(4) ? ATO_READ_EAGER : ATO_READ_GATHER);
+}
+
+void before_three(Actor &a)
+{
+    before_two(a);
+    Mapping *m = a.map(2, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 2);
+    a.scatter(m, 4);
+}
+
+// The file is mapped a second time, with an epoch.
+void before_epoch(Actor &a)
+{
+    unsigned way = any_way(a);
+    mapped(a, way);
+    a.map(0, a.random.one_in(4) ? ATO_READ_EAGER : ATO_READ_GATHER, way | ATO_EPOCHS);
+}
+
+// ---- transactions ----
+
+// Slices of some pages, some of them twice, or by halves.
+void write_here_and_there(Actor &a, Draft &t, Mapping *m)
+{
+    uint64_t page = a_page(a), at = page + a.random.below(3000);
+    t.write(m, at, 66 + a.random.below(200));
+    t.write(m, at + a.random.below(100), 1 + a.random.below(200)); // again
+    uint64_t slice = a_page(a) + a.random.below(60) * LINE;
+    t.write(m, slice, LINE / 2);
+    t.write(m, slice + LINE / 2, LINE / 2);
+    t.write_like(m, page + 5, 500, ATO_SKIP_EQUAL);
+}
+
+void commit(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        Draft t(a, any_reads(a));
+        if (i == 1)
+            t.check(the(a), a_page(a), 900);
+        write_here_and_there(a, t, the(a));
+        uint64_t at = PAGE - 1 - a.random.below(90);
+        t.write(the(a), at, 100, a.random.one_in(3) ? ATO_EAGER : 0);
+        t.copy(the(a), at + PAGE, the(a), at, 90);
+        t.check(the(a), 0, SIZE);
+        t.commit();
+        a.write(the(a), at + 20, 70); // a newer flip of what the lane named
+    }
+}
+
+// Of one page: by its word alone.
+void commit_page(Actor &a)
+{
+    for (int i = 0; i < 3; i++) {
+        uint64_t at = a_page(a) + a.random.below(900);
+        Draft t(a, any_reads(a));
+        t.write(the(a), at, 64);
+        t.write(the(a), at + 30, 64);
+        t.check(the(a), at, 200);
+        t.commit();
+    }
+    Draft reads(a); // and one that only reads
+    reads.check(the(a), 0, 2 * PAGE);
+    reads.commit();
+}
+
+void commit_files(Actor &a)
+{
+    size_t last = a.random.below(3);
+    for (size_t files : {2, 3}) {
+        Draft t(a, any_reads(a));
+        for (size_t i = 0; i < files; i++) {
+            Mapping *m = the(a, (last + i) % 3);
+            uint64_t at = (1 + a.random.below(4)) * PAGE - 1 - a.random.below(60);
+            t.write(m, at, 62 + a.random.below(60));
+            if (i)
+                t.copy(m, at + 20, the(a, (last + i - 1) % 3), at, 90);
+        }
+        t.commit();
+        a.write(the(a, last), a.random.below(SIZE - 90), 90);
+    }
+}
+
+// What an abort leaves lies in invalid homes: whoever comes to the pages then is not troubled.
+void abort(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t at = (1 + a.random.below(4)) * PAGE - 1 - a.random.below(60);
+        Draft t(a, any_reads(a));
+        t.write(the(a), at, 150);
+        t.check(the(a), at - 200, 400);
+        t.write(the(a), at + 20, 100);
+        t.abort();
+        a.check(the(a));
+        a.write(the(a), at + 30, 20 + a.random.below(200));
+        Draft next(a);
+        next.write(the(a), at + 10, 100);
+        next.write(the(a), at + 90, 64);
+        next.commit();
+    }
+}
+
+// Its process dies before it ends; there may be an epoch, too.
+void leave_open(Actor &a)
+{
+    Draft t(a, any_reads(a));
+    write_here_and_there(a, t, the(a));
+    t.write(the(a), PAGE - 1 - a.random.below(90), 100);
+    t.check(the(a), 0, SIZE);
+}
+
+void leave_epoch_open(Actor &a)
+{
+    Draft e(a, the(a, 1));
+    write_here_and_there(a, e, the(a, 1));
+    if (a.random.one_in(2))
+        e.commit();
+    e.write(the(a, 1), PAGE - 1 - a.random.below(90), 100);
+    e.write(the(a, 1), a.random.below(SIZE - 300), 300);
+    e.check(the(a, 1), 0, SIZE);
+}
+
+// ---- sizes ----
+
+// Longer, shorter, longer than it was in between; and something at the end each time.
+void change_size(Actor &a, Draft &t, Mapping *m)
+{
+    for (uint64_t n = 1 + a.random.below(3); n; n--) {
+        uint64_t size = t.size(m), most = a.random.one_in(2) ? size : SIZE + 2 * PAGE;
+        t.resize(m, 200 + a.random.below(most - 200));
+        size = t.size(m);
+        t.write(m, size - 150, a.random.one_in(2) ? 150 : 60);
+    }
+    t.check(m, 0, t.size(m));
+}
+
+void commit_size(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        Draft t(a, any_reads(a));
+        if (a.random.one_in(2))
+            t.write(the(a), a.random.below(t.size(the(a)) - 90), 90);
+        change_size(a, t, the(a));
+        t.commit();
+        Mapping *m = the(a);
+        a.check(m);
+        a.write(m, m->bytes - 90, 90);
+        a.resize(m, m->bytes + 1 + a.random.below(PAGE)); // zeros, whatever lay there
+        a.check(m);
+    }
+}
+
+void commit_sizes(Actor &a)
+{
+    size_t last = a.random.below(3);
+    Draft t(a, any_reads(a));
+    t.resize(the(a, last), SIZE + 1 + a.random.below(2 * PAGE));
+    t.write(the(a, last), t.size(the(a, last)) - 90, 90);
+    t.resize(the(a, (last + 1) % 3), 1 + a.random.below(SIZE - 1));
+    if (a.random.one_in(2))
+        t.write(the(a, (last + 2) % 3), PAGE - 40, 90);
+    else
+        change_size(a, t, the(a, (last + 2) % 3));
+    t.commit();
+    for (size_t i = 0; i < 3; i++)
+        a.check(the(a, i));
+    a.resize(the(a, (last + 1) % 3), SIZE);
+}
+
+// What an aborted growth left on the media is there for the next change, or for nobody.
+void abort_size(Actor &a)
+{
+    Mapping *m = the(a);
+    for (int i = 0; i < 2; i++) {
+        Draft t(a, any_reads(a));
+        change_size(a, t, m);
+        t.abort();
+        a.check(m);
+        if (i || a.random.one_in(2))
+            a.resize(m, 200 + a.random.below(SIZE + PAGE));
+        a.write(m, m->bytes - 100, 100);
+    }
+    a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+}
+
+void leave_size_open(Actor &a)
+{
+    Draft t(a, any_reads(a));
+    change_size(a, t, the(a));
+}
+
+// ---- ato_writev() ----
+
+void ranges(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t at = (1 + a.random.below(3)) * PAGE - 1 - a.random.below(60);
+        std::vector<Put> puts = {{the(a), at, 90}, {the(a), at + 30, 100}, {the(a), at, 1}};
+        if (i) {
+            puts.push_back({the(a, 1), at + a.random.below(PAGE), 70});
+            puts.push_back({the(a, 1), at + 40, 50, the(a), at + 10}); // as it is by then
+        }
+        write_ranges(a, puts, a.random.one_in(3) ? ATO_EAGER : 0);
+        a.write(the(a), at + 20, 60);
+    }
+}
+
+// ---- epochs ----
+
+void epoch(Actor &a)
+{
+    Mapping *m = the(a, 1);
+    for (int i = 0; i < 2; i++) {
+        Draft e(a, m);
+        write_here_and_there(a, e, m);
+        uint64_t at = (1 + a.random.below(4)) * PAGE - 1 - a.random.below(60);
+        e.write(m, at, 100);
+        e.copy(m, at + 500, m, at, 90);
+        e.check(m, 0, SIZE);
+        a.check(the(a)); // through the other mapping all is as before
+        e.commit();
+        a.check(the(a));
+        a.write(the(a), at + 20, 60); // the pages are free
+    }
+}
+
+// ---- other threads ----
+
+// What one stored, in which no fence came behind it, and another commits.
+void commit_anothers(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        Draft *t = nullptr;
+        uint64_t at = a_page(a) + a.random.below(3000);
+        in_thread(1, [&] {
+            t = new Draft(a, any_reads(a));
+            t->write(the(a), at, 100);
+            t->write(the(a), at + PAGE / 2, 100);
+            t->check(the(a), at, 20); // for which it stores what it had only queued
+        });
+        auto rest = [&] {
+            t->adopt();
+            if (a.random.one_in(2))
+                t->write(the(a), at + 50, 70);
+            t->commit();
+        };
+        if (i)
+            in_thread(2, rest);
+        else
+            rest();
+        delete t;
+        a.write(the(a), at + 20, 60);
+    }
+}
+
+void commit_epoch_of_others(Actor &a)
+{
+    Mapping *m = the(a, 1);
+    for (int i = 0; i < 2; i++) {
+        Draft e(a, m);
+        uint64_t at = a_page(a) + a.random.below(3000);
+        for (int thread = 1; thread <= 2; thread++)
+            in_thread(thread, [&] {
+                e.write(m, at + a.random.below(60), 100);
+                if (a.random.one_in(2))
+                    e.write_ranges(m, {a.random.below(SIZE - 90), at, at + PAGE / 2}, 90);
+            });
+        e.commit();
+        a.write(the(a), at + 20, 60);
+    }
+}
+
+// They come to the same pages, in different orders: now and then each waits for the other.
+void threads_with_transactions(Actor &a)
+{
+    uint64_t at = a.random.below(PAGE), flags = any_reads(a);
+    run_threads(a, {{{Step::Begin, flags},
+                     {Step::Write, at, 100},
+                     {Step::Read, at + PAGE, 200},
+                     {Step::Write, at + PAGE, 100},
+                     {Step::Commit},
+                     {Step::Write, at + 50, 100}},
+                    {{Step::Begin, 0},
+                     {Step::Read, at + PAGE, 80},
+                     {Step::Write, at + PAGE + 40, 100},
+                     {Step::Write, at + 20, 30},
+                     {a.random.one_in(4) ? Step::Abort : Step::Commit},
+                     {Step::Read, at, PAGE + 200}}});
+}
+
+// Beside plain operations on several pages, some of which a transaction has.
+void threads_beside_transactions(Actor &a)
+{
+    uint64_t at = PAGE - 1 - a.random.below(60);
+    run_threads(a, {{{Step::Begin, any_reads(a)},
+                     {Step::Write, at + PAGE, 100, 1},
+                     {Step::Write, at, 30, 0},
+                     {Step::Commit}},
+                    {{Step::Write, at, 100, 0}, {Step::Write, at + PAGE, 100, 1}},
+                    {{Step::Read, at, PAGE, a.random.below(2)}, {Step::Read, at, 200, 0}}});
+}
+
+void threads_with_an_epoch(Actor &a)
+{
+    constexpr size_t OTHER = 0, OWN = 1;
+    uint64_t at = PAGE - 1 - a.random.below(60);
+    run_threads(
+        a,
+        {{{Step::Write, at, 100, OWN},
+          {Step::Write, at + 30, 100, OWN}, // stored to again where readers look
+          {Step::Sync, 0, 0, OWN},
+          {Step::Write, at + 10, 20, OWN}},
+         {{Step::Write, at + 50, 90, OWN},
+          {Step::Read, at, 200, OWN},
+          {Step::Write, at + PAGE, 60, OWN}},
+         {{Step::Read, at, 200, OTHER}, {Step::Read, at, 200, OWN}, {Step::Read, at, 200, OTHER}}});
+    Draft(a, the(a, OWN)).commit();
+}
+
+} // namespace
+
+const std::vector<Case> &tx_cases()
+{
+    constexpr uint64_t ORDERS = 15;
+    static const std::vector<Case> cases = {
+        {"transaction", ALL, {SIZE}, before_any, commit},
+        {"transaction, one page", COSTLY, {SIZE}, before_any, commit_page},
+        {"transaction, files", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_files},
+        {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
+        {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},
+        {"transaction, adopted", DURABLE, {SIZE}, before_any, commit_anothers},
+        {"transaction, size", ALL, {SIZE}, before_any, commit_size},
+        {"transaction, sizes", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_sizes},
+        {"transaction, size aborted", COSTLY, {SIZE}, before_any, abort_size},
+        {"transaction, size left open", COSTLY, {SIZE}, before_any, leave_size_open},
+        {"ranges", COSTLY, {SIZE, SIZE}, before_two, ranges},
+        {"epoch", DURABLE, {SIZE}, before_epoch, epoch},
+        {"epoch, left open", COSTLY, {SIZE}, before_epoch, leave_epoch_open},
+        {"epoch, of others", DURABLE, {SIZE}, before_epoch, commit_epoch_of_others},
+        {"threads, transactions", DURABLE, {SIZE}, before_any, threads_with_transactions, ORDERS},
+        {"threads, beside transactions",
+         1u << ATO_DOMAIN_PMEM,
+         {SIZE, SIZE},
+         before_two,
+         threads_beside_transactions,
+         ORDERS},
+        {"threads, epoch", COSTLY, {SIZE}, before_epoch, threads_with_an_epoch, ORDERS},
+    };
+    return cases;
+}
+
+} // namespace crash

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "use_file.h"
+
+#include "lib/file.h"
+#include "lib/table.h"
+
+void use_file_poison(const void *base)
+{
+    file_poison(table_find(base)->file);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lib/tx.h for tests in C++, which cannot read it. */
+#ifndef ATO_TEST_FAULT_USE_TX_H
+#define ATO_TEST_FAULT_USE_TX_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tx_kept() */
+unsigned use_tx_kept(uint64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "steps.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/stat.h>
+#include <thread>
+
+namespace model
+{
+
+static constexpr size_t PAGE = 4096, LONGEST = 1u << 20, MOST_OPEN = 3;
+
+Steps::Steps(const Setup &s, rig::Random &r, size_t bytes) : setup(s), random(r), folder(s.medium)
+{
+    for (size_t i = 0; i < 2; i++) {
+        File &f = files[i];
+        f.path = folder / (i ? "second" : "first");
+        f.bytes.resize(i ? bytes - bytes / 3 : bytes);
+        random.fill(f.bytes.data(), f.bytes.size());
+        EXPECT_TRUE(rig::write_file(f.path, f.bytes));
+        ato_options o = options_of(setup, setup.policy);
+        f.whole = rig::Map(f.path, f.bytes.size(), o);
+        o.flags |= ATO_EPOCHS;
+        f.epochs = rig::Map(f.path, f.bytes.size(), o);
+        EXPECT_TRUE(f.whole.base && f.epochs.base) << ato_errormsg();
+        map_part(f);
+    }
+    scratch.resize(LONGEST + 128);
+}
+
+void Steps::map_part(File &f)
+{
+    size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
+    f.part_begin = random.below(pages) * PAGE;
+    size_t n = random.within(1, f.bytes.size() - f.part_begin);
+    int policy = static_cast<int>(random.below(4));
+    f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
+    ASSERT_TRUE(f.part.base) << ato_errormsg();
+}
+
+void Steps::count(const rig::Map &m)
+{
+    struct ato_stat st = m.stat();
+    tally.single += st.commits_single;
+    tally.rtm += st.commits_rtm;
+    tally.journal += st.commits_journal;
+    tally.deployed += st.deployed_slices;
+}
+
+/* ---- where ---- */
+
+size_t Steps::longest() const
+{
+    /* A hardware transaction takes some words; and an epoch that it does not take could not end. */
+    return setup.commit == Commit::Single ? PAGE
+           : setup.commit == Commit::Rtm  ? PAGE + 100
+                                          : LONGEST;
+}
+
+/* n bytes, or as many as there are, between two offsets of a file. */
+Steps::Range Steps::within(size_t file, size_t begin, size_t end, size_t n)
+{
+    end = std::min(end, files[file].bytes.size());
+    n = std::min(n, end - begin);
+    size_t at = random.within(begin, end - n);
+    if (random.chance(30)) /* a slice or a page may begin there */
+        at = std::max(begin, random.chance(50) ? at / 64 * 64 : at / PAGE * PAGE);
+    return {file, at, n};
+}
+
+Steps::Range Steps::range_in(Page page)
+{
+    return within(page.first, page.second * PAGE, page.second * PAGE + PAGE,
+                  random.log_uniform(PAGE));
+}
+
+Steps::Range Steps::any_range()
+{
+    size_t file = random.below(2), size = files[file].bytes.size();
+    /* Near the begin of the file most of them meet. */
+    size_t end = random.chance(60) ? std::min(size, 8 * PAGE) : size;
+    if (setup.commit == Commit::Single)
+        return range_in({file, random.below((end + PAGE - 1) / PAGE)});
+    return within(file, 0, end, random.log_uniform(random.chance(80) ? 3 * PAGE : longest()));
+}
+
+const rig::Map &Steps::map_for(const Range &r, bool with_epoch)
+{
+    const File &f = files[r.file];
+    if (with_epoch)
+        return f.epochs;
+    bool in_part = r.offset >= f.part_begin && r.offset + r.n <= f.part_begin + f.part.n;
+    return in_part && random.chance(50) ? f.part : f.whole;
+}
+
+unsigned char *Steps::address(const rig::Map &m, const Range &r) const
+{
+    const File &f = files[r.file];
+    return m.base + r.offset - (&m == &f.part ? f.part_begin : 0);
+}
+
+/* ---- what is to come ---- */
+
+std::set<Steps::Page> Steps::pages_of(const Range &r)
+{
+    std::set<Page> pages;
+    for (size_t page = r.offset / PAGE; page <= (r.offset + r.n - 1) / PAGE; page++)
+        pages.insert({r.file, page});
+    return pages;
+}
+
+const Steps::Draft *Steps::keeper(Page page) const
+{
+    for (const Transaction &t : open)
+        if (t.draft.pages.count(page))
+            return &t.draft;
+    const Draft &epoch = files[page.first].epoch;
+    return epoch.pages.count(page) ? &epoch : nullptr;
+}
+
+int Steps::conflict(const Range &r, const Draft *own) const
+{
+    for (const Page &page : pages_of(r)) {
+        const Draft *d = keeper(page);
+        if (d && d != own)
+            return EDEADLK;
+    }
+    return 0;
+}
+
+/* Pages that the transaction has then are added to `all`, which has those that it has by now. */
+int Steps::claim(Transaction &t, const Range &r, std::set<Page> *all) const
+{
+    std::set<Page> more = *all;
+    for (const Page &page : pages_of(r))
+        more.insert(page);
+    if (more.size() > t.limit)
+        return E2BIG;
+    if (conflict(r, &t.draft))
+        return EDEADLK;
+    *all = std::move(more);
+    return 0;
+}
+
+/* ---- what is seen ---- */
+
+std::vector<unsigned char> Steps::seen(const Range &r, const Draft *draft) const
+{
+    const unsigned char *at = files[r.file].bytes.data() + r.offset;
+    std::vector<unsigned char> bytes(at, at + r.n);
+    if (!draft)
+        return bytes;
+    for (const Put &p : draft->puts) {
+        size_t begin = std::max(r.offset, p.to.offset),
+               end = std::min(r.offset + r.n, p.to.offset + p.to.n);
+        if (p.to.file == r.file && begin < end)
+            std::memcpy(&bytes[begin - r.offset], &p.bytes[begin - p.to.offset], end - begin);
+    }
+    return bytes;
+}
+
+/* To be written there: at random, or much like what is there. */
+std::vector<unsigned char> Steps::some(const Range &r, const Draft *draft)
+{
+    std::vector<unsigned char> bytes(r.n);
+    if (random.chance(30)) {
+        bytes = seen(r, draft);
+        for (uint64_t changes = random.below(4); changes; changes--)
+            bytes[random.below(r.n)] ^= static_cast<unsigned char>(random.within(1, 255));
+    } else {
+        random.fill(bytes.data(), r.n);
+    }
+    return bytes;
+}
+
+void Steps::apply(const Draft &d)
+{
+    for (const Put &p : d.puts)
+        std::memcpy(files[p.to.file].bytes.data() + p.to.offset, p.bytes.data(), p.to.n);
+}
+
+void Steps::expect_bytes(const unsigned char *bytes, const Range &r, const Draft *draft,
+                         const char *whose)
+{
+    long at = rig::first_difference(bytes, seen(r, draft).data(), r.n);
+    EXPECT_EQ(at, -1) << "a read of " << whose << ": " << files[r.file].path
+                      << " differs first at byte " << static_cast<long>(r.offset) + at;
+}
+
+/* Did a call go as it has to? True: it was done. */
+bool Steps::went(bool done, int expected)
+{
+    int error = errno;
+    too_big += expected == E2BIG;
+    kept_by_others += expected == EDEADLK;
+    if (done) {
+        EXPECT_EQ(expected, 0) << "done, and should have failed";
+        return expected == 0;
+    }
+    if (!expected && error == EOPNOTSUPP && setup.commit == Commit::Rtm) {
+        tally.refused++; /* a hardware transaction may always abort; nothing has changed */
+        return false;
+    }
+    EXPECT_EQ(error, expected) << ato_errormsg();
+    return false;
+}
+
+/* ---- transactions ---- */
+
+void Steps::begin()
+{
+    if (open.size() == MOST_OPEN)
+        return;
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.flags = random.chance(50) ? ATO_TX_READ_COMMITTED : 0;
+    size_t limit = random.chance(30) ? random.within(1, 6) : 1u << 20;
+    if (limit < 10)
+        o.max_bytes = limit * PAGE - random.below(PAGE);
+    ato_tx *tx = ato_tx_begin_opt(&o);
+    ASSERT_TRUE(tx) << ato_errormsg();
+    size_t file = random.below(2);
+    size_t pages = std::min<size_t>((files[file].bytes.size() + PAGE - 1) / PAGE, 4);
+    open.push_back({tx, !o.flags, limit, {}, {}, {file, random.below(pages)}});
+}
+
+void Steps::write_in(Transaction &t)
+{
+    Range r = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    const rig::Map &m = map_for(r, false);
+    std::vector<unsigned char> bytes = some(r, &t.draft);
+    std::set<Page> pages = t.draft.pages;
+    int expected = claim(t, r, &pages);
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (!went(ato_tx_memcpy(t.tx, address(m, r), bytes.data(), r.n, flags) != nullptr, expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.draft.puts.push_back({r, std::move(bytes)});
+    t.maps.insert(&m);
+}
+
+void Steps::read_in(Transaction &t)
+{
+    Range r = any_range();
+    const rig::Map &m = map_for(r, false);
+    std::set<Page> pages = t.draft.pages;
+    int expected = t.keeps ? claim(t, r, &pages) : 0;
+    if (!went(ato_tx_memcpy(t.tx, scratch.data(), address(m, r), r.n, 0) != nullptr, expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.maps.insert(&m);
+    expect_bytes(scratch.data(), r, &t.draft, "a transaction");
+}
+
+/* From mapping to mapping; ranges may overlap. */
+void Steps::copy_in(Transaction &t)
+{
+    Range to = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    Range from = within(random.chance(50) ? to.file : random.below(2), 0, ~size_t{0}, to.n);
+    if (random.chance(50))
+        from = within(to.file, to.offset - std::min<size_t>(to.offset, 100), to.offset + to.n + 100,
+                      to.n);
+    to.n = from.n;
+    const rig::Map &m = map_for(to, false), &source = map_for(from, false);
+    std::set<Page> pages = t.draft.pages;
+    int expected = t.keeps ? claim(t, from, &pages) : 0;
+    if (!expected)
+        expected = claim(t, to, &pages);
+    std::vector<unsigned char> bytes = seen(from, &t.draft);
+    if (!went(ato_tx_memcpy(t.tx, address(m, to), address(source, from), to.n, 0) != nullptr,
+              expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.draft.puts.push_back({to, std::move(bytes)});
+    t.maps.insert(&m);
+    t.maps.insert(&source);
+}
+
+/* Calls that are refused, whatever they are about. */
+void Steps::fail_in(Transaction &t)
+{
+    Range r = any_range();
+    const rig::Map &m = files[r.file].whole;
+    size_t beyond = files[r.file].bytes.size() - r.offset + 1;
+    switch (random.below(5)) {
+    case 0:
+        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), 1u << 30, 0) != nullptr, EFAULT);
+        break;
+    case 1:
+        went(ato_tx_memcpy(t.tx, address(m, r), files[1 - r.file].whole.base, beyond, 0) != nullptr,
+             EFAULT);
+        break;
+    case 2:
+        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), r.n, 0x100) != nullptr, EINVAL);
+        break;
+    case 3:
+        went(ato_tx_memcpy(t.tx, scratch.data(), scratch.data() + 64, 1, 0) != nullptr, EINVAL);
+        break;
+    default:
+        std::thread([&] {
+            went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), r.n, 0) != nullptr, EPERM);
+            went(ato_tx_commit(t.tx) == 0, EPERM);
+            went(ato_tx_abort(t.tx) == 0, EPERM);
+        }).join();
+    }
+}
+
+void Steps::commit(std::list<Transaction>::iterator t)
+{
+    bool done = false;
+    for (int tries = 0; tries < 20 && !done && !testing::Test::HasFailure(); tries++)
+        done = went(ato_tx_commit(t->tx) == 0, 0);
+    if (!done) {
+        abort(t);
+        return;
+    }
+    commits++;
+    apply(t->draft);
+    went(ato_tx_commit(t->tx) == 0, EINVAL);
+    open.erase(t);
+}
+
+void Steps::abort(std::list<Transaction>::iterator t)
+{
+    ASSERT_EQ(ato_tx_abort(t->tx), 0) << ato_errormsg();
+    aborts++;
+    went(ato_tx_memcpy(t->tx, files[0].whole.base, scratch.data(), 1, 0) != nullptr, EINVAL);
+    open.erase(t);
+}
+
+void Steps::in_some_transaction()
+{
+    if (open.empty() || random.chance(20)) {
+        begin();
+        return;
+    }
+    auto t = std::next(open.begin(), static_cast<long>(random.below(open.size())));
+    uint64_t dice = random.below(100);
+    if (dice < 40)
+        write_in(*t);
+    else if (dice < 60)
+        read_in(*t);
+    else if (dice < 75)
+        copy_in(*t);
+    else if (dice < 80)
+        fail_in(*t);
+    else if (dice < 94)
+        commit(t);
+    else
+        abort(t);
+}
+
+/* ---- ato_writev() ---- */
+
+void Steps::write_ranges()
+{
+    bool epoch = random.chance(25), single = setup.commit == Commit::Single;
+    Range first = any_range();
+    if (epoch && single && !files[first.file].epoch.pages.empty())
+        first = range_in(*files[first.file].epoch.pages.begin());
+    Page only = {first.file, first.offset / PAGE};
+    Draft own;
+    Draft *draft = epoch ? &files[first.file].epoch : &own;
+    std::vector<ato_iovec> ranges;
+    std::list<std::vector<unsigned char>> sources;
+    std::vector<Put> puts;
+    std::set<Page> pages;
+    int expected = 0;
+    Draft as_it_goes = *draft; /* with the ranges that are done before */
+    for (uint64_t n = random.within(1, 4); n; n--) {
+        Range r = single && !puts.empty() ? range_in(only) : puts.empty() ? first : any_range();
+        if (epoch && r.file != first.file)
+            continue;
+        const rig::Map &m = map_for(r, epoch);
+        bool copies = !epoch && random.chance(30);
+        Range from = copies ? within(random.below(2), 0, ~size_t{0}, r.n) : r;
+        r.n = from.n;
+        const rig::Map *source = copies ? &map_for(from, false) : nullptr;
+        Put p = {r, copies ? seen(from, &as_it_goes) : some(r, &as_it_goes)};
+        sources.push_back(p.bytes);
+        ranges.push_back(
+            {address(m, r), copies ? address(*source, from) : sources.back().data(), r.n});
+        expected = expected ? expected : conflict(r, epoch ? draft : nullptr);
+        if (copies && !expected)
+            expected = conflict(from, nullptr);
+        for (const Page &page : pages_of(r))
+            pages.insert(page);
+        as_it_goes.puts.push_back(p);
+        puts.push_back(std::move(p));
+    }
+    if (random.chance(5)) {
+        ranges.push_back({scratch.data(), scratch.data() + 64, 1}); /* the last of them is wrong */
+        expected = EINVAL;
+    }
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (!went(ato_writev(ranges.data(), static_cast<int>(ranges.size()), flags) == 0, expected))
+        return;
+    draft->puts.insert(draft->puts.end(), puts.begin(), puts.end());
+    draft->pages.insert(pages.begin(), pages.end());
+    if (!epoch)
+        apply(own);
+}
+
+/* ---- epochs ---- */
+
+void Steps::write_epoch()
+{
+    Range r = any_range();
+    Draft &d = files[r.file].epoch;
+    if (setup.commit != Commit::Journal && !d.pages.empty())
+        r = range_in(*d.pages.begin());
+    std::vector<unsigned char> bytes = some(r, &d);
+    unsigned char *to = files[r.file].epochs.base + r.offset;
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (random.chance(10)) {
+        std::fill(bytes.begin(), bytes.end(), bytes[0]);
+        if (!went(ato_memset(to, bytes[0], r.n) != nullptr, conflict(r, &d)))
+            return;
+    } else if (!went(ato_memcpy_opt(to, bytes.data(), r.n, flags) != nullptr, conflict(r, &d))) {
+        return;
+    }
+    for (const Page &page : pages_of(r))
+        d.pages.insert(page);
+    d.puts.push_back({r, std::move(bytes)});
+}
+
+void Steps::read_epoch()
+{
+    Range r = any_range();
+    const File &f = files[r.file];
+    ASSERT_TRUE(ato_memcpy(scratch.data(), f.epochs.base + r.offset, r.n)) << ato_errormsg();
+    expect_bytes(scratch.data(), r, &f.epoch, "an epoch");
+}
+
+void Steps::sync_epoch(File &f)
+{
+    bool done = false;
+    for (int tries = 0; tries < 1000 && !done && !testing::Test::HasFailure(); tries++)
+        done = went(ato_msync(f.epochs.base, f.epochs.n, MS_SYNC) == 0, 0);
+    ASSERT_TRUE(done) << "an epoch that cannot be committed";
+    syncs += !f.epoch.puts.empty();
+    apply(f.epoch);
+    f.epoch = Draft();
+}
+
+void Steps::sync_some_epoch()
+{
+    sync_epoch(files[random.below(2)]);
+}
+
+/* ---- plain operations ---- */
+
+void Steps::write_plainly()
+{
+    Range r = any_range();
+    const rig::Map &m = map_for(r, false);
+    std::vector<unsigned char> bytes = some(r, nullptr);
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (went(ato_memcpy_opt(address(m, r), bytes.data(), r.n, flags) != nullptr,
+             conflict(r, nullptr)))
+        std::memcpy(files[r.file].bytes.data() + r.offset, bytes.data(), r.n);
+}
+
+void Steps::read_plainly()
+{
+    Range r = any_range();
+    ASSERT_TRUE(ato_memcpy(scratch.data(), address(map_for(r, false), r), r.n)) << ato_errormsg();
+    expect_bytes(scratch.data(), r, nullptr, "what is committed");
+}
+
+/* Also out of an epoch and into one: from there it is read as the epoch sees it. */
+void Steps::copy_plainly()
+{
+    bool from_epoch = random.chance(20), to_epoch = random.chance(20);
+    Range to = any_range(), from = within(random.below(2), 0, ~size_t{0}, to.n);
+    to.n = from.n;
+    Draft *d = to_epoch ? &files[to.file].epoch : nullptr;
+    if (to_epoch && setup.commit != Commit::Journal)
+        return;
+    const Draft *source = from_epoch ? &files[from.file].epoch : nullptr;
+    int expected = conflict(to, d);
+    if (!from_epoch && !to_epoch && !expected)
+        expected = conflict(from, nullptr);
+    std::vector<unsigned char> bytes = seen(from, source);
+    if (!went(ato_memcpy(address(map_for(to, to_epoch), to),
+                         address(map_for(from, from_epoch), from), to.n) != nullptr,
+              expected))
+        return;
+    if (!d) {
+        std::memcpy(files[to.file].bytes.data() + to.offset, bytes.data(), to.n);
+        return;
+    }
+    for (const Page &page : pages_of(to))
+        d->pages.insert(page);
+    d->puts.push_back({to, std::move(bytes)});
+}
+
+void Steps::deploy()
+{
+    Range r = any_range();
+    went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
+}
+
+/* Not while a transaction has to do with the mapping. */
+void Steps::map_part_again()
+{
+    File &f = files[random.below(2)];
+    for (const Transaction &t : open)
+        if (t.maps.count(&f.part)) {
+            busy++;
+            went(ato_munmap(f.part.base, f.part.n, ATO_UNMAP_FAST) == 0, EBUSY);
+            return;
+        }
+    if (!f.epoch.puts.empty()) {
+        busy++;
+        went(ato_munmap(f.epochs.base, f.epochs.n, ATO_UNMAP_FAST) == 0, EBUSY);
+    }
+    count(f.part);
+    ASSERT_EQ(f.part.unmap(static_cast<int>(random.below(2))), 0) << ato_errormsg();
+    map_part(f);
+}
+
+void Steps::compare_all()
+{
+    std::vector<unsigned char> now;
+    for (size_t i = 0; i < 2; i++) {
+        Range all = {i, 0, files[i].bytes.size()};
+        now.resize(all.n);
+        ASSERT_TRUE(ato_memcpy(now.data(), files[i].whole.base, all.n)) << ato_errormsg();
+        expect_bytes(now.data(), all, nullptr, "what is committed");
+        ASSERT_TRUE(ato_memcpy(now.data(), files[i].epochs.base, all.n)) << ato_errormsg();
+        expect_bytes(now.data(), all, &files[i].epoch, "an epoch");
+    }
+}
+
+void Steps::step()
+{
+    static const struct {
+        unsigned weight;
+        const char *name;
+        void (Steps::*run)();
+    } operations[] = {
+        {50, "in a transaction", &Steps::in_some_transaction},
+        {8, "ato_writev", &Steps::write_ranges},
+        {8, "write in an epoch", &Steps::write_epoch},
+        {5, "read of an epoch", &Steps::read_epoch},
+        {4, "msync of an epoch", &Steps::sync_some_epoch},
+        {8, "write", &Steps::write_plainly},
+        {7, "read", &Steps::read_plainly},
+        {5, "copy", &Steps::copy_plainly},
+        {3, "deploy", &Steps::deploy},
+        {2, "map again", &Steps::map_part_again},
+    };
+    uint64_t dice = random.below(100);
+    steps++;
+    for (const auto &op : operations) {
+        if (dice < op.weight) {
+            doing = "step " + std::to_string(steps) + ": " + op.name;
+            SCOPED_TRACE(doing);
+            (this->*op.run)();
+            return;
+        }
+        dice -= op.weight;
+    }
+}
+
+void Steps::finish()
+{
+    compare_all();
+    while (!open.empty() && !testing::Test::HasFailure())
+        commit(open.begin());
+    for (File &f : files)
+        sync_epoch(f);
+    if (testing::Test::HasFailure())
+        return;
+    compare_all();
+    for (File &f : files) {
+        for (rig::Map *m : {&f.epochs, &f.part, &f.whole}) {
+            count(*m);
+            EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+        }
+        EXPECT_TRUE(rig::read_file(f.path) == f.bytes) << f.path << ": read(2) sees something else";
+    }
+    EXPECT_EQ(rig::names_in(folder / ".ato"), std::vector<std::string>{});
+}
+
+} // namespace model

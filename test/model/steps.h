@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The model of steps that are made of several calls: transactions, of which some are open at a time,
+ * ato_writev(), epochs; and plain operations among them. Two files, each mapped as a whole, in part, and
+ * with an epoch, beside two byte arrays that say what is committed, and lists of what is not yet.
+ *
+ * It also knows which pages each transaction and epoch keeps. All are this thread's, so that who comes to
+ * a page of another is told EDEADLK, and nobody ever waits. A call that fails has to fail as the model
+ * says, and to leave everything as it was: a page that it kept, or a byte, shows later.
+ */
+#ifndef ATO_TEST_MODEL_STEPS_H
+#define ATO_TEST_MODEL_STEPS_H
+
+#include "world.h"
+
+#include <list>
+#include <set>
+
+namespace model
+{
+
+class Steps
+{
+  public:
+    Steps(const Setup &setup, rig::Random &random, size_t bytes);
+
+    void step();
+    /* Ends all that is open, compares, and makes both files plain. */
+    void finish();
+
+    Tally tally;
+    /* What happened at least once. */
+    uint64_t commits = 0, aborts = 0, syncs = 0, too_big = 0, kept_by_others = 0, busy = 0;
+
+  private:
+    using Page = std::pair<size_t, size_t>; /* file, page */
+
+    struct Range {
+        size_t file, offset, n;
+    };
+    struct Put {
+        Range to;
+        std::vector<unsigned char> bytes;
+    };
+    /* What is written and not committed. */
+    struct Draft {
+        std::vector<Put> puts;
+        std::set<Page> pages; /* that others do not write to */
+    };
+    struct Transaction {
+        ato_tx *tx;
+        bool keeps; /* pages that it only reads */
+        size_t limit;
+        Draft draft;
+        std::set<const rig::Map *> maps;
+        Page only; /* which it writes to, where a commit has to be a single word's */
+    };
+    struct File {
+        std::string path;
+        std::vector<unsigned char> bytes; /* committed */
+        rig::Map whole, part, epochs;
+        size_t part_begin = 0;
+        Draft epoch;
+    };
+
+    /* Where. */
+    size_t longest() const;
+    Range any_range();
+    Range range_in(Page page);
+    Range within(size_t file, size_t begin, size_t end, size_t n);
+    const rig::Map &map_for(const Range &r, bool with_epoch);
+    unsigned char *address(const rig::Map &m, const Range &r) const;
+
+    /* What is to come: 0, or an errno. */
+    static std::set<Page> pages_of(const Range &r);
+    const Draft *keeper(Page page) const;
+    int conflict(const Range &r, const Draft *own) const;
+    int claim(Transaction &t, const Range &r, std::set<Page> *all) const;
+
+    /* What is seen. */
+    std::vector<unsigned char> seen(const Range &r, const Draft *draft) const;
+    std::vector<unsigned char> some(const Range &r, const Draft *draft);
+    void apply(const Draft &d);
+    bool went(bool done, int expected);
+    void expect_bytes(const unsigned char *bytes, const Range &r, const Draft *draft,
+                      const char *whose);
+
+    void begin();
+    void write_in(Transaction &t);
+    void read_in(Transaction &t);
+    void copy_in(Transaction &t);
+    void fail_in(Transaction &t);
+    void commit(std::list<Transaction>::iterator t);
+    void abort(std::list<Transaction>::iterator t);
+    void in_some_transaction();
+
+    void write_ranges();
+    void write_epoch();
+    void read_epoch();
+    void sync_epoch(File &f);
+    void sync_some_epoch();
+
+    void write_plainly();
+    void read_plainly();
+    void copy_plainly();
+    void deploy();
+    void map_part_again();
+    void compare_all();
+
+    void map_part(File &f);
+    void count(const rig::Map &m);
+
+    const Setup setup;
+    rig::Random &random;
+    rig::Folder folder;
+    File files[2];
+    std::list<Transaction> open;
+    std::vector<unsigned char> scratch;
+    std::string doing;
+    uint64_t steps = 0;
+};
+
+} // namespace model
+
+#endif

@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What becomes of a commit of files in several folders when its process dies? Whichever of them is
+// mapped next, all of them are finished; and where one of the folders cannot be found, nothing is lost.
+#include "several_lab.h"
+
+extern "C" {
+#include "reflection/checksum.h"
+#include "reflection/locks.h"
+}
+
+#include <sys/wait.h>
+
+namespace
+{
+
+class RecoverSeveral : public Several, public testing::WithParamInterface<int>
+{
+  protected:
+    RecoverSeveral() : Several(GetParam())
+    {
+    }
+
+    std::string journal() const
+    {
+        auto found = journals_of(paths[0]);
+        EXPECT_EQ(found.size(), 1u);
+        return found.at(0);
+    }
+
+    static std::string name_of(const std::string &path)
+    {
+        return path.substr(path.rfind('/') + 1);
+    }
+
+    // Where the journal begins in its file.
+    static uint64_t begin_of(const std::string &journal)
+    {
+        Bytes b = read_file(journal);
+        for (size_t at = 4096; at + 4096 <= b.size(); at += 4096)
+            if (journal_is_at(&b[at]))
+                return at;
+        return 0;
+    }
+
+    // Where entry k of the folder table does.
+    static uint64_t entry_of(const std::string &journal, unsigned k)
+    {
+        return begin_of(journal) + JOURNAL_BYTES - (JOURNAL_FOLDERS + 1 - k) * 4096ull;
+    }
+};
+
+TEST_P(RecoverSeveral, CommitIsFinishedInAllWhicheverIsMappedFirst)
+{
+    for (size_t first = 0; first < 3; first++) {
+        SCOPED_TRACE(first);
+        die_committed(3);
+        EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+        EXPECT_EQ(pointers_of(paths[2]).size(), 1u);
+        Mapped m(paths[first], wish());
+        ASSERT_TRUE(m) << m.sentence;
+        expect_words(3);
+        expect_nothing_left();
+        for (const std::string &path : paths) {
+            Mapped back(path, wish());
+            EXPECT_EQ(back.unmap(ATO_UNMAP_SPATIAL), 0) << back.sentence;
+        }
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_P(RecoverSeveral, AnotherFileOfOneOfTheFoldersWillDo)
+{
+    die_committed(2);
+    write_file(dir / "y/other", pattern(SIZE, 2));
+    expect_maps(dir / "y/other");
+    expect_words(2);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, SizeIsFinishedWithTheRest)
+{
+    constexpr uint64_t MORE = SIZE + 5 * 4096 + 10;
+    for (size_t first : {0, 1}) {
+        write_file(paths[1], pattern(SIZE, 1));
+        die_committed(2, MORE);
+        {
+            Mapped m(paths[first], wish());
+            ASSERT_TRUE(m) << m.sentence;
+            expect_words(2);
+        }
+        Mapped m(paths[1], wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.stat().size, MORE);
+        EXPECT_EQ(size_of(paths[1]), MORE);
+        expect_nothing_left();
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+}
+
+TEST_P(RecoverSeveral, SizeThatDoesNotFitIsAnErrorAndStoresNothing)
+{
+    die_committed(2, 1000 * 4096);
+    ASSERT_EQ(truncate(reflection_of(paths[1]).c_str(),
+                       static_cast<off_t>(layout_reflection_bytes(999 * 4096))),
+              0);
+    for (size_t first : {0, 1})
+        expect_refused(paths[first], EUCLEAN, {"size", reflection_of(paths[1])});
+    EXPECT_EQ(word_of(paths[0]), 0u);
+    EXPECT_EQ(word_of(paths[1]), 0u);
+    Bytes word = read_at(manifest_of(paths[1]), MANIFEST_SIZE_WORD, 8);
+    uint64_t size = 0;
+    memcpy(&size, word.data(), 8);
+    EXPECT_EQ(size, manifest_encode_size(SIZE));
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+}
+
+TEST_P(RecoverSeveral, RecoveryMayItselfDieAnywhereAndBeTakenOver)
+{
+    for (size_t first : {0, 1}) {
+        for (bool names : {true, false}) {
+            for (long k = 0;; k++) {
+                SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
+                die_committed(3, SIZE + 4096);
+                int status = in_child([&]() -> int {
+                    FsFaults calls;
+                    PersistFaults stores;
+                    if (names)
+                        calls.cut_at(k);
+                    else
+                        stores.cut_at(k);
+                    Mapped m(paths[first], wish());
+                    _exit(m ? 0 : 1);
+                });
+                for (const std::string &path : paths) {
+                    Mapped m(path, wish());
+                    ASSERT_TRUE(m) << m.sentence;
+                    uint64_t more = path == paths[2] ? 4096 : 0;
+                    EXPECT_EQ(m.stat().size, SIZE + more);
+                }
+                expect_words(3);
+                expect_nothing_left();
+                for (const std::string &path : paths) {
+                    Mapped m(path, wish());
+                    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+                    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+                }
+                ASSERT_FALSE(HasFailure());
+                if (status == 0) {
+                    EXPECT_GT(k, names ? 8 : 20);
+                    break;
+                }
+                ASSERT_EQ(status, CUT);
+            }
+        }
+    }
+}
+
+TEST_P(RecoverSeveral, JournalThatIsFoundTwiceIsFinishedOnce)
+{
+    die_committed(2);
+    char name[80];
+    pointer_name(name_of(journal()).c_str(), name);
+    const std::string text = "ato-journal-at 1 2 " + folder_of(paths[0]) + "\n";
+    write_file(folder_of(paths[0]) + "/" + name, Bytes(text.begin(), text.end()));
+    expect_maps(paths[0]);
+    expect_words(2);
+    // The second entry of the table is none, and the pointer is not one that was made: it goes with the
+    // journal only if that was found through it.
+    fs::remove(folder_of(paths[0]) + "/" + name);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, JournalOfALivingProcessIsLeftAlone)
+{
+    Pipe go, ready;
+    pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        All all = map(2);
+        Commit c;
+        bool good =
+            all.size() == 2 && commit(c, files_of(all)) && complete(c) && ready.tell() && go.hear();
+        all.clear();
+        _exit(good ? 0 : 1);
+    }
+    ASSERT_TRUE(ready.hear());
+    write_file(dir / "y/other", pattern(SIZE, 2));
+    expect_maps(dir / "y/other");
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+    ASSERT_TRUE(go.tell());
+    int status;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    expect_nothing_left();
+}
+
+// ---- files and folders that are gone, or elsewhere ----------------------------------------------
+
+TEST_P(RecoverSeveral, FileThatIsGoneIsPassedOverWithAWarning)
+{
+    die_committed(3);
+    const std::string manifest = manifest_of(paths[1]);
+    fs::remove(reflection_of(paths[1]));
+    fs::rename(manifest, dir / "gone.manifest"); // kept for the end: it names the shared memory
+    Log log;
+    expect_maps(paths[0]);
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "gone"));
+    EXPECT_EQ(word_of(paths[2]), VALUE + 2);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, FolderThatMovedIsAnErrorFromTheOthersAndRecoversByItself)
+{
+    die_committed(3);
+    fs::rename(dir / "y", dir / "moved");
+    for (size_t i : {0, 2})
+        expect_refused(paths[i], ENOENT, {folder_of(paths[1]), journal()});
+    EXPECT_EQ(word_of(paths[0]), 0u);
+    EXPECT_EQ(word_of(paths[2]), 0u);
+    paths[1] = dir / "moved/file";
+    expect_maps(paths[1]); // it knows which one it is
+    expect_words(3);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, FolderThatIsBackIsFinishedToo)
+{
+    die_committed(3);
+    fs::rename(dir / "y", dir / "moved");
+    expect_refused(paths[0], ENOENT, {folder_of(paths[1])});
+    fs::rename(dir / "moved", dir / "y");
+    expect_maps(paths[0]);
+    expect_words(3);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, AnotherFolderInItsPlaceIsNotTakenForIt)
+{
+    die_committed(2);
+    fs::rename(dir / "y", dir / "moved");
+    ASSERT_EQ(mkdir((dir / "y").c_str(), 0755), 0);
+    write_file(dir / "y/new", pattern(SIZE, 4));
+    expect_maps(dir / "y/new");
+    expect_refused(paths[0], ESTALE, {dir / "y/.ato", journal()});
+    paths[1] = dir / "moved/file";
+    expect_maps(paths[1]);
+    expect_words(2);
+    expect_nothing_left();
+}
+
+// A folder that is not mounted leaves an empty one.
+TEST_P(RecoverSeveral, EmptyFolderInItsPlaceIsNotTakenForIt)
+{
+    die_committed(3);
+    fs::rename(dir / "y", dir / "moved");
+    fs::create_directories(dir / "y/.ato");
+    expect_refused(paths[0], ESTALE, {dir / "y/.ato", journal(), ".gone"});
+    fs::remove_all(dir / "y");
+    fs::rename(dir / "moved", dir / "y");
+    expect_maps(paths[0]);
+    expect_words(3);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, MarkInItsPlaceSaysThatItsFilesAreGone)
+{
+    die_committed(3);
+    const std::string mark = dir / "y/.ato/" + name_of(journal()) + ".gone";
+    fs::rename(dir / "y", dir / "moved");
+    fs::create_directories(dir / "y/.ato");
+    write_file(mark, {});
+    if (geteuid() == 0) { // a stranger's says nothing
+        ASSERT_EQ(chown(mark.c_str(), 4242, 4242), 0);
+        expect_refused(paths[0], ESTALE, {journal()});
+        ASSERT_EQ(chown(mark.c_str(), 0, 0), 0);
+    }
+    Log log;
+    expect_maps(paths[0]);
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "gone"));
+    EXPECT_EQ(word_of(paths[0]), VALUE);
+    EXPECT_EQ(word_of(paths[2]), VALUE + 2);
+    EXPECT_TRUE(pointers_of(paths[2]).empty());
+    EXPECT_TRUE(journals_of(paths[0]).empty());
+    EXPECT_FALSE(exists(mark)) << "it was for this journal";
+    paths[1] = dir / "moved/file";
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u) << "nobody could know of it";
+    fs::remove(pointers_of(paths[1])[0]);
+}
+
+TEST_P(RecoverSeveral, WhatTheyAllLieInMayMove)
+{
+    for (size_t first : {0, 1, 2}) {
+        die_committed(3);
+        fs::create_directories(dir / "to/there");
+        for (std::string &path : paths) {
+            const std::string folder = fs::path(path).parent_path(), name = name_of(folder);
+            fs::rename(folder, dir / "to/there/" + name);
+            path = dir / "to/there/" + name + "/file";
+        }
+        expect_maps(paths[first]);
+        expect_words(3);
+        expect_nothing_left();
+        for (std::string &path : paths) {
+            Mapped back(path, wish());
+            EXPECT_EQ(back.unmap(ATO_UNMAP_SPATIAL), 0) << back.sentence;
+        }
+        for (std::string &path : paths) {
+            const std::string folder = fs::path(path).parent_path(), name = name_of(folder);
+            fs::rename(folder, dir / name);
+            path = dir / name + "/file";
+        }
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+// With its pointer, which leads to the same journal, with the same number.
+TEST_P(RecoverSeveral, CopyOfAFolderTakesNothingFromIt)
+{
+    die_committed(3);
+    fs::copy(dir / "y", dir / "copy", fs::copy_options::recursive);
+    write_file(dir / "copy/new", pattern(SIZE, 2));
+    Log log;
+    expect_maps(dir / "copy/new");
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, pointers_of(dir / "copy/new")[0]));
+    for (const std::string &path : paths)
+        EXPECT_EQ(word_of(path), 0u) << path;
+    expect_maps(paths[0]);
+    expect_words(3);
+    expect_nothing_left();
+    EXPECT_EQ(pointers_of(dir / "copy/new").size(), 1u);
+}
+
+// What was copied is not what was moved.
+TEST_P(RecoverSeveral, CopyOfAFolderDoesNotStandInForItEither)
+{
+    die_committed(3);
+    fs::copy(dir / "y", dir / "copy", fs::copy_options::recursive);
+    fs::rename(dir / "y", dir / "away");
+    write_file(dir / "copy/new", pattern(SIZE, 2));
+    expect_maps(dir / "copy/new");
+    EXPECT_EQ(word_of(paths[0]), 0u);
+    expect_refused(paths[0], ENOENT, {journal()});
+    paths[1] = dir / "away/file";
+    expect_maps(paths[1]);
+    expect_words(3);
+    expect_nothing_left();
+}
+
+// A process was killed when it had removed the pointer, and before the sync.
+TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalIs)
+{
+    int status = in_child([&]() -> int {
+        All all = map(2);
+        Commit c;
+        _exit(commit(c, files_of(all)) && complete(c) ? CUT : 1);
+    });
+    ASSERT_EQ(status, CUT);
+    fs::remove(pointers_of(paths[1]).at(0));
+    const std::string name = name_of(journal());
+    std::string last;
+    bool removed = false;
+    FsFaults calls;
+    calls.before = [&](const FsCall &c) {
+        if (std::string(c.op) == "unlinkat" && c.name == name) {
+            EXPECT_EQ(last, "fsync") << "of y, whose pointer it did not find";
+            removed = true;
+        }
+        last = c.op;
+        return GO_ON;
+    };
+    expect_maps(paths[0]);
+    EXPECT_TRUE(removed);
+}
+
+// The way to y is as it was, but not that from there to the journal.
+TEST_P(RecoverSeveral, JournalStaysWhilePointersLeadToWhereItWas)
+{
+    int status = in_child([&]() -> int {
+        All all = map(3);
+        Commit all_three, two;
+        bool good = commit(all_three, files_of(all)) && complete(all_three);
+        std::vector<struct file *> files = {file_of(*all[0]), file_of(*all[2])};
+        _exit(good && commit(two, files) ? CUT : 1);
+    });
+    ASSERT_EQ(status, CUT);
+    const std::string name = name_of(journal());
+    fs::rename(dir / "x", dir / "moved");
+    paths[0] = dir / "moved/file";
+    for (size_t i : {0, 2}) // as it cannot be known what moved
+        expect_refused(paths[i], ESTALE, {name});
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+    fs::rename(dir / "moved", dir / "x");
+    paths[0] = dir / "x/file";
+    expect_maps(paths[0]);
+    EXPECT_EQ(word_of(paths[2]), VALUE + 1);
+    expect_maps(paths[1]);
+    expect_nothing_left();
+}
+
+// It leads to the real ones, which lead to another journal.
+TEST_P(RecoverSeveral, CopyOfAJournalHasNoSayInTheOtherFolders)
+{
+    die_committed(3);
+    fs::copy(dir / "x", dir / "copy", fs::copy_options::recursive);
+    write_file(dir / "copy/new", pattern(SIZE, 2));
+    expect_maps(dir / "copy/new");
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
+    EXPECT_EQ(pointers_of(paths[2]).size(), 1u);
+    EXPECT_EQ(journals_of(dir / "copy/new").size(), 1u);
+    expect_maps(paths[2]);
+    expect_words(3);
+    expect_nothing_left();
+    expect_maps(dir / "copy/new");
+    expect_words(3);
+}
+
+TEST_P(RecoverSeveral, CopyOfThemAllIsFinishedByItself)
+{
+    die_committed(3);
+    fs::create_directories(dir / "copy");
+    for (const char *name : {"x", "y", "z"})
+        fs::copy(dir / name, dir / "copy/" + name, fs::copy_options::recursive);
+    write_file(dir / "copy/y/new", pattern(SIZE, 2));
+    expect_maps(dir / "copy/y/new");
+    for (const std::string &path : paths) {
+        const std::string folder = fs::path(path).parent_path();
+        EXPECT_EQ(word_of(path), 0u) << path;
+        EXPECT_TRUE(pointers_of(dir / "copy/" + name_of(folder) + "/file").empty());
+    }
+    EXPECT_TRUE(journals_of(dir / "copy/x/file").empty());
+    expect_maps(paths[1]);
+    expect_words(3);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, FileThatWasCleanlyUnmappedIsTakenForACopy)
+{
+    die_committed(3);
+    const std::string manifest = manifest_of(paths[1]);
+    const Bytes was = read_file(manifest);
+    alignas(64) static char bytes[MANIFEST_BYTES];
+    manifest_record record;
+    int which;
+    memcpy(bytes, was.data(), was.size());
+    ASSERT_EQ(manifest_read(bytes, &record, &which), MANIFEST_VALID);
+    struct persist p;
+    persist_init(&p, PERSIST_PROCESS);
+    record.state = MANIFEST_CLEAN;
+    ASSERT_EQ(manifest_write(&p, bytes, &record, &which), 0);
+    write_file(manifest, Bytes(bytes, bytes + sizeof(bytes)));
+    expect_maps(paths[0]);
+    EXPECT_EQ(word_of(paths[0]), VALUE);
+    EXPECT_EQ(word_of(paths[1]), 0u);
+    EXPECT_EQ(word_of(paths[2]), VALUE + 2);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, FolderThatMovedIsNoMatterForTheOthersWhenNoLaneNamesIt)
+{
+    int status = in_child([&]() -> int {
+        All all = map(3);
+        Commit all_three, two;
+        bool good = commit(all_three, files_of(all)) && complete(all_three);
+        std::vector<struct file *> files = {file_of(*all[0]), file_of(*all[2])};
+        _exit(good && commit(two, files) ? CUT : 1);
+    });
+    ASSERT_EQ(status, CUT);
+    fs::rename(dir / "y", dir / "moved");
+    expect_maps(paths[0]);
+    EXPECT_EQ(word_of(paths[2]), VALUE + 1);
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "its pointer in y may still lead to it";
+    fs::rename(dir / "moved", dir / "y");
+    expect_maps(paths[2]);
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "nothing leads there from z any more";
+    expect_maps(paths[1]);
+    expect_nothing_left();
+}
+
+// ---- pointers that lead nowhere -----------------------------------------------------------------
+
+TEST_P(RecoverSeveral, PointerWhoseJournalIsGoneStopsAFileThatWasInUse)
+{
+    die_committed(2);
+    const std::string kept = dir / "kept", was = journal(), pointer = pointers_of(paths[1])[0];
+    fs::rename(was, kept);
+    expect_refused(paths[1], ESTALE, {pointer, folder_of(paths[0]), name_of(was)});
+    fs::rename(kept, was);
+    expect_maps(paths[1]);
+    expect_words(2);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, PointerWhoseJournalsFolderIsGoneDoesSoToo)
+{
+    die_committed(2);
+    fs::rename(dir / "x", dir / "moved");
+    expect_refused(paths[1], ESTALE, {pointers_of(paths[1])[0], folder_of(paths[0])});
+    fs::rename(dir / "moved", dir / "x");
+    expect_maps(paths[1]);
+    expect_words(2);
+}
+
+TEST_P(RecoverSeveral, PointerThatLeadsNowhereIsNoMatterForAFileThatWasCleanlyUnmapped)
+{
+    write_file(dir / "y/clean", pattern(SIZE, 2));
+    expect_maps(dir / "y/clean");
+    die_committed(2);
+    fs::rename(dir / "x", dir / "moved");
+    Log log;
+    expect_maps(dir / "y/clean");
+    write_file(dir / "y/new", pattern(SIZE, 3));
+    expect_maps(dir / "y/new");
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, pointers_of(paths[1])[0]));
+    fs::rename(dir / "moved", dir / "x");
+}
+
+// ---- damage -------------------------------------------------------------------------------------
+
+TEST_P(RecoverSeveral, PointerThatSaysNothingIsAnError)
+{
+    die_committed(2);
+    const std::string pointer = pointers_of(paths[1])[0];
+    const Bytes was = read_file(pointer);
+    const std::string path = folder_of(paths[0]);
+    for (const std::string &text :
+         {std::string(), std::string("ato-journal-at 1 1 /"), "ato-journal-at 2 1 " + path + "\n",
+          "ato-journal-at 1 0 " + path + "\n", "ato-journal-at 1 -1 " + path + "\n",
+          "ato-journal-at 1 4294967296 " + path + "\n", std::string("ato-journal-at 1 1 x/.ato\n"),
+          "ato-journal-at 1 1" + std::string(9, ' ') + path + "\n",
+          "ato-journal-at 1 1 /" + std::string(5000, 'x') + "\n",
+          "ato-journal-at 1 1 " + path + std::string(1, '\0') + "\n"}) {
+        write_file(pointer, Bytes(text.begin(), text.end()));
+        expect_refused(paths[1], EUCLEAN, {pointer});
+    }
+    write_file(pointer, was);
+    expect_maps(paths[1]);
+    expect_words(2);
+}
+
+TEST_P(RecoverSeveral, EntryThatIsDamagedIsAnErrorIfALaneNamesIt)
+{
+    die_committed(3);
+    const std::string name = journal();
+    const uint64_t at = entry_of(name, 2);
+    const Bytes was = read_at(name, at, 1);
+    write_at(name, at + 3, "?", 1);
+    for (size_t first : {0, 1, 2})
+        expect_refused(paths[first], EUCLEAN, {name});
+    EXPECT_EQ(word_of(paths[0]), 0u);
+    write_at(name, at + 3, &read_at(name, entry_of(name, 1) + 3, 1)[0], 1); // both below /dev or so
+    expect_maps(paths[0]);
+    expect_words(3);
+}
+
+TEST_P(RecoverSeveral, EntryThatWasCutAndThatNoLaneNamesIsNoMatter)
+{
+    die_committed(2);
+    const std::string name = journal();
+    write_at(name, entry_of(name, 2), "/cut", 4);
+    write_at(name, entry_of(name, 3), "nonsense", 8);
+    expect_maps(paths[0]);
+    expect_words(2);
+    expect_nothing_left();
+}
+
+// ---- what cannot be finished --------------------------------------------------------------------
+
+TEST_P(RecoverSeveral, JournalThatCannotBeFinishedStopsNoOtherFile)
+{
+    write_file(dir / "x/other", pattern(SIZE, 2));
+    die_committed(2);
+    fs::rename(dir / "y", dir / "moved");
+    for (int turn = 0; turn < 2; turn++)
+        expect_maps(dir / "x/other");
+    expect_refused(paths[0], ENOENT, {journal()});
+    fs::rename(dir / "moved", dir / "y");
+    expect_maps(dir / "x/other");
+    expect_words(2);
+    expect_nothing_left();
+}
+
+TEST_P(RecoverSeveral, FileOfAnotherUserSinceIsNoReasonToFinishTheRest)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "changing owners takes root";
+    write_file(dir / "x/other", pattern(SIZE, 2));
+    die_committed(2);
+    const std::string theirs[] = {paths[1], manifest_of(paths[1]), reflection_of(paths[1])};
+    ASSERT_EQ(chown(journal().c_str(), 4242, 4242), 0); // and the journal's maker was no root
+    for (const std::string &path : {paths[0], manifest_of(paths[0]), reflection_of(paths[0])})
+        ASSERT_EQ(chown(path.c_str(), 4242, 4242), 0);
+    for (const std::string &pointer : pointers_of(paths[1]))
+        ASSERT_EQ(chown(pointer.c_str(), 4242, 4242), 0);
+    for (const std::string &path : theirs)
+        ASSERT_EQ(chown(path.c_str(), 4343, 4343), 0);
+    expect_refused(paths[0], EACCES, {journal(), "4343"});
+    EXPECT_EQ(word_of(paths[0]), 0u);
+    for (const std::string &path : theirs)
+        ASSERT_EQ(chown(path.c_str(), 4242, 4242), 0);
+    expect_maps(paths[0]);
+    expect_words(2);
+    expect_nothing_left();
+}
+
+// ---- unfinished ---------------------------------------------------------------------------------
+
+TEST_P(RecoverSeveral, UnfinishedPointerIsClearedAwayUnlessItIsLocked)
+{
+    expect_maps(paths[0]);
+    const std::string name =
+        folder_of(paths[0]) + "/journal-0123456789abcdef0123456789abcdef.at.tmp";
+    write_file(name, Bytes(100));
+    {
+        Fd maker(name);
+        ASSERT_EQ(locks_try(maker, 0, 1), LOCKS_MINE);
+        expect_maps(paths[0]);
+        EXPECT_TRUE(exists(name));
+    }
+    expect_maps(paths[0]);
+    EXPECT_FALSE(exists(name));
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, RecoverSeveral,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return info.param == ATO_DOMAIN_PMEM ? "pmem" : "msync";
+                         });
+
+} // namespace

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Files in several folders, and commits of words of all of them in one lane.
+#ifndef ATO_TEST_UNIT_SEVERAL_LAB_H
+#define ATO_TEST_UNIT_SEVERAL_LAB_H
+
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+#define _Thread_local __thread // C++ has another word for it
+extern "C" {
+#include "lib/journals.h"
+#include "lib/table.h"
+#include "reflection/growth.h"
+#include "reflection/layout.h"
+#include "reflection/manifest.h"
+#include "reflection/pointer.h"
+#include "reflection/pool.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace support;
+namespace fs = std::filesystem;
+
+// A file of 8 pages in each of some folders. A commit flips a word of each.
+class Several : public testing::Test
+{
+  protected:
+    static constexpr size_t SIZE = 8 * 4096;
+    static constexpr uint64_t PAGE = 3, VALUE = 0x5500;
+
+    explicit Several(int domain_of_all = ATO_DOMAIN_PMEM) : domain(domain_of_all)
+    {
+        for (const char *name : {"x", "y", "z"})
+            add(name);
+    }
+
+    void add(const std::string &folder)
+    {
+        EXPECT_EQ(mkdir((dir / folder).c_str(), 0755), 0);
+        paths.push_back(dir / (folder + "/file"));
+        write_file(paths.back(), pattern(SIZE, 1));
+    }
+
+    ato_options wish() const
+    {
+        return options(domain, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+
+    static struct file *file_of(const Mapped &m)
+    {
+        return table_find(m.base)->file;
+    }
+
+    // The first `n` files, mapped.
+    using All = std::vector<std::unique_ptr<Mapped>>;
+    All map(size_t n) const
+    {
+        All all;
+        for (size_t i = 0; i < n; i++) {
+            all.push_back(std::make_unique<Mapped>(paths[i], wish()));
+            if (!*all.back())
+                return {};
+        }
+        return all;
+    }
+
+    static std::vector<struct file *> files_of(const All &all)
+    {
+        std::vector<struct file *> files;
+        for (const auto &m : all)
+            files.push_back(file_of(*m));
+        return files;
+    }
+
+    // Up to the commit point. `size`: the new logical size of the last file; 0: as it is.
+    struct Commit {
+        journal_lane lane = {};
+        journal_writer writer = {};
+        std::vector<struct file *> files;
+    };
+    static bool commit(Commit &c, const std::vector<struct file *> &files, uint64_t size = 0)
+    {
+        const auto n = static_cast<unsigned>(files.size());
+        const uint64_t words = n + (size ? 1 : 0);
+        const struct persist *p = &files[0]->persist;
+        c.files = files;
+        if (journals_take_lane(files.data(), n, words, &c.lane) < 0)
+            return false;
+        std::vector<journal_file> who(n);
+        for (unsigned i = 0; i < n; i++) {
+            memcpy(who[i].id, files[i]->pairing.record.id, 16);
+            who[i].inode = files[i]->pairing.record.inode;
+            who[i].folder = journals_folder_of(&c.lane, files[i]);
+        }
+        journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, who.data(), n, words);
+        for (unsigned i = 0; i < n; i++)
+            journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
+        if (size)
+            journal_add_size(&c.writer, n - 1, manifest_encode_size(size));
+        if (journal_finish(&c.writer) < 0)
+            return false;
+        persist_fence(p);
+        return journal_commit(&c.writer) == 0;
+    }
+
+    // The rest of it.
+    static bool complete(Commit &c)
+    {
+        const struct persist *p = &c.files[0]->persist;
+        for (size_t i = 0; i < c.files.size(); i++) {
+            uint64_t *word = file_word(c.files[i], PAGE);
+            persist_store_word(p, word, VALUE + i);
+            if (persist_flush_word(p, word) < 0)
+                return false;
+        }
+        persist_fence(p);
+        if (journal_retire(&c.writer) < 0)
+            return false;
+        journals_give_lane(&c.lane);
+        return true;
+    }
+
+    // A process that dies with a commit of the first `n` files, of which nothing is stored yet.
+    void die_committed(size_t n, uint64_t size = 0)
+    {
+        int status = in_child([&] {
+            All all = map(n);
+            if (all.size() != n)
+                return 1;
+            auto files = files_of(all);
+            if (size && growth_prepare(&files.back()->pairing, size) < 0)
+                return 2;
+            Commit c;
+            if (!commit(c, files, size))
+                return 3;
+            _exit(CUT);
+        });
+        ASSERT_EQ(status, CUT);
+        ASSERT_EQ(journals_of(paths[0]).size(), 1u);
+    }
+
+    static uint64_t word_of(const std::string &path)
+    {
+        uint64_t word;
+        memcpy(&word, read_at(reflection_of(path), layout_word(PAGE), 8).data(), 8);
+        return word;
+    }
+
+    void expect_words(size_t n) const
+    {
+        for (size_t i = 0; i < n; i++)
+            EXPECT_EQ(word_of(paths[i]), VALUE + i) << paths[i];
+    }
+
+    // Neither journals nor pointers anywhere.
+    void expect_nothing_left() const
+    {
+        for (const std::string &path : paths) {
+            if (!exists(folder_of(path)))
+                continue;
+            for (const std::string &name : names_in(folder_of(path)))
+                EXPECT_EQ(pool_name_of(name.c_str()), POOL_NO_NAME) << path << ": " << name;
+        }
+    }
+
+    static std::vector<std::string> pointers_of(const std::string &path)
+    {
+        std::vector<std::string> found;
+        for (const std::string &name : names_in(folder_of(path)))
+            if (pool_name_of(name.c_str()) == POOL_NAME_POINTER)
+                found.push_back(folder_of(path) + "/" + name);
+        return found;
+    }
+
+    // ato_mmap() says no.
+    void expect_refused(const std::string &path, int err,
+                        const std::vector<std::string> &words) const
+    {
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, err) << m.sentence;
+        for (const std::string &word : words)
+            EXPECT_NE(m.sentence.find(word), std::string::npos) << word << " in: " << m.sentence;
+    }
+
+    void expect_maps(const std::string &path) const
+    {
+        Mapped m(path, wish());
+        EXPECT_TRUE(m) << m.sentence;
+    }
+
+    TempDir dir;
+    int domain;
+    std::vector<std::string> paths;
+};
+
+#endif

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does one get by making a mapped file shorter? What is behind the end is gone, and zeros when the
+// file gets longer again; nobody reads a wrong byte meanwhile. What a cut leaves: shrink_cut_test.cc.
+#include "growth_lab.h"
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+using namespace growth_lab;
+
+namespace
+{
+
+class Shrink : public Growth
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Domains, Shrink,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
+                                         ATO_DOMAIN_PROCESS));
+
+void shorter_and_longer(const TempDir &dir, const ato_options &wish,
+                        const std::vector<uint64_t> &sizes)
+{
+    for (uint64_t from : sizes)
+        for (uint64_t to : {uint64_t(0), uint64_t(1), uint64_t(64), uint64_t(101), uint64_t(4095),
+                            uint64_t(4096), uint64_t(4097), SIZE - 1, CHUNK - 1, CHUNK}) {
+            if (to >= from)
+                continue;
+            SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
+            std::string p = dir / ("f" + std::to_string(from) + "-" + std::to_string(to));
+            Bytes expected = pattern(from, 2);
+            write_file(p, expected);
+            ato_options o = wish;
+            o.max_size = 3 * CHUNK;
+            Mapped m(p, o);
+            ASSERT_TRUE(m) << m.sentence;
+            // Some slices lie in the reflection, and behind the last one is garbage.
+            uint64_t at = from > 20000 ? from - 20000 : 0;
+            Bytes bytes = pattern(from - at, 3);
+            for (int twice = 0; twice < 2; twice++)
+                ASSERT_TRUE(m.write(at, bytes)) << m.sentence;
+            ASSERT_TRUE(m.write(from / 2, Bytes(1, 'x'))) << m.sentence;
+            std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<long>(at));
+            expected[from / 2] = 'x';
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(to)), 0) << ato_errormsg();
+            expected.resize(to);
+            EXPECT_EQ(m.stat().size, to);
+            ASSERT_EQ(m.read(0, to), expected);
+            EXPECT_EQ(m.read(to, 1), Bytes());
+            EXPECT_EQ(m.error, EFAULT);
+            EXPECT_FALSE(m.write(to ? to - 1 : 0, Bytes(2)));
+            EXPECT_EQ(m.error, EFAULT);
+            // To less than it was, to just that, to more.
+            uint64_t middle = to + (from - to + 1) / 2;
+            for (uint64_t again : {middle, from, from + 5000}) {
+                ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(again)), 0) << ato_errormsg();
+                expected.resize(again);
+                ASSERT_EQ(m.read(0, again), expected) << again;
+                ASSERT_TRUE(m.write(again - 1, Bytes(1, 'y'))) << m.sentence;
+                expected[again - 1] = 'y';
+            }
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(middle)), 0) << ato_errormsg();
+            expected.resize(middle);
+            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+            EXPECT_EQ(size_of(p), middle);
+            Mapped next(p, o);
+            ASSERT_TRUE(next) << next.sentence;
+            ASSERT_EQ(next.read(0, middle), expected);
+            ASSERT_EQ(ato_ftruncate(next.base, static_cast<off_t>(to)), 0) << ato_errormsg();
+            expected.resize(to);
+            ASSERT_EQ(next.unmap(ATO_UNMAP_SPATIAL), 0) << next.sentence;
+            ASSERT_EQ(read_file(p), expected);
+        }
+}
+
+TEST_P(Shrink, FileGetsShorterAndLongerAgainWithZeros)
+{
+    shorter_and_longer(dir, wish(), {1, 100, 4096, SIZE, CHUNK - 64, CHUNK + 5, 2 * CHUNK + 300});
+}
+
+// Where a file system on a disk is below: there what is cut off is given back at once.
+class ShrinkOnDisk : public Growth
+{
+  protected:
+    ShrinkOnDisk() : Growth("/var/tmp")
+    {
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Domains, ShrinkOnDisk, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC));
+
+TEST_P(ShrinkOnDisk, FileGetsShorterAndLongerAgainWithZeros)
+{
+    shorter_and_longer(dir, wish(), {SIZE});
+}
+
+TEST_P(ShrinkOnDisk, SpaceIsGivenBackAtOnceAndAskedForAnew)
+{
+    struct stat st;
+    struct statfs fs;
+    ASSERT_EQ(statfs(path.c_str(), &fs), 0);
+    if (fs.f_type == 0x01021994)
+        GTEST_SKIP() << "/var/tmp is a tmpfs";
+    const size_t n = 3 * CHUNK;
+    content = pattern(n, 4);
+    write_file(path, content);
+    Mapped m(path, wish());
+    ASSERT_TRUE(m.write(0, content)) << m.sentence;
+    ASSERT_EQ(m.read(0, n), content);
+    ASSERT_EQ(ato_ftruncate(m.base, 5000), 0) << ato_errormsg();
+    for (const std::string &which : {path, reflection_of(path)}) {
+        ASSERT_EQ(stat(which.c_str(), &st), 0);
+        EXPECT_LE(st.st_blocks * 512, 64 * 1024) << which;
+    }
+    EXPECT_EQ(size_of(path), n);
+    FsFaults faults; // a page that had space needs it again
+    ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(n)), 0) << ato_errormsg();
+    long before = faults.count("fallocate");
+    ASSERT_TRUE(m.write(CHUNK + 4096, pattern(100, 5))) << m.sentence;
+    EXPECT_EQ(faults.count("fallocate"), before + 1);
+    ASSERT_TRUE(m.write(CHUNK + 4096, pattern(100, 6))) << m.sentence; // home
+    EXPECT_EQ(faults.count("fallocate"), before + 2);
+    Bytes expected(content.begin(), content.begin() + 5000);
+    expected.resize(n);
+    std::copy_n(pattern(100, 6).begin(), 100, expected.begin() + CHUNK + 4096);
+    EXPECT_EQ(m.read(0, n), expected);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), expected);
+}
+
+// Through the mapping that others made of it, what is cut off may be looked at: it is no SIGBUS.
+TEST_P(Shrink, FileIsCutWhenNobodyHasItMapped)
+{
+    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+        write_file(path, content);
+        Mapped m(path, wish()), other(path, wish());
+        ASSERT_TRUE(m && other) << m.sentence;
+        ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+        EXPECT_EQ(size_of(path), SIZE);
+        volatile char c = m.base[SIZE - 1];
+        (void)c;
+        ASSERT_EQ(other.unmap(mode), 0) << other.sentence;
+        EXPECT_EQ(size_of(path), SIZE);
+        ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
+        EXPECT_EQ(size_of(path), 100u);
+        Mapped again(path, wish());
+        ASSERT_TRUE(again) << again.sentence;
+        EXPECT_EQ(again.read(), Bytes(content.begin(), content.begin() + 100));
+        ASSERT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0) << again.sentence;
+    }
+}
+
+TEST_P(Shrink, ShrinkWordIsWithdrawnWhenTheFileIsCut)
+{
+    Mapped m(path, wish());
+    ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+    EXPECT_NE(read_at(manifest_of(path), 8208, 8), Bytes(8));
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    EXPECT_EQ(read_at(manifest_of(path), 8208, 8), Bytes(8));
+    // Then what others append is theirs.
+    ASSERT_EQ(truncate(path.c_str(), 200), 0);
+    Mapped again(path, wish());
+    EXPECT_FALSE(again);
+    EXPECT_EQ(again.error, ESTALE);
+}
+
+TEST_P(Shrink, GuardedBytesAreNotCutOff)
+{
+    Mapped m(path, wish());
+    ASSERT_EQ(ato_set_guard(m.base, 1000, content.data() + 1000, 16), 0) << ato_errormsg();
+    for (off_t to : {0, 500, 1000, 1015}) {
+        EXPECT_EQ(ato_ftruncate(m.base, to), -1);
+        EXPECT_EQ(errno, EINVAL);
+        EXPECT_NE(std::string(ato_errormsg()).find("guard"), std::string::npos) << ato_errormsg();
+    }
+    EXPECT_EQ(m.read(), content);
+    EXPECT_EQ(ato_ftruncate(m.base, 1016), 0) << ato_errormsg();
+    ASSERT_EQ(ato_set_guard(m.base, 0, nullptr, 0), 0);
+    EXPECT_EQ(ato_ftruncate(m.base, 1000), 0) << ato_errormsg();
+}
+
+// ---- what others do to the size ----
+
+TEST_P(Shrink, FileThatOthersMadeLongerOrCutIsEstale)
+{
+    for (uint64_t size : {size_t(99), SIZE + 1, size_t(LONGER)}) {
+        SCOPED_TRACE(size);
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        for (off_t to : {50, 200, 9000000}) {
+            EXPECT_EQ(ato_ftruncate(m.base, to), -1);
+            EXPECT_EQ(errno, ESTALE) << ato_errormsg();
+        }
+        EXPECT_EQ(size_of(path), size);
+        ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+        EXPECT_EQ(ato_ftruncate(m.base, 90), 0) << ato_errormsg();
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(size_of(path), 90u);
+    }
+}
+
+// What others made longer stays so with a spatial unmap; what was cut off is not in it.
+TEST_P(Shrink, FileThatOthersMadeLongerHasNothingOfWhatWasCutOff)
+{
+    Mapped m(path, wish());
+    ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+    ASSERT_EQ(truncate(path.c_str(), LONGER), 0);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    Bytes expected(content.begin(), content.begin() + 100);
+    EXPECT_EQ(read_file(path), grown(expected, LONGER));
+}
+
+// ---- others meanwhile ----
+
+// A growth that could not be taken back does not cut off pages that somebody may be reading.
+TEST_P(Shrink, GrowthThatFailsIsCutBackToWhatTheFileWas)
+{
+    Mapped m(path, wish());
+    ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+    {
+        FsFaults faults;
+        faults.fail_op("ftruncate", ENOSPC);
+        EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
+        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << "no file has to get longer";
+        EXPECT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+    }
+    ASSERT_EQ(truncate(path.c_str(), LONGER), 0);
+    EXPECT_EQ(ato_ftruncate(m.base, 50), 0) << ato_errormsg();
+    EXPECT_EQ(size_of(path), SIZE);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), Bytes(content.begin(), content.begin() + 50));
+}
+
+// Records of 128 bytes, each of one byte; zeros behind an end that was nearer. Readers and writers
+// are everywhere in the file, and behind its end.
+TEST_P(Shrink, ReadersAndWritersGoOnMeanwhile)
+{
+    const uint64_t records = 2000, large = records * 128, small = 130 * 128;
+    for (int policy : {ATO_READ_GATHER, ATO_READ_LAZY}) {
+        write_file(path, Bytes(large));
+        Mapped m(path, wish(policy));
+        ASSERT_TRUE(m) << m.sentence;
+        std::atomic<bool> stop{false};
+        std::atomic<unsigned> wrong{0}, refused{0};
+        auto work = [&](unsigned char mark) {
+            for (uint64_t i = mark; !stop; i++) {
+                unsigned char record[5 * 128];
+                uint64_t k = i * 7919 % (records - 5), n = i % 7 ? 1 : 5;
+                if (!ato_memcpy(record, m.base + k * 128, n * 128)) {
+                    refused++;
+                    if (errno != EFAULT || k * 128 + n * 128 <= small)
+                        wrong++;
+                    continue;
+                }
+                for (uint64_t r = 0; r < n; r++)
+                    if (std::count(record + r * 128, record + r * 128 + 128, record[r * 128]) !=
+                        128)
+                        wrong++;
+                std::fill_n(record, n * 128, mark);
+                if (!ato_memcpy(m.base + k * 128, record, n * 128) &&
+                    (errno != EFAULT || k * 128 + n * 128 <= small))
+                    wrong++;
+            }
+        };
+        std::thread a(work, 1), b(work, 2);
+        for (uint64_t i = 0; i < 300; i++) {
+            uint64_t to = small + i * 104729 % (large - small) / 128 * 128;
+            EXPECT_EQ(ato_ftruncate(m.base, static_cast<off_t>(to)), 0) << ato_errormsg();
+            if (i % 3 == 0) {
+                EXPECT_EQ(ato_ftruncate(m.base, static_cast<off_t>(large)), 0) << ato_errormsg();
+            }
+        }
+        stop = true;
+        a.join();
+        b.join();
+        EXPECT_EQ(wrong, 0u);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+}
+
+} // namespace

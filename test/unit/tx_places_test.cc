@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What of a transaction outlasts its end, or a call that was refused? Nothing that the next one would miss:
+// places, claims, flags of pages.
+#include "use_tx.h"
+
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t PAGE = 4096, SIZE = 20 * PAGE;
+
+class TxPlaces : public testing::Test
+{
+  protected:
+    TxPlaces() : path(dir / "file")
+    {
+        write_file(path, pattern(SIZE, 1));
+    }
+
+    TempDir dir;
+    std::string path;
+};
+
+// Each thread's last one would otherwise stay with a thread that is no more.
+TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndKeepNone)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    const unsigned before = use_tx_places();
+    for (int i = 0; i < 50; i++) {
+        ato_tx *t = ato_tx_begin(0);
+        ASSERT_NE(ato_tx_memcpy(t, m.base, "x", 1, 0), nullptr);
+        std::thread([&] {
+            ASSERT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
+            EXPECT_EQ(i % 2 ? ato_tx_commit(t) : ato_tx_abort(t), 0) << ato_errormsg();
+        }).join();
+    }
+    for (int i = 0; i < 50; i++) {
+        auto *own = new Mapped(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_EPOCHS));
+        ASSERT_TRUE(*own) << own->sentence;
+        std::thread([&] { EXPECT_EQ(own->unmap(ATO_UNMAP_FAST), 0) << own->sentence; }).join();
+        delete own;
+    }
+    EXPECT_LE(use_tx_places(), before + 3);
+}
+
+// Its thread goes on with it, whatever another one asks for.
+TEST_F(TxPlaces, OwnerIsNotRefusedBecauseAnotherThreadWas)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    std::atomic<ato_tx *> shared{nullptr};
+    std::atomic<bool> over{false};
+    std::atomic<unsigned> refused{0}, taken{0};
+    std::thread other([&] {
+        while (!over) {
+            ato_tx *t = shared;
+            if (!t)
+                continue;
+            if (ato_tx_adopt(t) == 0) {
+                taken++;
+                EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
+            } else {
+                EXPECT_TRUE(errno == EBUSY || errno == EINVAL) << ato_errormsg();
+                refused += errno == EBUSY;
+            }
+        }
+    });
+    unsigned lost = 0;
+    for (int i = 0; refused < 100 && taken < 10000 && i < 1000000; i++) {
+        ato_tx *t = ato_tx_begin(0);
+        shared = t;
+        bool good = true;
+        for (size_t k = 0; k < 10 && good; k++)
+            good = ato_tx_memcpy(t, m.base + k * PAGE, "abc", 3, 0);
+        good = good && ato_tx_abort(t) == 0;
+        if (!good) {
+            ASSERT_TRUE(errno == EPERM || errno == EINVAL) << ato_errormsg();
+            lost++;
+            ASSERT_EQ(ato_tx_abort(t), -1) << "it was its own all the time";
+        }
+        shared = nullptr;
+    }
+    over = true;
+    other.join();
+    EXPECT_EQ(lost, taken) << "it was refused its own, " << refused << " times the other one was";
+}
+
+TEST_F(TxPlaces, PageBehindTheEndCountsOnNoSpaceAfterAnAbort)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM), 0);
+    ASSERT_TRUE(m) << m.sentence;
+    ato_tx *t = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(t, m.base, SIZE + 5 * PAGE), 0) << ato_errormsg();
+    ASSERT_NE(ato_tx_memcpy(t, m.base + SIZE + PAGE, "x", 1, 0), nullptr) << ato_errormsg();
+    EXPECT_NE(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    EXPECT_EQ(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
+}
+
+// They would let go of it anyway, and so are in no circle.
+TEST_F(TxPlaces, WhoWaitsForNoTransactionIsNotToldOfACircle)
+{
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_EPOCHS));
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(3 * PAGE, pattern(10, 2))) << m.sentence; // the open epoch has the page
+    EXPECT_EQ(use_tx_wait(m.base, 3, false), -1);
+    EXPECT_EQ(errno, EDEADLK);
+    EXPECT_EQ(use_tx_wait(m.base, 3, true), 0);
+}
+
+} // namespace

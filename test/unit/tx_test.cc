@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does a transaction show, to whom, and when? Whose is it, how does it end, and what becomes of
+// calls that come at the wrong time? Two that wait for each other are in waits_test.cc.
+#include "support/child.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t PAGE = 4096, SIZE = 100 * PAGE + 300;
+
+class Tx : public testing::TestWithParam<int>
+{
+  protected:
+    Tx() : path(dir / "file"), model(pattern(SIZE, 1))
+    {
+        write_file(path, model);
+        map();
+    }
+
+    void map(int policy = ATO_READ_GATHER, unsigned flags = 0)
+    {
+        m.reset();
+        m = std::make_unique<Mapped>(path, options(GetParam(), policy, flags));
+        ASSERT_TRUE(*m) << m->sentence;
+    }
+
+    static testing::AssertionResult refused(bool failed, int err, const std::string &words)
+    {
+        int seen = errno;
+        std::string sentence = ato_errormsg();
+        if (failed && seen == err && sentence.find(words) != std::string::npos)
+            return testing::AssertionSuccess();
+        return testing::AssertionFailure()
+               << (failed ? "" : "no failure; ") << strerror(seen) << ": " << sentence;
+    }
+
+    void put(ato_tx *t, size_t at, const Bytes &bytes, unsigned flags = 0)
+    {
+        ASSERT_NE(ato_tx_memcpy(t, m->base + at, bytes.data(), bytes.size(), flags), nullptr)
+            << ato_errormsg();
+        mine.resize(SIZE);
+        std::copy(bytes.begin(), bytes.end(), mine.begin() + static_cast<long>(at));
+    }
+
+    Bytes seen_by(ato_tx *t, size_t at = 0, size_t n = SIZE)
+    {
+        Bytes bytes(n);
+        if (!ato_tx_memcpy(t, bytes.data(), m->base + at, n, 0))
+            bytes.clear();
+        return bytes;
+    }
+
+    // By a thread that has no transaction.
+    Bytes seen_by_others()
+    {
+        Bytes bytes;
+        std::thread([&] { bytes = m->read(); }).join();
+        return bytes;
+    }
+
+    ato_tx *begin(unsigned flags = 0)
+    {
+        mine = model;
+        ato_tx *t = ato_tx_begin(flags);
+        EXPECT_NE(t, nullptr) << ato_errormsg();
+        return t;
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes model, mine;
+    std::unique_ptr<Mapped> m;
+};
+
+TEST_P(Tx, ShowsItsWritesToItselfOnlyUntilItCommits)
+{
+    ato_tx *t = begin();
+    put(t, 10, pattern(5, 2));
+    put(t, 3 * PAGE - 100, pattern(2 * PAGE, 3));
+    put(t, SIZE - 300, pattern(300, 4));
+    EXPECT_EQ(seen_by(t), mine);
+    EXPECT_EQ(m->read(), model); // its own thread too, by a plain read
+    EXPECT_EQ(seen_by_others(), model);
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(m->read(), mine);
+    map();
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, AbortLeavesEverythingAsItWas)
+{
+    ato_tx *t = begin();
+    put(t, 0, pattern(20 * PAGE, 2));
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    EXPECT_EQ(m->read(), model);
+    ASSERT_TRUE(m->write(5 * PAGE, pattern(100, 9))); // and nobody waits for its pages
+    ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+}
+
+TEST_P(Tx, ASliceMayBeWrittenAgainAndInParts)
+{
+    for (unsigned flags : {0u, ATO_SKIP_EQUAL}) {
+        ato_tx *t = begin();
+        put(t, PAGE, pattern(PAGE, 2), flags);
+        put(t, PAGE + 64, pattern(64, 3), flags);
+        put(t, PAGE + 70, pattern(3, 4), flags);
+        put(t, PAGE + 100, pattern(2000, 5), flags);
+        put(t, PAGE + 10, pattern(1, 6), flags);
+        EXPECT_EQ(seen_by(t), mine);
+        EXPECT_EQ(seen_by_others(), model);
+        ASSERT_EQ(ato_tx_commit(t), 0);
+        EXPECT_EQ(m->read(), mine);
+        model = mine;
+    }
+}
+
+// What is as it was before the transaction, or as it wrote it itself, is not written again.
+// Short writes to pages old and new, more of them and more bytes than are queued, with longer ones and
+// reads between; some bring back what was there.
+TEST_P(Tx, AnyMixOfWritesIsAsAModelHasIt)
+{
+    std::mt19937 random(20261121);
+    for (int round = 0; round < 40; round++) {
+        ato_tx *t = begin();
+        auto writes = random() % 700;
+        for (unsigned i = 0; i < writes; i++) {
+            const size_t most[] = {3, 64, 130, 700, PAGE, 3 * PAGE};
+            size_t n = 1 + random() % most[random() % (round % 2 ? 4 : 6)];
+            size_t pages =
+                round % 3 ? SIZE : 3 * PAGE; // few pages: the same slices again and again
+            size_t at = random() % (pages - std::min(n, pages - 1));
+            n = std::min(n, SIZE - at);
+            Bytes bytes = pattern(n, random() % 1000);
+            if (random() % 4 == 0)
+                bytes.assign(model.begin() + static_cast<long>(at),
+                             model.begin() + static_cast<long>(at + n));
+            put(t, at, bytes, random() % 3 == 0 ? ATO_SKIP_EQUAL : 0);
+            if (random() % 64 == 0) {
+                size_t from = random() % (SIZE - 500);
+                ASSERT_EQ(seen_by(t, from, 500),
+                          Bytes(mine.begin() + static_cast<long>(from),
+                                mine.begin() + static_cast<long>(from + 500)));
+            }
+        }
+        if (random() % 4 == 0) {
+            ASSERT_EQ(ato_tx_abort(t), 0);
+        } else {
+            ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+            model = mine;
+        }
+        ASSERT_EQ(m->read(), model) << "round " << round;
+    }
+    map();
+    EXPECT_EQ(m->read(), model);
+}
+
+TEST_P(Tx, SkipEqualComparesWithWhatTheTransactionSees)
+{
+    Bytes old(model.begin() + PAGE, model.begin() + 2 * PAGE);
+    ato_tx *t = begin();
+    put(t, PAGE, pattern(PAGE, 2), ATO_SKIP_EQUAL);
+    put(t, PAGE, old, ATO_SKIP_EQUAL); // back to what was committed
+    put(t, PAGE + 7, Bytes(1, old[7]), ATO_SKIP_EQUAL);
+    uint64_t flips = m->stat().flips;
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->stat().flips, flips);
+    EXPECT_EQ(m->read(), model);
+
+    t = begin();
+    put(t, PAGE, pattern(128, 3), ATO_SKIP_EQUAL);
+    put(t, PAGE + 3, Bytes(1, static_cast<unsigned char>(~mine[PAGE + 3])), ATO_SKIP_EQUAL);
+    put(t, PAGE, Bytes(old.begin(), old.begin() + 64), ATO_SKIP_EQUAL); // one slice of the two
+    uint64_t media = m->stat().bytes_to_media;
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->stat().bytes_to_media, media + 64 + 8);
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, SpansMappingsAndFiles)
+{
+    std::vector<std::unique_ptr<Mapped>> files;
+    std::vector<Bytes> models;
+    for (unsigned i = 0; i < 11; i++) {
+        models.push_back(pattern(10 * PAGE, 20 + i));
+        write_file(dir / std::to_string(i), models.back());
+        files.push_back(std::make_unique<Mapped>(dir / std::to_string(i),
+                                                 options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM)));
+        ASSERT_TRUE(*files.back()) << files.back()->sentence;
+    }
+    Mapped again(dir / "0", options(GetParam()), 4 * PAGE, 2 * PAGE);
+    ASSERT_TRUE(again);
+    ato_tx *t = begin();
+    Bytes bytes = pattern(3 * PAGE, 99);
+    for (unsigned i = 0; i < files.size(); i++) {
+        size_t at = 100 + 500 * i;
+        ASSERT_NE(ato_tx_memcpy(t, files[i]->base + at, bytes.data(), bytes.size(), 0), nullptr)
+            << ato_errormsg();
+        std::copy(bytes.begin(), bytes.end(), models[i].begin() + static_cast<long>(at));
+    }
+    // The other mapping of the first file is of the same pages.
+    ASSERT_NE(ato_tx_memcpy(t, again.base + 5, "hello", 5, 0), nullptr) << ato_errormsg();
+    memcpy(&models[0][2 * PAGE + 5], "hello", 5);
+    Bytes seen(10 * PAGE);
+    ASSERT_NE(ato_tx_memcpy(t, seen.data(), files[0]->base, seen.size(), 0), nullptr);
+    EXPECT_EQ(seen, models[0]);
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    for (unsigned i = 0; i < files.size(); i++)
+        EXPECT_EQ(files[i]->read(), models[i]) << i;
+    EXPECT_EQ(files[0]->stat().commits_journal, 1u); // one record for all
+}
+
+TEST_P(Tx, CopiesFromMappingToMappingLikeMemmove)
+{
+    for (unsigned flags : {0u, ATO_TX_READ_COMMITTED}) {
+        for (auto move : {std::pair<size_t, size_t>{0, 100},
+                          {100, 0},
+                          {PAGE, 3 * PAGE + 7},
+                          {6 * PAGE, PAGE}}) {
+            ato_tx *t = begin(flags);
+            // So that source and target are pending, too.
+            put(t, 2 * PAGE, pattern(3 * PAGE, 7));
+            size_t n = 5 * PAGE + 50;
+            ASSERT_NE(ato_tx_memcpy(t, m->base + move.second, m->base + move.first, n, 0), nullptr)
+                << ato_errormsg();
+            Bytes moved(mine.begin() + static_cast<long>(move.first),
+                        mine.begin() + static_cast<long>(move.first + n));
+            std::copy(moved.begin(), moved.end(), mine.begin() + static_cast<long>(move.second));
+            EXPECT_EQ(seen_by(t), mine);
+            EXPECT_EQ(seen_by_others(), model);
+            ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+            EXPECT_EQ(m->read(), mine);
+            model = mine;
+        }
+    }
+}
+
+TEST_P(Tx, PagesThatItReadsStayAsTheyAre)
+{
+    ato_tx *t = begin();
+    EXPECT_EQ(seen_by(t, 3 * PAGE, 10),
+              Bytes(model.begin() + 3 * PAGE, model.begin() + 3 * PAGE + 10));
+    std::thread other([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, 5))); });
+    usleep(50000);
+    EXPECT_EQ(seen_by_others(), model); // it waits
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    other.join();
+    EXPECT_NE(m->read(), model);
+
+    t = begin(ATO_TX_READ_COMMITTED);
+    EXPECT_EQ(seen_by(t, 3 * PAGE, 10).size(), 10u);
+    std::thread([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, 6))); }).join();
+    EXPECT_EQ(seen_by(t, 3 * PAGE, 10), pattern(10, 6));
+    ASSERT_EQ(ato_tx_abort(t), 0);
+}
+
+// The one reads what the other wrote, page by page: no mixture, and nothing is kept.
+TEST_P(Tx, ReadCommittedSeesItsOwnWritesAmongOthers)
+{
+    ato_tx *t = begin(ATO_TX_READ_COMMITTED);
+    put(t, 5 * PAGE + 10, pattern(100, 2));
+    EXPECT_EQ(seen_by(t, 4 * PAGE, 3 * PAGE),
+              Bytes(mine.begin() + 4 * PAGE, mine.begin() + 7 * PAGE));
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->read(), mine);
+}
+
+// A reader that has met one commit after the other reserves its pages; those of a transaction it passes by.
+TEST_P(Tx, ReadersNeverWait)
+{
+    ato_tx *t = begin();
+    put(t, 0, pattern(50 * PAGE, 2));
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER}) {
+        Mapped other(path, options(GetParam(), policy));
+        ASSERT_TRUE(other) << other.sentence;
+        for (int i = 0; i < 10; i++)
+            EXPECT_EQ(other.read(), model);
+    }
+    ASSERT_EQ(ato_tx_abort(t), 0);
+}
+
+TEST_P(Tx, AWriteThatFailsLeavesTheTransactionAsItWas)
+{
+    ato_tx *t = begin();
+    put(t, PAGE, pattern(100, 2));
+    Bytes some = pattern(PAGE, 3);
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base + SIZE - 10, some.data(), 11, 0), EFAULT, "end"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, some.data(), m->base + SIZE - 10, 11, 0), EFAULT, "end"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, some.data(), some.data(), 11, 0), EINVAL, "neither"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, some.data(), 11, 64), EINVAL, "flags"));
+    EXPECT_EQ(seen_by(t), mine);
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, ReadOnlyMappingsAreReadOnly)
+{
+    int fd = open(path.c_str(), O_RDWR);
+    auto *view = static_cast<char *>(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0));
+    close(fd);
+    ASSERT_NE(view, MAP_FAILED) << ato_errormsg();
+    ato_tx *t = begin();
+    Bytes bytes(10);
+    EXPECT_NE(ato_tx_memcpy(t, bytes.data(), view, 10, 0), nullptr) << ato_errormsg();
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, view, bytes.data(), 10, 0), EACCES, "reading only"));
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    ASSERT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0) << ato_errormsg();
+}
+
+// ---- limits ----
+
+TEST_P(Tx, TheLimitIsInPagesAndSaysSoBeforeAnythingHappens)
+{
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.max_bytes = 40 * PAGE - 1; // whole pages count
+    ato_tx *t = ato_tx_begin_opt(&o);
+    ASSERT_NE(t, nullptr);
+    mine = model;
+    put(t, 100, pattern(39 * PAGE, 2)); // 40 pages
+    Bytes some = pattern(10, 3);
+    EXPECT_TRUE(
+        refused(!ato_tx_memcpy(t, m->base + 50 * PAGE, some.data(), 10, 0), E2BIG, "max_bytes"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, some.data(), m->base + 50 * PAGE, 10, 0), E2BIG, "40"));
+    EXPECT_TRUE(
+        refused(!ato_tx_memcpy(t, m->base + 39 * PAGE, model.data(), PAGE + 1, 0), E2BIG, "40"));
+    put(t, 200, pattern(50, 4)); // pages that it has
+    EXPECT_EQ(seen_by(t, 0, 40 * PAGE), Bytes(mine.begin(), mine.begin() + 40 * PAGE));
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->read(), mine);
+
+    // The next one of the thread has the usual limit.
+    t = begin();
+    put(t, 0, pattern(SIZE, 5));
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, OptionsAreChecked)
+{
+    ato_tx_options o = {};
+    EXPECT_TRUE(refused(!ato_tx_begin_opt(&o), EINVAL, "struct_size"));
+    o.struct_size = sizeof(o);
+    o.flags = 2;
+    EXPECT_TRUE(refused(!ato_tx_begin_opt(&o), EINVAL, "0x2"));
+    o.flags = ATO_TX_READ_COMMITTED;
+    o.max_bytes = (1ull << 40) + 1;
+    EXPECT_TRUE(refused(!ato_tx_begin_opt(&o), EINVAL, "1 TiB"));
+    o.max_bytes = 0;
+    o.wait_ms = 1ull << 32;
+    EXPECT_TRUE(refused(!ato_tx_begin_opt(&o), EINVAL, "wait_ms"));
+    EXPECT_TRUE(refused(!ato_tx_begin(8), EINVAL, "0x8"));
+    ato_tx *t = ato_tx_begin_opt(nullptr);
+    EXPECT_EQ(ato_tx_abort(t), 0);
+}
+
+TEST_P(Tx, FilesOfTwoDomainsAreNotInOneCommit)
+{
+    write_file(dir / "other", pattern(PAGE, 3));
+    Mapped other(dir / "other",
+                 options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(other) << other.sentence;
+    ato_tx *t = begin();
+    put(t, 5, pattern(10, 2));
+    Bytes some(10);
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, other.base, some.data(), 10, 0), EXDEV, "domain"));
+    // To read there is no commit.
+    EXPECT_NE(ato_tx_memcpy(t, some.data(), other.base, 10, 0), nullptr) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(m->read(), mine);
+}
+
+// ---- whose it is, and how it ends ----
+
+TEST_P(Tx, AfterItsEndAHandleIsFoundOut)
+{
+    ato_tx *t = begin(), *u;
+    put(t, 0, pattern(10, 2));
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EINVAL, "open"));
+    EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EINVAL, "open"));
+    EXPECT_TRUE(refused(ato_tx_adopt(t) < 0, EINVAL, "open"));
+    // Even when its place is used again.
+    u = begin();
+    EXPECT_NE(t, u);
+    put(u, 0, pattern(10, 3));
+    EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
+    ASSERT_EQ(ato_tx_commit(u), 0);
+    EXPECT_EQ(m->read(0, 10), pattern(10, 3));
+    // And what never was one.
+    EXPECT_TRUE(refused(ato_tx_commit(nullptr) < 0, EINVAL, "open"));
+    EXPECT_TRUE(refused(ato_tx_commit(reinterpret_cast<ato_tx *>(&u)) < 0, EINVAL, "open"));
+    EXPECT_TRUE(refused(ato_tx_commit(reinterpret_cast<ato_tx *>(-1)) < 0, EINVAL, "open"));
+}
+
+TEST_P(Tx, ItIsItsThreadsUntilAnotherOneAdoptsIt)
+{
+    ato_tx *t = begin();
+    put(t, PAGE, pattern(5 * PAGE, 2));
+    std::thread([&] {
+        EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EPERM, "another thread"));
+        EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EPERM, "another thread"));
+        ASSERT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
+        put(t, 2 * PAGE, pattern(PAGE, 3));
+        EXPECT_EQ(seen_by(t), mine);
+    }).join();
+    EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EPERM, "another thread"));
+    ASSERT_EQ(ato_tx_adopt(t), 0); // of a thread that has ended
+    ASSERT_EQ(ato_tx_adopt(t), 0);
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, SeveralOfAThreadAndManyOfAProcess)
+{
+    std::vector<ato_tx *> all;
+    for (unsigned i = 0; i < 90; i++) {
+        all.push_back(begin());
+        put(all.back(), i * PAGE, pattern(100, i));
+    }
+    for (unsigned i = 0; i < 90; i++) {
+        ASSERT_EQ(i % 2 ? ato_tx_commit(all[i]) : ato_tx_abort(all[i]), 0);
+        Bytes bytes = pattern(100, i);
+        if (i % 2)
+            std::copy(bytes.begin(), bytes.end(), model.begin() + i * PAGE);
+    }
+    EXPECT_EQ(m->read(), model);
+}
+
+TEST_P(Tx, AMappingWithAnOpenOneIsNotUnmapped)
+{
+    ato_tx *t = begin();
+    Bytes some(10);
+    ASSERT_NE(ato_tx_memcpy(t, some.data(), m->base, 10, 0), nullptr);
+    EXPECT_EQ(m->unmap(ATO_UNMAP_FAST), -1);
+    EXPECT_EQ(m->error, EBUSY);
+    EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), -1);
+    EXPECT_EQ(m->error, EBUSY);
+    Mapped other(path, options(GetParam()));
+    ASSERT_TRUE(other);
+    EXPECT_EQ(other.unmap(ATO_UNMAP_SPATIAL), 0); // another one of the file may go
+    put(t, 0, pattern(100, 2));
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << m->sentence;
+    EXPECT_EQ(read_file(path), mine);
+}
+
+TEST_P(Tx, ACallThatFailedKeepsNoMapping)
+{
+    ato_tx *t = begin();
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, m->base + SIZE, 10, 0), EFAULT, "end"));
+    EXPECT_EQ(m->unmap(ATO_UNMAP_FAST), 0) << m->sentence;
+    EXPECT_EQ(ato_tx_commit(t), 0);
+}
+
+TEST_P(Tx, ExitWithOneOpenIsAnAbort)
+{
+    m.reset();
+    int status = in_exiting_child([&] {
+        // As long as the process.
+        auto *own = new Mapped(path, options(GetParam()));
+        ato_tx *t = ato_tx_begin(0);
+        Bytes bytes = pattern(50 * PAGE, 2);
+        return *own && t && ato_tx_memcpy(t, own->base, bytes.data(), bytes.size(), 0) ? 0 : 1;
+    });
+    EXPECT_EQ(status, 0);
+    map();
+    EXPECT_EQ(m->read(), model);
+    EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(path), model);
+}
+
+TEST_P(Tx, AForkedChildHasNone)
+{
+    ato_tx *t = begin();
+    put(t, 0, pattern(50 * PAGE, 2));
+    int status = in_child([&] {
+        if (ato_tx_commit(t) == 0 || errno != EINVAL)
+            return 1;
+        if (ato_tx_adopt(t) == 0)
+            return 2;
+        ato_tx *own = ato_tx_begin(0);
+        return !own || own == t || ato_tx_abort(own) < 0 ? 3 : 0;
+    });
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(seen_by(t), mine);
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->read(), mine);
+}
+
+TEST_P(Tx, EagerOnesBringHomeWhatTheyWrote)
+{
+    map(ATO_READ_EAGER);
+    ato_tx *t = begin();
+    put(t, 100, pattern(5 * PAGE, 2));
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->stat().slices_in_reflection, 0u);
+    map();
+    t = begin();
+    put(t, 100, pattern(5 * PAGE, 3), ATO_EAGER);
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->stat().slices_in_reflection, 0u);
+    EXPECT_EQ(m->read(), mine);
+}
+
+// A page of one's own: waiting for it would never end.
+TEST_P(Tx, PlainCallsOfItsThreadOnItsPagesAreRefused)
+{
+    ato_tx *t = begin();
+    put(t, 3 * PAGE, pattern(10, 2));
+    EXPECT_TRUE(refused(!ato_memcpy(m->base + 3 * PAGE, "x", 1), EDEADLK, "own"));
+    EXPECT_TRUE(refused(!ato_memset(m->base + PAGE, 1, 5 * PAGE), EDEADLK, "own"));
+    EXPECT_TRUE(refused(!ato_memcpy(m->base + 50 * PAGE, m->base + 3 * PAGE, 10), EDEADLK, "own"));
+    EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "own"));
+    ato_iovec v[2] = {{m->base + 9 * PAGE, "a", 1}, {m->base + 3 * PAGE, "b", 1}};
+    EXPECT_TRUE(refused(ato_writev(v, 2, 0) < 0, EDEADLK, "own"));
+    ato_tx *u = ato_tx_begin(0);
+    EXPECT_TRUE(refused(!ato_tx_memcpy(u, m->base + 3 * PAGE, "x", 1, 0), EDEADLK, "own"));
+    EXPECT_EQ(ato_tx_commit(u), 0);
+    EXPECT_EQ(m->read(), model);
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_EQ(m->read(), mine);
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, Tx,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
+                                         ATO_DOMAIN_PROCESS));
+
+} // namespace

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Who waits for whom, for how long, and who is told that it would be for ever?
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t PAGE = 4096, SIZE = 64 * PAGE;
+
+class Waits : public testing::Test
+{
+  protected:
+    Waits() : path(dir / "file")
+    {
+        write_file(path, pattern(SIZE, 1));
+        m = std::make_unique<Mapped>(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+        EXPECT_TRUE(*m) << m->sentence;
+    }
+
+    // 0, or errno.
+    int put(ato_tx *t, unsigned page)
+    {
+        return ato_tx_memcpy(t, m->base + page * PAGE, "x", 1, 0) ? 0 : errno;
+    }
+
+    static ato_tx *begin(unsigned wait_ms = 0)
+    {
+        ato_tx_options o = {};
+        o.struct_size = sizeof(o);
+        o.wait_ms = wait_ms;
+        return ato_tx_begin_opt(&o);
+    }
+
+    TempDir dir;
+    std::string path;
+    std::unique_ptr<Mapped> m;
+};
+
+// n threads, each of which has a page; then each wants the next one's.
+class Circle
+{
+  public:
+    explicit Circle(unsigned n) : waiting_(n)
+    {
+    }
+    void meet()
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        waiting_--;
+        all_.notify_all();
+        all_.wait(lock, [&] { return waiting_ == 0; });
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable all_;
+    unsigned waiting_;
+};
+
+// The thread that has a transaction is in calls that must not wait. If it does, the transaction is taken away
+// from it, so that it comes back.
+class Watch
+{
+  public:
+    explicit Watch(ato_tx *t)
+        : thread_([this, t] {
+              if (over_.get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready)
+                  return;
+              ADD_FAILURE() << "it waits";
+              EXPECT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
+              EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
+          })
+    {
+    }
+    ~Watch()
+    {
+        over_.set_value();
+        thread_.join();
+    }
+    Watch(const Watch &) = delete;
+    Watch &operator=(const Watch &) = delete;
+
+  private:
+    std::promise<void> over_;
+    std::thread thread_;
+};
+
+TEST_F(Waits, OfACircleOneIsToldAndItsAbortFreesTheOthers)
+{
+    for (unsigned n : {2, 3, 8}) {
+        for (int round = 0; round < 20; round++) {
+            Circle circle(n);
+            std::atomic<unsigned> told{0}, committed{0};
+            std::vector<std::thread> threads;
+            for (unsigned i = 0; i < n; i++)
+                threads.emplace_back([&, i] {
+                    ato_tx *t = begin();
+                    EXPECT_EQ(put(t, i), 0);
+                    circle.meet();
+                    int error = put(t, (i + 1) % n);
+                    if (error == 0) {
+                        EXPECT_EQ(ato_tx_commit(t), 0);
+                        committed++;
+                    } else {
+                        EXPECT_EQ(error, EDEADLK) << ato_errormsg();
+                        told++;
+                        EXPECT_EQ(ato_tx_abort(t), 0);
+                    }
+                });
+            for (std::thread &thread : threads)
+                thread.join();
+            EXPECT_EQ(told, 1u);
+            EXPECT_EQ(committed, n - 1);
+        }
+    }
+}
+
+// A thread that waits with a plain call may be what the other transaction waits for.
+TEST_F(Waits, ACircleMayGoThroughPlainCalls)
+{
+    for (int round = 0; round < 20; round++) {
+        Circle circle(2);
+        std::atomic<unsigned> told{0};
+        auto run = [&](unsigned own, unsigned other, int how) {
+            ato_tx *t = begin();
+            EXPECT_EQ(put(t, own), 0);
+            circle.meet();
+            int r = 0;
+            ato_iovec v[2] = {{m->base + 40 * PAGE, "y", 1}, {m->base + other * PAGE, "z", 1}};
+            if (how == 0)
+                r = ato_memcpy(m->base + other * PAGE, "y", 1) ? 0 : errno;
+            else if (how == 1)
+                r = ato_memset(m->base + (other - 1) * PAGE, 7, 3 * PAGE) ? 0 : errno;
+            else if (how == 2)
+                r = ato_writev(v, 2, 0) == 0 ? 0 : errno;
+            else
+                r = ato_deploy(m->base + other * PAGE, 1) == 0 ? 0 : errno;
+            if (r) {
+                EXPECT_EQ(r, EDEADLK) << ato_errormsg();
+                told++;
+            }
+            EXPECT_EQ(ato_tx_abort(t), 0);
+        };
+        std::thread one(run, 10u, 20u, round % 4), two(run, 20u, 10u, round / 4 % 4);
+        one.join();
+        two.join();
+        EXPECT_EQ(told, 1u) << "round " << round;
+    }
+}
+
+// Two plain writes of several pages and a transaction that has one of theirs and wants the other: the write
+// keeps nothing while it waits for the transaction.
+TEST_F(Waits, APlainWriteKeepsNothingWhileItWaitsForATransaction)
+{
+    ato_tx *t = begin();
+    ASSERT_EQ(put(t, 11), 0);
+    std::thread plain([&] { EXPECT_NE(ato_memset(m->base + 10 * PAGE, 9, 2 * PAGE), nullptr); });
+    std::thread across([&] {
+        ato_iovec v[2] = {{m->base + 10 * PAGE + 5, "y", 1}, {m->base + 11 * PAGE + 5, "z", 1}};
+        EXPECT_EQ(ato_writev(v, 2, 0), 0);
+    });
+    usleep(30000);
+    EXPECT_EQ(put(t, 10), 0) << ato_errormsg();
+    EXPECT_EQ(ato_tx_commit(t), 0);
+    plain.join();
+    across.join();
+    EXPECT_NE(m->read(10 * PAGE, 1)[0], 'x');
+}
+
+TEST_F(Waits, ATransactionWaitsAsLongAsItWasTold)
+{
+    ato_tx *t = begin();
+    ASSERT_EQ(put(t, 3), 0);
+    std::thread([&] {
+        ato_tx *u = begin(30);
+        EXPECT_EQ(put(u, 4), 0);
+        auto before = std::chrono::steady_clock::now();
+        EXPECT_EQ(put(u, 3), ETIMEDOUT) << ato_errormsg();
+        EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(30));
+        Bytes some(1);
+        EXPECT_EQ(ato_tx_memcpy(u, some.data(), m->base + 3 * PAGE, 1, 0), nullptr);
+        EXPECT_EQ(errno, ETIMEDOUT);
+        // And is as it was.
+        EXPECT_EQ(put(u, 5), 0);
+        EXPECT_EQ(ato_tx_commit(u), 0);
+        EXPECT_EQ(m->read(4 * PAGE, 1)[0], 'x');
+    }).join();
+    EXPECT_EQ(ato_tx_abort(t), 0);
+}
+
+// A call that waited in vain has given back what it had reserved before.
+TEST_F(Waits, ACallThatFailsKeepsNoPages)
+{
+    ato_tx *t = begin();
+    ASSERT_EQ(put(t, 9), 0);
+    std::thread([&] {
+        ato_tx *u = begin(20);
+        EXPECT_EQ(put(u, 1), 0);
+        EXPECT_EQ(ato_tx_memcpy(u, m->base + 5 * PAGE, pattern(5 * PAGE, 2).data(), 5 * PAGE, 0),
+                  nullptr);
+        EXPECT_EQ(errno, ETIMEDOUT);
+        std::thread([&] {
+            EXPECT_NE(ato_memset(m->base + 5 * PAGE, 1, 4 * PAGE), nullptr);
+        }).join();
+        EXPECT_EQ(ato_tx_abort(u), 0);
+    }).join();
+    EXPECT_EQ(ato_tx_abort(t), 0);
+}
+
+TEST_F(Waits, WhoWaitsGoesOnWhenTheTransactionEnds)
+{
+    for (bool commit : {false, true}) {
+        ato_tx *t = begin();
+        ASSERT_EQ(put(t, 3), 0);
+        std::atomic<bool> done{false};
+        std::thread other([&] {
+            EXPECT_TRUE(m->write(3 * PAGE + 100, pattern(10, 2)));
+            done = true;
+        });
+        usleep(20000);
+        EXPECT_FALSE(done);
+        EXPECT_EQ(commit ? ato_tx_commit(t) : ato_tx_abort(t), 0);
+        other.join();
+    }
+}
+
+// A transaction without a thread that waits ends some time: nobody is told anything.
+TEST_F(Waits, AnotherThreadsTransactionIsNoCircle)
+{
+    ato_tx *t = nullptr;
+    std::thread([&] {
+        t = begin();
+        EXPECT_EQ(put(t, 3), 0);
+    }).join();
+    std::thread waits([&] {
+        ato_tx *u = begin();
+        EXPECT_EQ(put(u, 3), 0) << ato_errormsg();
+        EXPECT_EQ(ato_tx_commit(u), 0);
+    });
+    usleep(20000);
+    ASSERT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
+    EXPECT_EQ(ato_tx_commit(t), 0);
+    waits.join();
+}
+
+// An epoch is every thread's: a thread that waited for it through anything else would wait for itself.
+TEST_F(Waits, PagesOfAnOpenEpochAreNotWaitedFor)
+{
+    Mapped e(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_EPOCHS));
+    ASSERT_TRUE(e) << e.sentence;
+    ASSERT_TRUE(e.write(3 * PAGE, pattern(10, 2))) << e.sentence;
+    EXPECT_FALSE(m->write(3 * PAGE, pattern(10, 3)));
+    EXPECT_EQ(m->error, EDEADLK);
+    ato_tx *t = begin();
+    EXPECT_EQ(put(t, 3), EDEADLK);
+    EXPECT_EQ(put(t, 4), 0);
+    // The other way round it may be waited for: a transaction's thread can end it.
+    std::thread other([&] { EXPECT_TRUE(e.write(4 * PAGE, pattern(10, 4))) << e.sentence; });
+    usleep(20000);
+    EXPECT_EQ(ato_tx_commit(t), 0);
+    other.join();
+    ASSERT_EQ(ato_msync(e.base, SIZE, 0), 0);
+    EXPECT_TRUE(m->write(3 * PAGE, pattern(10, 3)));
+}
+
+class EpochWaits : public Waits
+{
+  protected:
+    EpochWaits() : e(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_EPOCHS))
+    {
+        EXPECT_TRUE(e) << e.sentence;
+    }
+
+    int sync()
+    {
+        return ato_msync(e.base, SIZE, 0);
+    }
+
+    Mapped e;
+};
+
+// The transaction's thread goes on with the same epoch meanwhile: it writes, reads, commits; and what the
+// write that waits has not got as a whole is free.
+TEST_F(EpochWaits, AWriteKeepsNothingWhileItWaitsForATransaction)
+{
+    // The other one has the page, or is going to cut it off.
+    for (bool cuts : {true, false})
+        for (bool several : {false, true}) {
+            SCOPED_TRACE(std::to_string(cuts) + std::to_string(several));
+            ato_tx *t = begin();
+            ASSERT_EQ(cuts ? ato_tx_ftruncate(t, m->base, 40 * PAGE) : put(t, 40), 0);
+            std::thread writer([&] {
+                ato_iovec v[2] = {{e.base + 39 * PAGE, "y", 1}, {e.base + 40 * PAGE, "y", 1}};
+                if (several)
+                    EXPECT_EQ(ato_writev(v, 2, 0), 0) << ato_errormsg();
+                else
+                    EXPECT_TRUE(e.write(39 * PAGE, Bytes(PAGE + 1, 'y'))) << e.sentence;
+            });
+            usleep(30000);
+            {
+                Watch watch(t);
+                EXPECT_TRUE(m->write(39 * PAGE, Bytes(10, 'm'))) << m->sentence;
+                EXPECT_NE(ato_memset(e.base + 20 * PAGE, 'e', 10), nullptr) << ato_errormsg();
+                EXPECT_EQ(e.read(20 * PAGE, 10), Bytes(10, 'e'));
+                EXPECT_EQ(sync(), 0) << ato_errormsg();
+            }
+            EXPECT_EQ(m->read(20 * PAGE, 10), Bytes(10, 'e'));
+            EXPECT_EQ(ato_tx_abort(t), 0);
+            writer.join();
+            EXPECT_EQ(e.read(40 * PAGE, 1), Bytes(1, 'y'));
+            EXPECT_EQ(sync(), 0) << ato_errormsg();
+        }
+}
+
+// And who waits for that write's thread is told so, or the write is.
+TEST_F(EpochWaits, ACircleMayGoThroughAWrite)
+{
+    for (int round = 0; round < 20; round++) {
+        Circle circle(2);
+        std::atomic<unsigned> told{0};
+        auto run = [&](unsigned own, const std::function<bool()> &call) {
+            ato_tx *t = begin();
+            EXPECT_EQ(put(t, own), 0);
+            circle.meet();
+            if (!call()) {
+                EXPECT_EQ(errno, EDEADLK) << ato_errormsg();
+                told++;
+            }
+            EXPECT_EQ(ato_tx_abort(t), 0);
+        };
+        auto write = [&](unsigned page) {
+            return ato_memset(e.base + page * PAGE, 7, 1) != nullptr;
+        };
+        std::thread one(run, 10u, [&] { return write(20); });
+        std::thread two(run, 20u, [&] { return write(10); });
+        one.join();
+        two.join();
+        // The one that was told aborts; then the other one's write is done.
+        EXPECT_EQ(told, 1u) << "round " << round;
+        EXPECT_EQ(sync(), 0) << ato_errormsg();
+    }
+}
+
+// What one of them gets when the transaction ends the others have, too.
+TEST_F(EpochWaits, SeveralWritesMayWaitForOnePage)
+{
+    for (int round = 0; round < 50; round++) {
+        ato_tx *t = begin();
+        ASSERT_EQ(put(t, 40), 0);
+        std::vector<std::thread> writers;
+        for (unsigned i = 0; i < 4; i++)
+            writers.emplace_back([&, i] {
+                EXPECT_NE(ato_memset(e.base + (39 + i % 2) * PAGE + i, 'a', PAGE), nullptr)
+                    << ato_errormsg();
+            });
+        usleep(3000);
+        EXPECT_EQ(ato_tx_abort(t), 0);
+        for (std::thread &writer : writers)
+            writer.join();
+        EXPECT_EQ(sync(), 0) << ato_errormsg();
+    }
+}
+
+} // namespace
