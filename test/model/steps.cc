@@ -53,9 +53,7 @@ void Steps::count(const rig::Map &m)
 size_t Steps::longest() const
 {
     /* A hardware transaction takes some words; and an epoch that it does not take could not end. */
-    return setup.commit == Commit::Single ? PAGE
-           : setup.commit == Commit::Rtm  ? PAGE + 100
-                                          : LONGEST;
+    return setup.commit == Commit::Rtm ? PAGE + 100 : LONGEST;
 }
 
 /* n bytes, or as many as there are, between two offsets of a file. */
@@ -75,14 +73,18 @@ Steps::Range Steps::range_in(Page page)
                   random.log_uniform(PAGE));
 }
 
-Steps::Range Steps::any_range()
+Steps::Range Steps::range_to_read()
 {
     size_t file = random.below(2), size = files[file].bytes.size();
     /* Near the begin of the file most of them meet. */
     size_t end = random.chance(60) ? std::min(size, 8 * PAGE) : size;
-    if (setup.commit == Commit::Single)
-        return range_in({file, random.below((end + PAGE - 1) / PAGE)});
     return within(file, 0, end, random.log_uniform(random.chance(80) ? 3 * PAGE : longest()));
+}
+
+Steps::Range Steps::any_range()
+{
+    Range r = range_to_read();
+    return setup.commit == Commit::Single ? range_in({r.file, r.offset / PAGE}) : r;
 }
 
 const rig::Map &Steps::map_for(const Range &r, bool with_epoch)
@@ -215,7 +217,7 @@ void Steps::begin()
     ato_tx_options o = {};
     o.struct_size = sizeof(o);
     o.flags = random.chance(50) ? ATO_TX_READ_COMMITTED : 0;
-    size_t limit = random.chance(30) ? random.within(1, 6) : 1u << 20;
+    size_t limit = random.chance(40) ? random.within(1, 4) : 1u << 20;
     if (limit < 10)
         o.max_bytes = limit * PAGE - random.below(PAGE);
     ato_tx *tx = ato_tx_begin_opt(&o);
@@ -242,7 +244,7 @@ void Steps::write_in(Transaction &t)
 
 void Steps::read_in(Transaction &t)
 {
-    Range r = any_range();
+    Range r = range_to_read();
     const rig::Map &m = map_for(r, false);
     std::set<Page> pages = t.draft.pages;
     int expected = t.keeps ? claim(t, r, &pages) : 0;
@@ -283,6 +285,14 @@ void Steps::fail_in(Transaction &t)
     Range r = any_range();
     const rig::Map &m = files[r.file].whole;
     size_t beyond = files[r.file].bytes.size() - r.offset + 1;
+    Range most = within(r.file, 0, ~size_t{0}, (t.limit + 1) * PAGE);
+    std::set<Page> pages = t.draft.pages;
+    int expected = claim(t, most, &pages);
+    if (expected == E2BIG) {
+        const std::vector<unsigned char> bytes(most.n);
+        went(ato_tx_memcpy(t.tx, address(m, most), bytes.data(), most.n, 0) != nullptr, E2BIG);
+        return;
+    }
     switch (random.below(5)) {
     case 0:
         went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), 1u << 30, 0) != nullptr, EFAULT);
@@ -427,7 +437,7 @@ void Steps::write_epoch()
 
 void Steps::read_epoch()
 {
-    Range r = any_range();
+    Range r = range_to_read();
     const File &f = files[r.file];
     ASSERT_TRUE(ato_memcpy(scratch.data(), f.epochs.base + r.offset, r.n)) << ato_errormsg();
     expect_bytes(scratch.data(), r, &f.epoch, "an epoch");
@@ -464,7 +474,7 @@ void Steps::write_plainly()
 
 void Steps::read_plainly()
 {
-    Range r = any_range();
+    Range r = range_to_read();
     ASSERT_TRUE(ato_memcpy(scratch.data(), address(map_for(r, false), r), r.n)) << ato_errormsg();
     expect_bytes(scratch.data(), r, nullptr, "what is committed");
 }

@@ -65,6 +65,7 @@ class Steps
 
     /* Where. */
     size_t longest() const;
+    Range range_to_read();
     Range any_range();
     Range range_in(Page page);
     Range within(size_t file, size_t begin, size_t end, size_t n);

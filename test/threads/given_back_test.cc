@@ -7,6 +7,7 @@
  *
  * Needs the library with the seam.
  */
+#include "gate.h"
 #include "path.h"
 
 extern "C" {
@@ -14,8 +15,6 @@ extern "C" {
 }
 
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 namespace threads
@@ -23,52 +22,6 @@ namespace threads
 
 namespace
 {
-
-/* Where the thread that called arm() waits until it is let go. */
-class Point
-{
-  public:
-    /* It will stop there when it comes for the `nth` time. */
-    void arm(enum seam_point where, unsigned nth)
-    {
-        mine = {this, where, nth};
-    }
-    void wait_until_stopped()
-    {
-        std::unique_lock<std::mutex> hold(lock);
-        changed.wait(hold, [this] { return stopped; });
-    }
-    void let_go()
-    {
-        std::lock_guard<std::mutex> hold(lock);
-        open = true;
-        changed.notify_all();
-    }
-    static void pass(enum seam_point where, const void *)
-    {
-        if (!mine.point || mine.where != where || --mine.left)
-            return;
-        Point *point = mine.point;
-        mine.point = nullptr;
-        std::unique_lock<std::mutex> hold(point->lock);
-        point->stopped = true;
-        point->changed.notify_all();
-        point->changed.wait(hold, [point] { return point->open; });
-    }
-
-  private:
-    struct Armed {
-        Point *point;
-        enum seam_point where;
-        unsigned left;
-    };
-    static thread_local Armed mine;
-    std::mutex lock;
-    std::condition_variable changed;
-    bool stopped = false, open = false;
-};
-
-thread_local Point::Armed Point::mine = {};
 
 class GivenBack : public testing::TestWithParam<bool>
 {
@@ -91,8 +44,10 @@ TEST_P(GivenBack, AReaderTakesNoNoteOfAnotherPageForThatOfItsOwn)
     const std::vector<unsigned char> news(SLICE, 'n');
     ASSERT_TRUE(ato_memcpy(map.base + 2 * PAGE, news.data(), SLICE)) << ato_errormsg();
 
-    __atomic_store_n(&seam_hook, &Point::pass, __ATOMIC_RELEASE);
-    Point of_writer, of_reader;
+    __atomic_store_n(
+        &seam_hook, [](enum seam_point point, const void *) { Gate<enum seam_point>::pass(point); },
+        __ATOMIC_RELEASE);
+    Gate<enum seam_point> of_writer, of_reader;
     int error = 0;
     std::thread writer([&] {
         const std::vector<unsigned char> bytes(3 * PAGE, 'w');

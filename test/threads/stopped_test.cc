@@ -7,14 +7,13 @@
  *
  * Needs the library with the seam.
  */
+#include "gate.h"
 #include "path.h"
 
 extern "C" {
 #include "reflection/persist.h"
 }
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 namespace threads
@@ -36,17 +35,17 @@ std::string name_of(Stop s)
     return names[static_cast<int>(s)];
 }
 
-/* Where one thread, the one that called arm(), waits until it is let go. */
-class Gate
+/* While it lives, threads pass their gates. */
+class Watched
 {
   public:
-    Gate()
+    Watched()
     {
         static const struct persist_ops watched = [] {
             struct persist_ops ops = persist_real;
             ops.fence = [](const struct persist *p, const char *site) {
-                pass(Stop::Copied);
-                pass(Stop::Home);
+                Gate<Stop>::pass(Stop::Copied);
+                Gate<Stop>::pass(Stop::Home);
                 persist_real.fence(p, site);
             };
             return ops;
@@ -56,62 +55,20 @@ class Gate
             &seam_hook,
             [](enum seam_point point, const void *) {
                 if (point == SEAM_RESERVED)
-                    pass(Stop::Reserved);
+                    Gate<Stop>::pass(Stop::Reserved);
                 else if (point == SEAM_DURABLE)
-                    pass(Stop::Durable);
+                    Gate<Stop>::pass(Stop::Durable);
             },
             __ATOMIC_RELEASE);
     }
-    ~Gate()
+    ~Watched()
     {
         __atomic_store_n(&seam_hook, nullptr, __ATOMIC_RELEASE);
         persist_ops = &persist_real;
     }
-    Gate(const Gate &) = delete;
-    Gate &operator=(const Gate &) = delete;
-
-    /* The calling thread will stop at `where` when it comes there for the `nth` time. */
-    void arm(Stop where, unsigned nth)
-    {
-        mine = {this, where, nth};
-    }
-    void wait_until_stopped()
-    {
-        std::unique_lock<std::mutex> hold(lock);
-        changed.wait(hold, [this] { return stopped; });
-    }
-    void let_go()
-    {
-        std::lock_guard<std::mutex> hold(lock);
-        open = true;
-        changed.notify_all();
-    }
-
-  private:
-    struct Armed {
-        Gate *gate;
-        Stop where;
-        unsigned left;
-    };
-    static void pass(Stop where)
-    {
-        if (!mine.gate || mine.where != where || --mine.left)
-            return;
-        Gate *gate = mine.gate;
-        mine.gate = nullptr;
-        std::unique_lock<std::mutex> hold(gate->lock);
-        gate->stopped = true;
-        gate->changed.notify_all();
-        gate->changed.wait(hold, [gate] { return gate->open; });
-    }
-
-    static thread_local Armed mine;
-    std::mutex lock;
-    std::condition_variable changed;
-    bool stopped = false, open = false;
+    Watched(const Watched &) = delete;
+    Watched &operator=(const Watched &) = delete;
 };
-
-thread_local Gate::Armed Gate::mine = {};
 
 using Case = std::tuple<Path, Stop>;
 
@@ -144,7 +101,8 @@ TEST_P(Stopped, ReadersDoNotWaitForAWriterAndSeeTheOldBytes)
 
     std::vector<unsigned char> news(N), seen(BYTES);
     random.fill(news.data(), N);
-    Gate gate;
+    Watched watched;
+    Gate<Stop> gate;
     bool done = false;
     std::thread writer([&] {
         /* RESERVED comes once a page; stop at the last one. */

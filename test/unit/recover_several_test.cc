@@ -21,6 +21,22 @@ class RecoverSeveral : public Several, public testing::WithParamInterface<int>
     {
     }
 
+    // A process that dies with a whole commit of the first `n` files behind it, and then, if there are
+    // some, one of `again`, of which nothing is stored yet.
+    void die_after_a_commit(size_t n, const std::vector<size_t> &again = {})
+    {
+        int status = in_child([&]() -> int {
+            All all = map(n);
+            std::vector<struct file *> files;
+            for (size_t i : again)
+                files.push_back(file_of(*all.at(i)));
+            Commit first, second;
+            bool good = commit(first, files_of(all)) && complete(first);
+            _exit(good && (again.empty() || commit(second, files)) ? CUT : 1);
+        });
+        ASSERT_EQ(status, CUT);
+    }
+
     std::string journal() const
     {
         auto found = journals_of(paths[0]);
@@ -353,12 +369,7 @@ TEST_P(RecoverSeveral, CopyOfAFolderDoesNotStandInForItEither)
 // A process was killed when it had removed the pointer, and before the sync.
 TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalIs)
 {
-    int status = in_child([&]() -> int {
-        All all = map(2);
-        Commit c;
-        _exit(commit(c, files_of(all)) && complete(c) ? CUT : 1);
-    });
-    ASSERT_EQ(status, CUT);
+    die_after_a_commit(2);
     fs::remove(pointers_of(paths[1]).at(0));
     const std::string name = name_of(journal());
     std::string last;
@@ -379,14 +390,7 @@ TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalI
 // The way to y is as it was, but not that from there to the journal.
 TEST_P(RecoverSeveral, JournalStaysWhilePointersLeadToWhereItWas)
 {
-    int status = in_child([&]() -> int {
-        All all = map(3);
-        Commit all_three, two;
-        bool good = commit(all_three, files_of(all)) && complete(all_three);
-        std::vector<struct file *> files = {file_of(*all[0]), file_of(*all[2])};
-        _exit(good && commit(two, files) ? CUT : 1);
-    });
-    ASSERT_EQ(status, CUT);
+    die_after_a_commit(3, {0, 2});
     const std::string name = name_of(journal());
     fs::rename(dir / "x", dir / "moved");
     paths[0] = dir / "moved/file";
@@ -461,14 +465,7 @@ TEST_P(RecoverSeveral, FileThatWasCleanlyUnmappedIsTakenForACopy)
 
 TEST_P(RecoverSeveral, FolderThatMovedIsNoMatterForTheOthersWhenNoLaneNamesIt)
 {
-    int status = in_child([&]() -> int {
-        All all = map(3);
-        Commit all_three, two;
-        bool good = commit(all_three, files_of(all)) && complete(all_three);
-        std::vector<struct file *> files = {file_of(*all[0]), file_of(*all[2])};
-        _exit(good && commit(two, files) ? CUT : 1);
-    });
-    ASSERT_EQ(status, CUT);
+    die_after_a_commit(3, {0, 2});
     fs::rename(dir / "y", dir / "moved");
     expect_maps(paths[0]);
     EXPECT_EQ(word_of(paths[2]), VALUE + 1);

@@ -189,18 +189,21 @@ static void visit_file(void *arg, const char *entry)
     if (l->reflections &&
         (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry) != POOL_NO_NAME))
         return; /* check_reflections() */
+    if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    snprintf(name, sizeof(name), "%s/%s", l->name, entry);
     size_t ato = strlen(FOLDER_NAME ".");
     if (strncmp(entry, FOLDER_NAME ".", ato) == 0 && strlen(entry) == ato + 16 + 4 &&
         strcmp(entry + ato + 16, ".tmp") == 0) {
-        snprintf(name, sizeof(name), "%s/%s", l->name, entry);
-        finding_add(&c->findings, FINDING_NOTE, name,
-                    "left over: a reflection folder whose making was interrupted; may be removed");
+        if (look_is_old(&st))
+            finding_add(
+                &c->findings, FINDING_NOTE, name,
+                "left over: a reflection folder whose making was interrupted; may be removed");
         return;
     }
-    if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    if (!S_ISREG(st.st_mode))
         return;
     (void)seen_before(&l->around->originals, 0, st.st_ino);
-    snprintf(name, sizeof(name), "%s/%s", l->name, entry);
     if (look_at(&look, name) < 0) {
         /* What may not be read and has nothing here is somebody else's. */
         if (errno != ENOENT && (errno != EACCES || has_manifest(l->around, st.st_ino)))

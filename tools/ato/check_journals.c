@@ -163,7 +163,7 @@ static void check_journal(void *arg, const struct lanes *j)
             j->leads_to);
         break;
     case LANES_UNFINISHED:
-        if (!j->alive)
+        if (!j->alive && look_is_old(&j->at.st)) /* or its maker is about to lock it */
             finding_add(f, FINDING_NOTE, jc->name,
                         "left over: a journal whose making was interrupted; the next map here "
                         "removes it");

@@ -65,10 +65,6 @@ static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const s
     j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN;
     if (pool_name_of(name) != POOL_NAME) {
         j.kind = LANES_UNFINISHED;
-        if (!j.alive) { /* its maker may be about to lock it */
-            nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
-            j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN || folder_names(f, name, fd) == 0;
-        }
     } else {
         first = read_journal(fd, (uint64_t)j.at.st.st_size, &j.journal);
         if (first && j.alive) {

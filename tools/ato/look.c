@@ -89,6 +89,12 @@ int look_into(const struct folder *f, const char *name, struct stat *st)
     return fd;
 }
 
+bool look_is_old(const struct stat *st)
+{
+    time_t age = time(NULL) - st->st_mtime;
+    return age < 0 || age >= 60;
+}
+
 int look_folder(struct folder *f, const char *path)
 {
     struct stat st;

@@ -96,6 +96,9 @@ void look_manifest_close(struct look_manifest *m);
  * EINVAL for what is no regular file. */
 int look_into(const struct folder *f, const char *name, struct stat *st);
 
+/* Something that a call makes and finishes at once was not touched for a minute: nobody is at it any more. */
+bool look_is_old(const struct stat *st);
+
 /* Who has the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
