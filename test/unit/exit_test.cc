@@ -65,7 +65,7 @@ TEST(Exit, ChildAsksForStatesAlthoughOtherThreadsDidWhileItWasForked)
             while (!stop)
                 m.stat();
         });
-    for (int i = 0; i < 150 && !HasFailure(); i++)
+    for (int i = 0; i < 60 && !HasFailure(); i++)
         EXPECT_EQ(in_child([&] {
                       alarm(20); // it hangs, otherwise
                       Mapped own(dir / "other");

@@ -100,7 +100,7 @@ class PairingCut : public testing::TestWithParam<int>
     // Cuts at every k; returns how many there were.
     template <class Faults> long cut_everywhere(int mode)
     {
-        for (long k = 0;; k++) {
+        for (long k = 0;; k += NEXT_CUT) {
             SCOPED_TRACE("cut before call " + std::to_string(k));
             TempDir dir;
             std::string path = dir / "file";
@@ -150,7 +150,7 @@ TEST_P(PairingCut, AnyStoreOrFlushOfASpatialLifeMayBeTheLast)
 // A file that has a history: adopted, not born.
 TEST_P(PairingCut, AnyNameChangeAfterAnAdoptionMayBeTheLast)
 {
-    for (long k = 0;; k++) {
+    for (long k = 0;; k += NEXT_CUT) {
         SCOPED_TRACE("cut before call " + std::to_string(k));
         TempDir dir;
         std::string path = dir / "file";

@@ -120,7 +120,7 @@ TEST_P(RecoverFolder, CommitOfADeadProcessIsFinished)
 TEST_P(RecoverFolder, RecoveryMayItselfDieAnywhereAndBeTakenOver)
 {
     for (bool names : {true, false}) {
-        for (long k = 0;; k++) {
+        for (long k = 0;; k += NEXT_CUT) {
             SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
             TempDir own;
             std::string p = own / "file";

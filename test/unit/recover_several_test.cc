@@ -135,7 +135,7 @@ TEST_P(RecoverSeveral, RecoveryMayItselfDieAnywhereAndBeTakenOver)
 {
     for (size_t first : {0, 1}) {
         for (bool names : {true, false}) {
-            for (long k = 0;; k++) {
+            for (long k = 0;; k += NEXT_CUT) {
                 SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
                 die_committed(3, SIZE + 4096);
                 int status = in_child([&]() -> int {

@@ -65,7 +65,7 @@ class SeveralCut : public Several, public testing::WithParamInterface<int>
     template <class Faults> long cut_everywhere()
     {
         static const size_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
-        for (long k = 0;; k++) {
+        for (long k = 0;; k += NEXT_CUT) {
             SCOPED_TRACE("cut before call " + std::to_string(k));
             *committed = false;
             int status = in_child([&] { return live<Faults>(k); });

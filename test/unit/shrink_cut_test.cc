@@ -29,7 +29,7 @@ void cut_everywhere(const std::string &path, const ato_options &wish, const Byte
                     const std::vector<uint64_t> &sizes)
 {
     bool done = false;
-    for (long k = 0; !done; k++) {
+    for (long k = 0; !done; k += NEXT_CUT) {
         SCOPED_TRACE("cut before call " + std::to_string(k) + ", sizes " +
                      testing::PrintToString(sizes));
         write_file(path, content);

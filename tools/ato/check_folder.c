@@ -45,6 +45,13 @@ static bool is_of_reflection_folder(const char *name)
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
 
+static bool is_unfinished_folder(const char *name)
+{
+    size_t n = strlen(FOLDER_NAME ".");
+    return strncmp(name, FOLDER_NAME ".", n) == 0 && strlen(name) == n + 16 + 4 &&
+           strcmp(name + n + 16, ".tmp") == 0;
+}
+
 /* ---- the reflection folder ---- */
 
 struct around {
@@ -186,15 +193,13 @@ static void visit_file(void *arg, const char *entry)
     char name[PATH_ROOM];
     uint64_t inode;
     const char *rest;
+    snprintf(name, sizeof(name), "%s/%s", l->name, entry);
     if (l->reflections &&
         (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry) != POOL_NO_NAME))
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    snprintf(name, sizeof(name), "%s/%s", l->name, entry);
-    size_t ato = strlen(FOLDER_NAME ".");
-    if (strncmp(entry, FOLDER_NAME ".", ato) == 0 && strlen(entry) == ato + 16 + 4 &&
-        strcmp(entry + ato + 16, ".tmp") == 0) {
+    if (is_unfinished_folder(entry)) {
         if (look_is_old(&st))
             finding_add(
                 &c->findings, FINDING_NOTE, name,
