@@ -83,6 +83,29 @@ need_clang()
     fi
 }
 
+# ---- Running ----
+
+# in_parallel COMMAND ARGUMENT...: COMMAND with each ARGUMENT, as many at once as there are CPUs. What they
+# print is mixed, by lines. Adds to the caller's `failed` how many did: as a condition, it would leave
+# `set -e` without effect in all of them.
+in_parallel()
+{
+    local command=$1 argument running=0
+    shift
+
+    for argument; do
+        if [ "$running" -ge "$(nproc)" ]; then
+            wait -n || failed=$((failed + 1))
+            running=$((running - 1))
+        fi
+        "$command" "$argument" &
+        running=$((running + 1))
+    done
+    for (( ; running > 0; running--)); do
+        wait -n || failed=$((failed + 1))
+    done
+}
+
 # ---- Building ----
 
 # Run a command; show what it prints only if it fails.

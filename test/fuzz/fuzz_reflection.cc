@@ -40,6 +40,8 @@ std::vector<Seed> seeds()
     all.push_back(with("far-away", 0, 0x10, 2, 40).u16(0xffff).u64(1));
     all.push_back(with("no-refpage", 64, 0).u16(2).u64(0xff));
     all.push_back(with("growth-cut", 16, 0x10).u16(7).u64(1));
+    all.push_back(with("no-slice-file-preferred", 6 << 8 | 64, 0x04));
+    all.push_back(with("slices-file-preferred", 6 << 8, 0x04));
     all.push_back(with("journal", 0, 0xe0).u16(1).u64(0x55));
     return all;
 }

@@ -90,6 +90,34 @@ bool was_cut(const Paired &p, uint64_t size, uint64_t growth, uint64_t shrunk)
                        [](auto x) { return x == 0; });
 }
 
+// What a shrink leaves, when it is finished: no bit of what is behind the end.
+void cut_behind(Image &reflection, uint64_t size)
+{
+    uint64_t first = size / PAGE, length = reflection_bytes(size);
+    for (uint64_t page = first; page == first || page % CHUNK_PAGES; page++) {
+        uint64_t word = reflection.word(word_at(page));
+        for (uint64_t slice = 0; slice < PAGE / SLICE; slice++)
+            if (page * PAGE + slice * SLICE >= size)
+                word &= ~(uint64_t{1} << slice);
+        reflection.set_word(word_at(page), word);
+    }
+    reflection.size = std::min(reflection.size, length);
+    reflection.pages.erase(reflection.pages.lower_bound(length), reflection.pages.end());
+}
+
+// Is there a slice in it, by its bitmaps?
+bool holds_slices(const Image &reflection)
+{
+    for (const auto &[at, bytes] : reflection.pages) {
+        if (at % ((CHUNK_PAGES + 1) * PAGE) != 0 || at >= reflection.size)
+            continue;
+        auto end = bytes.begin() + static_cast<long>(std::min(PAGE, reflection.size - at) / 8 * 8);
+        if (std::any_of(bytes.begin(), end, [](auto x) { return x != 0; }))
+            return true;
+    }
+    return false;
+}
+
 Verdict judge(const World &w, const Uses &uses, const Replay &replay)
 {
     const Paired &p = w.file;
@@ -113,7 +141,8 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
             v.reflection.set_word(at, value);
     if (unclear)
         return v;
-    v.anew = h.found == Holding::UNBORN && !carries;
+    v.anew =
+        h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(p.reflection)));
     if (!v.own)
         return v;
     if ((state == BORN || state == DEPLOYED) && (match || !carries))
@@ -143,6 +172,8 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
         v.content.resize(size); // whatever is found later
     v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
               p.reflection.size >= reflection_bytes(size);
+    if (v.adopt && shrunk > size)
+        cut_behind(v.reflection, size);
     return v;
 }
 
@@ -241,7 +272,8 @@ void ignore(void * /*arg*/, int /*level*/, const char * /*sentence*/)
 class Mapping
 {
   public:
-    Mapping(const std::string &path, size_t length, const Uses &uses, int policy) : length_(length)
+    Mapping(const std::string &path, size_t length, const Uses &uses, int policy)
+        : length_(std::max<size_t>(length, 1))
     {
         int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
         ato_options o = {};
@@ -251,7 +283,7 @@ class Mapping
         o.flags = uses.flags;
         o.max_size = 16 << 20;
         errno = 0;
-        void *at = ato_mmap_opt(length, fd, 0, &o);
+        void *at = ato_mmap_opt(length_, fd, 0, &o);
         error = at == MAP_FAILED ? errno : 0;
         close(fd);
         if (at == MAP_FAILED) {
@@ -286,7 +318,7 @@ class Mapping
     }
     void write(Bytes &content, size_t at, size_t n, unsigned char byte, unsigned flags = 0) const
     {
-        if (at + n > content.size())
+        if (n > content.size() || at > content.size() - n)
             return;
         Bytes bytes(n, byte);
         if (!ato_memcpy_opt(base + at, bytes.data(), n, flags))
