@@ -388,16 +388,12 @@ void stage_drain(struct tx *t)
     struct queue *q = t->queue;
     if (is_empty(t))
         return;
-    for (const struct queued *w = q->writes; w < q->writes + q->n; w++)
-        if (w->first)
-            fetch_parts(&t->hold.pages[w->place], w);
     /* All that is read comes before all that is stored: the loads wait for nothing. */
     for (struct queued *w = q->writes; w < q->writes + q->n; w++)
         if (w->first)
             complete(q, &t->hold.pages[w->place], w);
     for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
         struct held *at = &t->hold.pages[w->place];
-        __builtin_prefetch(file_word(at->file, at->page), 1);
         at->pending = put_claimed(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
     }
     stage_forget(t);
@@ -424,6 +420,8 @@ static bool queue(struct tx *t, const struct held *at, bool first, unsigned begi
                          .bytes = (uint16_t)n,
                          .flags = (uint8_t)flags,
                          .first = first};
+    if (first)
+        fetch_parts(at, w);
     memcpy(q->bytes + from, bytes, n);
     q->used = (from + n + SLICE_BYTES - 1) & ~(SLICE_BYTES - 1u);
     return true;

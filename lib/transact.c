@@ -172,9 +172,8 @@ static int write_to(struct tx *t, const struct side *to, const struct side *from
 }
 
 /* As put_fetch() says, and as early as can be: behind the fences of the commit before, stores wait, and with
- * them all that comes after so many of them. Of a page behind the last one the addresses are quickly
- * translated, once somebody needs them. */
-static inline __attribute__((always_inline)) void fetch(const struct tx *t, const void *dst)
+ * them all that comes after so many of them. */
+static inline __attribute__((always_inline)) void fetch(const void *dst)
 {
     const struct mapping *m = table_find(dst);
     if (!m)
@@ -184,11 +183,7 @@ static inline __attribute__((always_inline)) void fetch(const struct tx *t, cons
     const struct file *f = m->file;
     const struct page_state *s =
         from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
-    if (!s)
-        return;
-    if (t->hold.n && page == t->hold.pages[t->hold.n - 1].page + 1)
-        __builtin_prefetch(s, 1);
-    else
+    if (s)
         put_fetch(f, s, page, at % PAGE_BYTES);
 }
 
@@ -228,7 +223,7 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     struct tx *t = enter(tx);
     if (!t)
         return NULL;
-    fetch(t, dst);
+    fetch(dst);
     int r = move(t, dst, src, n, flags);
     leave(t);
     return r < 0 ? NULL : dst;
