@@ -64,6 +64,18 @@ class Random
         auto n = static_cast<uint64_t>(std::exp(at * std::log(static_cast<double>(highest) + 1)));
         return n < 1 ? 1 : n > highest ? highest : n;
     }
+    /* One of a table, each as often as its `weight` says. */
+    template <class T, size_t n> const T &weighted(const T (&all)[n])
+    {
+        uint64_t sum = 0;
+        for (const T &one : all)
+            sum += one.weight;
+        uint64_t dice = below(sum);
+        const T *chosen = all;
+        for (; dice >= chosen->weight; chosen++)
+            dice -= chosen->weight;
+        return *chosen;
+    }
     void fill(void *to, size_t n)
     {
         auto *at = static_cast<unsigned char *>(to);

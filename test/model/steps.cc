@@ -562,17 +562,10 @@ void Steps::step()
         {3, "deploy", &Steps::deploy},
         {2, "map again", &Steps::map_part_again},
     };
-    uint64_t dice = random.below(100);
-    steps++;
-    for (const auto &op : operations) {
-        if (dice < op.weight) {
-            doing = "step " + std::to_string(steps) + ": " + op.name;
-            SCOPED_TRACE(doing);
-            (this->*op.run)();
-            return;
-        }
-        dice -= op.weight;
-    }
+    const auto &op = random.weighted(operations);
+    doing = "step " + std::to_string(++steps) + ": " + op.name;
+    SCOPED_TRACE(doing);
+    (this->*op.run)();
 }
 
 void Steps::finish()

@@ -375,6 +375,13 @@ void World::make_plain(File &f)
         }
 }
 
+void World::start_plain()
+{
+    File &f = files[random.below(2)];
+    make_plain(f);
+    map_both(f);
+}
+
 void World::step()
 {
     static const struct {
@@ -382,30 +389,20 @@ void World::step()
         const char *name;
         void (World::*run)();
     } operations[] = {
-        {30, "copy in", &World::copy_in},    {25, "copy out", &World::copy_out},
-        {8, "memset", &World::fill},         {20, "copy across", &World::copy_across},
-        {8, "deploy", &World::deploy},       {3, "msync", &World::sync},
-        {3, "map again", &World::map_again}, {2, "grow", &World::grow},
+        {30, "copy in", &World::copy_in},
+        {25, "copy out", &World::copy_out},
+        {8, "memset", &World::fill},
+        {20, "copy across", &World::copy_across},
+        {8, "deploy", &World::deploy},
+        {3, "msync", &World::sync},
+        {3, "map again", &World::map_again},
+        {2, "grow", &World::grow},
+        {1, "make plain", &World::start_plain},
     };
-    uint64_t dice = random.below(100);
-    steps++;
-    if (dice == 99) {
-        doing = "step " + std::to_string(steps) + ": make plain";
-        SCOPED_TRACE(doing);
-        File &f = files[random.below(2)];
-        make_plain(f);
-        map_both(f);
-        return;
-    }
-    for (const auto &op : operations) {
-        if (dice < op.weight) {
-            doing = "step " + std::to_string(steps) + ": " + op.name;
-            SCOPED_TRACE(doing);
-            (this->*op.run)();
-            return;
-        }
-        dice -= op.weight;
-    }
+    const auto &op = random.weighted(operations);
+    doing = "step " + std::to_string(++steps) + ": " + op.name;
+    SCOPED_TRACE(doing);
+    (this->*op.run)();
 }
 
 void World::finish()

@@ -102,6 +102,7 @@ class World
     void grow();
     void map_again();
     void make_plain(File &f);
+    void start_plain();
 
     /* True if the call took place; otherwise it was refused as it may be, or the test has failed.
      */
