@@ -39,7 +39,7 @@ static int copy_home(struct mapping *m, struct held *at)
         return -1;
     at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
-    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    file_note_written(f);
     return 0;
 }
 

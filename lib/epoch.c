@@ -6,6 +6,7 @@
 #include "deploy.h"
 #include "put.h"
 #include "read.h"
+#include "waits.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,6 +39,16 @@ int epoch_make(struct mapping *m)
     }
     m->epoch = e;
     return 0;
+}
+
+void epoch_begin(struct mapping *m)
+{
+    waits_tell_epoch(m->epoch->t, m->file);
+}
+
+void epoch_end(struct mapping *m)
+{
+    waits_forget_epoch(m->epoch->t);
 }
 
 void epoch_unmake(struct mapping *m)
@@ -217,7 +228,10 @@ static int note(const struct looker *l, uint64_t *sum)
             seam_point(SEAM_WAIT, s);
             pages_pause(i);
         }
-        *sum += now + read_steady_version(s);
+        const uint64_t version = read_steady_version(l->f, s);
+        if (!version)
+            return -1;
+        *sum += now + version;
     }
     /* Behind the versions (read.c, point 5). */
     return l->offset + l->n <= file_size(l->f) ? 0 : pages_beyond(l->f, l->offset + l->n);

@@ -20,6 +20,10 @@
 /* For a new mapping. -1: EAGAIN, ENOMEM. */
 int epoch_make(struct mapping *m);
 
+/* The mapping has its file. And is about to lose it. */
+void epoch_begin(struct mapping *m);
+void epoch_end(struct mapping *m);
+
 /* The mapping goes; nobody is in a call on it. What was not committed is forgotten. */
 void epoch_unmake(struct mapping *m);
 

@@ -3,10 +3,12 @@
 
 #include "../reflection/domain.h"
 #include "../reflection/fsops.h"
+#include "../reflection/locks.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "deploy.h"
 #include "journals.h"
+#include "peers.h"
 #include "space.h"
 
 #include <fcntl.h>
@@ -108,7 +110,33 @@ static void unmap_views(struct file *f)
         munmap(f->o, f->max_size);
     if (f->r)
         munmap(f->r, f->r_bytes);
+    free(f->chunks);
     f->o = f->r = NULL;
+    f->chunks = NULL;
+}
+
+/* Others may have made the file longer than the views. Nobody is in a call on it. */
+static int lengthen_views(struct file *f, uint64_t size)
+{
+    if (size <= f->max_size)
+        return 0;
+    struct file before = *f;
+    f->o = f->r = NULL;
+    f->chunks = NULL;
+    f->limit = size;
+    f->max_size = round_up(size, PAGE_BYTES);
+    if (map_views(f) == 0) {
+        unmap_views(&before);
+        return 0;
+    }
+    unmap_views(f);
+    f->o = before.o;
+    f->r = before.r;
+    f->chunks = before.chunks;
+    f->limit = before.limit;
+    f->max_size = before.max_size;
+    f->r_bytes = before.r_bytes;
+    return -1;
 }
 
 static void destroy(struct file *f, bool remove_shared)
@@ -118,7 +146,6 @@ static void destroy(struct file *f, bool remove_shared)
     if (f->shared.header)
         shared_close(&f->shared, remove_shared);
     pairing_close(&f->pairing);
-    free(f->chunks);
     free(f);
     errno = saved;
 }
@@ -146,9 +173,10 @@ static int settle_words(struct file *f)
 }
 
 /* The first to attach: what the dead left in memory is made anew. */
-static int attach(struct file *f)
+static int attach_first(struct file *f)
 {
     struct pairing *pr = &f->pairing;
+    const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
     if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
         /* All at once: a system call at each first touch would be far more. */
@@ -160,15 +188,43 @@ static int attach(struct file *f)
     pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
-    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
-                      pr->identity.owner, pr->identity.group, pr->identity.mode) < 0)
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size, &trust) < 0)
         return -1;
-    struct shared_slot *slot = &f->shared.slots[pr->slot];
-    slot->generation++;
-    slot->state = SLOT_LIVE;
-    slot->pid = (uint32_t)getpid();
-    f->holder = (pr->slot + 1) | (slot->generation & 0xfffff) << 11;
-    return pairing_use(pr, generation);
+    f->shared.header->settled = f->settled;
+    return peers_enter(f) < 0 ? -1 : pairing_use(pr, generation);
+}
+
+/* As pairing_wish.join. */
+static int attach_to_others(struct pairing *pr, void *arg)
+{
+    struct file *f = arg;
+    const struct trust trust = identity_trust(&pr->identity);
+    int r = shared_join(&f->shared, &pr->record, &trust, pr->path);
+    if (r != 0)
+        return r < 0 ? -1 : PAIRING_NOT_YET;
+    f->settled = f->shared.header->settled;
+    if (peers_enter(f) == 0)
+        return 0;
+    int saved = errno;
+    shared_close(&f->shared, false);
+    errno = saved;
+    return -1;
+}
+
+/* There may be no room for states of as many pages as a mapping could do with. */
+static int fit_others(struct file *f, const struct file_wish *wish)
+{
+    const uint64_t most = f->shared.capacity * PAGE_BYTES;
+    if (!f->pairing.joined || f->max_size <= most)
+        return 0;
+    if (wish->options->max_size <= most && wish->end <= most && f->pairing.size <= most) {
+        f->limit = f->max_size = most;
+        return 0;
+    }
+    return report_error(EFBIG,
+                        "%s is mapped by other processes, with room for %llu bytes in all: a "
+                        "mapping up to %llu does not fit",
+                        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
 }
 
 static uint64_t choose_limit(uint64_t size, const struct file_wish *wish)
@@ -211,6 +267,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     }
     f->shared.fd = -1;
     pthread_mutex_init(&f->medium, NULL);
+    pthread_mutex_init(&f->attach, NULL);
     const char *folder = wish->options->reflection_dir;
     if (!folder)
         folder = secure_getenv("ATO_REFLECTION_DIR");
@@ -218,7 +275,9 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
                               .domain = wish->options->domain,
                               .domain_word = secure_getenv("ATO_DURABILITY"),
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
-                              .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION};
+                              .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
+                              .join = attach_to_others,
+                              .arg = f};
     if (pairing_open(&f->pairing, fd, who, &pw) < 0) {
         int saved = errno;
         free(f);
@@ -230,13 +289,18 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     f->max_size = round_up(f->limit, PAGE_BYTES);
     f->holes_fault = holes_fault(f->pairing.original);
     f->r_holes_fault = holes_fault(f->pairing.reflection);
-    if (check_not_mapped_twice(f) == 0 && map_views(f) == 0 && attach(f) == 0 &&
+    if (check_not_mapped_twice(f) == 0 && fit_others(f, wish) == 0 && map_views(f) == 0 &&
+        (f->pairing.joined || attach_first(f) == 0) && file_check(f) == 0 &&
         pairing_unlock_attach(&f->pairing) == 0) {
         f->next = all;
         all = f;
+        if (f->pairing.joined)
+            (void)peers_recover_all(f); /* whoever waits for them finds out what is wrong */
         return f;
     }
-    destroy(f, true);
+    if (f->shared.header)
+        peers_leave(f);
+    destroy(f, !f->pairing.joined);
     return NULL;
 }
 
@@ -306,30 +370,83 @@ static int check_length(const struct file *f)
     return 0;
 }
 
-int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
+/* How a file is left. */
+struct leaving {
+    const struct ato_unmap_options *options;
+    bool plain;
+    bool doubt;       /* a commit is: the file stays `in use`, and the next map recovers it */
+    uint64_t entered; /* shared_header.entered, when make_ready() was there */
+};
+
+/* All that is to be done before nobody has it mapped any more, and may take long. Idempotent; what was done
+ * already is done, if nobody came in between. */
+static int make_ready(struct file *f, struct leaving *l)
 {
-    struct pairing *pr = &f->pairing;
-    *kept = false;
-    if (f->mappings > 1) {
-        f->mappings--;
+    const uint64_t entered = f->shared.header->entered;
+    if (l->doubt || l->entered == entered)
         return 0;
-    }
-    /* A file whose commits are in doubt stays `in use`: the next map recovers it. */
-    bool poisoned = file_is_poisoned(f);
-    bool plain = !poisoned && (options->mode == ATO_UNMAP_SPATIAL || !pr->has_attributes);
-    *kept = true;
-    if (plain && (check_length(f) < 0 || deploy_file(f, options) < 0))
+    if (lengthen_views(f, f->pairing.size) < 0)
+        return -1;
+    if (l->plain && (check_length(f) < 0 || deploy_file(f, l->options) < 0))
         return -1;
     /* `clean` says that words can be believed as they are, those too that nobody touched since a
      * process died. They are durable before the record is stored, not with it: it may become visible
      * and its writer die, and who finds it then flushes no word any more. */
-    if (!plain && !poisoned && !f->settled && settle_words(f) < 0)
+    if (!l->plain && !f->settled && settle_words(f) < 0)
         return -1;
-    if (pairing_lock_attach(pr) < 0)
-        return -1;
-    /* From here on the mapping is gone, whatever happens: the media are in order as they are, and a
-     * state that could not be written is recovered by the next map. */
-    *kept = false;
+    l->entered = entered;
+    return 0;
+}
+
+/* Takes the attach lock. Is this process the file's last one? 1, and what dead ones held is free, or the file is
+ * in doubt; 0; -1: it is not locked. */
+static int lock_and_look(struct file *f, struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    /* Who dies from now on may come in between. */
+    for (int i = 0; i < 100; i++) {
+        struct report_kept why = {0};
+        if (peers_recover_all(f) < 0)
+            report_keep(&why);
+        if (peers_lock(f) < 0)
+            return -1;
+        int others = pairing_others(pr);
+        if (others > 0)
+            return 0;
+        if (others == 0 && (why.error || !peers_any_dead(f))) {
+            int r = pairing_refresh(pr);
+            if (r == 0)
+                r = pairing_refresh_size(pr);
+            if (r == 0 && why.error)
+                report_again(&why);
+            l->doubt = r < 0 || why.error || file_is_poisoned(f);
+            return 1;
+        }
+        (void)peers_unlock(f);
+        if (others < 0)
+            return -1;
+    }
+    return report_error(EBUSY, "processes that have %s mapped keep dying", pr->path);
+}
+
+/* What comes last, with the attach lock: others go on. */
+static int detach(struct file *f)
+{
+    f->mappings--;
+    forget(f);
+    journals_detach(f);
+    unmap_views(f);
+    peers_leave(f);
+    destroy(f, false); /* and with its descriptor the locks go */
+    return 0;
+}
+
+/* Nobody else has it mapped. From here on the mapping is gone, whatever happens: the media are in order as they
+ * are, and a state that could not be written is recovered by the next map. */
+static int detach_last(struct file *f, const struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    const bool written = f->shared.header->written;
     f->mappings--;
     forget(f);
     journals_detach(f);
@@ -339,21 +456,46 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     /* While there is a manifest that tells its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
-    if (plain)
-        r = pairing_remove(pr);
-    else if (!poisoned)
-        r = pairing_clean(pr, f->written);
-    else if (options->mode == ATO_UNMAP_SPATIAL || !pr->has_attributes)
+    if (l->doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
                          "recovers",
                          pr->path);
+    else if (!l->doubt)
+        r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
     int saved = errno;
     if (!removed) /* once more: afterwards nobody knows the name */
         (void)fsops->shm_unlink(shared);
     errno = saved;
     destroy(f, true);
     return r;
+}
+
+int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
+{
+    struct leaving l = {.options = options,
+                        .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
+    *kept = false;
+    if (f->mappings > 1) {
+        f->mappings--;
+        return 0;
+    }
+    *kept = true;
+    int last = lock_and_look(f, &l);
+    /* First without the lock, for which others wait who are about to map the file. */
+    if (last > 0 && (peers_unlock(f) < 0 || make_ready(f, &l) < 0))
+        return -1;
+    if (last > 0)
+        last = lock_and_look(f, &l);
+    if (last < 0)
+        return -1;
+    if (last && make_ready(f, &l) < 0) {
+        (void)peers_unlock(f);
+        return -1;
+    }
+    pthread_mutex_unlock(&f->attach); /* no other thread is in a call on it */
+    *kept = false;
+    return last ? detach_last(f, &l) : detach(f);
 }
 
 void file_abandon(struct file *f)
@@ -363,7 +505,9 @@ void file_abandon(struct file *f)
     int saved = errno;
     forget(f);
     journals_detach(f);
-    destroy(f, true);
+    bool last = peers_lock(f) == 0 && pairing_others(&f->pairing) == 0;
+    peers_leave(f);
+    destroy(f, last);
     errno = saved;
 }
 
@@ -372,8 +516,14 @@ void file_exit_all(void)
     /* Taken: exit() from within a call of ours, or another thread is in one: as after a kill then. */
     if (pthread_mutex_trylock(&lock) != 0)
         return;
-    for (struct file *f = all; f; f = f->next)
-        (void)fsops->shm_unlink(f->shared.name);
+    /* Nothing is waited for: what somebody else is just looking at stays, and is the next map's. */
+    for (struct file *f = all; f; f = f->next) {
+        if (locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
+            continue;
+        if (pairing_others(&f->pairing) == 0)
+            (void)fsops->shm_unlink(f->shared.name);
+        (void)locks_drop(f->pairing.lock, 0, 1);
+    }
     file_unlock_all();
 }
 

@@ -24,8 +24,9 @@
 #define CHUNK_ASKED      0x8000u /* the others are known */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; without it, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* stores to the meta page meet space */
-#define CHUNK_SHRUNK     0x1000u /* it was cut in there: CHUNK_O_PAGES stays 0 */
-#define CHUNK_O_PAGES    0x03ffu /* so many pages of the original, the first ones, have space */
+#define CHUNK_O_PAGES                                                                              \
+    0x03ffu /* so many pages of the original, the first ones, have space; but for what was
+                                    cut off since (shared_header.lowest) */
 
 struct file {
     struct file *next; /* of the process's files */
@@ -44,10 +45,11 @@ struct file {
     uint16_t *chunks;              /* CHUNK_ bits */
     uint64_t empty_from;           /* pages of the original from there ... */
     uint64_t empty_to;             /* ... to there held no data when they were looked at */
-    bool written;                  /* the original was stored to */
+    bool written;                  /* the original was stored to, and the shared header says so */
     uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
     struct journals_use *journals; /* those that it had commits through (journals.c) */
     pthread_mutex_t medium;        /* domain msync: around each flush */
+    pthread_mutex_t attach;        /* of peers_lock() */
     uint64_t growing;              /* bytes that the media have for an open transaction; or 0 */
 };
 
@@ -202,6 +204,15 @@ int file_in_doubt(struct file *f, const char *what);
 static inline int file_check(const struct file *f)
 {
     return file_is_poisoned(f) ? file_say_poisoned(f) : 0;
+}
+
+/* Cheap, when it is noted already. */
+static inline void file_note_written(struct file *f)
+{
+    if (__builtin_expect(__atomic_load_n(&f->written, __ATOMIC_RELAXED), 1))
+        return;
+    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->shared.header->written, 1, __ATOMIC_RELAXED);
 }
 
 struct file_wish {

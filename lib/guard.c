@@ -5,6 +5,7 @@
 #include "../reflection/birth.h"
 #include "../reflection/report.h"
 #include "calls.h"
+#include "peers.h"
 #include "read.h"
 #include "table.h"
 
@@ -13,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each file's record.guard */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each file's record */
 
 void guard_lock(void)
 {
@@ -27,17 +28,15 @@ void guard_unlock(void)
 
 struct manifest_guard guard_of(struct file *f)
 {
+    struct manifest_record record = {0};
+    enum manifest_finding found = MANIFEST_DAMAGED;
+    int which;
     pthread_mutex_lock(&lock);
-    struct manifest_guard guard = f->pairing.record.guard;
+    /* Another process may be writing one copy, and the other one just after. */
+    for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
+        found = manifest_read(f->pairing.manifest, &record, &which);
     pthread_mutex_unlock(&lock);
-    return guard;
-}
-
-static void put(struct file *f, const struct manifest_guard *guard)
-{
-    pthread_mutex_lock(&lock);
-    f->pairing.record.guard = *guard;
-    pthread_mutex_unlock(&lock);
+    return record.guard;
 }
 
 /* There is a guard already, `kept`. May it be replaced by `wish`? Whoever maps a file again, and takes
@@ -70,7 +69,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
 {
     struct file *f = m->file;
     struct pairing *pr = &f->pairing;
-    struct manifest_guard before = pr->record.guard, after = {.offset = offset, .bytes = n};
+    struct manifest_guard before = guard_of(f), after = {.offset = offset, .bytes = n};
     if (file_check(f) < 0)
         return -1;
     uint64_t size = file_size(f);
@@ -85,18 +84,21 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
         return 0;
     if (n && before.bytes && check_replacing(m, &before, &after) < 0)
         return -1;
-    if (pairing_lock_attach(pr) < 0)
+    if (peers_lock(f) < 0)
         return -1;
-    put(f, &after);
     /* As in file_msync(): size word and record lie in one file. */
     pthread_mutex_lock(&f->medium);
-    int r = birth_write_record(pr);
-    if (r < 0)
-        r = file_in_doubt(f, "its guard");
+    pthread_mutex_lock(&lock);
+    int r = pairing_refresh(pr);
+    if (r == 0) {
+        pr->record.guard = after;
+        r = birth_write_record(pr);
+        if (r < 0)
+            r = file_in_doubt(f, "its guard");
+    }
+    pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
-    (void)pairing_unlock_attach(pr); /* the guard is as it is; the next to attach finds out */
-    if (r < 0)
-        put(f, &before);
+    (void)peers_unlock(f); /* the guard is as it is; the next to attach finds out */
     return r;
 }
 

@@ -38,6 +38,13 @@ static inline uint64_t hold_note(uint32_t tag, uint64_t place)
     return (uint64_t)tag << 32 | place;
 }
 
+/* Is a page this transaction's? Their numbers are each process's own. */
+static inline bool hold_is_of(const struct file *f, const struct page_state *s, uint32_t tag)
+{
+    return __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder &&
+           __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == tag;
+}
+
 static inline void hold_init(struct hold *h)
 {
     h->pages = h->small;

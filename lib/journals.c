@@ -55,7 +55,8 @@ static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static struct journals *all;
 static bool exiting;
 
-/* What a journal has to match: its folder, and owner, group and mode of the reflection. */
+/* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its reflection
+ * are as near to them as its maker could have them.) */
 struct key {
     struct stat folder;
     struct trust like;
@@ -63,11 +64,11 @@ struct key {
 
 static int look(const struct file *f, struct key *k)
 {
-    struct stat st;
-    if (fstat(f->pairing.folder.fd, &k->folder) < 0 || fstat(f->pairing.reflection, &st) < 0)
+    const struct identity *who = &f->pairing.identity;
+    if (fstat(f->pairing.folder.fd, &k->folder) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
     /* Not for who may only read: he could lock it, and have everybody wait. */
-    k->like = (struct trust){st.st_uid, st.st_gid, trust_writers(st.st_mode & 0666)};
+    k->like = (struct trust){who->owner, who->group, trust_writers(who->mode & 0666)};
     return 0;
 }
 

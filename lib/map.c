@@ -102,6 +102,8 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
         m->quick = m->epoch ? 0 : m->reach;
         if (map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
+            if (m->epoch)
+                epoch_begin(m);
             base = m->base;
         } else {
             file_abandon(m->file);
@@ -213,7 +215,11 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
     } else {
         bool kept;
         CALLS_NONE(m);
+        if (m->epoch)
+            epoch_end(m);
         r = file_close(m->file, o, &kept);
+        if (kept && m->epoch)
+            epoch_begin(m);
         if (!kept) {
             int saved = errno;
             table_clear(m->base, m->reserved);

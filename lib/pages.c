@@ -3,6 +3,7 @@
 #include "pages.h"
 
 #include "../reflection/report.h"
+#include "peers.h"
 #include "space.h"
 #include "tx.h"
 #include "waits.h"
@@ -75,14 +76,22 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool pages_is_not_for(uint64_t tx, const struct patience *patience)
+bool pages_is_not_for(const struct file *f, const struct page_state *s,
+                      const struct patience *patience)
 {
-    return tx && (patience->not_for_tx || (patience->epoch && tx_place(tx) == patience->epoch));
+    const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED);
+    /* Numbers of transactions are each process's own. */
+    return tx &&
+           (patience->not_for_tx || (patience->epoch && tx_place(tx) == patience->epoch &&
+                                     __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder));
 }
 
-static bool is_not_for(const struct page_state *s, const struct patience *patience)
+/* The page has had one holder all the time that somebody slept. If he is dead it is freed. */
+static int look_after(struct file *f, const struct page_state *s, uint32_t holder)
 {
-    return pages_is_not_for(__atomic_load_n(&s->tx, __ATOMIC_RELAXED), patience);
+    if (!holder || holder != __atomic_load_n(&s->holder, __ATOMIC_RELAXED))
+        return 0;
+    return peers_recover(f, holder);
 }
 
 /* Not free within a moment. Looks each time round: by now somebody else may have the page, and be waiting
@@ -92,16 +101,19 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
     struct waiter self;
     int r = waits_begin(&self, f, s, patience);
     while (r == 0) {
-        if (patience->deadline && now() >= patience->deadline)
+        const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+        if (patience->deadline && now() >= patience->deadline) {
             r = report_error(ETIMEDOUT, "others held a part of %s all the time", f->pairing.path);
-        else
+        } else {
             sleep_until_free(s);
+            r = look_after(f, s, holder);
+        }
         seam_point(SEAM_WAIT, s);
         if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s)) {
             r = 0;
             break;
         }
-        if (r == 0 && is_not_for(s, patience))
+        if (r == 0 && pages_is_not_for(f, s, patience))
             r = PAGES_OF_TX;
         if (r == 0)
             r = waits_check(&self);
@@ -116,7 +128,7 @@ int pages_wait(struct file *f, struct page_state *s, const struct patience *pati
         seam_point(SEAM_WAIT, s);
         if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && pages_try_reserve(f, s))
             return 0;
-        if (is_not_for(s, patience))
+        if (pages_is_not_for(f, s, patience))
             return PAGES_OF_TX;
         _mm_pause();
     }
@@ -129,6 +141,18 @@ void pages_pause(unsigned i)
         _mm_pause();
     else
         sched_yield(); /* the other one may be waiting for this CPU */
+}
+
+/* So often round that it takes a millisecond or more. */
+enum { ROUNDS = 1024 };
+
+int pages_await(struct file *f, const struct page_state *s, unsigned i)
+{
+    pages_pause(i);
+    if (i % ROUNDS != ROUNDS - 1)
+        return 0;
+    const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+    return holder ? peers_recover(f, holder) : 0;
 }
 
 void pages_wake(struct page_state *s)
@@ -212,7 +236,9 @@ struct page_state *pages_look(struct file *f, uint64_t page)
                 return NULL;
         }
         seam_point(SEAM_WAIT, s);
-        pages_pause(i);
+        /* That of the page, or, while its file gets shorter, of the size. */
+        if (pages_await(f, s, i) < 0 || pages_await(f, &f->shared.header->sizing, i) < 0)
+            return NULL;
     }
     return s;
 }

@@ -34,12 +34,14 @@ struct patience {
     uint64_t deadline; /* of CLOCK_MONOTONIC, ns; 0: none */
 };
 
-/* Is page_state.tx that of a transaction for which one does not wait so? */
-bool pages_is_not_for(uint64_t tx, const struct patience *patience);
+/* Is a page that of a transaction for which one does not wait so? */
+bool pages_is_not_for(const struct file *f, const struct page_state *s,
+                      const struct patience *patience);
 
 /*
  * Reserves a page that was not free when it was looked at. 0; PAGES_OF_TX, when a transaction, or the epoch,
- * has it and `patience` says so; -1 with EDEADLK, where the wait would never end (waits.h), or ETIMEDOUT.
+ * has it and `patience` says so; -1 with EDEADLK, where the wait would never end (waits.h), or ETIMEDOUT; or
+ * with what keeps a page from being freed whose holder is dead (peers.h).
  *
  * Plain operations reserve in order, and a transaction as its calls come: so a plain operation that holds
  * anything does not wait for a page of a transaction, which may be waiting for one of its own.
@@ -122,8 +124,12 @@ static inline int pages_load(struct file *f, uint64_t page, struct page_state *s
     return pages_load_slow(f, page, s);
 }
 
-/* For the i-th time round a loop that waits for a few stores of another thread. */
+/* For the i-th time round a loop that waits for a few stores of another thread of this process. */
 void pages_pause(unsigned i);
+
+/* The same for whoever holds a page, perhaps another process, which may have died: then the page is freed. -1:
+ * that cannot be. */
+int pages_await(struct file *f, const struct page_state *s, unsigned i);
 
 /* The state of a page, loaded. For readers: reserves for that if need be. NULL with ENOSPC, EIO. */
 struct page_state *pages_look(struct file *f, uint64_t page);

@@ -153,8 +153,7 @@ static inline void put_begin(struct page_state *s)
 
 static inline void put_end(struct file *f)
 {
-    if (__builtin_expect(!__atomic_load_n(&f->written, __ATOMIC_RELAXED), 0))
-        __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    file_note_written(f);
 }
 
 #endif

@@ -70,8 +70,8 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     if (away && away != asked)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
-        uint64_t version = read_steady_version(s);
-        if (check_end(f, offset + n) < 0)
+        uint64_t version = read_steady_version(f, s);
+        if (!version || check_end(f, offset + n) < 0)
             return -1;
         if (!read_try(f, s, version, page, begin, n, dst))
             continue;
@@ -97,9 +97,10 @@ static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const struct page_state *s = pages_look(f, page);
-        if (!s)
+        uint64_t version = s ? read_steady_version(f, s) : 0;
+        if (!version)
             return -1;
-        before += read_steady_version(s);
+        before += version;
         (void)begin;
     }
     if (check_end(f, offset + n) < 0)

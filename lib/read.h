@@ -12,15 +12,17 @@
  * anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. */
-static inline uint64_t read_steady_version(const struct page_state *s)
+/* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. 0: whoever does
+ * that is dead, and the page cannot be freed. */
+static inline uint64_t read_steady_version(struct file *f, const struct page_state *s)
 {
     for (unsigned i = 0;; i++) {
         uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
         if (__builtin_expect(v & 1, 1))
             return v;
         seam_point(SEAM_WAIT, s);
-        pages_pause(i);
+        if (pages_await(f, s, i) < 0)
+            return 0;
     }
 }
 

@@ -24,6 +24,20 @@ static void release_sizing(struct file *f)
     pages_release(s);
 }
 
+/* As others may have left it. */
+static int refresh_size(struct file *f)
+{
+    if (pairing_refresh_size(&f->pairing) < 0)
+        return -1;
+    if (f->pairing.size <= f->max_size)
+        return 0;
+    return report_error(EFBIG,
+                        "%s is %llu bytes long by now, and was mapped here with a largest size of "
+                        "%llu: map it with a larger max_size to change its size",
+                        f->pairing.path, (unsigned long long)f->pairing.size,
+                        (unsigned long long)f->limit);
+}
+
 /* The part speaks for its file. */
 static int begin(struct tx *t, struct flip_part *part)
 {
@@ -34,7 +48,7 @@ static int begin(struct tx *t, struct flip_part *part)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First of all: what others put behind the end is theirs, and the end may be gone. */
-    if (file_check(f) < 0 || size_settle(f) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_settle(f) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -193,7 +207,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
             resize_end(t, part);
         return -1;
     }
-    __atomic_store_n(&m->file->written, true, __ATOMIC_RELAXED);
+    file_note_written(m->file);
     part->size = size;
     part->resizes = size != part->old;
     return 0;

@@ -15,11 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    SLOTS_AT = 4096,
-    DIRECTORY_AT = SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
-    GROUPS_IN_BATCH = 256,
-};
+enum { GROUPS_IN_BATCH = 256 };
 
 /* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
 #define CAPACITY_MIN (1ull << 40)
@@ -31,11 +27,16 @@ static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
     return 0;
 }
 
-static void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
+void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
 {
     char hex[33];
     identity_hex(id, hex);
     snprintf(name, 64, "/ato-%s-%llx", hex, (unsigned long long)generation);
+}
+
+static uint64_t groups_behind(uint64_t capacity_pages)
+{
+    return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
 }
 
 static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at)
@@ -50,8 +51,10 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     madvise(s->base, s->mapped, MADV_DONTFORK);
     madvise(s->base, s->mapped, MADV_DONTDUMP);
     s->header = (struct shared_header *)s->base;
-    s->slots = (struct shared_slot *)(s->base + SLOTS_AT);
-    s->directory = (uint32_t *)(s->base + DIRECTORY_AT);
+    s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
+    s->block_holders = (uint32_t *)(s->base + SHARED_BLOCK_HOLDERS_AT);
+    s->labels = (struct shared_label *)(s->base + SHARED_LABELS_AT);
+    s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
     s->ready = calloc(capacity_pages / GROUP_PAGES / SHARED_BATCH + 1, 1);
@@ -132,30 +135,28 @@ static int open_next(struct shared *s, const struct manifest_record *record,
 }
 
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
-                  uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode)
+                  uint64_t capacity, uint64_t size, const struct trust *file)
 {
     memset(s, 0, sizeof(*s));
     /* We hold the attach lock and every slot was free: what is there belongs to the dead. Another
      * user's may not be ours to remove; the new one has another name, and the old one is litter. */
-    const struct trust file = {owner, group, mode};
     char old[sizeof(s->name)];
     shared_name(old, record->id, *generation);
     s->fd = -1;
-    int removed = remove_left(old, record, &file);
-    if (removed < 0 || open_next(s, record, &file, generation) < 0)
+    int removed = remove_left(old, record, file);
+    if (removed < 0 || open_next(s, record, file, generation) < 0)
         return -1;
     if (!removed) /* once more: afterwards nobody knows the name */
-        (void)remove_left(old, record, &file);
+        (void)remove_left(old, record, file);
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
-    uint64_t groups_at = DIRECTORY_AT + pages / GROUP_PAGES * 4;
-    groups_at = (groups_at + 4095) & ~4095ull;
-    if (allocate(s, 0, DIRECTORY_AT, "slots") < 0 || map_object(s, pages, groups_at) < 0)
+    if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
+        map_object(s, pages, groups_behind(pages)) < 0)
         goto fail;
-    if (trust_give(&file, s->fd) < 0) {
+    if (trust_give(file, s->fd) < 0) {
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
@@ -166,9 +167,9 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     memcpy(h->boot_id, record->boot_id, 16);
     h->generation = *generation;
     h->capacity = pages;
-    h->groups_at = groups_at;
+    h->groups_at = groups_behind(pages);
     h->size = size;
-    h->cut = h->gone = UINT64_MAX;
+    h->cut = h->gone = h->lowest = UINT64_MAX;
     h->domain = record->domain;
     h->inode = record->inode;
     h->device = record->device;
@@ -178,6 +179,59 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 fail:;
     int saved = errno;
     shared_close(s, true);
+    errno = saved;
+    return -1;
+}
+
+/* What the header of an object says. I5: its makers may write to the file; yet it may be any file of that
+ * name. */
+static bool is_object_of(const struct shared_header *h, const struct manifest_record *record)
+{
+    const uint64_t least = GROUP_PAGES * SHARED_BATCH, most = 1ull << 36;
+    return h->magic == SHARED_MAGIC && h->version == SHARED_VERSION && h->slots == MANIFEST_SLOTS &&
+           memcmp(h->id, record->id, 16) == 0 && memcmp(h->boot_id, record->boot_id, 16) == 0 &&
+           h->generation == record->shm_generation && h->inode == record->inode &&
+           h->domain == record->domain && h->capacity >= least && h->capacity <= most &&
+           (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
+}
+
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path)
+{
+    struct shared_header h;
+    struct stat st;
+    memset(s, 0, sizeof(*s));
+    memset(&h, 0, sizeof(h));
+    shared_name(s->name, record->id, record->shm_generation);
+    s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (s->fd < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot open the shared memory /dev/shm%s", s->name);
+    if (s->fd < 0) {
+        report_error(
+            EBUSY,
+            "%s is mapped by another process, and its shared memory /dev/shm%s is not here: "
+            "the two have different ones, as in containers",
+            path, s->name);
+        return SHARED_NOT_THERE;
+    }
+    if (fstat(s->fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(s->fd, &h, sizeof(h), 0) < 0)) {
+        report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
+    } else if (!S_ISREG(st.st_mode) || !trust_maker(file, &st)) {
+        report_error(EACCES, "the shared memory /dev/shm%s is of user %u, who may not write to %s",
+                     s->name, (unsigned)st.st_uid, path);
+    } else if (!is_object_of(&h, record) || st.st_size < SHARED_BLOCKS_AT) {
+        report_error(
+            EBUSY,
+            "%s is mapped by another process, and the shared memory /dev/shm%s here is not "
+            "the one that goes with it",
+            path, s->name);
+        shared_close(s, false);
+        return SHARED_NOT_THERE;
+    } else if (map_object(s, h.capacity, h.groups_at) == 0) {
+        return 0;
+    }
+    int saved = errno;
+    shared_close(s, false);
     errno = saved;
     return -1;
 }
@@ -229,7 +283,7 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
 {
     uint64_t group = page / GROUP_PAGES, batch = group / SHARED_BATCH;
     if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
-        if (allocate(s, DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
+        if (allocate(s, SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
                      "a directory of page states") < 0)
             return NULL;
         __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
@@ -245,4 +299,111 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
             index = (uint32_t)made + 1;
     }
     return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
+}
+
+/* ---- walking ---- */
+
+struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end)
+{
+    const uint64_t batch_pages = (uint64_t)SHARED_BATCH * GROUP_PAGES;
+    if (end > s->capacity)
+        end = s->capacity;
+    while (*page < end) {
+        const uint64_t batch = *page / batch_pages;
+        /* Others may have made it: it has space then, and is not all holes. */
+        if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
+            const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
+            off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
+            const uint64_t next =
+                data < 0 ? end : ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
+            if (data < 0 || next != batch) {
+                *page = data < 0 ? end : next * batch_pages;
+                continue;
+            }
+            __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
+        }
+        struct page_state *found = shared_peek(s, (*page)++);
+        if (found)
+            return found;
+        *page = ((*page - 1) / GROUP_PAGES + 1) * GROUP_PAGES;
+    }
+    return NULL;
+}
+
+/* ---- counters ---- */
+
+static char *block(struct shared *s, unsigned i)
+{
+    return s->base + SHARED_BLOCKS_AT + (uint64_t)i * SHARED_BLOCK_BYTES;
+}
+
+void *shared_take_block(struct shared *s, uint32_t holder)
+{
+    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
+        uint32_t nobody = 0;
+        if (!__atomic_compare_exchange_n(&s->block_holders[i], &nobody, holder, false,
+                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            continue;
+        const uint64_t at = (uint64_t)(block(s, i) - s->base);
+        if (fsops->fallocate(s->fd, 0, (off_t)at, SHARED_BLOCK_BYTES) == 0)
+            return memset(block(s, i), 0, SHARED_BLOCK_BYTES);
+        __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    return NULL;
+}
+
+void shared_give_block(struct shared *s, const void *taken)
+{
+    const uint64_t i = (uint64_t)((const char *)taken - block(s, 0)) / SHARED_BLOCK_BYTES;
+    __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
+}
+
+/* ---- labels ---- */
+
+struct shared_label *shared_take_label(struct shared *s, uint64_t key)
+{
+    for (unsigned i = 0; i < SHARED_LABELS; i++) {
+        uint64_t nobody = 0;
+        struct shared_label *at = &s->labels[i];
+        if (!__atomic_load_n(&at->key, __ATOMIC_RELAXED) &&
+            __atomic_compare_exchange_n(&at->key, &nobody, key, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return at;
+    }
+    return NULL;
+}
+
+/* Its label goes first: it is nothing to the next one. */
+void shared_give_label(struct shared_label *at)
+{
+    __atomic_store_n(&at->label, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->key, 0, __ATOMIC_RELEASE);
+}
+
+uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back)
+{
+    uint64_t highest = 0;
+    *back = false;
+    for (unsigned i = 0; key && i < SHARED_LABELS; i++) {
+        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_ACQUIRE) != key)
+            continue;
+        const uint64_t label = __atomic_load_n(&s->labels[i].label, __ATOMIC_RELAXED);
+        *back |= own && label == own;
+        if (label > highest)
+            highest = label;
+    }
+    return highest;
+}
+
+void shared_forget_holder(struct shared *s, uint32_t holder)
+{
+    for (unsigned i = 0; i < SHARED_LABELS; i++)
+        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_RELAXED) >> 32 == holder)
+            shared_give_label(&s->labels[i]);
+    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
+        uint32_t his = holder;
+        __atomic_compare_exchange_n(&s->block_holders[i], &his, 0, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);
+    }
 }

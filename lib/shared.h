@@ -4,14 +4,17 @@
  * the file.
  *
  * One POSIX shared-memory object per original, `/ato-<id>-<generation>`, made anew by the first to
- * attach (which is also recovery after everyone died), removed by the last. Nothing in it outlives
- * its users: the media hold the truth. All states are zero at birth and take their bitmap from the
+ * attach (which is also recovery after everyone died), removed by the last. The manifest tells its
+ * generation, for those who come later. Nothing in it outlives its users: the media hold the truth. All states are zero at birth and take their bitmap from the
  * media at first touch, so that mapping a large file costs nothing.
  *
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
- *   4096        slots: 1024 of 16 bytes
- *   20480       directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
+ *   4096        slots: 1024 of 32 bytes
+ *   36864       whose each block of counters is: 4 bytes each, as page_state.holder; 0: nobody's
+ *   45056       labels of those who wait: 16 bytes each (labels.h)
+ *   65536       blocks of counters, of 12288 bytes each: of one mapping
+ *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
  * The directory keeps memory proportional to the pages that are used, wherever in the file they
@@ -30,6 +33,7 @@
 #define ATO_LIB_SHARED_H
 
 #include "../reflection/manifest.h"
+#include "../reflection/trust.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -65,14 +69,23 @@ struct page_group {
     struct page_state pages[GROUP_PAGES];
 };
 
+/* One process. Changed with the attach lock. */
 struct shared_slot {
     uint32_t generation; /* moves when the slot is given out */
     uint32_t state;      /* enum shared_slot_state */
+    uint64_t process;    /* identity_process() */
     uint32_t pid;        /* information: pids mislead across pid namespaces */
     uint32_t reserved;
+    uint64_t pid_namespace; /* of which the pid is: its inode */
 };
 
-enum shared_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1, SLOT_RECOVERING = 2 };
+/* Given out; whether that process lives, its byte of the manifest tells (pairing.h). */
+enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
+
+struct shared_label {
+    uint64_t key; /* page_state.holder << 32 | the transaction's number; 0: nobody's */
+    uint64_t label;
+};
 
 struct shared_header {
     uint64_t magic;
@@ -86,23 +99,42 @@ struct shared_header {
     uint64_t size;             /* logical size of the original, bytes */
     uint32_t poisoned;         /* a flip is in doubt: every call is EIO */
     uint32_t domain;
-    uint64_t inode, device;   /* of the original */
-    uint64_t cut;             /* bytes: a shrink to there is under way (size.h); UINT64_MAX: none */
-    uint64_t gone;            /* the same while it is shown */
+    uint64_t inode, device; /* of the original */
+    uint64_t cut;           /* bytes: a shrink to there is under way (size.h); UINT64_MAX: none */
+    uint64_t gone;          /* the same while it is shown */
+    uint64_t lowest;  /* bytes: the least that it was cut to; what lies behind may have no space */
+    uint64_t entered; /* so many slots were given out */
+    uint32_t settled; /* words on the media are durable as they are visible, but of pages held */
+    uint32_t written; /* the original was stored to */
     struct page_state sizing; /* who changes the size holds this, before any page; its version moves
                                  with the size */
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
-static_assert(sizeof(struct shared_slot) == 16, "layout");
+static_assert(sizeof(struct shared_slot) == 32, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 1
+#define SHARED_VERSION 2
+
+enum {
+    SHARED_SLOTS_AT = 4096,
+    SHARED_BLOCK_HOLDERS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    SHARED_BLOCKS_AT = 65536,
+    SHARED_LABELS = 1024,
+    SHARED_BLOCKS = 2048,
+    SHARED_BLOCK_BYTES = 12288,
+    SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
+    SHARED_DIRECTORY_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
+};
+static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
+              "layout");
 
 struct shared {
     struct shared_header *header;
     struct shared_slot *slots;
+    uint32_t *block_holders;
+    struct shared_label *labels;
     uint32_t *directory;
     struct page_group *groups;
     uint8_t *ready; /* this process saw that batch of the directory allocated */
@@ -121,7 +153,35 @@ struct shared {
  * users may have left; *generation moves to the new one's. capacity: bytes of the largest file to
  * come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
-                  uint64_t capacity, uint64_t size, uid_t owner, gid_t group, mode_t mode);
+                  uint64_t capacity, uint64_t size, const struct trust *file);
+
+/* Takes part in the object that others have made for the pairing `record`. 0; SHARED_NOT_THERE with a
+ * sentence, also for one that is none; -1: EACCES, ENOMEM, ... `path`: of the original, for sentences. */
+#define SHARED_NOT_THERE 1
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path);
+
+/* The name of a pairing's object, in /dev/shm. */
+void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
+
+/* A block of zeros for counters, for the process that is `holder`. NULL: there is none to be had, or no space,
+ * and the caller counts elsewhere. */
+void *shared_take_block(struct shared *s, uint32_t holder);
+void shared_give_block(struct shared *s, const void *block);
+
+/* A place for a label. NULL: there is none. */
+struct shared_label *shared_take_label(struct shared *s, uint64_t key);
+void shared_give_label(struct shared_label *label);
+
+/* The highest of those beside `key`, 0: there is none; and *back: `own` is among them. */
+uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back);
+
+/* Gives back a dead process's blocks and labels. */
+void shared_forget_holder(struct shared *s, uint32_t holder);
+
+/* Walks the states that there are of pages [*page, end): the next one, of page *page - 1; NULL. Such as are
+ * made meanwhile may be passed over, unless the caller sees to it. */
+struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
 /* Unmaps; `remove`: and unlinks, as the last user. False if that failed. */
 bool shared_close(struct shared *s, bool remove);

@@ -231,12 +231,14 @@ void size_forget_behind(const struct held *at)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
-    uint64_t size = file_size(f);
+    /* Of a file that may be longer than the views. */
+    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
+    uint64_t once = growth_longest(size, shrink_from(&f->pairing));
     if (at->page < layout_pages(size))
         return;
     __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
                      __ATOMIC_RELEASE);
-    if (f->holes_fault && at->page >= once_pages(f, size))
+    if (f->holes_fault && at->page >= layout_pages(once))
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
 }
 
@@ -274,27 +276,14 @@ int size_prepare_growth(struct file *f, uint64_t to)
 
 /* ---- shrinking ---- */
 
-/* Walks the states of a range, as far as there are any. */
 static struct page_state *next_state(const struct size_range *r, uint64_t *page)
 {
-    const uint64_t batch_pages = (uint64_t)SHARED_BATCH * GROUP_PAGES;
-    const struct shared *shared = &r->file->shared;
-    while (*page < r->end) {
-        uint64_t at = (*page)++;
-        if (!__atomic_load_n(&shared->ready[at / batch_pages], __ATOMIC_ACQUIRE)) {
-            *page = (at / batch_pages + 1) * batch_pages;
-            continue;
-        }
-        struct page_state *s = shared_peek(shared, at);
-        if (s)
-            return s;
-    }
-    return NULL;
+    return shared_next_state(&r->file->shared, page, r->end);
 }
 
 static bool is_ours(const struct size_range *r, const struct page_state *s)
 {
-    return __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == r->tag;
+    return hold_is_of(r->file, s, r->tag);
 }
 
 static void note(const struct size_range *r, struct page_state *s)
@@ -306,7 +295,7 @@ static void release_drained(const struct size_range *r)
 {
     uint64_t page = r->first;
     for (struct page_state *s; (s = next_state(r, &page));)
-        if (__atomic_load_n(&s->tx, __ATOMIC_RELAXED) == hold_note(r->tag, SIZE_DRAINED)) {
+        if (is_ours(r, s) && (uint32_t)s->tx == SIZE_DRAINED) {
             __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
             pages_release(s);
         }
@@ -357,6 +346,14 @@ int size_announce(struct file *f)
     return on_media(f, announce, 0);
 }
 
+void size_note_lowest(struct file *f, uint64_t size)
+{
+    /* Who has `sizing` changes it. Pairs with space_look(). */
+    uint64_t *lowest = &f->shared.header->lowest;
+    if (size < *lowest)
+        __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
+}
+
 void size_mark(const struct size_range *r)
 {
     struct file *f = r->file;
@@ -367,8 +364,10 @@ void size_mark(const struct size_range *r)
     for (struct page_state *s; (s = next_state(r, &page));) {
         if (!is_ours(r, s)) {
             /* Its state is new since the drain. Whoever has it is about to give it back. */
-            while (pages_reserve(f, s, &(struct patience){0}) < 0)
+            if (pages_reserve(f, s, &(struct patience){0}) < 0) {
+                file_poison(f); /* he is dead, and it cannot be freed: readers may go by it */
                 continue;
+            }
             note(r, s);
         }
         if (s->version) /* 0: not loaded, no reader goes by it */
@@ -415,8 +414,7 @@ void size_clear_behind(const struct size_range *r, uint64_t to)
     uint8_t keep = (uint8_t) ~((f->holes_fault ? 0 : PAGE_O_ALLOCATED) |
                                (f->r_holes_fault ? 0 : PAGE_R_ALLOCATED));
     (void)clear_words(f, to);
-    if (!f->holes_fault)
-        space_forget(f, first, end);
+    size_note_lowest(f, to);
     for (struct page_state *s; (s = next_state(r, &page));)
         if (is_ours(r, s))
             __atomic_store_n(&s->flags, s->flags & keep, __ATOMIC_RELEASE);

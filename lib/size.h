@@ -64,6 +64,10 @@ void size_unmark(const struct size_range *r);
  * is cleared by the next growth, or with the end of the last mapping. */
 void size_clear_behind(const struct size_range *r, uint64_t to);
 
+/* Pages of the file behind `size` bytes may have no space from now on, whoever has mapped it. Before it is taken
+ * from them. */
+void size_note_lowest(struct file *f, uint64_t size);
+
 /* Gives drained pages of the range back; `cut` says none. */
 void size_release(const struct size_range *r);
 

@@ -62,32 +62,22 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint64_t meta = layout_meta_page(chunk), data;
     if (find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    uint16_t found = CHUNK_ASKED;
-    if (!(known & CHUNK_SHRUNK))
-        found |= o_pages(f, chunk);
+    uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
     /* Another thread may have asked meanwhile, of a file that was shorter or longer: either answer
-     * is right, a mixture might not be. Or it was cut, and pages that had space have none. */
+     * is right, a mixture might not be. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         if (known & CHUNK_ASKED)
             return known;
-        if (known & CHUNK_SHRUNK)
-            found &= (uint16_t)~CHUNK_O_PAGES;
-    }
     return known | found;
 }
 
-void space_forget(struct file *f, uint64_t page, uint64_t end)
+/* Was the page ever cut off, by whatever process? Then its space is given back, or is about to be. */
+static bool was_cut_off(const struct file *f, uint64_t page)
 {
-    for (uint64_t chunk = page / CHUNK_PAGES; chunk * CHUNK_PAGES < end; chunk++) {
-        uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED), less;
-        do
-            less = (uint16_t)((known | CHUNK_SHRUNK) & ~CHUNK_O_PAGES);
-        while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, less, false,
-                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    }
+    return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
 }
 
 static int allocate(struct file *f, int fd, uint64_t at, uint64_t n, const char *what)
@@ -131,7 +121,7 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     *flags = 0;
     if (chunk < 0)
         return -1;
-    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES)) {
+    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES) && !was_cut_off(f, page)) {
         *flags = PAGE_O_ALLOCATED;
     } else if (f->holes_fault) {
         if (make_readable(f, page) < 0)

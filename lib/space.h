@@ -36,8 +36,4 @@ int space_make_meta(struct file *f, uint64_t chunk);
 /* The same for a run of held pages that were all found wanting: one call to the kernel for the run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
 
-/* What is known of the chunks that pages [page, end) lie in says nothing of the space of originals'
- * pages any more: before it is given back. Flags of page states are the caller's. */
-void space_forget(struct file *f, uint64_t page, uint64_t end);
-
 #endif

@@ -87,8 +87,10 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
 {
     seam_point(SEAM_RESERVE, s);
     /* Out of its own drain (resize.c). */
-    if (__builtin_expect(
-            __atomic_load_n(&s->tx, __ATOMIC_RELAXED) == hold_note(t->hold.tag, SIZE_DRAINED), 0))
+    if (__builtin_expect(__atomic_load_n(&s->tx, __ATOMIC_RELAXED) ==
+                                 hold_note(t->hold.tag, SIZE_DRAINED) &&
+                             hold_is_of(f, s, t->hold.tag),
+                         0))
         return 0;
     for (;;) {
         int r = pages_try_reserve(f, s) ? 0 : PAGES_OF_TX;

@@ -72,7 +72,8 @@ static struct tx *new_place(void)
     t->parts = t->few;
     t->parts_room = TX_FEW_PARTS;
     t->generation = 1;
-    t->slot = ++made;
+    t->slot = made + 1;
+    __atomic_store_n(&made, t->slot, __ATOMIC_RELAXED);
     __atomic_store_n(&places[t->slot], t, __ATOMIC_RELEASE);
     return t;
 }
@@ -127,6 +128,16 @@ uint64_t tx_owner_of(uint64_t tx)
     if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
         return TX_NOBODY;
     return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
+}
+
+void tx_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg)
+{
+    const unsigned n = __atomic_load_n(&made, __ATOMIC_RELAXED);
+    for (unsigned i = 1; i <= n; i++) {
+        struct tx *t = __atomic_load_n(&places[i], __ATOMIC_ACQUIRE);
+        if (t && (__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == thread || t->home))
+            visit(t, arg);
+    }
 }
 
 static int more_parts(struct tx *t)
@@ -339,6 +350,7 @@ void tx_forget_all(void)
         t->hold.forgotten = NULL;
         t->settled = false;
         t->nparts = 0;
+        t->home = NULL;
         t->busy = false;
         close_handle(t);
         if (t == kept)

@@ -47,6 +47,7 @@ struct tx {
     struct flip_part *parts; /* in the order in which calls came to their mappings */
     unsigned nparts, parts_room;
     struct flip_part few[TX_FEW_PARTS];
+    struct file *home; /* of an epoch, while it may be waited for: its mapping's */
     struct tx *next_free;
 };
 
@@ -66,6 +67,9 @@ static inline uint32_t tx_place(uint64_t tx)
 
 /* Whose transaction it is that page_state.tx names, in this process. */
 uint64_t tx_owner_of(uint64_t tx);
+
+/* Visits the transactions of a thread, which is not in another call, and the epochs of the process. */
+void tx_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg);
 
 /* The open one that a caller's handle names; NULL. Of whatever thread. */
 struct tx *tx_at(uint64_t handle);

@@ -24,7 +24,7 @@ static uint64_t owner_of(const struct waiter *w)
     if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
         return TX_NOBODY;
     uint64_t tx = __atomic_load_n(&w->state->tx, __ATOMIC_RELAXED);
-    return pages_is_not_for(tx, w->patience) ? TX_NOBODY : tx_owner_of(tx);
+    return pages_is_not_for(w->file, w->state, w->patience) ? TX_NOBODY : tx_owner_of(tx);
 }
 
 /* Goes from who waits to whom he waits for, until one waits for nobody, or this thread is there again. Who
@@ -45,9 +45,9 @@ static int look(const struct waiter *self)
     return 0;
 }
 
-static int check(const struct waiter *w)
+static int check(struct waiter *w)
 {
-    if (look(w) == 0)
+    if (look(w) == 0 && !labels_step(&w->labels, w->file, w->state))
         return 0;
     return report_error(
         EDEADLK,
@@ -63,12 +63,13 @@ int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
     pthread_mutex_lock(&lock);
     w->next = all;
     all = w;
+    labels_begin(&w->labels, w->thread);
     int r = check(w);
     pthread_mutex_unlock(&lock);
     return r;
 }
 
-int waits_check(const struct waiter *w)
+int waits_check(struct waiter *w)
 {
     pthread_mutex_lock(&lock);
     int r = check(w);
@@ -83,6 +84,23 @@ void waits_end(struct waiter *w)
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
+    labels_end(&w->labels);
+    pthread_mutex_unlock(&lock);
+}
+
+void waits_tell_epoch(struct tx *t, struct file *f)
+{
+    pthread_mutex_lock(&lock);
+    t->home = f;
+    pthread_mutex_unlock(&lock);
+}
+
+void waits_forget_epoch(struct tx *t)
+{
+    pthread_mutex_lock(&lock);
+    for (struct waiter *w = all; w && t->home; w = w->next)
+        labels_drop(&w->labels, t->home);
+    t->home = NULL;
     pthread_mutex_unlock(&lock);
 }
 

@@ -14,13 +14,16 @@
  * A circle closes when the last one in it begins to wait, and that one looks: under one lock, with which
  * all who wait have been entered. Pages change hands meanwhile, without it. Who comes to hold a page that
  * others are waiting for already looks at the circle when he waits in turn; and everybody looks again each
- * time he wakes up. One of the circle is told (EDEADLK); when his transaction ends the others go on.
+ * time he wakes up. Circles through other processes are found by labels.h. One of the circle is told (EDEADLK); when his transaction ends the others go on.
  */
 #ifndef ATO_LIB_WAITS_H
 #define ATO_LIB_WAITS_H
 
 #include "file.h"
+#include "labels.h"
 #include "pages.h"
+
+struct tx;
 
 struct waiter {
     struct waiter *next;
@@ -28,6 +31,7 @@ struct waiter {
     struct file *file;
     struct page_state *state;
     const struct patience *patience;
+    struct labels labels;
 };
 
 /* The calling thread waits for a page; whom `patience` does not wait for it is about to find out. 0, or -1 with
@@ -36,9 +40,13 @@ int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
                 const struct patience *patience);
 
 /* Does it wait for itself by now? */
-int waits_check(const struct waiter *w);
+int waits_check(struct waiter *w);
 
 void waits_end(struct waiter *w);
+
+/* An epoch on the file can be waited for from now on; and is about to go away. */
+void waits_tell_epoch(struct tx *t, struct file *f);
+void waits_forget_epoch(struct tx *t);
 
 void waits_lock(void); /* around fork() */
 void waits_unlock(void);

@@ -78,6 +78,21 @@ int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
     return 0;
 }
 
+int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
+{
+    int wished = wish->domain;
+    const enum persist_domain domain = pr->record.domain;
+    if (wished == PERSIST_AUTO)
+        wished = domain_from_name(wish->domain_word);
+    if (wished < 0)
+        return -1;
+    if (wished != PERSIST_AUTO && wished != (int)domain)
+        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
+                            pr->path, domain_name(domain), domain_name(wished));
+    persist_init(&pr->persist, domain);
+    return 0;
+}
+
 /* The manifest is mapped through a descriptor of its own: a mapping of the locked one would keep
  * the locks alive in a forked child. */
 int birth_map_manifest(struct pairing *pr, const struct place_names *n)

@@ -18,6 +18,9 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
 /* What was wished for, else what the media of both files offer. The reflection is open. */
 int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
+/* That of the file, which others have mapped. EXDEV: another one was wished for. */
+int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
+
 /* Maps the manifest, with space under all of it. The domain is chosen. */
 int birth_map_manifest(struct pairing *pr, const struct place_names *n);
 

@@ -69,15 +69,25 @@ out:;
     return result;
 }
 
+/* Was a folder made by one of the group that may rename what lies around it, whoever made that? Only such
+ * a one can give that group to what he makes. */
+static bool is_of_the_group(const struct stat *folder, const struct stat *parent)
+{
+    return (parent->st_mode & S_IWGRP) && !(parent->st_mode & S_ISVTX) &&
+           folder->st_gid == parent->st_gid;
+}
+
 static int check_trust(const struct folder *f, const struct stat *parent)
 {
     struct stat st;
     if (fstat(f->fd, &st) < 0)
         return report_errno(errno, "cannot look at %s", f->path);
-    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid)
+    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid &&
+        !is_of_the_group(&st, parent))
         return report_error(EACCES,
                             "the reflection folder %s belongs to user %u, who is neither the "
-                            "caller, nor root, nor the owner of the folder around it",
+                            "caller, nor root, nor the owner of the folder around it, nor one of "
+                            "the group that may write there",
                             f->path, (unsigned)st.st_uid);
     return 0;
 }

@@ -75,6 +75,11 @@ bool attribute_parse(const char *value, size_t n, struct attribute *a);
 void identity_hex(const uint8_t id[16], char out[33]);
 int identity_random(void *bytes, size_t n);
 
+/* This process, by a random number that is not 0: a pid is not the same in every pid namespace, and is given
+ * out again. -1: there is no randomness. */
+int identity_process(uint64_t *process);
+void identity_forget_process(void); /* in a forked child: it is another one */
+
 /* The kernel's boot id, zeros where it cannot be read. */
 void identity_boot(uint8_t boot_id[16]);
 

@@ -10,6 +10,7 @@
 #include "locks.h"
 #include "place.h"
 #include "recover.h"
+#include "removal.h"
 #include "report.h"
 #include "shrink.h"
 
@@ -26,14 +27,43 @@
 
 /* ---- taking the manifest ---- */
 
+/* An empty manifest under its name, unless there is one by now. It gets owner, group and mode before its name:
+ * whoever may write to the file finds none that he cannot open, whenever its maker dies. */
+static int make_manifest(struct pairing *pr, const struct place_names *n)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    char unfinished[sizeof(n->manifest) + 8];
+    snprintf(unfinished, sizeof(unfinished), "%s.tmp", n->manifest);
+    int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
+    /* A dead one's; or another's, who finds that it is gone and begins anew. */
+    if (fd < 0 && errno == EEXIST && fsops->unlinkat(pr->folder.fd, unfinished, 0) == 0)
+        fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -1;
+    int r = trust_give(&trust, fd);
+    if (r == 0)
+        r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
+    if (r < 0 && (errno == EEXIST || errno == ENOENT))
+        r = 0;
+    int saved = errno;
+    close(fd);
+    (void)fsops->unlinkat(pr->folder.fd, unfinished, 0); /* still there only if it was not needed */
+    errno = saved;
+    return r;
+}
+
 /* Opens the manifest, making it if need be, and takes the attach lock. */
 static int take_manifest(struct pairing *pr, const struct place_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
     for (;;) {
         pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-        if (pr->lock < 0 && errno == ENOENT)
-            pr->lock = fsops->create(pr->folder.fd, n->manifest, O_RDWR, 0600);
+        if (pr->lock < 0 && errno == ENOENT) {
+            if (make_manifest(pr, n) < 0)
+                return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path,
+                                    n->manifest);
+            continue;
+        }
         if (pr->lock < 0)
             return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
                                 n->manifest);
@@ -50,145 +80,31 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
     }
 }
 
+/* A process that is just dying, or a child that it was just forking, has its descriptors for a moment
+ * longer: that many naps it gets, a second. */
+enum { NAPS = 500 };
+
 static void nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
 }
 
-/* Every slot byte can be had: nobody lives. Keeps slot 0's. */
+/* Every byte of those who live can be had: nobody does. 1, and slot 0's is kept; 0: somebody does; -1. */
 static int take_slots(struct pairing *pr, const struct place_names *n)
 {
-    enum locks_answer answer = locks_try(pr->lock, 1, MANIFEST_SLOTS);
-    /* A process that is just dying, or a child that it was just forking, has its descriptors for a
-     * moment longer. */
-    for (int i = 0; answer == LOCKS_TAKEN && i < 20; i++) {
-        nap();
-        answer = locks_try(pr->lock, 1, MANIFEST_SLOTS);
-    }
-    switch (answer) {
+    switch (locks_try(pr->lock, 1, PAIRING_LIVES)) {
     case LOCKS_MINE:
         break;
     case LOCKS_TAKEN:
-        return report_error(EBUSY,
-                            "%s is mapped by another process; this version of libato lets one "
-                            "process at a time map a file",
-                            pr->path);
+        return 0;
     default:
         return report_errno(errno, "cannot lock a slot of the manifest %s/%s", pr->folder.path,
                             n->manifest);
     }
     pr->slot = 0;
-    if (locks_drop(pr->lock, 2, MANIFEST_SLOTS - 1) < 0)
+    if (locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
         return report_errno(errno, "cannot give back slots of %s/%s", pr->folder.path, n->manifest);
-    return 0;
-}
-
-/* ---- death ---- */
-
-/* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a
- * reflection is never missed by a file that still needs it; the manifest goes last, because it is
- * what tells how far the removal came. */
-static int finish_removal(struct pairing *pr, const struct place_names *n)
-{
-    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
-        return -1;
-    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
-                            n->reflection);
-    if (folder_sync(&pr->folder) < 0)
-        return -1;
-    if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
-                            n->manifest);
-    return folder_sync(&pr->folder);
-}
-
-/* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, when its writer
- * was killed between its store and its fence. After a power cut the record before it, `in use`,
- * would miss what is removed now. */
-static int start_over(struct pairing *pr, const struct place_names *n)
-{
-    if (fsops_fsync(pr->lock) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
-    /* P4: when the attribute is gone that is done already, and the bytes may be anybody's. */
-    struct attribute a;
-    bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
-    if (pr->record.state == MANIFEST_DEPLOYED &&
-        (!carried || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
-        guard_put_back(pr) < 0)
-        return -1;
-    return finish_removal(pr, n);
-}
-
-int pairing_remove(struct pairing *pr)
-{
-    struct place_names n = place_names(pr->identity.inode);
-    /* The length that others gave it while it was mapped stays. */
-    int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
-    if (r < 0 && errno != ESTALE)
-        return -1;
-    if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
-        return -1;
-    pr->record.state = MANIFEST_DEPLOYED;
-    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
-        return -1;
-    return finish_removal(pr, &n);
-}
-
-/* Names that nothing has yet: a setting aside of this very pairing may have been cut so that one of
- * its two renames lasted, and a birth have begun since. */
-static void choose_stale_name(const struct pairing *pr, const struct place_names *n, char to[80])
-{
-    char id[33], manifest[96];
-    bool reflection = folder_has(&pr->folder, n->reflection);
-    identity_hex(pr->record.id, id);
-    snprintf(to, 80, "%s.stale-%.8s", n->reflection, id);
-    for (int i = 1;; i++) {
-        strcpy(stpcpy(manifest, to), ".manifest");
-        if (!folder_has(&pr->folder, manifest) && !(reflection && folder_has(&pr->folder, to)))
-            return;
-        snprintf(to, 80, "%s.stale-%.8s-%d", n->reflection, id, i);
-    }
-}
-
-/* What lies under this inode number belonged to a file that is gone, or is not wanted: `why`. */
-static int set_aside(struct pairing *pr, const struct place_names *n, const char *why)
-{
-    char to[96];
-    choose_stale_name(pr, n, to);
-    if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
-                            n->reflection);
-    /* persist-order P3 (reader: decide): the manifest goes last, because without it a birth takes the
-     * reflection for its own predecessor's and removes it. */
-    if (folder_sync(&pr->folder) < 0)
-        return -1;
-    report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
-               n->reflection, why, to);
-    strcat(to, ".manifest");
-    if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
-        return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
-                            n->manifest);
-    return 0; /* durable with the birth that follows (P1) */
-}
-
-/* The file as it lies there is right. Its attribute goes first: cut before the rest, it is one whose
- * attribute was taken away, and to be forgotten again. */
-static int forget(struct pairing *pr, const struct place_names *n)
-{
-    const struct manifest_guard *g = &pr->record.guard;
-    char plain[33];
-    identity_hex(g->plain, plain);
-    if (g->bytes)
-        report_log(REPORT_WARNING,
-                   "%s has guarded bytes, %u at %" PRIu64
-                   ": they stay as they are in the file; plain "
-                   "they were %.*s",
-                   pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
-    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
-        return -1;
-    return set_aside(pr, n, "is not wanted, since the file is preferred to it");
+    return 1;
 }
 
 /* ---- what is there ---- */
@@ -237,14 +153,15 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
         return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
     /* Who may rename others' files may lay one of them here, which its owner would then open to all who
      * may open this file, and write to. What was made with the manifest is like it; or like the original,
-     * after birth_follow() was cut. */
+     * after birth_follow() was cut, or when one of several who may write to that made the manifest, and
+     * another one this: then it is for all of them already. */
     const struct identity *who = &pr->identity;
     struct stat own;
     if (fstat(pr->lock, &own) < 0)
         return report_errno(errno, "cannot look at the manifest of %s", pr->path);
     if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
-        (st.st_uid != who->owner || st.st_gid != who->group ||
-         (st.st_mode & 0777) != (who->mode & 0666)))
+        ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
+         st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
         return report_error(
             EACCES,
             "%s/%s has another owner, group or mode than its manifest: they were not "
@@ -258,29 +175,73 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
     return 0;
 }
 
-/* A manifest that is in order and belongs to this file. */
-static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
-                 const struct pairing_wish *wish)
+/* What both need who adopt a pairing, and who join its users. */
+static int look_into(struct pairing *pr, const struct place_names *n, const char *bytes,
+                     struct manifest_sizes *sizes)
 {
-    struct manifest_sizes sizes;
-    uint8_t boot[16];
-    if (!manifest_sizes(bytes, &sizes))
+    if (!manifest_sizes(bytes, sizes))
         return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
                             pr->folder.path, n->manifest);
     if (pr->record.format != 0)
         return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
                             pr->folder.path, n->reflection, pr->record.format);
+    pr->size = sizes->size;
+    return 0;
+}
+
+static void follow(struct pairing *pr, const struct place_names *n)
+{
+    birth_follow(pr, pr->reflection, n->reflection);
+    birth_follow(pr, pr->lock, n->manifest);
+}
+
+/* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
+ * its writer was killed between its store and its fence. */
+static int settle_manifest(const struct pairing *pr, const struct place_names *n)
+{
+    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    persist_fence(&pr->persist);
+    return 0;
+}
+
+/* Others have the file mapped. As wish->join(). */
+static int join(struct pairing *pr, const struct place_names *n, const char *bytes,
+                const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    uint8_t boot[16];
+    identity_boot(boot);
+    if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
+        report_error(EBUSY, "%s is locked by another process, which does not have it mapped",
+                     pr->path);
+        return PAIRING_NOT_YET;
+    }
+    if (look_into(pr, n, bytes, &sizes) < 0 || birth_take_domain(pr, wish) < 0 ||
+        check_reflection(pr, n, pr->size) < 0 || birth_map_manifest(pr, n) < 0)
+        return -1;
+    follow(pr, n);
+    return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
+}
+
+/* A manifest that is in order and belongs to this file, which nobody has mapped. */
+static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
+                 const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    uint8_t boot[16];
+    if (look_into(pr, n, bytes, &sizes) < 0)
+        return -1;
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
-    pr->size = sizes.size;
     if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
         return -1;
     pr->identity.size = pr->size;
     if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
         birth_map_manifest(pr, n) < 0)
         return -1;
-    birth_follow(pr, pr->reflection, n->reflection);
-    birth_follow(pr, pr->lock, n->manifest);
+    follow(pr, n);
     identity_boot(boot);
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
         memcmp(boot, pr->record.boot_id, 16) != 0)
@@ -298,12 +259,8 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
     /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
-    /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
-     * its writer was killed between its store and its fence. */
-    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
-    persist_fence(&pr->persist);
+    if (settle_manifest(pr, n) < 0)
+        return -1;
     /* persist-order S2 (writer: the size word of a shrink): with the record, the size word is durable
      * before what lies behind the end is thrown away. */
     if (shrink_finish(pr) < 0)
@@ -313,6 +270,7 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
     return 0;
 }
 
+/* Whether the pairing that is there is the file's. Only who is alone sets one aside. */
 static enum decision decide(struct pairing *pr, const struct place_names *n,
                             enum manifest_finding found, const struct pairing_wish *wish)
 {
@@ -390,7 +348,12 @@ static enum decision decide(struct pairing *pr, const struct place_names *n,
                      pr->folder.path, n->reflection, pr->path);
         return REFUSE;
     }
-    if (set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
+    if (pr->joined) {
+        report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
+                     pr->folder.path, n->reflection);
+        return REFUSE;
+    }
+    if (removal_set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
         return REFUSE;
     return START_OVER;
 }
@@ -408,14 +371,58 @@ static int may_be_unborn(const struct pairing *pr, const struct place_names *n, 
            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }
 
-/* One try under the attach lock. 1 done, 0 again, DUE again, after a recovery; -1 error. */
-enum { DUE = 2 };
+/* The pairing of a file that nobody else has mapped. 1 done, 0 again; -1. */
+static int open_alone(struct pairing *pr, const struct place_names *n, const char *name,
+                      const char *bytes, enum manifest_finding found,
+                      const struct pairing_wish *wish)
+{
+    int result = -1;
+    switch (decide(pr, n, found, wish)) {
+    case ADOPT:
+        result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        if (result < 0 && errno == ESTALE && pr->record.state == MANIFEST_BORN)
+            result = removal_start_over(pr, n); /* nothing was stored yet */
+        if (result < 0 && errno == ESTALE && wish->prefer_file)
+            result = removal_forget(pr, n);
+        break;
+    case FORGET:
+        result = removal_forget(pr, n);
+        break;
+    case BEAR:
+        result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
+        break;
+    case START_OVER:
+        /* After removal_set_aside() the name is free already; removing is idempotent. */
+        result = folder_names(&pr->folder, n->manifest, pr->lock);
+        if (result == 1)
+            result = removal_start_over(pr, n);
+        break;
+    case REFUSE:
+        break;
+    }
+    return result;
+}
+
+/* One try under the attach lock. 1 done, 0 again, DUE again, after a recovery, NOT_YET again, when who has it
+ * is done or gone; -1 error. */
+enum { DUE = 2, NOT_YET = 3 };
+
+static int open_others(struct pairing *pr, const struct place_names *n, const char *bytes,
+                       enum manifest_finding found, const struct pairing_wish *wish)
+{
+    /* A birth, or its end: by one who is just dying. */
+    if (found == MANIFEST_VALID && decide(pr, n, found, wish) == REFUSE)
+        return -1;
+    if (found != MANIFEST_VALID)
+        pr->record.state = MANIFEST_BORN;
+    int joined = join(pr, n, bytes, wish);
+    return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
+}
 
 static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
 {
-    /* As it is now that nobody else maps it: while we waited for the lock its last user may have
-     * unmapped it. */
+    /* As it is now: while we waited for the lock its last user may have unmapped it. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     char *bytes = calloc(1, MANIFEST_BYTES);
@@ -433,39 +440,20 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     if (!unborn)
         found = MANIFEST_DAMAGED;
+    if (pr->joined) {
+        result = open_others(pr, n, bytes, found, wish);
+        goto out;
+    }
     struct recover_file file = {.manifest = pr->lock,
                                 .in_use =
                                     found == MANIFEST_VALID && pr->record.state == MANIFEST_IN_USE,
                                 .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
-    if (due) {
+    if (due)
         result = due < 0 ? -1 : DUE;
-        goto out;
-    }
-    switch (decide(pr, n, found, wish)) {
-    case ADOPT:
-        result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
-        if (result < 0 && errno == ESTALE && pr->record.state == MANIFEST_BORN)
-            result = start_over(pr, n); /* nothing was stored yet */
-        if (result < 0 && errno == ESTALE && wish->prefer_file)
-            result = forget(pr, n);
-        break;
-    case FORGET:
-        result = forget(pr, n);
-        break;
-    case BEAR:
-        result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
-        break;
-    case START_OVER:
-        /* After set_aside() the name is free already; removing is idempotent. */
-        result = folder_names(&pr->folder, n->manifest, pr->lock);
-        if (result == 1)
-            result = start_over(pr, n);
-        break;
-    case REFUSE:
-        break;
-    }
+    else
+        result = open_alone(pr, n, name, bytes, found, wish);
 out:
     free(bytes);
     return result;
@@ -517,7 +505,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     struct place_names n = place_names(who->inode);
     if (identity_path(fd, who, pr->path, &name) < 0 || place_open(pr, name, wish) < 0)
         goto fail;
-    for (int i = 0;; i++) {
+    for (int i = 0, naps = 0;; i++) {
         /* Journals before the attach lock: that is the order everywhere. A process that dies in
          * between leaves a journal that open_locked() notices. */
         const struct trust trust = identity_trust(&pr->identity);
@@ -525,11 +513,17 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         int recovered = recover_folder(&pr->folder, &trust);
         if (recovered == 1)
             report_keep(&kept);
-        if (recovered < 0 || take_manifest(pr, &n) < 0 || take_slots(pr, &n) < 0)
+        if (recovered < 0 || take_manifest(pr, &n) < 0)
             goto fail;
+        int alone = take_slots(pr, &n);
+        if (alone < 0)
+            goto fail;
+        pr->joined = !alone;
         int r = open_locked(pr, &n, name, wish);
         if (r == 1)
             return 0;
+        if (r == NOT_YET && naps++ == NAPS)
+            r = -1;
         if (r < 0)
             goto fail;
         let_go(pr);
@@ -546,7 +540,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
                          pr->folder.path, pr->path);
             goto fail;
         }
-        if (i > 2)
+        if (r == NOT_YET || i > 2)
             nap();
     }
 fail:;
@@ -605,6 +599,38 @@ int pairing_clean(struct pairing *pr, bool written)
     pr->record.clean_mtime_sec = st.st_mtim.tv_sec;
     pr->record.clean_mtime_nsec = (uint64_t)st.st_mtim.tv_nsec;
     return birth_write_record(pr);
+}
+
+int pairing_refresh(struct pairing *pr)
+{
+    if (manifest_read(pr->manifest, &pr->record, &pr->copy) == MANIFEST_VALID)
+        return 0;
+    return report_error(EUCLEAN, "the manifest of %s in %s was damaged while it was mapped",
+                        pr->path, pr->folder.path);
+}
+
+int pairing_refresh_size(struct pairing *pr)
+{
+    struct manifest_sizes sizes;
+    if (!manifest_sizes(pr->manifest, &sizes))
+        return report_error(EUCLEAN,
+                            "the logical size in the manifest of %s in %s was damaged while "
+                            "it was mapped",
+                            pr->path, pr->folder.path);
+    pr->size = sizes.size;
+    return 0;
+}
+
+int pairing_others(struct pairing *pr)
+{
+    /* One's own byte is never asked about. */
+    const off_t own = 1 + (off_t)pr->slot, end = 1 + PAIRING_LIVES;
+    enum locks_answer before = own > 1 ? locks_ask(pr->lock, 1, own - 1) : LOCKS_FREE;
+    enum locks_answer behind = locks_ask(pr->lock, own + 1, end - own - 1);
+    if (before == LOCKS_FAILED || behind == LOCKS_FAILED)
+        return report_errno(errno, "cannot ask for the locks of the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return before == LOCKS_TAKEN || behind == LOCKS_TAKEN;
 }
 
 int pairing_lock_attach(struct pairing *pr)

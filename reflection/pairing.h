@@ -25,8 +25,11 @@
  *   no attributes on this file system     -> birth time and generation decide; one link only
  *
  * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach
- * lock, byte 1 + s the life of slot s. After locking, the name must still be that of the locked
- * file.
+ * lock, byte 1 + s the life of slot s, and the last one, PAIRING_READERS, that of all who may only read.
+ * After locking, the name must still be that of the locked file.
+ *
+ * Who obtains all of them but byte 0 is the first: everybody who had the file mapped is gone or dead. Whoever
+ * comes later takes part in what the first one made: nothing is recovered, chosen or set aside then.
  */
 #ifndef ATO_REFLECTION_PAIRING_H
 #define ATO_REFLECTION_PAIRING_H
@@ -48,9 +51,14 @@ struct pairing {
     bool has_attributes;
     bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
     bool orphaned; /* its last user died: mtime is the kernel's */
+    bool joined;   /* others have the file mapped, or had when this process came */
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */
 };
+
+/* Byte of the manifest that they lock, and all bytes behind byte 0. */
+#define PAIRING_READERS (1 + MANIFEST_SLOTS)
+#define PAIRING_LIVES   (MANIFEST_SLOTS + 1)
 
 struct pairing_wish {
     const char *folder;      /* NULL: beside the file */
@@ -59,10 +67,17 @@ struct pairing_wish {
     /* What to do instead of ESTALE: */
     bool prefer_file;       /* forget the reflection: it is set aside */
     bool prefer_reflection; /* written by others, the same size: believe it */
+    /* Others have the file mapped: takes part in what they share, and takes a slot. 0; PAIRING_NOT_YET
+     * with a sentence, if there is nothing, or they are all just dying; -1. */
+    int (*join)(struct pairing *pr, void *arg);
+    void *arg;
 };
 
-/* Finds or makes the pairing of `fd`, and recovers what a crash left. On success the caller is the
- * file's only user, holds the attach lock and slot `slot`, and the state is still what it was.
+#define PAIRING_NOT_YET 1
+
+/* Finds or makes the pairing of `fd`. On success the caller holds the attach lock and slot `slot`, and is
+ * the file's only user: what a crash left is recovered, and the state is still what it was. Or pr->joined,
+ * and wish->join() answered 0.
  * Errors: those of ato_mmap() in ato.h. On failure nothing is held, and what was made stays only
  * if it is worth keeping (a half-made birth is finished by the next one). */
 int pairing_open(struct pairing *pr, int fd, const struct identity *who,
@@ -78,9 +93,19 @@ int pairing_clean(struct pairing *pr, bool written);
 /* The order of death, from `deployed` on. Everything is home and durable. */
 int pairing_remove(struct pairing *pr);
 
-/* -1 with a sentence: nobody else can attach as long as this process has the file mapped. */
+/* -1 with a sentence: nobody else can attach as long as this process has the file mapped. The lock does not
+ * keep threads of one process apart. */
 int pairing_unlock_attach(struct pairing *pr);
 int pairing_lock_attach(struct pairing *pr);
+
+/* pr->record as the manifest has it by now: others may have written to it. With the attach lock. EUCLEAN. */
+int pairing_refresh(struct pairing *pr);
+
+/* pr->size as the manifest has it by now. Nobody changes it meanwhile. EUCLEAN. */
+int pairing_refresh_size(struct pairing *pr);
+
+/* With the attach lock: does anybody else have the file mapped? 1, 0; -1 with a sentence. */
+int pairing_others(struct pairing *pr);
 
 /* Gives the slot up and closes everything. */
 void pairing_close(struct pairing *pr);

@@ -99,16 +99,28 @@ enum pool_name pool_name_of(const char *name)
     return POOL_NO_NAME;
 }
 
+bool pool_is_of(const char *name, uint64_t process)
+{
+    uint8_t id[16] = {0};
+    char hex[33];
+    memcpy(id, &process, sizeof(process));
+    identity_hex(id, hex);
+    return pool_name_of(name) != POOL_NO_NAME &&
+           strncmp(name + strlen(POOL_PREFIX), hex, 2 * sizeof(process)) == 0;
+}
+
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
                 const struct trust *like)
 {
     uint8_t id[16];
+    uint64_t process;
     char hex[33], unfinished[80];
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
     pool->bytes = pool_bytes(words);
-    if (identity_random(id, sizeof(id)) < 0)
+    if (identity_random(id, sizeof(id)) < 0 || identity_process(&process) < 0)
         return -1;
+    memcpy(id, &process, sizeof(process));
     identity_hex(id, hex);
     snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);

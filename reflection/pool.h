@@ -14,6 +14,9 @@
  * They tell whether the owner lives, which the pool's own lock cannot: a pool that does not open
  * may be one that somebody is recovering.
  *
+ * The first half of an id is its maker's identity_process(), so that it is known which journals to recover
+ * before what a dead process held is anybody's again; the other half is random.
+ *
  * `journal-<id>.at` in another folder says where the journal is: pointer.h.
  */
 #ifndef ATO_REFLECTION_POOL_H
@@ -40,6 +43,9 @@ enum pool_name {
     POOL_NAME_POINTER_UNFINISHED,
 };
 enum pool_name pool_name_of(const char *name);
+
+/* Is it, or the journal that it points to, of that process (identity_process())? */
+bool pool_is_of(const char *name, uint64_t process);
 
 /* Every journal begins at a page of the first 8 MiB of its file. */
 #define POOL_LEAST_BYTES (12ull << 20)

@@ -190,8 +190,23 @@ static int open_found(const struct folder *f, const char *name, struct stat *st,
     return -1;
 }
 
+/* What is recovered. */
+struct wanted {
+    const struct trust *file;
+    uint64_t process; /* whose journals; 0: all */
+};
+
+/* Is the owner of a journal dead? LOCKS_MINE: yes. */
+static enum locks_answer ask_owner(const struct wanted *wanted, int fd)
+{
+    /* The kernel takes away the locks of the dead one by one. */
+    if (wanted->process)
+        return locks_wait(fd, 0, 1) == 0 ? LOCKS_MINE : LOCKS_FAILED;
+    return locks_try(fd, 0, 1);
+}
+
 /* The journal that is open as `fd`, which is closed. */
-static int recover_opened(const struct linked *journal, int fd)
+static int recover_opened(const struct linked *journal, int fd, const struct wanted *wanted)
 {
     const struct folder *f = journal->folder;
     int result = 0, named = 0;
@@ -200,7 +215,7 @@ static int recover_opened(const struct linked *journal, int fd)
     else if ((named = folder_names(f, journal->name, fd)) < 0)
         result = -1;
     if (named == 1) {
-        enum locks_answer owner = locks_try(fd, 0, 1);
+        enum locks_answer owner = ask_owner(wanted, fd);
         struct pool pool;
         if (owner == LOCKS_FAILED) {
             result = report_errno(errno, "cannot lock the journal %s/%s", f->path, journal->name);
@@ -222,21 +237,35 @@ static int recover_opened(const struct linked *journal, int fd)
     return result;
 }
 
+static int forbidden(const struct folder *f, const char *name, int fd)
+{
+    return fd == FORBIDDEN
+               ? report_error(EACCES, "no permission to open the journal %s/%s of a dead process",
+                              f->path, name)
+               : -1;
+}
+
 static int recover_journal(const struct folder *f, const char *name, const void *arg)
 {
+    const struct wanted *wanted = arg;
     struct linked journal = {.folder = f, .name = name};
-    int fd = open_found(f, name, &journal.st, arg);
-    if (fd < 0) /* one that may not be opened: needs_recovery() tells whether that matters */
-        return fd == -1 ? -1 : 0;
-    return recover_opened(&journal, fd);
+    if (wanted->process && !pool_is_of(name, wanted->process))
+        return 0;
+    int fd = open_found(f, name, &journal.st, wanted->file);
+    /* One that may not be opened: needs_recovery() tells whether that matters. Who had this very file mapped
+     * made his so that all may open it who may write to the file. */
+    if (fd < 0)
+        return fd == -1 || (fd == FORBIDDEN && wanted->process) ? forbidden(f, name, fd) : 0;
+    return recover_opened(&journal, fd, wanted);
 }
 
 /* A journal that was never finished holds nothing, nor does such a pointer. Its maker holds its lock, or is
  * just about to take it: then it finds that the name is gone, and begins anew. */
 static int clear_unfinished(const struct folder *f, const char *name, const void *arg)
 {
+    const struct wanted *wanted = arg;
     struct stat st;
-    int fd = open_found(f, name, &st, arg);
+    int fd = open_found(f, name, &st, wanted->file);
     if (fd < 0)
         return fd == -1 ? -1 : 0;
     if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) == 1 &&
@@ -332,13 +361,28 @@ static int follow(struct followed *to, const struct folder *f, const char *name,
     return journal;
 }
 
+/* What is to be done before the pages of a dead process are anybody's again cannot be done. */
+static int lost_way(const struct followed *to, const struct folder *f, const char *name, int fd)
+{
+    if (fd == FORBIDDEN)
+        return to->folder.fd < 0 ? forbidden(f, name, fd)
+                                 : forbidden(&to->folder, to->pointer.journal, fd);
+    return report_errno(errno, "the journal %s of a dead process, in %s, where %s/%s leads",
+                        to->pointer.journal, to->pointer.route.absolute, f->path, name);
+}
+
 static int recover_pointed(const struct folder *f, const char *name, const void *arg)
 {
+    const struct wanted *wanted = arg;
     struct followed to;
-    int fd = follow(&to, f, name, arg);
+    if (wanted->process && !pool_is_of(name, wanted->process))
+        return 0;
+    int fd = follow(&to, f, name, wanted->file);
     int result = fd == -1 ? -1 : 0; /* pointed_needs_recovery() speaks of those that are gone */
     if (fd >= 0)
-        result = recover_opened(&to.journal, fd);
+        result = recover_opened(&to.journal, fd, wanted);
+    else if (wanted->process && (fd == GONE || fd == FORBIDDEN))
+        result = lost_way(&to, f, name, fd);
     folder_close(&to.folder);
     return result;
 }
@@ -376,7 +420,8 @@ static int judge_forbidden(const struct folder *f, const char *name,
                    : report_errno(errno, "cannot look at the journal %s/%s", f->path, name);
     if (fstat(file->manifest, &own) < 0)
         return report_errno(errno, "cannot look at a manifest in %s", f->path);
-    const bool alike = journal.st_uid == own.st_uid && journal.st_gid == own.st_gid &&
+    const bool alike = (journal.st_uid == own.st_uid || (own.st_mode & S_IWGRP)) &&
+                       journal.st_gid == own.st_gid &&
                        (journal.st_mode & 0666) == trust_writers(own.st_mode & 0666);
     /* That of one of the others who may write to the file is theirs alone. */
     const bool for_all = file->in_use && (journal.st_mode & own.st_mode & S_IWOTH);
@@ -519,15 +564,27 @@ static int each_name(const struct folder *f, const struct visits *v, const void 
     return result;
 }
 
-int recover_folder(const struct folder *f, const struct trust *file)
+static int recover(const struct folder *f, const struct wanted *wanted)
 {
     static const struct visits recover = {recover_journal, recover_pointed, clear_unfinished};
     struct report_kept failure = {0};
-    if (each_name(f, &recover, file, &failure) < 0)
+    if (each_name(f, &recover, wanted, &failure) < 0)
         return -1;
     if (failure.error)
         report_again(&failure);
     return failure.error != 0;
+}
+
+int recover_folder(const struct folder *f, const struct trust *file)
+{
+    const struct wanted all = {.file = file};
+    return recover(f, &all);
+}
+
+int recover_process(const struct folder *f, const struct trust *file, uint64_t process)
+{
+    const struct wanted his = {.file = file, .process = process};
+    return recover(f, &his) == 0 ? 0 : -1;
 }
 
 int recover_is_due(const struct folder *f, const struct recover_file *file)

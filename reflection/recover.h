@@ -27,6 +27,11 @@
  * recovered, and recover_is_due() tells whether it matters to a file; -1 error, the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
+/* The same for the journals of one process (identity_process()) that no longer has the file mapped: it is
+ * dying, and until it is dead they are waited for, half a minute. What it held of the file stays held unless
+ * this answers 0. */
+int recover_process(const struct folder *f, const struct trust *file, uint64_t process);
+
 /*
  * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds
  * the file's attach lock and all its slots: a process may have died since recover_folder()

@@ -97,8 +97,9 @@ void let_through(enum seam_point point, const void *about)
 // ---- the two files ----
 
 constexpr uint64_t MOST = 64 * PAGE;
-// The object's view: header, slots, directory of 2^26 groups, groups.
-constexpr uint64_t GROUPS_AT = 20480 + (4ull << 26), OBJECT = GROUPS_AT + (128ull << 26);
+// The object's view: header, slots, counters, directory of 2^26 groups, groups.
+constexpr uint64_t GROUPS_AT = SHARED_DIRECTORY_AT + (4ull << 26),
+                   OBJECT = GROUPS_AT + (128ull << 26);
 
 ato_options options_of(unsigned uses)
 {
@@ -241,7 +242,7 @@ void Scene::restore_size()
 // Into the header, a slot, the directory, the first groups, or anywhere that is there.
 uint64_t Scene::place(uint32_t told) const
 {
-    const uint64_t slots = 4096, directory = 20480;
+    const uint64_t slots = SHARED_SLOTS_AT, directory = SHARED_DIRECTORY_AT;
     uint64_t far = told >> 3;
     switch (told & 7) {
     case 0:

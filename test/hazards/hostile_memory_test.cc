@@ -39,8 +39,7 @@ class Object
         n = size_of(name);
         base = static_cast<char *>(mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
         header = reinterpret_cast<shared_header *>(base);
-        directory =
-            reinterpret_cast<uint32_t *>(base + 4096 + MANIFEST_SLOTS * sizeof(shared_slot));
+        directory = reinterpret_cast<uint32_t *>(base + SHARED_DIRECTORY_AT);
     }
     ~Object()
     {

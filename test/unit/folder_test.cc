@@ -140,6 +140,23 @@ TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)
     }
 }
 
+TEST_F(Folder, OfOneOfTheGroupIsTrustedWhereThatMayRenameItAnyway)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to give folders away";
+    ASSERT_EQ(mkdir((dir / ".ato").c_str(), 0777), 0);
+    ASSERT_EQ(chown(dir.path().c_str(), 1000, 1500), 0);
+    for (const auto &[mode, group, good] :
+         {std::tuple(0775, 1500u, true), std::tuple(02770, 1500u, true),
+          std::tuple(0775, 3000u, false), std::tuple(0755, 1500u, false),
+          std::tuple(01775, 1500u, false)}) {
+        ASSERT_EQ(chown((dir / ".ato").c_str(), 3000, group), 0);
+        ASSERT_EQ(chmod(dir.path().c_str(), static_cast<mode_t>(mode)), 0);
+        EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true) == 0, good) << std::oct << mode;
+        folder_close(&f);
+    }
+}
+
 TEST_F(Folder, WithATooLongPathIsRefused)
 {
     expect_refused("/" + std::string(PATH_MAX, 'a'), true, ENAMETOOLONG, "too long");

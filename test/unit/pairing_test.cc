@@ -416,26 +416,28 @@ TEST_F(Pairing, NoRegularFileIsRefused)
     EXPECT_NE(sentence.find("regular file"), std::string::npos) << sentence;
 }
 
-TEST_F(Pairing, SecondProcessIsRefusedWhileTheFirstLives)
+TEST_F(Pairing, SecondProcessTakesPartAndTheLastOneLeavesTheFileInOrder)
 {
-    Mapped m(path);
+    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(100, pattern(5000, 2)));
+    const Bytes first = m.read(), more = pattern(3000, 3);
+    Bytes both = first;
+    std::copy(more.begin(), more.end(), both.begin() + 7000);
     EXPECT_EQ(in_child([&] {
-                  Mapped second(path);
-                  EXPECT_FALSE(second);
-                  EXPECT_EQ(second.error, EBUSY);
-                  EXPECT_NE(second.sentence.find("another process"), std::string::npos);
-                  EXPECT_NE(second.sentence.find(path), std::string::npos);
+                  Mapped second(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                  EXPECT_TRUE(second) << second.sentence;
+                  EXPECT_EQ(second.read(), first);
+                  EXPECT_TRUE(second.write(7000, more)) << second.sentence;
+                  EXPECT_EQ(second.unmap(ATO_UNMAP_SPATIAL), 0) << second.sentence;
                   return HasFailure();
               }),
               0);
-    EXPECT_EQ(m.read(), content); // it did no harm
-    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
-    EXPECT_EQ(in_child([&] {
-                  Mapped second(path);
-                  return second ? 0 : 1;
-              }),
-              0);
+    EXPECT_EQ(m.read(), both);
+    EXPECT_TRUE(fs::exists(manifest_of(path))) << "the other one only left";
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_FALSE(fs::exists(manifest_of(path)));
+    EXPECT_EQ(read_file(path), both);
 }
 
 } // namespace

@@ -48,7 +48,8 @@ class Shared : public testing::Test
 
     int create(uint64_t capacity = 1 << 20, mode_t mode = 0640)
     {
-        return shared_create(&s, &record, &generation, capacity, 12345, geteuid(), getegid(), mode);
+        const trust file = {geteuid(), getegid(), mode};
+        return shared_create(&s, &record, &generation, capacity, 12345, &file);
     }
 
     shared s = {};
@@ -69,7 +70,8 @@ TEST_F(Shared, ObjectRepeatsWhatTheManifestSays)
     EXPECT_EQ(stat_of(path).st_mode & 07777, 0640u) << "the original's mode";
     if (geteuid() == 0) {
         shared_close(&s, true);
-        ASSERT_EQ(shared_create(&s, &record, &generation, 1 << 20, 5, 1000, 1001, 0640), 0);
+        const trust other = {1000, 1001, 0640};
+        ASSERT_EQ(shared_create(&s, &record, &generation, 1 << 20, 5, &other), 0);
         path = std::string("/dev/shm") + s.name;
         EXPECT_EQ(stat_of(path).st_uid, 1000u) << "and owner";
         EXPECT_EQ(stat_of(path).st_gid, 1001u) << "and group";
@@ -139,8 +141,8 @@ TEST_F(Shared, ObjectOfAnotherFileWithTheSameIdStays)
         copied.inode = static_cast<uint64_t>(inode);
         copied.device = static_cast<uint64_t>(device);
         for (uint64_t said : {generation, generation - 1}) {
-            ASSERT_EQ(shared_create(&his, &copied, &said, 1 << 20, 5, geteuid(), getegid(), 0600),
-                      0);
+            const trust file = {geteuid(), getegid(), 0600};
+            ASSERT_EQ(shared_create(&his, &copied, &said, 1 << 20, 5, &file), 0);
             EXPECT_TRUE(exists(live));
             EXPECT_NE(live, std::string("/dev/shm") + his.name);
             shared_close(&his, true);

@@ -122,6 +122,11 @@ static void check_name(struct around *a, const char *entry)
     } else if (strcmp(rest, ".manifest") == 0) {
         if (!seen_has(&a->originals, 0, inode))
             check_alone(a, name, inode);
+    } else if (strcmp(rest, ".manifest.tmp") == 0) {
+        struct stat st;
+        if (fstatat(a->folder->fd, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 && look_is_old(&st))
+            finding_add(f, FINDING_NOTE, name,
+                        "left over: whoever was making a manifest died; may be removed");
     } else if (strncmp(rest, ".stale-", 7) == 0) {
         finding_add(f, FINDING_NOTE, name,
                     "set aside: belonged to a file that is gone, whose inode number was given to "

@@ -68,17 +68,15 @@ static void say_mapped(struct deployed *d, const struct look *l)
         end_as(d, MAPPED, "is mapped by %s%s", all, l->holders.count > 4 ? " and others" : "");
 }
 
-/* Whoever came between looking and mapping. */
-static void say_busy(struct deployed *d)
+/* Somebody came between looking and mapping, or has it still now that it is unmapped: it is not plain then. */
+static bool is_busy(struct deployed *d)
 {
     static struct look again;
-    char why[1024];
-    snprintf(why, sizeof(why), "%s", ato_errormsg());
-    if (look_at(&again, d->name) == 0 && (again.holders.count || again.holders.attaching))
+    bool busy = look_at(&again, d->name) == 0 && (again.holders.count || again.holders.attaching);
+    if (busy)
         say_mapped(d, &again);
-    else
-        end_as(d, MAPPED, "%s", why);
     look_close(&again);
+    return busy;
 }
 
 static void show(void *arg, uint64_t done, uint64_t total)
@@ -108,10 +106,11 @@ static void make_plain(struct deployed *d, const struct look *l, bool quiet)
     void *at = ato_mmap_opt(length, fd, 0, &options);
     int error = errno;
     close(fd);
-    if (at == MAP_FAILED && error == EBUSY) {
-        say_busy(d);
-    } else if (at == MAP_FAILED) {
-        end_as(d, FAILED, "%s", ato_errormsg());
+    if (at == MAP_FAILED) {
+        char why[1024];
+        snprintf(why, sizeof(why), "%s", ato_errormsg());
+        if (error != EBUSY || !is_busy(d))
+            end_as(d, error == EBUSY ? MAPPED : FAILED, "%s", why);
     } else {
         if (ato_stat(at, &st) == 0)
             d->slices = st.slices_in_reflection;
@@ -119,7 +118,8 @@ static void make_plain(struct deployed *d, const struct look *l, bool quiet)
         int r = ato_munmap_opt(at, length, &unmap);
         progress_end(&progress);
         if (r == 0) {
-            d->result = MADE_PLAIN;
+            if (!is_busy(d))
+                d->result = MADE_PLAIN;
             return;
         }
         end_as(d, FAILED, "%s", ato_errormsg());

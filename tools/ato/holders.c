@@ -23,8 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SLOTS_AT = 4096 };
-
 static struct shared_slot *read_slots(const struct manifest_record *record)
 {
     char name[64], id[33];
@@ -41,7 +39,7 @@ static struct shared_slot *read_slots(const struct manifest_record *record)
                 pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && h.magic == SHARED_MAGIC &&
                 h.version == SHARED_VERSION && memcmp(h.id, record->id, 16) == 0 &&
                 h.generation == record->shm_generation &&
-                pread(fd, slots, n, SLOTS_AT) == (ssize_t)n;
+                pread(fd, slots, n, SHARED_SLOTS_AT) == (ssize_t)n;
     close(fd);
     if (!good) {
         free(slots);

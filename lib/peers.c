@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "peers.h"
+
+#include "../reflection/locks.h"
+#include "../reflection/recover.h"
+#include "../reflection/report.h"
+#include "takeover.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GENERATIONS 0xfffffu
+
+static uint32_t holder_of(unsigned slot, uint32_t generation)
+{
+    return (slot + 1) | (generation & GENERATIONS) << 11;
+}
+
+/* MANIFEST_SLOTS or more: of no process. */
+static unsigned slot_of(uint32_t holder)
+{
+    return (holder & 0x7ff) - 1;
+}
+
+static struct shared_slot *slots(const struct file *f)
+{
+    return f->shared.slots;
+}
+
+static uint32_t state_of(const struct shared_slot *s)
+{
+    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+}
+
+/* As holders say it. */
+static uint32_t given_to(const struct file *f, unsigned slot)
+{
+    return holder_of(slot, __atomic_load_n(&slots(f)[slot].generation, __ATOMIC_RELAXED));
+}
+
+int peers_lock(struct file *f)
+{
+    pthread_mutex_lock(&f->attach);
+    if (pairing_lock_attach(&f->pairing) == 0)
+        return 0;
+    pthread_mutex_unlock(&f->attach);
+    return -1;
+}
+
+int peers_unlock(struct file *f)
+{
+    int r = pairing_unlock_attach(&f->pairing);
+    pthread_mutex_unlock(&f->attach);
+    return r;
+}
+
+/* ---- coming and going ---- */
+
+/* One that nobody has, and nobody dead has anything by; the first has one already. */
+static int choose_slot(struct pairing *pr, const struct shared_slot *all)
+{
+    if (!pr->joined)
+        return 0;
+    for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++) {
+        if (state_of(&all[slot]) != SLOT_FREE)
+            continue;
+        enum locks_answer answer = locks_try(pr->lock, 1 + (off_t)slot, 1);
+        if (answer == LOCKS_FAILED)
+            return report_errno(errno, "cannot lock a slot of the manifest of %s", pr->path);
+        if (answer == LOCKS_MINE) {
+            pr->slot = slot;
+            return 0;
+        }
+    }
+    return report_error(EAGAIN, "%s is mapped by %d processes, and cannot be by more", pr->path,
+                        MANIFEST_SLOTS);
+}
+
+int peers_enter(struct file *f)
+{
+    struct pairing *pr = &f->pairing;
+    uint64_t process;
+    struct stat st;
+    if (identity_process(&process) < 0 || choose_slot(pr, slots(f)) < 0)
+        return -1;
+    struct shared_slot *s = &slots(f)[pr->slot];
+    __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
+    s->process = process;
+    s->pid = (uint32_t)getpid();
+    s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+    f->holder = given_to(f, pr->slot);
+    f->shared.header->entered++;
+    __atomic_store_n(&s->state, SLOT_GIVEN, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void peers_leave(struct file *f)
+{
+    if (f->holder)
+        __atomic_store_n(&slots(f)[f->pairing.slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+    f->holder = 0;
+}
+
+/* ---- the dead ---- */
+
+bool peers_is_dead(const struct file *f, uint32_t holder)
+{
+    const unsigned slot = slot_of(holder);
+    if (holder == f->holder || slot >= MANIFEST_SLOTS)
+        return false;
+    if (given_to(f, slot) != holder) /* somebody else has it by now */
+        return true;
+    /* One's own is never asked about. */
+    return slot != f->pairing.slot && locks_ask(f->pairing.lock, 1 + (off_t)slot, 1) == LOCKS_FREE;
+}
+
+/* Whoever was here before has freed it. */
+static bool is_done(const struct file *f, uint32_t holder)
+{
+    const struct shared_slot *s = &slots(f)[slot_of(holder)];
+    return !peers_is_dead(f, holder) ||
+           (given_to(f, slot_of(holder)) == holder && state_of(s) == SLOT_FREE);
+}
+
+static int recover_locked(struct file *f, uint32_t holder)
+{
+    struct shared_slot *s = &slots(f)[slot_of(holder)];
+    if (is_done(f, holder))
+        return 0;
+    if (takeover(f, holder) < 0)
+        return -1;
+    shared_forget_holder(&f->shared, holder);
+    if (given_to(f, slot_of(holder)) == holder)
+        __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
+    report_log(REPORT_INFO, "freed what a dead process held of %s", f->pairing.path);
+    return 0;
+}
+
+int peers_recover(struct file *f, uint32_t holder)
+{
+    struct pairing *pr = &f->pairing;
+    if (!peers_is_dead(f, holder))
+        return 0;
+    const struct shared_slot *s = &slots(f)[slot_of(holder)];
+    /* Of a slot's former process nothing is known: then everything that is dead. */
+    const uint64_t process =
+        given_to(f, slot_of(holder)) == holder ? __atomic_load_n(&s->process, __ATOMIC_RELAXED) : 0;
+    const struct trust trust = identity_trust(&pr->identity);
+    if (recover_process(&pr->folder, &trust, process) < 0 || peers_lock(f) < 0)
+        return -1;
+    int r = recover_locked(f, holder);
+    int unlocked = peers_unlock(f);
+    return r < 0 || unlocked < 0 ? -1 : 0;
+}
+
+/* From slot *slot on; 0: none. */
+static uint32_t next_dead(const struct file *f, unsigned *slot)
+{
+    for (; *slot < MANIFEST_SLOTS; (*slot)++) {
+        const uint32_t holder = given_to(f, *slot);
+        if (state_of(&slots(f)[*slot]) != SLOT_FREE && peers_is_dead(f, holder))
+            return holder;
+    }
+    return 0;
+}
+
+bool peers_any_dead(const struct file *f)
+{
+    unsigned slot = 0;
+    return next_dead(f, &slot) != 0;
+}
+
+int peers_recover_all(struct file *f)
+{
+    unsigned slot = 0;
+    int r = 0;
+    for (uint32_t holder; (holder = next_dead(f, &slot)); slot++)
+        if (peers_recover(f, holder) < 0)
+            r = -1;
+    return r;
+}
