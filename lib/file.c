@@ -436,6 +436,7 @@ static int detach(struct file *f)
     forget(f);
     journals_detach(f);
     unmap_views(f);
+    shared_forget_holder(&f->shared, f->holder);
     peers_leave(f);
     destroy(f, false); /* and with its descriptor the locks go */
     return 0;

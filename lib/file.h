@@ -68,15 +68,23 @@ enum counter {
     COUNT_RTM_ABORTS,
     COUNT_DEPLOYED_SLICES,
     COUNT_READ_RETRIES,
-    COUNT_TRANSACTIONS, /* open, that have to do with the mapping: of all threads together, since one may end
-                           what another has begun */
     COUNTERS,
 };
 
-/* One set a thread, so that counting costs neither a locked instruction nor a shared line. */
+/* One set a thread, so that counting costs neither a locked instruction nor a shared line. In shared memory,
+ * if there is room: for others to look at (`ato top`). */
 struct counters {
     uint64_t of[COUNTERS];
     uint64_t pad[16 - COUNTERS];
+};
+
+static_assert((THREAD_SHARED + 1) * sizeof(struct counters) <= SHARED_BLOCK_BYTES, "a block");
+
+/* Transactions that are open and have to do with a mapping: the sum over all threads, since one may end what
+ * another has begun. */
+struct open_count {
+    uint64_t n;
+    uint64_t pad[7];
 };
 
 struct mapping {
@@ -93,8 +101,10 @@ struct mapping {
     int policy;                /* enum ato_read_policy */
     unsigned flags;            /* ato_options.flags */
     struct counters *counters; /* THREAD_SHARED + 1 of them */
-    unsigned calls;            /* under way; counted where assertions are (calls.h) */
-    struct epoch *epoch;       /* ATO_EPOCHS */
+    bool shows;                /* they lie in shared memory */
+    struct open_count open[THREAD_SHARED + 1];
+    unsigned calls;      /* under way; counted where assertions are (calls.h) */
+    struct epoch *epoch; /* ATO_EPOCHS */
 };
 
 /* The calling thread's counters of a mapping. */
@@ -109,18 +119,36 @@ static inline struct tally tally_of(struct mapping *m)
     return (struct tally){m->counters[thread].of, thread == THREAD_SHARED};
 }
 
-static inline void tally_add(struct tally t, enum counter which, uint64_t n)
+static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)
 {
-    uint64_t *at = &t.of[which];
-    if (__builtin_expect(t.shared, 0))
+    if (__builtin_expect(shared, 0))
         __atomic_fetch_add(at, n, __ATOMIC_RELAXED);
     else
         __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
+static inline void tally_add(struct tally t, enum counter which, uint64_t n)
+{
+    tally_add_at(&t.of[which], t.shared, n);
+}
+
 static inline uint64_t tally_get(struct tally t, enum counter which)
 {
     return __atomic_load_n(&t.of[which], __ATOMIC_RELAXED);
+}
+
+static inline void count_open(struct mapping *m, uint64_t n)
+{
+    unsigned thread = thread_number();
+    tally_add_at(&m->open[thread].n, thread == THREAD_SHARED, n);
+}
+
+static inline uint64_t open_total(const struct mapping *m)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        sum += __atomic_load_n(&m->open[i].n, __ATOMIC_RELAXED);
+    return sum;
 }
 
 static inline void count(struct mapping *m, enum counter which, uint64_t n)

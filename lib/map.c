@@ -27,8 +27,24 @@ static void release_mapping(struct mapping *m)
 {
     if (m->epoch)
         epoch_unmake(m);
-    free(m->counters);
+    if (!m->shows)
+        free(m->counters);
     free(m);
+}
+
+static void hide_counters(struct mapping *m)
+{
+    if (m->shows)
+        shared_give_block(&m->file->shared, m->counters);
+}
+
+static int make_counters(struct mapping *m)
+{
+    m->counters = shared_take_block(&m->file->shared, m->file->holder);
+    m->shows = m->counters;
+    if (!m->shows) /* nobody sees them */
+        m->counters = calloc(THREAD_SHARED + 1, sizeof(*m->counters));
+    return m->counters ? 0 : report_error(ENOMEM, "no memory to map a file");
 }
 
 /* How the caller's view is mapped: read-only, so that a stray store faults instead of corrupting
@@ -64,10 +80,7 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
                                    int access)
 {
     struct mapping *m = calloc(1, sizeof(*m));
-    if (m)
-        m->counters = calloc(THREAD_SHARED + 1, sizeof(*m->counters));
-    if (!m || !m->counters) {
-        free(m);
+    if (!m) {
         report_error(ENOMEM, "no memory to map a file");
         return NULL;
     }
@@ -100,12 +113,13 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     if (m->file) {
         m->reach = choose_reach(m, o);
         m->quick = m->epoch ? 0 : m->reach;
-        if (map_view(m, fd, v, o->flags) == 0) {
+        if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
             if (m->epoch)
                 epoch_begin(m);
             base = m->base;
         } else {
+            hide_counters(m);
             file_abandon(m->file);
         }
     }
@@ -183,7 +197,7 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
 
 static bool has_transactions(const struct mapping *m)
 {
-    return count_total(m, COUNT_TRANSACTIONS) != 0;
+    return open_total(m) != 0;
 }
 
 /* An epoch that can never be committed, since its file is in doubt, ends with the mapping. */
@@ -217,6 +231,8 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         CALLS_NONE(m);
         if (m->epoch)
             epoch_end(m);
+        if (m->file->mappings > 1) /* else they go with the rest */
+            hide_counters(m);
         r = file_close(m->file, o, &kept);
         if (kept && m->epoch)
             epoch_begin(m);

@@ -10,19 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GENERATIONS 0xfffffu
-
-static uint32_t holder_of(unsigned slot, uint32_t generation)
-{
-    return (slot + 1) | (generation & GENERATIONS) << 11;
-}
-
-/* MANIFEST_SLOTS or more: of no process. */
-static unsigned slot_of(uint32_t holder)
-{
-    return (holder & 0x7ff) - 1;
-}
-
 static struct shared_slot *slots(const struct file *f)
 {
     return f->shared.slots;
@@ -36,7 +23,7 @@ static uint32_t state_of(const struct shared_slot *s)
 /* As holders say it. */
 static uint32_t given_to(const struct file *f, unsigned slot)
 {
-    return holder_of(slot, __atomic_load_n(&slots(f)[slot].generation, __ATOMIC_RELAXED));
+    return shared_holder(slot, __atomic_load_n(&slots(f)[slot].generation, __ATOMIC_RELAXED));
 }
 
 int peers_lock(struct file *f)
@@ -106,7 +93,7 @@ void peers_leave(struct file *f)
 
 bool peers_is_dead(const struct file *f, uint32_t holder)
 {
-    const unsigned slot = slot_of(holder);
+    const unsigned slot = shared_slot_of(holder);
     if (holder == f->holder || slot >= MANIFEST_SLOTS)
         return false;
     if (given_to(f, slot) != holder) /* somebody else has it by now */
@@ -118,20 +105,20 @@ bool peers_is_dead(const struct file *f, uint32_t holder)
 /* Whoever was here before has freed it. */
 static bool is_done(const struct file *f, uint32_t holder)
 {
-    const struct shared_slot *s = &slots(f)[slot_of(holder)];
+    const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
     return !peers_is_dead(f, holder) ||
-           (given_to(f, slot_of(holder)) == holder && state_of(s) == SLOT_FREE);
+           (given_to(f, shared_slot_of(holder)) == holder && state_of(s) == SLOT_FREE);
 }
 
 static int recover_locked(struct file *f, uint32_t holder)
 {
-    struct shared_slot *s = &slots(f)[slot_of(holder)];
+    struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
     if (is_done(f, holder))
         return 0;
     if (takeover(f, holder) < 0)
         return -1;
     shared_forget_holder(&f->shared, holder);
-    if (given_to(f, slot_of(holder)) == holder)
+    if (given_to(f, shared_slot_of(holder)) == holder)
         __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
     report_log(REPORT_INFO, "freed what a dead process held of %s", f->pairing.path);
     return 0;
@@ -142,10 +129,11 @@ int peers_recover(struct file *f, uint32_t holder)
     struct pairing *pr = &f->pairing;
     if (!peers_is_dead(f, holder))
         return 0;
-    const struct shared_slot *s = &slots(f)[slot_of(holder)];
+    const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
     /* Of a slot's former process nothing is known: then everything that is dead. */
-    const uint64_t process =
-        given_to(f, slot_of(holder)) == holder ? __atomic_load_n(&s->process, __ATOMIC_RELAXED) : 0;
+    const uint64_t process = given_to(f, shared_slot_of(holder)) == holder
+                                 ? __atomic_load_n(&s->process, __ATOMIC_RELAXED)
+                                 : 0;
     const struct trust trust = identity_trust(&pr->identity);
     if (recover_process(&pr->folder, &trust, process) < 0 || peers_lock(f) < 0)
         return -1;

@@ -79,6 +79,18 @@ struct shared_slot {
     uint64_t pid_namespace; /* of which the pid is: its inode */
 };
 
+/* What page_state.holder says of a slot's process. */
+static inline uint32_t shared_holder(unsigned slot, uint32_t generation)
+{
+    return (slot + 1) | (generation & 0xfffffu) << 11;
+}
+
+/* MANIFEST_SLOTS or more: of no process. */
+static inline unsigned shared_slot_of(uint32_t holder)
+{
+    return (holder & 0x7ff) - 1;
+}
+
 /* Given out; whether that process lives, its byte of the manifest tells (pairing.h). */
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 

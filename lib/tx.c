@@ -181,7 +181,7 @@ struct flip_part *tx_part(struct tx *t, struct mapping *m, bool to_write)
         return part;
     if (t->nparts == t->parts_room && more_parts(t) < 0)
         return NULL;
-    count(m, COUNT_TRANSACTIONS, 1);
+    count_open(m, 1);
     t->parts[t->nparts] = (struct flip_part){.mapping = m};
     return &t->parts[t->nparts++];
 }
@@ -191,7 +191,7 @@ void tx_drop_parts(struct tx *t, unsigned n)
     /* For the compiler: what was done through the mapping comes first. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     while (t->nparts > n)
-        count(t->parts[--t->nparts].mapping, COUNT_TRANSACTIONS, UINT64_MAX);
+        count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
 }
 
 struct flip_part *tx_part_of(struct tx *t, const struct file *f)

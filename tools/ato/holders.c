@@ -11,6 +11,7 @@
 #include "json.h"
 
 #include "../../lib/shared.h"
+#include "../../reflection/pairing.h"
 #include "../../reflection/report.h"
 
 #include <dirent.h>
@@ -23,23 +24,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+int look_shared(const struct manifest_record *record, struct shared_header *h)
+{
+    char name[64];
+    struct stat st;
+    shared_name(name, record->id, record->shm_generation);
+    int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                   pread(fd, h, sizeof(*h), 0) == (ssize_t)sizeof(*h) && h->magic == SHARED_MAGIC &&
+                   h->version == SHARED_VERSION && memcmp(h->id, record->id, 16) == 0 &&
+                   h->generation == record->shm_generation))
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static struct shared_slot *read_slots(const struct manifest_record *record)
 {
-    char name[64], id[33];
     struct shared_header h;
-    struct stat st;
     const size_t n = MANIFEST_SLOTS * sizeof(struct shared_slot);
-    identity_hex(record->id, id);
-    snprintf(name, sizeof(name), "/ato-%s-%llx", id, (unsigned long long)record->shm_generation);
-    int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = look_shared(record, &h);
     if (fd < 0)
         return NULL;
     struct shared_slot *slots = malloc(n);
-    bool good = slots && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-                pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && h.magic == SHARED_MAGIC &&
-                h.version == SHARED_VERSION && memcmp(h.id, record->id, 16) == 0 &&
-                h.generation == record->shm_generation &&
-                pread(fd, slots, n, SHARED_SLOTS_AT) == (ssize_t)n;
+    bool good = slots && pread(fd, slots, n, SHARED_SLOTS_AT) == (ssize_t)n;
     close(fd);
     if (!good) {
         free(slots);
@@ -127,7 +135,11 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
         }
     }
     free(slots);
-    return locked;
+    /* After it, or who is the first, for a moment. */
+    at = PAIRING_READERS;
+    int watched = locked < 0 ? 0 : next_locked(m->fd, &at, &after, PAIRING_READERS + 1);
+    h->readers = watched == 1 && !h->attaching;
+    return locked < 0 || watched < 0 ? -1 : 0;
 }
 
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
@@ -139,17 +151,22 @@ const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
     return to;
 }
 
+void look_holder_write(const struct look_holder *h, struct json *j)
+{
+    json_number(j, "slot", h->slot);
+    if (h->pid)
+        json_number(j, "pid", h->pid);
+    else
+        json_null(j, "pid");
+    json_string(j, "command", h->pid ? h->command : NULL);
+}
+
 void look_holders_write(const struct look_holders *h, struct json *j)
 {
     json_list(j, "mapped_by");
     for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++) {
         json_object(j, NULL);
-        json_number(j, "slot", h->first[i].slot);
-        if (h->first[i].pid)
-            json_number(j, "pid", h->first[i].pid);
-        else
-            json_null(j, "pid");
-        json_string(j, "command", h->first[i].pid ? h->first[i].command : NULL);
+        look_holder_write(&h->first[i], j);
         json_end(j);
     }
     json_end(j);

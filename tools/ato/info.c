@@ -118,8 +118,8 @@ static void say_holders(const struct look_holders *h)
     char name[LOOK_NAME];
     for (unsigned i = 0; i < h->count && i < LOOK_HOLDERS; i++)
         line("mapped by", look_holder_name(name, &h->first[i]));
-    if (h->count > LOOK_HOLDERS)
-        printf("  %-12s %u more\n", "", h->count - LOOK_HOLDERS);
+    if (h->readers)
+        line("mapped by", "processes that may only read it");
     if (h->attaching)
         line("", "a process is mapping, unmapping or recovering it at this moment");
 }

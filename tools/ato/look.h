@@ -32,11 +32,12 @@ struct look_holder {
     char command[32];
 };
 
-enum { LOOK_HOLDERS = 16 };
+enum { LOOK_HOLDERS = MANIFEST_SLOTS };
 
 struct look_holders {
-    unsigned count; /* slots that are held; the first of them below */
+    unsigned count; /* slots that are held */
     struct look_holder first[LOOK_HOLDERS];
+    bool readers;   /* who may only read has it mapped, too: one or more */
     bool attaching; /* somebody maps, unmaps or recovers the file at this moment */
 };
 
@@ -99,6 +100,11 @@ int look_into(const struct folder *f, const char *name, struct stat *st);
 /* Something that a call makes and finishes at once was not touched for a minute: nobody is at it any more. */
 bool look_is_old(const struct stat *st);
 
+/* The shared memory of the processes that have a file mapped, open for reading, and its header: it is the one
+ * that the manifest tells of. -1: there is none, or none that may be read. */
+struct shared_header;
+int look_shared(const struct manifest_record *record, struct shared_header *h);
+
 /* Who has the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
@@ -108,6 +114,7 @@ const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h);
 
 /* The list "mapped_by" of an object. */
 struct json;
+void look_holder_write(const struct look_holder *h, struct json *j);
 void look_holders_write(const struct look_holders *h, struct json *j);
 
 /* The bitmaps of a reflection, of which `size` bytes of the original count. */

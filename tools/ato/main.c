@@ -5,13 +5,14 @@
 #include "ato.h"
 
 #include <err.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tool_command *const commands[] = {&info_command, &deploy_command,
-                                                      &check_command, &doctor_command, NULL};
+static const struct tool_command *const commands[] = {
+    &info_command, &deploy_command, &check_command, &doctor_command, &top_command, NULL};
 
 static void say_usage(FILE *out)
 {
@@ -37,17 +38,24 @@ static void help(void)
           stdout);
 }
 
+static void say_form(FILE *out, const struct tool_command *c)
+{
+    fprintf(out, "ato %s [--json]%s%s %s", c->name, c->can_be_quiet ? " [--quiet]" : "",
+            c->is_repeated ? " [--every MS] [--count N]" : "", c->operands);
+}
+
 static void help_of(const struct tool_command *c)
 {
-    printf("usage: ato %s [--json]%s %s\n\n%s", c->name, c->can_be_quiet ? " [--quiet]" : "",
-           c->operands, c->help);
+    printf("usage: ");
+    say_form(stdout, c);
+    printf("\n\n%s", c->help);
 }
 
 static _Noreturn void misused(const struct tool_command *c)
 {
     if (c)
-        fprintf(stderr, "usage: ato %s [--json]%s %s\n'ato %s --help' says more\n", c->name,
-                c->can_be_quiet ? " [--quiet]" : "", c->operands, c->name);
+        fputs("usage: ", stderr), say_form(stderr, c),
+            fprintf(stderr, "\n'ato %s --help' says more\n", c->name);
     else
         say_usage(stderr), fputs("'ato --help' says more\n", stderr);
     exit(TOOL_USAGE);
@@ -71,19 +79,39 @@ static void ignore(void *arg, int level, const char *sentence)
     (void)sentence;
 }
 
+/* A positive number. */
+static uint64_t take_number(const struct tool_command *c, const char *option, const char *text)
+{
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (!c->is_repeated || errno || *end || end == text || *text == '-' || !n || n > 1000000000) {
+        fprintf(stderr, "ato %s: --%s: no such option, or not a number from 1 to 1000000000\n",
+                c->name, option);
+        misused(c);
+    }
+    return n;
+}
+
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP };
-    static const struct option options[] = {{"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, HELP},
-                                            {NULL, 0, NULL, 0}};
+    enum { JSON = 256, HELP, EVERY, COUNT };
+    static const struct option options[] = {
+        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
+        {"count", required_argument, NULL, COUNT}, {NULL, 0, NULL, 0}};
     struct tool_request request = {0};
     int option;
     while ((option = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
         switch (option) {
         case JSON:
             request.json = true;
+            break;
+        case EVERY:
+            request.interval_ms = take_number(c, "every", optarg);
+            break;
+        case COUNT:
+            request.rounds = take_number(c, "count", optarg);
             break;
         case HELP:
         case 'h':

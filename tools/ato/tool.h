@@ -6,6 +6,7 @@
 #define ATO_TOOLS_TOOL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Exit statuses. */
 enum {
@@ -18,7 +19,8 @@ enum {
 
 struct tool_request {
     bool json, quiet;
-    char **names; /* operands */
+    uint64_t interval_ms, rounds; /* 0: as the command thinks */
+    char **names;                 /* operands */
     int count;
 };
 
@@ -26,10 +28,11 @@ struct tool_command {
     const char *name, *operands, *what;
     const char *help;
     int least, most; /* operands; most 0: any number */
-    bool can_be_quiet;
+    bool can_be_quiet, is_repeated;
     int (*run)(const struct tool_request *request);
 };
 
-extern const struct tool_command info_command, deploy_command, check_command, doctor_command;
+extern const struct tool_command info_command, deploy_command, check_command, doctor_command,
+    top_command;
 
 #endif

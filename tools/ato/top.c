@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `ato top`: what the processes do that have a file mapped, as it goes.
+ *
+ * Who lives is told by the locks of the manifest (holders.c), what they do by the shared memory that they
+ * keep: the slots, the counters of each mapping, the page states. It is read by pread(): nothing is mapped,
+ * locked or changed. Who may read the file may look.
+ */
+#include "json.h"
+#include "look.h"
+#include "tool.h"
+
+#include "../../lib/file.h"
+#include "../../reflection/report.h"
+#include "text.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What one process did since it mapped the file, and holds now. */
+struct doing {
+    uint32_t holder;
+    uint64_t of[COUNTERS];
+    uint64_t reservations;
+    unsigned mappings;
+};
+
+struct sight {
+    uint64_t ns; /* when it was taken */
+    struct look_holders holders;
+    struct doing each[MANIFEST_SLOTS];
+    uint64_t size;
+    bool shared; /* it could be looked at */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void stop(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- looking ---- */
+
+static struct doing *of_holder(struct sight *s, uint32_t holder)
+{
+    const unsigned slot = (holder & 0x7ff) - 1;
+    return slot < MANIFEST_SLOTS && s->each[slot].holder == holder ? &s->each[slot] : NULL;
+}
+
+static void add_counters(struct sight *s, int fd)
+{
+    static uint32_t holders[SHARED_BLOCKS];
+    static struct counters block[THREAD_SHARED + 1];
+    if (pread(fd, holders, sizeof(holders), SHARED_BLOCK_HOLDERS_AT) != (ssize_t)sizeof(holders))
+        return;
+    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
+        struct doing *d = holders[i] ? of_holder(s, holders[i]) : NULL;
+        const off_t at = SHARED_BLOCKS_AT + (off_t)i * SHARED_BLOCK_BYTES;
+        if (!d || pread(fd, block, sizeof(block), at) != (ssize_t)sizeof(block))
+            continue;
+        d->mappings++;
+        for (unsigned thread = 0; thread <= THREAD_SHARED; thread++)
+            for (unsigned c = 0; c < COUNTERS; c++)
+                d->of[c] += block[thread].of[c];
+    }
+}
+
+static void add_reservations(struct sight *s, int fd, const struct shared_header *h)
+{
+    static struct page_group groups[4096];
+    struct doing *d = h->sizing.holder ? of_holder(s, h->sizing.holder) : NULL;
+    if (d)
+        d->reservations++;
+    uint64_t at = h->groups_at, end = at + h->next_group * sizeof(struct page_group);
+    while (at < end) {
+        const uint64_t n = end - at < sizeof(groups) ? end - at : sizeof(groups);
+        ssize_t got = pread(fd, groups, n, (off_t)at);
+        if (got <= 0)
+            break;
+        const struct page_state *states = groups[0].pages;
+        for (size_t i = 0; i < (size_t)got / sizeof(*states); i++) {
+            d = states[i].holder ? of_holder(s, states[i].holder) : NULL;
+            if (d)
+                d->reservations++;
+        }
+        at += (uint64_t)got;
+    }
+}
+
+/* 0; -1 with a sentence: the file cannot be looked at. */
+static int take_sight(struct sight *s, struct look *l, const char *name)
+{
+    static struct shared_slot slots[MANIFEST_SLOTS];
+    struct shared_header h;
+    memset(s, 0, sizeof(*s));
+    if (look_at(l, name) < 0)
+        return -1;
+    s->holders = l->holders;
+    s->size = l->manifest.has_size ? l->manifest.size : l->who.size;
+    s->ns = now();
+    int fd = l->manifest.found == MANIFEST_VALID && l->manifest.fd >= 0
+                 ? look_shared(&l->manifest.record, &h)
+                 : -1;
+    if (fd < 0)
+        return 0;
+    if (pread(fd, slots, sizeof(slots), SHARED_SLOTS_AT) == (ssize_t)sizeof(slots)) {
+        s->shared = true;
+        for (unsigned i = 0; i < MANIFEST_SLOTS; i++)
+            if (slots[i].state != SLOT_FREE)
+                s->each[i].holder = shared_holder(i, slots[i].generation);
+        add_counters(s, fd);
+        add_reservations(s, fd, &h);
+    }
+    close(fd);
+    return 0;
+}
+
+/* ---- showing ---- */
+
+/* Since the sight before, a second. */
+static double rate(const struct sight *before, const struct sight *s, unsigned slot,
+                   enum counter which)
+{
+    const struct doing *was = &before->each[slot], *is = &s->each[slot];
+    const double seconds = (double)(s->ns - before->ns) / 1e9;
+    const uint64_t from = was->holder == is->holder ? was->of[which] : 0;
+    return is->of[which] > from && seconds > 0 ? (double)(is->of[which] - from) / seconds : 0;
+}
+
+static const struct {
+    enum counter which;
+    const char *key, *head;
+} columns[] = {
+    {COUNT_WRITES, "writes", "WRITES"},
+    {COUNT_READS, "reads", "READS"},
+    {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED"},
+    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE"},
+    {COUNT_COMMITS_RTM, "commits_rtm", "RTM"},
+    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL"},
+    {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "TO MEDIA"},
+};
+enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+
+static void write_json(struct json *j, const struct sight *before, const struct sight *s)
+{
+    json_object(j, NULL);
+    json_number(j, "milliseconds", (s->ns - before->ns) / 1000000);
+    json_number(j, "size", s->size);
+    json_bool(j, "counted", s->shared);
+    json_list(j, "processes");
+    for (unsigned i = 0; i < s->holders.count && i < LOOK_HOLDERS; i++) {
+        const struct look_holder *h = &s->holders.first[i];
+        json_object(j, NULL);
+        look_holder_write(h, j);
+        json_number(j, "mappings", s->each[h->slot].mappings);
+        json_number(j, "reservations", s->each[h->slot].reservations);
+        for (unsigned c = 0; c < COLUMNS; c++)
+            json_number(j, columns[c].key,
+                        (uint64_t)(rate(before, s, h->slot, columns[c].which) + 0.5));
+        json_end(j);
+    }
+    json_end(j);
+    json_end(j);
+}
+
+/* 12, 3456, 78.9k, 1.23M: at most six characters. */
+static void say_number(double n, int width)
+{
+    static const char units[] = " kMGTP";
+    unsigned unit = 0;
+    char text[32];
+    while (n >= 9999.5 && unit + 1 < sizeof(units) - 1) {
+        n /= 1000;
+        unit++;
+    }
+    if (unit == 0)
+        snprintf(text, sizeof(text), "%.0f", n);
+    else
+        snprintf(text, sizeof(text), "%.*f%c", n < 10 ? 2 : n < 100 ? 1 : 0, n, units[unit]);
+    printf(" %*s", width, text);
+}
+
+static void say_row(const double *rates, uint64_t reservations)
+{
+    say_number((double)reservations, 6);
+    for (unsigned c = 0; c < COLUMNS; c++)
+        say_number(rates[c], 8);
+    putchar('\n');
+}
+
+static void say(const struct look *l, const struct sight *before, const struct sight *s)
+{
+    double sum[COLUMNS] = {0};
+    uint64_t held = 0;
+    text_put(stdout, l->path);
+    printf("  %llu bytes  %u %s", (unsigned long long)s->size, s->holders.count,
+           s->holders.count == 1 ? "process" : "processes");
+    if (s->holders.readers)
+        printf(" and readers");
+    printf("\n%-24s %6s", "PROCESS", "HELD");
+    for (unsigned c = 0; c < COLUMNS; c++)
+        printf(" %8s", columns[c].head);
+    printf("   (a second)\n");
+    for (unsigned i = 0; i < s->holders.count && i < LOOK_HOLDERS; i++) {
+        const struct look_holder *h = &s->holders.first[i];
+        char name[LOOK_NAME];
+        double rates[COLUMNS];
+        for (unsigned c = 0; c < COLUMNS; c++)
+            sum[c] += rates[c] = rate(before, s, h->slot, columns[c].which);
+        held += s->each[h->slot].reservations;
+        text_put(stdout, look_holder_name(name, h));
+        printf("%*s", (int)(strlen(name) < 24 ? 24 - strlen(name) : 0), "");
+        say_row(rates, s->each[h->slot].reservations);
+    }
+    if (s->holders.count > 1) {
+        printf("%-24s", "all");
+        say_row(sum, held);
+    }
+    if (s->holders.count && !s->shared)
+        printf(
+            "what they do cannot be seen: their shared memory is not in this /dev/shm, or not to "
+            "be read\n");
+}
+
+/* ---- the command ---- */
+
+static bool wait_for(uint64_t ms)
+{
+    struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+    return nanosleep(&t, NULL) == 0 && !interrupted;
+}
+
+static int top(const struct tool_request *request)
+{
+    static struct look l;
+    static struct sight sights[2];
+    const char *name = request->names[0];
+    const uint64_t ms = request->interval_ms ? request->interval_ms : 1000;
+    const uint64_t rounds = request->json && !request->rounds ? 1 : request->rounds;
+    const bool live = !request->json && isatty(STDOUT_FILENO);
+    struct json j = {.out = stdout};
+    struct sigaction on_signal = {.sa_handler = stop};
+    sigaction(SIGINT, &on_signal, NULL);
+    sigaction(SIGTERM, &on_signal, NULL);
+    if (request->json) {
+        json_start(&j, "top");
+        json_list(&j, "sights");
+    }
+    int status = TOOL_GOOD;
+    unsigned turn = 0;
+    for (uint64_t i = 0;; i++, turn = !turn) {
+        struct sight *s = &sights[turn];
+        if (i)
+            look_close(&l);
+        if (take_sight(s, &l, name) < 0) {
+            warnx("%s: %s", name, report_sentence());
+            status = TOOL_BLIND;
+            break;
+        }
+        if (i && request->json)
+            write_json(&j, &sights[!turn], s);
+        if (i && live)
+            fputs("\033[H\033[J", stdout);
+        if (i && !request->json)
+            say(&l, &sights[!turn], s);
+        /* Whoever reads this through a pipe wants it now. */
+        if (fflush(stdout) != 0 || (rounds && i == rounds) || !wait_for(ms))
+            break;
+    }
+    if (status == TOOL_GOOD)
+        look_close(&l);
+    if (request->json)
+        json_finish(&j, status);
+    return status;
+}
+
+const struct tool_command top_command = {
+    .name = "top",
+    .operands = "FILE",
+    .what = "who has a file mapped, and what they do: live",
+    .help =
+        "Shows who has FILE mapped and what each of them does a second, until it is interrupted.\n"
+        "\n"
+        "  HELD       reservations of pages at that moment: a transaction's, mostly\n"
+        "  WRITES     calls that wrote to it, READS calls that read\n"
+        "  DEPLOYED   slices of 64 bytes that were brought home\n"
+        "  SINGLE     commits of one bitmap word, RTM of several by a hardware transaction, "
+        "JOURNAL\n"
+        "             of several by a redo lane\n"
+        "  TO MEDIA   bytes of slices and words that were stored for it\n"
+        "\n"
+        "  --every MS   look so often, in milliseconds; 1000\n"
+        "  --count N    look N times, then end; with --json, which gives one document: 1\n"
+        "\n"
+        "Exit status: 0; 3 when FILE cannot be looked at.\n",
+    .least = 1,
+    .most = 1,
+    .is_repeated = true,
+    .run = top,
+};
