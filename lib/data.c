@@ -8,6 +8,7 @@
 #include "deploy.h"
 #include "epoch.h"
 #include "read.h"
+#include "reader.h"
 #include "side.h"
 #include "write.h"
 
@@ -18,6 +19,8 @@
 
 static int read_side(const struct side *from, void *dst, uint64_t n)
 {
+    if (__builtin_expect(!!from->m->file->reader, 0))
+        return reader_read(from->m, from->offset, dst, n);
     return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
                           : read_bytes(from->m, from->offset, dst, n);
 }
@@ -30,7 +33,7 @@ static int write_side(const struct side *to, const void *src, uint64_t n, unsign
     return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
-/* A copy from mapping to mapping of which one has an epoch: all of it as it is at one moment, then written as
+/* A copy from mapping to mapping of which one has an epoch, or the other's pages cannot be held: all of it as it is at one moment, then written as
  * from memory. */
 static int write_copy(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
 {
@@ -47,7 +50,7 @@ static int write_copy(const struct side *to, const struct side *from, uint64_t n
 
 static int write_across(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
 {
-    int r = to->m->epoch || from->m->epoch
+    int r = to->m->epoch || from->m->epoch || from->m->file->reader
                 ? write_copy(to, from, n, flags)
                 : write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags);
     if (r == 0)

@@ -9,6 +9,7 @@
 #include "deploy.h"
 #include "journals.h"
 #include "peers.h"
+#include "reader.h"
 #include "space.h"
 
 #include <fcntl.h>
@@ -227,7 +228,7 @@ static int fit_others(struct file *f, const struct file_wish *wish)
                         f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
 }
 
-static uint64_t choose_limit(uint64_t size, const struct file_wish *wish)
+uint64_t file_limit(uint64_t size, const struct file_wish *wish)
 {
     uint64_t n = wish->options->max_size;
     if (n == 0)
@@ -242,7 +243,7 @@ static uint64_t choose_limit(uint64_t size, const struct file_wish *wish)
 static int check_not_mapped_twice(const struct file *f)
 {
     for (const struct file *g = all; g; g = g->next)
-        if (memcmp(g->pairing.record.id, f->pairing.record.id, 16) == 0)
+        if (!g->reader && memcmp(g->pairing.record.id, f->pairing.record.id, 16) == 0)
             return report_error(
                 EBUSY,
                 "%s is an image of %s, which this process has mapped: they carry the "
@@ -251,15 +252,28 @@ static int check_not_mapped_twice(const struct file *f)
     return 0;
 }
 
-static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
+static struct file *make_reader(int fd, const struct identity *who, const struct file_wish *wish)
 {
-    if (wish->access != O_RDWR) {
-        report_error(EAGAIN,
-                     "descriptor %d is read-only, and this process has not mapped the file "
-                     "for writing: there are no page states to read by",
-                     fd);
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f) {
+        report_error(ENOMEM, "no memory to map a file");
         return NULL;
     }
+    if (reader_open(f, fd, who, wish) < 0) {
+        int saved = errno;
+        free(f);
+        errno = saved;
+        return NULL;
+    }
+    f->next = all;
+    all = f;
+    return f;
+}
+
+static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
+{
+    if (wish->access != O_RDWR)
+        return make_reader(fd, who, wish);
     struct file *f = calloc(1, sizeof(*f));
     if (!f) {
         report_error(ENOMEM, "no memory to map a file");
@@ -285,7 +299,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         return NULL;
     }
     f->persist = f->pairing.persist;
-    f->limit = choose_limit(f->pairing.size, wish);
+    f->limit = file_limit(f->pairing.size, wish);
     f->max_size = round_up(f->limit, PAGE_BYTES);
     f->holes_fault = holes_fault(f->pairing.original);
     f->r_holes_fault = holes_fault(f->pairing.reflection);
@@ -321,15 +335,24 @@ static int fits(const struct file *f, const struct file_wish *wish)
     return file_check(f);
 }
 
+static struct file *find(const struct identity *who, bool reader)
+{
+    struct file *f = all;
+    while (f && (f->pairing.identity.inode != who->inode ||
+                 f->pairing.identity.device != who->device || !f->reader == reader))
+        f = f->next;
+    return f;
+}
+
 struct file *file_open(int fd, const struct file_wish *wish)
 {
     struct identity who;
     if (identity_of(fd, &who) < 0)
         return NULL;
-    struct file *f = all;
-    while (f &&
-           (f->pairing.identity.inode != who.inode || f->pairing.identity.device != who.device))
-        f = f->next;
+    /* Rather one that can be written to, also for who may only read. */
+    struct file *f = find(&who, false);
+    if (!f && wish->access != O_RDWR)
+        f = find(&who, true);
     if (!f)
         f = make(fd, &who, wish);
     else if (fits(f, wish) < 0)
@@ -472,6 +495,13 @@ static int detach_last(struct file *f, const struct leaving *l)
     return r;
 }
 
+static void close_reader(struct file *f)
+{
+    forget(f);
+    reader_close(f);
+    free(f);
+}
+
 int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
 {
     struct leaving l = {.options = options,
@@ -479,6 +509,10 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     *kept = false;
     if (f->mappings > 1) {
         f->mappings--;
+        return 0;
+    }
+    if (f->reader) {
+        close_reader(f);
         return 0;
     }
     *kept = true;
@@ -504,6 +538,11 @@ void file_abandon(struct file *f)
     if (--f->mappings)
         return;
     int saved = errno;
+    if (f->reader) {
+        close_reader(f);
+        errno = saved;
+        return;
+    }
     forget(f);
     journals_detach(f);
     bool last = peers_lock(f) == 0 && pairing_others(&f->pairing) == 0;
@@ -519,7 +558,7 @@ void file_exit_all(void)
         return;
     /* Nothing is waited for: what somebody else is just looking at stays, and is the next map's. */
     for (struct file *f = all; f; f = f->next) {
-        if (locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
+        if (f->reader || locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
             continue;
         if (pairing_others(&f->pairing) == 0)
             (void)fsops->shm_unlink(f->shared.name);
@@ -532,6 +571,12 @@ void file_forget_all(void)
 {
     for (struct file *f = all; f;) {
         struct file *next = f->next;
+        if (f->reader) {
+            reader_forget(f);
+            free(f);
+            f = next;
+            continue;
+        }
         /* The views were not inherited: nothing to unmap, nothing that could reach the parent's. */
         close(f->shared.fd);
         free(f->shared.ready);

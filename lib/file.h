@@ -28,8 +28,11 @@
     0x03ffu /* so many pages of the original, the first ones, have space; but for what was
                                     cut off since (shared_header.lowest) */
 
+struct reader;
+
 struct file {
-    struct file *next; /* of the process's files */
+    struct file *next;     /* of the process's files */
+    struct reader *reader; /* this process may only read it (reader.h); NULL */
     unsigned mappings;
     struct pairing pairing;
     struct persist persist;
@@ -93,7 +96,9 @@ struct mapping {
     uint64_t length; /* as the caller asked */
     uint64_t reach;  /* bytes from base on that may be used as far as there is a file: `length`, or
                           more when the mapping grows with its file */
-    uint64_t quick;  /* the same for reads that need not ask the epoch: 0, if there is one */
+    uint64_t
+        quick; /* the same for reads that go by page states and nothing else: 0, if there is an epoch,
+                        or where a reader does not watch (yet) */
     uint64_t reserved; /* of address space */
     uint64_t offset;   /* of base in the file */
     bool writable;
@@ -182,7 +187,8 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
 /* Never more than fits in the views, whoever wrote it there. */
 static inline uint64_t file_size(const struct file *f)
 {
-    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
+    uint64_t size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
     return size < f->max_size ? size : f->max_size;
 }
 
@@ -219,7 +225,8 @@ static inline void file_poison(struct file *f)
 
 static inline bool file_is_poisoned(const struct file *f)
 {
-    return __builtin_expect(__atomic_load_n(&f->shared.header->poisoned, __ATOMIC_RELAXED), 0);
+    const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
+    return __builtin_expect(__atomic_load_n(&h->poisoned, __ATOMIC_RELAXED), 0);
 }
 
 int file_say_poisoned(const struct file *f);
@@ -248,6 +255,9 @@ struct file_wish {
     int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
     uint64_t end;                      /* last byte asked for + 1 */
 };
+
+/* Bytes that a file of so many may grow to. */
+uint64_t file_limit(uint64_t size, const struct file_wish *wish);
 
 /* The file behind `fd`: the one that this process has mapped already, or a new one. Takes part in
  * `mappings`. Errors: those of ato_mmap(). */

@@ -40,7 +40,8 @@ static void hide_counters(struct mapping *m)
 
 static int make_counters(struct mapping *m)
 {
-    m->counters = shared_take_block(&m->file->shared, m->file->holder);
+    if (!m->file->reader)
+        m->counters = shared_take_block(&m->file->shared, m->file->holder);
     m->shows = m->counters;
     if (!m->shows) /* nobody sees them */
         m->counters = calloc(THREAD_SHARED + 1, sizeof(*m->counters));
@@ -112,7 +113,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     m->file = file_open(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
-        m->quick = m->epoch ? 0 : m->reach;
+        m->quick = m->epoch || m->file->reader ? 0 : m->reach;
         if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
             if (m->epoch)

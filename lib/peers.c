@@ -129,6 +129,11 @@ int peers_recover(struct file *f, uint32_t holder)
     struct pairing *pr = &f->pairing;
     if (!peers_is_dead(f, holder))
         return 0;
+    if (f->reader)
+        return report_error(EAGAIN,
+                            "what a dead process held of %s is to be freed by one that may write "
+                            "to it",
+                            pr->path);
     const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
     /* Of a slot's former process nothing is known: then everything that is dead. */
     const uint64_t process = given_to(f, shared_slot_of(holder)) == holder

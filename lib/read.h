@@ -60,7 +60,6 @@ static inline bool read_try(struct file *f, const struct page_state *s, uint64_t
 static inline bool read_at_once(struct mapping *m, const char *src, char *dst, size_t n)
 {
     struct file *f = m->file;
-    const struct shared_header *h = f->shared.header;
     uint64_t offset = m->offset + (uint64_t)(src - m->base);
     uint64_t page = offset / PAGE_BYTES, begin = offset % PAGE_BYTES;
     if (n > PAGE_BYTES - begin)
@@ -69,8 +68,10 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
     __builtin_prefetch(f->o + offset);
     if (m->policy == ATO_READ_GATHER)
         __builtin_prefetch(f->r + layout_reflected(offset));
-    if (offset + n > m->offset + m->quick)
+    /* Acquire: pairs with reader_read(), for what comes next. */
+    if (offset + n > m->offset + __atomic_load_n(&m->quick, __ATOMIC_ACQUIRE))
         return false;
+    const struct shared_header *h = f->shared.header;
     const struct page_state *s = shared_peek(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return false;

@@ -39,11 +39,11 @@ static uint64_t groups_behind(uint64_t capacity_pages)
     return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
 }
 
-static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at)
+static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at, int prot)
 {
     s->capacity = capacity_pages;
     s->mapped = groups_at + capacity_pages / GROUP_PAGES * sizeof(struct page_group);
-    s->base = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    s->base = mmap(NULL, s->mapped, prot, MAP_SHARED, s->fd, 0);
     if (s->base == MAP_FAILED) {
         s->base = NULL;
         return report_errno(errno, "cannot map the shared memory /dev/shm%s", s->name);
@@ -154,7 +154,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
     if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
-        map_object(s, pages, groups_behind(pages)) < 0)
+        map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
         goto fail;
     if (trust_give(file, s->fd) < 0) {
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
@@ -195,15 +195,16 @@ static bool is_object_of(const struct shared_header *h, const struct manifest_re
            (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
 }
 
-int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path)
+static int open_others(struct shared *s, const struct manifest_record *record,
+                       const struct trust *file, const char *path, int access)
 {
+    const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
     struct shared_header h;
     struct stat st;
     memset(s, 0, sizeof(*s));
     memset(&h, 0, sizeof(h));
     shared_name(s->name, record->id, record->shm_generation);
-    s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    s->fd = fsops->shm_open(s->name, access | O_NONBLOCK | O_CLOEXEC, 0);
     if (s->fd < 0 && errno != ENOENT)
         return report_errno(errno, "cannot open the shared memory /dev/shm%s", s->name);
     if (s->fd < 0) {
@@ -227,13 +228,25 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
             path, s->name);
         shared_close(s, false);
         return SHARED_NOT_THERE;
-    } else if (map_object(s, h.capacity, h.groups_at) == 0) {
+    } else if (map_object(s, h.capacity, h.groups_at, prot) == 0) {
         return 0;
     }
     int saved = errno;
     shared_close(s, false);
     errno = saved;
     return -1;
+}
+
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path)
+{
+    return open_others(s, record, file, path, O_RDWR);
+}
+
+int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                 const char *path)
+{
+    return open_others(s, record, file, path, O_RDONLY);
 }
 
 bool shared_close(struct shared *s, bool remove)
@@ -303,24 +316,41 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
 
 /* ---- walking ---- */
 
+enum { BATCH_PAGES = SHARED_BATCH * GROUP_PAGES };
+
+/* The first batch of the directory from `batch` on that is there. Others may have made it: it has space then,
+ * and is not all holes. UINT64_MAX: none. */
+static uint64_t next_batch(struct shared *s, uint64_t batch)
+{
+    if (__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE))
+        return batch;
+    const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
+    off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
+    if (data < 0)
+        return UINT64_MAX;
+    const uint64_t next = ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
+    if (next >= s->capacity / BATCH_PAGES)
+        return UINT64_MAX;
+    __atomic_store_n(&s->ready[next], 1, __ATOMIC_RELEASE);
+    return next;
+}
+
+const struct page_state *shared_look(struct shared *s, uint64_t page)
+{
+    return next_batch(s, page / BATCH_PAGES) == page / BATCH_PAGES ? shared_peek(s, page) : NULL;
+}
+
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end)
 {
-    const uint64_t batch_pages = (uint64_t)SHARED_BATCH * GROUP_PAGES;
     if (end > s->capacity)
         end = s->capacity;
     while (*page < end) {
-        const uint64_t batch = *page / batch_pages;
-        /* Others may have made it: it has space then, and is not all holes. */
-        if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
-            const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
-            off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
-            const uint64_t next =
-                data < 0 ? end : ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
-            if (data < 0 || next != batch) {
-                *page = data < 0 ? end : next * batch_pages;
-                continue;
-            }
-            __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
+        const uint64_t batch = next_batch(s, *page / BATCH_PAGES);
+        if (batch == UINT64_MAX)
+            return NULL;
+        if (batch != *page / BATCH_PAGES) {
+            *page = batch * BATCH_PAGES;
+            continue;
         }
         struct page_state *found = shared_peek(s, (*page)++);
         if (found)

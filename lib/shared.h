@@ -173,6 +173,13 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path);
 
+/* The same for who may only read the file: its memory cannot be written to. */
+int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                 const char *path);
+
+/* shared_peek() for him, who makes no states: others' may be there and not be known yet. */
+const struct page_state *shared_look(struct shared *s, uint64_t page);
+
 /* The name of a pairing's object, in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
 

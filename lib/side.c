@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "side.h"
 
+#include "reader.h"
+
 int side_outside(const void *addr, size_t n)
 {
     return report_error(EFAULT,
                         "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
                         "file",
                         addr, n);
+}
+
+bool side_grew(struct side *s, const void *addr, size_t n)
+{
+    if (!s->m->file->reader)
+        return false;
+    reader_refresh(s->m->file);
+    return side_within(s, addr, n, file_size(s->m->file)) == 0;
 }
 
 int side_none(const void *a, const void *b)

@@ -44,6 +44,9 @@ static inline int side_look(struct side *s, const void *addr, size_t n)
     return side_outside(addr, n);
 }
 
+/* A reader finds out when he is told. */
+bool side_grew(struct side *s, const void *addr, size_t n);
+
 /* Finds the side, n > 0. EFAULT: partly in a mapping. EIO: its file is poisoned. */
 static inline int side_find(struct side *s, const void *addr, size_t n)
 {
@@ -51,7 +54,7 @@ static inline int side_find(struct side *s, const void *addr, size_t n)
         return -1;
     if (!s->m)
         return 0;
-    if (side_within(s, addr, n, file_size(s->m->file)) < 0)
+    if (side_within(s, addr, n, file_size(s->m->file)) < 0 && !side_grew(s, addr, n))
         return -1;
     return file_check(s->m->file);
 }

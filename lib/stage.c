@@ -4,6 +4,7 @@
 #include "../reflection/report.h"
 #include "put.h"
 #include "read.h"
+#include "reader.h"
 #include "size.h"
 #include "space.h"
 
@@ -451,6 +452,8 @@ static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *ds
 static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     uint64_t size = file_size(m->file), end = offset + n, before = t->hold.n;
+    if (m->file->reader) /* nothing there is the transaction's */
+        return reader_read(m, offset, dst, n);
     /* What is beyond the end for others is nobody else's. */
     if (tx_sizes(t, m->file) && end > size) {
         uint64_t from = offset > size ? offset : size;
@@ -477,6 +480,11 @@ int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint
     for (uint64_t page = first; page <= last && !is_empty(t); page++)
         if (stage_find(t, m->file, page))
             stage_drain(t);
+    if (m->file->reader && !(t->flags & ATO_TX_READ_COMMITTED))
+        return report_error(EACCES,
+                            "a transaction keeps the pages that it reads, and cannot keep those of "
+                            "%s, which may only be read here: begin it with ATO_TX_READ_COMMITTED",
+                            m->file->pairing.path);
     if (t->flags & ATO_TX_READ_COMMITTED)
         return read_committed(t, m, offset, dst, n);
     uint64_t before = t->hold.n;
@@ -637,7 +645,7 @@ int stage_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
     if (!src->from && offset % PAGE_BYTES + n <= PAGE_BYTES)
         return write_page(t, f, offset, (unsigned)n, src->bytes, flags);
     stage_drain(t);
-    if (src->from && (t->flags & ATO_TX_READ_COMMITTED))
+    if (src->from && ((t->flags & ATO_TX_READ_COMMITTED) || src->from->file->reader))
         return write_copy(t, m, offset, n, src, flags);
     if (src->from && stage_claim(t, src->from->file, src->from_offset / PAGE_BYTES,
                                  (src->from_offset + n - 1) / PAGE_BYTES) < 0)

@@ -5,6 +5,7 @@
 #include "../reflection/report.h"
 #include "calls.h"
 #include "guard.h"
+#include "reader.h"
 #include "table.h"
 
 #include <stdio.h>
@@ -17,6 +18,8 @@ static int count_slices(const struct file *f, uint64_t *slices)
 {
     uint64_t words[CHUNK_PAGES], pages = layout_pages(file_size(f));
     *slices = 0;
+    if (f->pairing.reflection < 0) /* a reader's, of a plain file */
+        return 0;
     uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
     for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(f->pairing.reflection, chunk, chunks);
@@ -44,7 +47,9 @@ int ato_stat(const void *addr, struct ato_stat *st)
         return report_error(
             EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
     struct file *f = m->file;
-    struct stat rs;
+    if (f->reader)
+        reader_refresh(f);
+    struct stat rs = {0};
     struct ato_stat all = {
         .struct_size = given,
         .domain = f->persist.domain,
@@ -68,7 +73,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
     all.guard_offset = guard.offset;
     all.guard_bytes = guard.bytes;
     memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
-    if (fstat(f->pairing.reflection, &rs) < 0)
+    if (f->pairing.reflection >= 0 && fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
     if (count_slices(f, &all.slices_in_reflection) < 0)

@@ -153,7 +153,7 @@ static int find(struct tx *t, struct side *s, const void *addr, size_t n)
         return -1;
     if (!s->m)
         return 0;
-    if (side_within(s, addr, n, tx_size(t, s->m->file)) < 0)
+    if (side_within(s, addr, n, tx_size(t, s->m->file)) < 0 && !side_grew(s, addr, n))
         return -1;
     return file_check(s->m->file);
 }

@@ -8,6 +8,7 @@
 #include "../reflection/report.h"
 #include "calls.h"
 #include "epoch.h"
+#include "reader.h"
 #include "side.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 struct range {
     struct side to, from;
     const char *src;
+    char *copy; /* of a source whose pages cannot be held; or NULL */
     uint64_t n;
 };
 
@@ -23,11 +25,13 @@ struct ranges {
     struct range *each;
     struct hold_span *spans; /* of their pages */
     struct epoch_range *epoch;
-    unsigned n, nspans, with_epoch;
+    unsigned n, room, nspans, with_epoch;
 };
 
 static void release(struct ranges *r)
 {
+    for (unsigned i = 0; r->each && i <= r->n && i < r->room; i++)
+        free(r->each[i].copy);
     free(r->each);
     free(r->spans);
     free(r->epoch);
@@ -38,6 +42,7 @@ static int make_room(struct ranges *r, unsigned n)
     r->each = calloc(n, sizeof(*r->each));
     r->spans = calloc(n, 2 * sizeof(*r->spans));
     r->epoch = calloc(n, sizeof(*r->epoch));
+    r->room = n;
     if (r->each && r->spans && r->epoch)
         return 0;
     return report_error(ENOMEM, "no memory to write %u ranges", n);
@@ -46,6 +51,21 @@ static int make_room(struct ranges *r, unsigned n)
 static void add_span(struct ranges *r, const struct side *s, uint64_t n)
 {
     r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
+}
+
+/* All of it as it is at one moment, then as from memory. */
+static int copy_source(struct range *at, uint64_t n)
+{
+    at->copy = malloc(n);
+    if (!at->copy)
+        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
+                            (unsigned long long)n);
+    if (reader_read(at->from.m, at->from.offset, at->copy, n) < 0)
+        return -1;
+    side_count_read(at->from.m, n);
+    at->src = at->copy;
+    at->from.m = NULL;
+    return 0;
 }
 
 static int add(struct ranges *r, const struct ato_iovec *v)
@@ -60,6 +80,8 @@ static int add(struct ranges *r, const struct ato_iovec *v)
     if (side_check_writable(at->to.m, v->dst) < 0)
         return -1;
     at->src = v->src;
+    if (at->from.m && at->from.m->file->reader && copy_source(at, v->n) < 0)
+        return -1;
     at->n = v->n;
     add_span(r, &at->to, v->n);
     if (at->from.m)

@@ -23,6 +23,13 @@ enum locks_answer locks_try(int fd, off_t start, off_t n)
     return errno == EAGAIN || errno == EACCES ? LOCKS_TAKEN : LOCKS_FAILED;
 }
 
+enum locks_answer locks_share(int fd, off_t start, off_t n)
+{
+    if (apply(fd, F_OFD_SETLK, F_RDLCK, start, n) == 0)
+        return LOCKS_MINE;
+    return errno == EAGAIN || errno == EACCES ? LOCKS_TAKEN : LOCKS_FAILED;
+}
+
 enum locks_answer locks_ask(int fd, off_t start, off_t n)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = n};

@@ -24,6 +24,8 @@ enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno *
 
 /* Exclusive, on [start, start + n). */
 enum locks_answer locks_try(int fd, off_t start, off_t n); /* MINE, TAKEN or FAILED */
+enum locks_answer locks_share(int fd, off_t start,
+                              off_t n);                    /* as locks_try(), with others who do */
 enum locks_answer locks_ask(int fd, off_t start, off_t n); /* FREE, TAKEN or FAILED */
 int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
 int locks_drop(int fd, off_t start, off_t n);

@@ -109,8 +109,10 @@ bool manifest_decode_size(uint64_t word, uint64_t *size)
 
 bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes)
 {
-    uint64_t words[3];
-    memcpy(words, (const char *)bytes + MANIFEST_SIZE_WORD, sizeof(words));
+    const uint64_t *at = (const uint64_t *)((const char *)bytes + MANIFEST_SIZE_WORD);
+    uint64_t words[3]; /* each as a whole: others may be storing to them */
+    for (int i = 0; i < 3; i++)
+        words[i] = __atomic_load_n(&at[i], __ATOMIC_ACQUIRE);
     sizes->growth = sizes->shrunk = 0;
     if (!manifest_decode_size(words[0], &sizes->size) ||
         (words[1] && !manifest_decode_size(words[1], &sizes->growth)) ||

@@ -149,7 +149,7 @@ struct manifest_sizes {
                         What the word says while it does not count is no matter */
 };
 
-/* False: one of the words is damaged. */
+/* False: one of the words is damaged. `bytes` is 8-byte aligned. */
 bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes);
 
 /* Stores the size word of a manifest that is being born: durable with the rest of it. */

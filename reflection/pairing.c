@@ -175,18 +175,12 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
     return 0;
 }
 
-/* What both need who adopt a pairing, and who join its users. */
-static int look_into(struct pairing *pr, const struct place_names *n, const char *bytes,
-                     struct manifest_sizes *sizes)
+static int check_format(const struct pairing *pr, const struct place_names *n)
 {
-    if (!manifest_sizes(bytes, sizes))
-        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
-                            pr->folder.path, n->manifest);
-    if (pr->record.format != 0)
-        return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
-                            pr->folder.path, n->reflection, pr->record.format);
-    pr->size = sizes->size;
-    return 0;
+    if (pr->record.format == 0)
+        return 0;
+    return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
+                        pr->folder.path, n->reflection, pr->record.format);
 }
 
 static void follow(struct pairing *pr, const struct place_names *n)
@@ -207,10 +201,8 @@ static int settle_manifest(const struct pairing *pr, const struct place_names *n
 }
 
 /* Others have the file mapped. As wish->join(). */
-static int join(struct pairing *pr, const struct place_names *n, const char *bytes,
-                const struct pairing_wish *wish)
+static int join(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish)
 {
-    struct manifest_sizes sizes;
     uint8_t boot[16];
     identity_boot(boot);
     if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
@@ -218,8 +210,10 @@ static int join(struct pairing *pr, const struct place_names *n, const char *byt
                      pr->path);
         return PAIRING_NOT_YET;
     }
-    if (look_into(pr, n, bytes, &sizes) < 0 || birth_take_domain(pr, wish) < 0 ||
-        check_reflection(pr, n, pr->size) < 0 || birth_map_manifest(pr, n) < 0)
+    /* The size may change at any moment, and is read as one word: from the mapping. */
+    if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
+        check_reflection(pr, n, pr->size) < 0)
         return -1;
     follow(pr, n);
     return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
@@ -231,8 +225,12 @@ static int adopt(struct pairing *pr, const struct place_names *n, const char *by
 {
     struct manifest_sizes sizes;
     uint8_t boot[16];
-    if (look_into(pr, n, bytes, &sizes) < 0)
+    if (!manifest_sizes(bytes, &sizes))
+        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
+                            pr->folder.path, n->manifest);
+    if (check_format(pr, n) < 0)
         return -1;
+    pr->size = sizes.size;
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;
     if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
@@ -407,15 +405,15 @@ static int open_alone(struct pairing *pr, const struct place_names *n, const cha
  * is done or gone; -1 error. */
 enum { DUE = 2, NOT_YET = 3 };
 
-static int open_others(struct pairing *pr, const struct place_names *n, const char *bytes,
-                       enum manifest_finding found, const struct pairing_wish *wish)
+static int open_others(struct pairing *pr, const struct place_names *n, enum manifest_finding found,
+                       const struct pairing_wish *wish)
 {
     /* A birth, or its end: by one who is just dying. */
     if (found == MANIFEST_VALID && decide(pr, n, found, wish) == REFUSE)
         return -1;
     if (found != MANIFEST_VALID)
         pr->record.state = MANIFEST_BORN;
-    int joined = join(pr, n, bytes, wish);
+    int joined = join(pr, n, wish);
     return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
@@ -441,7 +439,7 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
     if (!unborn)
         found = MANIFEST_DAMAGED;
     if (pr->joined) {
-        result = open_others(pr, n, bytes, found, wish);
+        result = open_others(pr, n, found, wish);
         goto out;
     }
     struct recover_file file = {.manifest = pr->lock,

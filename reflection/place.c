@@ -49,6 +49,10 @@ static int peek(const struct folder *f, uint64_t inode, const struct identity *w
         result = 1;
     if (result == 1)
         *found = manifest_read(bytes, record, &which);
+    /* Nothing is locked: both copies may have been written to while they were read, one after the other. */
+    for (int i = 0; i < 3 && result == 1 && *found == MANIFEST_DAMAGED; i++)
+        if (pread(fd, bytes, MANIFEST_BYTES, 0) >= 0)
+            *found = manifest_read(bytes, record, &which);
     free(bytes);
     close(fd);
     return result;
@@ -250,14 +254,83 @@ bool place_is_own(const struct pairing *pr, const struct pairing_wish *wish)
     return found;
 }
 
+/* Does the original still carry that attribute? Who makes the file plain takes it away first, the manifest
+ * last: so who saw the one and then not the other looks again. */
+static bool still_says(const struct pairing *pr, const struct attribute *a)
+{
+    struct attribute now;
+    return attribute_read(pr->original, pr->path, &now) == ATTRIBUTE_FOUND &&
+           now.inode == a->inode && memcmp(now.id, a->id, sizeof(now.id)) == 0;
+}
+
+static int sibling_of(const struct pairing *pr, const char *name, char out[PATH_MAX])
+{
+    if (snprintf(out, PATH_MAX, "%.*s/%s", (int)(name - 1 - pr->path), pr->path, FOLDER_NAME) >=
+        PATH_MAX)
+        return report_error(ENAMETOOLONG, "the path of %s is too long", pr->path);
+    return 0;
+}
+
+/* The folder that holds the pairing with the file's attribute. 1, and it is open; 0 it is not to be found, in
+ * `told` nor in `sibling`; AGAIN: the file is another's by now, or nobody's; -1. */
+enum { AGAIN = 2 };
+
+static int find_by_attribute(struct pairing *pr, const char *sibling, const char *told,
+                             const struct attribute *a, const struct pairing_wish *wish)
+{
+    struct manifest_record record;
+    int there = holds_pairing(&pr->folder, told, a, &pr->identity, &record);
+    if (there == 0)
+        there = holds_pairing(&pr->folder, sibling, a, &pr->identity, &record);
+    if (there == 0 && wish->folder)
+        there = holds_pairing(&pr->folder, wish->folder, a, &pr->identity, &record);
+    return there == 0 && !still_says(pr, a) ? AGAIN : there;
+}
+
+static int say_missing(const struct pairing *pr, const char *told, const char *sibling)
+{
+    return report_error(ESTALE,
+                        "the reflection of %s is missing: its attribute says it lies in "
+                        "%s, and it is neither there nor in %s",
+                        pr->path, told, sibling);
+}
+
+int place_find(struct pairing *pr, const char *name, const struct pairing_wish *wish)
+{
+    char sibling[PATH_MAX], told[PATH_MAX];
+    struct attribute a;
+    if (sibling_of(pr, name, sibling) < 0)
+        return -1;
+    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
+    if (found == ATTRIBUTE_BAD)
+        return -1;
+    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
+    if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode)
+        return report_error(EAGAIN,
+                            "%s carries the attribute of the file that it was copied from: who may "
+                            "write to it has to map it first",
+                            pr->path);
+    if (found == ATTRIBUTE_FOUND) {
+        if (attribute_folder(pr, name, &a, told) < 0)
+            return -1;
+        int there = find_by_attribute(pr, sibling, told, &a, wish);
+        if (there == AGAIN)
+            return place_find(pr, name, wish);
+        return there ? there : say_missing(pr, told, sibling);
+    }
+    int there = holds_inode(&pr->folder, sibling, &pr->identity);
+    if (there == 0 && wish->folder)
+        there = holds_inode(&pr->folder, wish->folder, &pr->identity);
+    return there;
+}
+
 /* Opens the folder that holds the pairing, or the one where it shall be made. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish)
 {
     char sibling[PATH_MAX], told[PATH_MAX];
     struct attribute a;
-    if (snprintf(sibling, sizeof(sibling), "%.*s/%s", (int)(name - 1 - pr->path), pr->path,
-                 FOLDER_NAME) >= (int)sizeof(sibling))
-        return report_error(ENAMETOOLONG, "the path of %s is too long", pr->path);
+    if (sibling_of(pr, name, sibling) < 0)
+        return -1;
 
     enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
     if (found == ATTRIBUTE_BAD)
@@ -269,17 +342,11 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
     } else if (found == ATTRIBUTE_FOUND) {
         if (attribute_folder(pr, name, &a, told) < 0)
             return -1;
-        struct manifest_record record;
-        int there = holds_pairing(&pr->folder, told, &a, &pr->identity, &record);
-        if (there == 0)
-            there = holds_pairing(&pr->folder, sibling, &a, &pr->identity, &record);
-        if (there == 0 && wish->folder)
-            there = holds_pairing(&pr->folder, wish->folder, &a, &pr->identity, &record);
+        int there = find_by_attribute(pr, sibling, told, &a, wish);
+        if (there == AGAIN)
+            return place_open(pr, name, wish);
         if (there == 0 && !wish->prefer_file)
-            return report_error(ESTALE,
-                                "the reflection of %s is missing: its attribute says it lies in "
-                                "%s, and it is neither there nor in %s",
-                                pr->path, told, sibling);
+            return say_missing(pr, told, sibling);
         if (there != 0)
             return there < 0 ? -1 : 0;
         if (attribute_remove(pr->original, pr->path) < 0)

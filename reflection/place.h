@@ -29,4 +29,8 @@ bool place_is_own(const struct pairing *pr, const struct pairing_wish *wish);
  * slash. Errors: those of ato_mmap() that are about folders, attributes and missing reflections. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish);
 
+/* The same for who only looks: changes nothing. 1, and pr->folder is open: there is a manifest of this file;
+ * 0: there is none; -1: as place_open(), and EAGAIN for a copied attribute. */
+int place_find(struct pairing *pr, const char *name, const struct pairing_wish *wish);
+
 #endif

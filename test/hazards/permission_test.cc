@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What may somebody else do, who may not all? A program that goes on with the file alone reads
-// stale bytes. Here: EACCES with the path, or EAGAIN; never a mapping without its reflection.
+// stale bytes. Here: EACCES with the path, the right ones, or EAGAIN; never a mapping without its reflection.
 #include "hazards/lab.h"
 
 extern "C" {
@@ -91,6 +91,7 @@ class Permission : public testing::Test
     }
 
     void keep_out(off_t byte);
+    void expect_reads(const Bytes &wanted);
 
     void expect_works_as_nobody()
     {
@@ -267,20 +268,58 @@ TEST(PermissionOfADescriptor, ThatIsNoneFailsToMap)
 
 // ---- read-only openers --------------------------------------------------------------------------
 
-TEST_F(Permission, ReaderAloneIsStaleBytesForOthersAndEagainHere)
+// As nobody, by a read-only descriptor: is it `wanted`, or EAGAIN where that is empty? Nothing changes.
+void Permission::expect_reads(const Bytes &wanted)
 {
-    write_atomically();
-    ASSERT_EQ(chmod(file.c_str(), 0444), 0);
-    expect_stale_the_naive_way(O_RDONLY);
     auto before = everything_in(dir.path());
     EXPECT_EQ(as_nobody([&] {
                   Fd fd(file, O_RDONLY);
-                  EXPECT_EQ(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0), MAP_FAILED);
-                  EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
-                  EXPECT_TRUE(has(ato_errormsg(), "read-only")) << ato_errormsg();
+                  Bytes seen(SIZE);
+                  void *at = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+                  if (wanted.empty()) {
+                      EXPECT_EQ(at, MAP_FAILED);
+                      EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
+                      return;
+                  }
+                  ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+                  EXPECT_NE(ato_memcpy(seen.data(), at, SIZE), nullptr) << ato_errormsg();
+                  EXPECT_EQ(seen, wanted);
+                  EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
               }),
               0);
     EXPECT_EQ(everything_in(dir.path()), before);
+}
+
+TEST_F(Permission, ReaderGetsStaleBytesTheNaiveWayAndTheRightOnesHere)
+{
+    ASSERT_EQ(chmod(file.c_str(), 0444), 0);
+    expect_reads(old);
+    write_atomically();
+    expect_stale_the_naive_way(O_RDONLY);
+    expect_reads(content);
+    Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    expect_reads(content);
+    ASSERT_TRUE(m.write(0, content)) << m.sentence;
+    expect_reads(content);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    expect_reads(content);
+}
+
+TEST_F(Permission, ReaderIsToldWhatOnlyAWriterCanRecover)
+{
+    ASSERT_EQ(chmod(file.c_str(), 0444), 0);
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+                  bool good = m && m.write(3000, pattern(6000, 2));
+                  m.base = nullptr; // it leaves without a word
+                  return good ? 0 : 1;
+              }),
+              0);
+    expect_reads(Bytes());
+    Mapped m(file);
+    ASSERT_TRUE(m) << m.sentence;
+    expect_reads(content);
 }
 
 // Nothing on the media changes by its reads, whatever the policy; not even for the better.

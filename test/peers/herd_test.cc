@@ -57,11 +57,12 @@ TEST_P(Herds, KeepEveryRecordWholeWhileTheirMembersAreKilled)
 INSTANTIATE_TEST_SUITE_P(
     All, Herds,
     testing::Values(
-        Case{"Pmem", {ATO_DOMAIN_PMEM, 0, 3, 2, {}, false}, 25},
-        Case{"Process", {ATO_DOMAIN_PROCESS, 0, 3, 2, {}, false}, 25},
+        Case{"Pmem", {ATO_DOMAIN_PMEM, 0, 3, 2, {}, false}, 20},
+        Case{"Process", {ATO_DOMAIN_PROCESS, 0, 3, 2, {}, false}, 20},
         Case{"EadrJournal", {ATO_DOMAIN_EADR, ATO_NO_RTM, 3, 2, {}, false}, 10},
-        Case{"Msync", {ATO_DOMAIN_MSYNC, 0, 2, 2, {}, false}, 20},
-        Case{"TwoUsers", {ATO_DOMAIN_PMEM, 0, 3, 2, {{1000, 1005}, {1001, 1005}}, false}, 20}),
+        Case{"Msync", {ATO_DOMAIN_MSYNC, 0, 2, 2, {}, false}, 15},
+        Case{"TwoUsers", {ATO_DOMAIN_PMEM, 0, 3, 2, {{1000, 1005}, {1001, 1005}}, false}, 20},
+        Case{"ReadOnly", {ATO_DOMAIN_PMEM, 0, 3, 2, {}, true}, 15}),
     [](const auto &info) { return std::string(info.param.name); });
 
 } // namespace peers

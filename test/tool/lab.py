@@ -109,13 +109,15 @@ class Lab(unittest.TestCase):
     def hold(self, path):
         """A living process that has the file mapped."""
         actor = subprocess.Popen([ACTOR, 'hold', path], env=self.env, stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE)
-        self.assertEqual(actor.stdout.readline(), b'ready\n')
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        ready = actor.stdout.readline()
+        self.assertEqual(ready, b'ready\n', ready or actor.stderr.read())
         self.remember(path)
 
         def end():
             actor.stdin.close()
             actor.stdout.close()
+            actor.stderr.close()
             self.assertEqual(actor.wait(), 0)
         self.addCleanup(lambda: actor.poll() is None and end())
         actor.end = end

@@ -54,6 +54,18 @@ class Info(Lab):
         actor.end()
         self.assertEqual(self.info(self.file)['state'], 'clean')
 
+    def test_names_all_who_have_it_mapped_and_none_who_is_dead(self):
+        first, dead, last = (self.hold(self.file if i else self.make()) for i in range(3))
+        dead.kill()
+        dead.wait()
+        found = self.info(self.file)['mapped_by']
+        self.assertEqual([(one['slot'], one['pid']) for one in found],
+                         [(0, first.pid), (2, last.pid)])
+        first.end()
+        self.assertEqual([one['pid'] for one in self.info(self.file)['mapped_by']], [last.pid])
+        last.end()
+        self.assertEqual(self.info(self.file)['state'], 'clean')
+
     def test_does_not_name_whom_the_shared_memory_does_not_tell(self):
         self.hold(self.make())
         (name,) = self.shared()
@@ -284,6 +296,62 @@ class Deploy(Lab):
             self.ato('deploy', path)
             self.assertEqual(self.content(path), expected)
             self.expect_plain(path)
+
+
+class Top(Lab):
+    def test_shows_who_does_what(self):
+        self.make()
+        with subprocess.Popen([lab.ACTOR, 'grow', self.file], env=self.env,
+                              stdin=subprocess.PIPE) as busy:
+            idle = self.hold(self.file)
+            while len(self.info(self.file)['mapped_by']) < 2:
+                self.assertIsNone(busy.poll())
+            found = self.json('top', '--every', '200', '--count', '2', self.file)['sights']
+            text = self.out('top', '--every', '100', '--count', '1', self.file)
+            busy.stdin.close()
+        self.assertEqual(busy.returncode, 0)
+        self.assertEqual(len(found), 2)
+        for sight in found:
+            self.assertGreaterEqual(sight['milliseconds'], 200)
+            self.assertTrue(sight['counted'])
+            who = {process['pid']: process for process in sight['processes']}
+            self.assertEqual(sorted(who), sorted([busy.pid, idle.pid]))
+            one, other = who[busy.pid], who[idle.pid]
+            self.assertEqual((one['mappings'], other['mappings']), (1, 1))
+            for key in 'writes', 'bytes_to_media', 'commits_single':
+                self.assertGreater(one[key], 0, key)
+                self.assertEqual(other[key], 0, key)
+            self.assertEqual(other['reservations'], 0)
+        self.assertIn('2 processes', text)
+        self.assertIn(f'pid {idle.pid} (a"holder\\x0a)', text)
+        self.assertNotIn('cannot be seen', text)
+
+    def test_of_a_file_that_nobody_has_mapped_shows_nobody(self):
+        self.make('fast')
+        (sight,) = self.json('top', '--every', '1', self.file)['sights']
+        self.assertEqual(sight['processes'], [])
+        self.assertIn('0 processes', self.out('top', '--every', '1', '--count', '1', self.file))
+
+    def test_says_so_when_the_shared_memory_cannot_be_had(self):
+        self.hold(self.make())
+        (name,) = self.shared()
+        aside = f'/dev/shm/ato-test-aside-{os.getpid()}'
+        os.rename('/dev/shm/' + name, aside)
+        try:
+            self.assertIn('cannot be seen',
+                          self.out('top', '--every', '1', '--count', '1', self.file))
+            (sight,) = self.json('top', '--every', '1', self.file)['sights']
+            self.assertFalse(sight['counted'])
+        finally:
+            os.rename(aside, '/dev/shm/' + name)
+
+    def test_refuses_what_is_no_file_and_what_is_no_number(self):
+        self.assertIn('No such file', self.err('top', self.dir + '/none', status=3))
+        self.make()
+        for words in (['--every', '0'], ['--count', '-1'], ['--every', '1x'], ['--count', '']):
+            self.assertIn('number', self.err('top', *words, self.file, status=64))
+        self.assertIn('no such option', self.err('info', '--count', '1', self.file, status=64))
+        self.err('top', self.file, self.file, status=64)
 
 
 class Doctor(Lab):

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reader.h"
+
+#include "../reflection/domain.h"
+#include "../reflection/locks.h"
+#include "../reflection/place.h"
+#include "../reflection/report.h"
+#include "read.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum reader_state {
+    PLAIN,    /* there is no manifest */
+    QUIET,    /* unmapped cleanly, its reflection kept */
+    WATCHING, /* somebody has it mapped: to the end, since the lock keeps the memory */
+};
+
+struct reader {
+    pthread_mutex_t lock; /* of all but WATCHING */
+    enum reader_state state;
+    uint64_t sequence;        /* QUIET: of the manifest's record */
+    struct shared_header own; /* before there is another */
+    char *name;               /* within pairing.path */
+    struct pairing_wish wish;
+    char folder[PATH_MAX]; /* of the wish */
+};
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+/* ---- finding out ---- */
+
+static void close_manifest(struct pairing *pr)
+{
+    if (pr->lock >= 0)
+        close(pr->lock);
+    if (pr->reflection >= 0)
+        close(pr->reflection);
+    folder_close(&pr->folder);
+    pr->lock = pr->reflection = -1;
+}
+
+static int open_in(const struct pairing *pr, const char *name)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    int fd = openat(pr->folder.fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return report_errno(errno, "cannot open %s/%s for reading", pr->folder.path, name);
+    if (trust_check(&trust, fd, pr->folder.path, name) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static int due(const struct pairing *pr)
+{
+    return report_error(EAGAIN,
+                        "%s has to be recovered first, by a process that may write to it and maps "
+                        "it: its last user died",
+                        pr->path);
+}
+
+static int map_reflection(struct file *f)
+{
+    f->r_bytes = layout_reflection_bytes(f->max_size);
+    if (f->r)
+        munmap(f->r, f->r_bytes);
+    void *r = domain_map(f->persist.domain, NULL, f->r_bytes, PROT_READ, f->pairing.reflection, 0);
+    f->r = r == MAP_FAILED ? NULL : r;
+    if (!f->r)
+        return report_errno(errno, "cannot map the reflection of %s", f->pairing.path);
+    madvise(f->r, f->r_bytes, MADV_DONTFORK);
+    return 0;
+}
+
+/* Somebody has it mapped, or did a moment ago. 1; 0 not any more: look again; -1. */
+static int watch(struct file *f)
+{
+    struct pairing *pr = &f->pairing;
+    const struct trust trust = identity_trust(&pr->identity);
+    struct shared shared;
+    uint8_t boot[16];
+    identity_boot(boot);
+    enum locks_answer writers = locks_ask(pr->lock, 1, MANIFEST_SLOTS);
+    if (writers != LOCKS_TAKEN || memcmp(boot, pr->record.boot_id, sizeof(boot)) != 0)
+        return writers == LOCKS_FAILED
+                   ? report_errno(errno, "cannot ask for the locks of %s", pr->path)
+                   : due(pr);
+    if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
+        return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
+    int r = shared_watch(&shared, &pr->record, &trust, pr->path);
+    if (r == SHARED_NOT_THERE)
+        errno = EBUSY;
+    if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
+        r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
+                         (unsigned long long)shared.capacity * PAGE_BYTES);
+    if (r == 0)
+        r = map_reflection(f);
+    if (r != 0) {
+        int saved = errno;
+        (void)locks_drop(pr->lock, PAIRING_READERS, 1);
+        shared_close(&shared, false);
+        errno = saved;
+        return -1;
+    }
+    f->settled = shared.header->settled;
+    f->shared.fd = shared.fd;
+    f->shared.slots = shared.slots;
+    f->shared.directory = shared.directory;
+    f->shared.groups = shared.groups;
+    f->shared.ready = shared.ready;
+    f->shared.capacity = shared.capacity;
+    f->shared.last_group = shared.last_group;
+    f->shared.base = shared.base;
+    f->shared.mapped = shared.mapped;
+    memcpy(f->shared.name, shared.name, sizeof(shared.name));
+    /* Release: who finds the header finds the rest. */
+    __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->reader->state, WATCHING, __ATOMIC_RELEASE);
+    return 1;
+}
+
+static int read_manifest(const struct pairing *pr, struct manifest_record *record,
+                         struct manifest_sizes *sizes)
+{
+    _Alignas(8) char bytes[MANIFEST_BYTES];
+    int which;
+    memset(bytes, 0, sizeof(bytes));
+    if (pread(pr->lock, bytes, sizeof(bytes), 0) < 0)
+        return report_errno(errno, "cannot read the manifest of %s", pr->path);
+    if (manifest_read(bytes, record, &which) != MANIFEST_VALID || !manifest_sizes(bytes, sizes))
+        return report_error(EUCLEAN, "the manifest of %s in %s is damaged", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+/* With the attach lock. 1 known; 0 look again; -1. */
+static int look_locked(struct file *f, const struct place_names *n)
+{
+    struct reader *r = f->reader;
+    struct pairing *pr = &f->pairing;
+    struct manifest_sizes sizes;
+    int named = folder_names(&pr->folder, n->manifest, pr->lock);
+    if (named != 1)
+        return named;
+    if (read_manifest(pr, &pr->record, &sizes) < 0)
+        return -1;
+    if (pr->record.format != 0)
+        return report_error(EUCLEAN, "the reflection of %s has format %u, this library reads 0",
+                            pr->path, pr->record.format);
+    /* By a birth that was cut, or by the end of a pairing that was. */
+    if (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED)
+        return due(pr);
+    pr->reflection = open_in(pr, n->reflection);
+    if (pr->reflection < 0)
+        return -1;
+    persist_init(&f->persist, pr->record.domain);
+    if (pr->record.state == MANIFEST_IN_USE)
+        return watch(f);
+    if (!identity_unwritten(&pr->identity, &pr->record))
+        return report_error(ESTALE,
+                            "%s was written by other means since it was unmapped, while its "
+                            "reflection may hold parts of it",
+                            pr->path);
+    f->settled = true;
+    r->sequence = pr->record.sequence;
+    r->own.size = sizes.size;
+    r->state = QUIET;
+    return 1;
+}
+
+static int look_once(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct pairing *pr = &f->pairing;
+    const struct place_names n = place_names(pr->identity.inode);
+    close_manifest(pr);
+    if (identity_of(pr->original, &pr->identity) < 0)
+        return -1;
+    int there = place_find(pr, r->name, &r->wish);
+    if (there < 0)
+        return -1;
+    if (there == 0 && !pr->has_attributes)
+        return report_error(EAGAIN,
+                            "%s has no reflection, and its file system no attributes by which one "
+                            "would be noticed: somebody who may write to it has to map it first",
+                            pr->path);
+    if (there == 0) {
+        r->own.size = pr->identity.size;
+        r->state = PLAIN;
+        return 1;
+    }
+    pr->lock = open_in(pr, n.manifest);
+    if (pr->lock < 0)
+        return errno == ENOENT ? 0 : -1;
+    /* Whoever is about to map or unmap it is done in a moment. */
+    enum locks_answer locked = locks_share(pr->lock, 0, 1);
+    if (locked != LOCKS_MINE)
+        return locked == LOCKS_TAKEN
+                   ? 0
+                   : report_errno(errno, "cannot lock the manifest of %s", pr->path);
+    int known = look_locked(f, &n);
+    int saved = errno;
+    (void)locks_drop(pr->lock, 0, 1);
+    errno = saved;
+    return known;
+}
+
+/* How the file is now. With the lock. */
+static int look(struct file *f)
+{
+    enum { PATIENCE_MS = 30000 };
+    int known = 0;
+    for (unsigned i = 0; i < PATIENCE_MS && known == 0; i++) {
+        known = look_once(f);
+        if (known == 0)
+            nap();
+    }
+    if (known == 0)
+        report_error(EBUSY, "%s is being mapped or unmapped all the time", f->pairing.path);
+    return known == 1 ? 0 : -1;
+}
+
+/* ---- from the media ---- */
+
+static int read_exactly(const struct file *f, int fd, char *to, uint64_t n, uint64_t at)
+{
+    ssize_t got = pread(fd, to, n, (off_t)at);
+    if (got < 0)
+        return report_errno(errno, "cannot read %s", f->pairing.path);
+    memset(to + got, 0, n - (uint64_t)got);
+    return 0;
+}
+
+/* Bytes of a page by the word that the media have. By pread(): nothing can fault. */
+static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
+{
+    _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
+    const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
+    const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
+    const int reflection = f->pairing.reflection;
+    uint64_t word = 0;
+    if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
+        return -1;
+    /* persist-order R4: as pages_load_slow(). A dead process may have stored it; to flush is to change
+     * nothing. I4. */
+    if (word && !f->settled) {
+        if (persist_flush_word(&f->persist, file_word(f, page)) < 0)
+            return report_errno(errno, "cannot make a bitmap of %s durable", f->pairing.path);
+        persist_fence(&f->persist);
+    }
+    const uint64_t touched = word & bitmap_touched(begin, n);
+    if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
+        (touched && read_exactly(f, reflection, r + from, bytes,
+                                 layout_reflected(page * PAGE_BYTES) + from) < 0))
+        return -1;
+    copy_gather_range(f->persist.kernel, dst, o, r, word, begin, n);
+    return 0;
+}
+
+/* Is it true still that nobody writes? Behind the copy. */
+static bool is_quiet(const struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    struct attribute a;
+    struct manifest_record record;
+    struct manifest_sizes sizes;
+    if (f->reader->state == PLAIN)
+        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
+    return read_manifest(pr, &record, &sizes) == 0 && record.sequence == f->reader->sequence;
+}
+
+/* ---- reading ---- */
+
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
+/* 1; 0: somebody has begun to write; -1. */
+static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    if (f->reader->state == PLAIN) {
+        struct stat st;
+        if (fstat(f->pairing.original, &st) == 0)
+            f->reader->own.size = (uint64_t)st.st_size;
+    }
+    if (offset + n > f->reader->own.size)
+        return is_quiet(f) ? pages_beyond(f, offset + n) : 0;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        if (copy_from_media(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+            return -1;
+        dst += bytes;
+    }
+    return is_quiet(f);
+}
+
+/* One that a reader may go by. */
+static const struct page_state *loaded_state(struct file *f, uint64_t page, uint64_t *version)
+{
+    const struct page_state *s = shared_look(&f->shared, page);
+    *version = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0;
+    return *version ? s : NULL;
+}
+
+/* As try_many() in read.c; versions of pages that are not loaded are 0. */
+static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    uint64_t before = 0, after = 0, version;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct page_state *s = loaded_state(f, page, &version);
+        if (s && !(version & 1) && !(version = read_steady_version(f, s)))
+            return -1;
+        before += version;
+        (void)begin;
+    }
+    if (offset + n > file_size(f))
+        return pages_beyond(f, offset + n);
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct page_state *s = loaded_state(f, page, &version);
+        if (s)
+            read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
+        else if (copy_from_media(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+            return -1;
+        dst += bytes;
+    }
+    RACES_MEANT_END(dst - n, n);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        (void)loaded_state(f, page, &version);
+        after += version;
+        (void)begin;
+    }
+    return before == after;
+}
+
+static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    struct reader *r = f->reader;
+    if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == WATCHING)
+        return file_check(f) < 0 ? -1 : try_watching(f, offset, dst, n);
+    pthread_mutex_lock(&r->lock);
+    int done = 0;
+    if (r->state != WATCHING) {
+        done = try_quiet(f, offset, dst, n);
+        if (done == 0)
+            done = look(f) < 0 ? -1 : 0;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return done;
+}
+
+int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+{
+    /* Who may write reserves the pages in the end; here there is nothing but patience. And whoever holds a page
+     * may have died just now, and be about to be found out by others. */
+    enum { TRIES = 20000, DEAD_TRIES = 200 };
+    unsigned dead = 0;
+    for (unsigned i = 0; i < TRIES; i++) {
+        int done = try_once(m->file, offset, dst, n);
+        if (done > 0) {
+            if (!m->quick && __atomic_load_n(&m->file->reader->state, __ATOMIC_ACQUIRE) == WATCHING)
+                __atomic_store_n(&m->quick, m->reach, __ATOMIC_RELEASE);
+            if (i)
+                count(m, COUNT_READ_RETRIES, i);
+            return 0;
+        }
+        if (done < 0 && (errno != EAGAIN || dead++ == DEAD_TRIES))
+            return -1;
+        if (done < 0 || i > 100)
+            nap();
+    }
+    return report_error(EAGAIN, "%s is written to all the time where it is read",
+                        m->file->pairing.path);
+}
+
+void reader_refresh(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct stat st;
+    pthread_mutex_lock(&r->lock);
+    if (r->state != WATCHING && !is_quiet(f))
+        (void)look(f);
+    else if (r->state == PLAIN && fstat(f->pairing.original, &st) == 0)
+        r->own.size = (uint64_t)st.st_size;
+    pthread_mutex_unlock(&r->lock);
+}
+
+bool reader_record(const struct file *f, struct manifest_record *record)
+{
+    struct manifest_sizes sizes;
+    pthread_mutex_lock(&f->reader->lock);
+    bool found = f->reader->state != PLAIN && read_manifest(&f->pairing, record, &sizes) == 0;
+    pthread_mutex_unlock(&f->reader->lock);
+    return found;
+}
+
+/* ---- open and close ---- */
+
+int reader_open(struct file *f, int fd, const struct identity *who, const struct file_wish *wish)
+{
+    struct pairing *pr = &f->pairing;
+    struct reader *r = calloc(1, sizeof(*r));
+    const char *folder = wish->options->reflection_dir;
+    if (!r)
+        return report_error(ENOMEM, "no memory to map a file");
+    if (!folder)
+        folder = secure_getenv("ATO_REFLECTION_DIR");
+    pthread_mutex_init(&r->lock, NULL);
+    pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
+    pr->slot = MANIFEST_SLOTS;
+    pr->identity = *who;
+    f->reader = r;
+    f->shared.header = &r->own;
+    r->own.cut = r->own.gone = r->own.lowest = UINT64_MAX;
+    if (folder && *folder) {
+        if (strlen(folder) >= sizeof(r->folder)) {
+            report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
+            goto fail;
+        }
+        strcpy(r->folder, folder);
+        r->wish.folder = r->folder;
+    }
+    pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (pr->original < 0) {
+        report_errno(errno, "cannot duplicate descriptor %d", fd);
+        goto fail;
+    }
+    persist_init(&f->persist, domain_of(pr->original));
+    f->max_size = f->limit = file_limit(who->size, wish);
+    f->max_size = (f->max_size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    if (identity_path(fd, who, pr->path, &r->name) < 0 || look(f) < 0)
+        goto fail;
+    if (wish->options->domain != ATO_DOMAIN_AUTO && r->state != PLAIN &&
+        wish->options->domain != (int)f->persist.domain) {
+        report_error(EXDEV, "%s is of domain %s; it cannot be mapped in domain %s", pr->path,
+                     domain_name(f->persist.domain), domain_name(wish->options->domain));
+        goto fail;
+    }
+    void *o = domain_map(f->persist.domain, NULL, f->max_size, PROT_READ, pr->original, 0);
+    if (o == MAP_FAILED) {
+        report_errno(errno, "cannot map %s for reading", pr->path);
+        goto fail;
+    }
+    f->o = o;
+    madvise(f->o, f->max_size, MADV_DONTFORK);
+    return 0;
+fail:;
+    int saved = errno;
+    reader_close(f);
+    errno = saved;
+    return -1;
+}
+
+void reader_forget(struct file *f)
+{
+    f->o = f->r = f->shared.base = NULL;
+    reader_close(f);
+}
+
+void reader_close(struct file *f)
+{
+    struct reader *r = f->reader;
+    if (f->o)
+        munmap(f->o, f->max_size);
+    if (f->r)
+        munmap(f->r, f->r_bytes);
+    if (r->state == WATCHING)
+        shared_close(&f->shared, false);
+    close_manifest(&f->pairing); /* and with it go the locks */
+    if (f->pairing.original >= 0)
+        close(f->pairing.original);
+    free(r);
+}

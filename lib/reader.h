@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files of which this process has a read-only descriptor and no other mapping: it reads by gather, and changes
+ * nothing, on the media or in shared memory.
+ *
+ * While somebody who may write has the file mapped, it watches: the shared memory is mapped for reading, and
+ * a lock, which all readers share (PAIRING_READERS), says that the file is not to be taken apart. A page without
+ * a state, or one that is not loaded, was not flipped since the memory was made: its word on the media holds.
+ *
+ * While nobody has, the media do not change. That this is so still is looked at behind each read: in the
+ * manifest, or, of a plain file, whether there is one by now. Whoever begins to write says so there, durably,
+ * before his first store. Then the reader goes on to watch.
+ *
+ * What the last writer's death has left is for one who may write to recover: EAGAIN.
+ */
+#ifndef ATO_LIB_READER_H
+#define ATO_LIB_READER_H
+
+#include "file.h"
+
+struct reader;
+
+/* Makes f that of a reader: f->pairing, views, f->shared; f is zeros. -1: errors of ato_mmap(); f is to be freed. */
+int reader_open(struct file *f, int fd, const struct identity *who, const struct file_wish *wish);
+
+/* Closes all but f itself. */
+void reader_close(struct file *f);
+void reader_forget(struct file *f); /* in a forked child, which has no views */
+
+/* As read_bytes(), of a range that ends within the file as it was. EAGAIN: recovery is due. */
+int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
+
+/* Finds out how long the file is by now. */
+void reader_refresh(struct file *f);
+
+/* The record of its manifest; false: it has none. */
+bool reader_record(const struct file *f, struct manifest_record *record);
+
+#endif

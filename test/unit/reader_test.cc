@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A file of which a process has a read-only descriptor and nothing else: it reads what is right, beside
+// writers in other processes and without them, and changes nothing.
+#include "support/child.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 5 * 4096 + 700;
+
+// A mapping of a read-only descriptor.
+class Watched
+{
+  public:
+    explicit Watched(const std::string &path, size_t length = SIZE) : n(length)
+    {
+        Fd fd(path, O_RDONLY);
+        void *at = ato_mmap(nullptr, n, PROT_READ, MAP_SHARED, fd, 0);
+        error = errno;
+        sentence = ato_errormsg();
+        base = at == MAP_FAILED ? nullptr : static_cast<char *>(at);
+    }
+    ~Watched()
+    {
+        if (base) {
+            EXPECT_EQ(ato_munmap(base, n, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+        }
+    }
+    Bytes read(size_t at = 0, size_t bytes = SIZE)
+    {
+        Bytes seen(bytes);
+        if (ato_memcpy(seen.data(), base + at, bytes))
+            return seen;
+        error = errno;
+        return {};
+    }
+
+    size_t n;
+    char *base;
+    int error;
+    std::string sentence;
+};
+
+// Another process, which has the file mapped for writing and does what it is told.
+class Writer
+{
+  public:
+    using Deed = std::function<bool(Mapped &)>;
+
+    Writer(const std::string &path, std::vector<Deed> deeds)
+    {
+        pid = fork();
+        if (pid == 0) {
+            Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+            bool good = static_cast<bool>(m);
+            for (const Deed &deed : deeds) {
+                go.hear();
+                good = good && deed(m);
+                done.tell();
+            }
+            go.hear();
+            _exit(good ? 0 : 1);
+        }
+    }
+    ~Writer()
+    {
+        kill();
+    }
+    // The next one.
+    void act()
+    {
+        go.tell();
+        done.hear();
+    }
+    void kill()
+    {
+        if (pid > 0) {
+            ::kill(pid, SIGKILL);
+            waitpid(pid, nullptr, 0);
+        }
+        pid = -1;
+    }
+    void end()
+    {
+        int status = -1;
+        go.tell();
+        waitpid(pid, &status, 0);
+        EXPECT_EQ(status, 0);
+        pid = -1;
+    }
+
+  private:
+    Pipe go, done;
+    pid_t pid;
+};
+
+class Reader : public testing::Test
+{
+  protected:
+    Reader() : content(pattern(SIZE, 1))
+    {
+        write_file(path, content);
+    }
+    Writer::Deed write(size_t at, int seed, size_t n = 6000)
+    {
+        const Bytes part = pattern(n, seed);
+        std::copy(part.begin(), part.end(), content.begin() + static_cast<ptrdiff_t>(at));
+        return [=](Mapped &m) { return m.write(at, part); };
+    }
+    static Writer::Deed unmap(int mode)
+    {
+        return [=](Mapped &m) { return m.unmap(mode) == 0; };
+    }
+    void leave_slices()
+    {
+        Writer w(path, {write(3000, 2), unmap(ATO_UNMAP_FAST)});
+        w.act();
+        w.act();
+        w.end();
+    }
+    std::map<std::string, Bytes> everything() const
+    {
+        std::map<std::string, Bytes> all;
+        for (const auto &entry : fs::recursive_directory_iterator(dir.path()))
+            if (entry.is_regular_file())
+                all[entry.path()] = read_file(entry.path());
+        return all;
+    }
+
+    TempDir dir;
+    const std::string path = dir / "file";
+    Bytes content;
+};
+
+TEST_F(Reader, OfAPlainFileSeesWhatAWriterDoesWhoComesLater)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(r.read(), content);
+    EXPECT_FALSE(fs::exists(dir / ".ato")) << "it makes nothing";
+    const Bytes before = content;
+    Writer w(path, {write(3000, 2), write(9000, 3), unmap(ATO_UNMAP_SPATIAL)});
+    EXPECT_EQ(r.read(), before);
+    w.act();
+    w.act();
+    EXPECT_EQ(r.read(), content);
+    EXPECT_EQ(r.read(4000, 100), Bytes(&content[4000], &content[4100]));
+    w.act();
+    w.end();
+    EXPECT_TRUE(fs::exists(manifest_of(path))) << "the reader still has it mapped";
+    EXPECT_EQ(r.read(), content);
+}
+
+TEST_F(Reader, GoesOnWithWritersThatComeAndGo)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    for (int i = 0; i < 4; i++) {
+        Writer w(path, {write(1000 + 4096 * static_cast<size_t>(i), 10 + i), unmap(i % 2)});
+        w.act();
+        EXPECT_EQ(r.read(), content) << i;
+        if (i == 2) {
+            w.kill();
+        } else {
+            w.act();
+            w.end();
+        }
+        EXPECT_EQ(r.read(), content) << i;
+    }
+    EXPECT_EQ(ato_munmap(r.base, SIZE, ATO_UNMAP_FAST), 0);
+    r.base = nullptr;
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), content);
+}
+
+TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
+{
+    leave_slices();
+    ASSERT_NE(read_file(path), content) << "or nothing is shown";
+    const auto before = everything();
+    {
+        Watched r(path);
+        ASSERT_TRUE(r.base) << r.sentence;
+        for (size_t n : {SIZE, size_t(4096), size_t(100)})
+            EXPECT_EQ(r.read(0, n), Bytes(&content[0], &content[n]));
+        struct ato_stat st = {};
+        st.struct_size = sizeof(st);
+        ASSERT_EQ(ato_stat(r.base, &st), 0);
+        EXPECT_EQ(st.size, SIZE);
+        EXPECT_GT(st.slices_in_reflection, 0u);
+        EXPECT_EQ(st.reads, 3u);
+    }
+    EXPECT_EQ(everything(), before);
+}
+
+// Nothing keeps the reflection from being taken away while nobody watches.
+TEST_F(Reader, NoticesThatTheFileBecamePlain)
+{
+    leave_slices();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(r.read(), content);
+    Writer w(path, {write(100, 7), unmap(ATO_UNMAP_SPATIAL)});
+    w.act();
+    w.act();
+    w.end();
+    EXPECT_FALSE(fs::exists(manifest_of(path)));
+    EXPECT_EQ(r.read(), content);
+    Writer again(path, {write(5000, 8)});
+    again.act();
+    EXPECT_EQ(r.read(), content);
+}
+
+TEST_F(Reader, IsToldThatSomebodyHasToRecoverFirst)
+{
+    {
+        Writer w(path, {write(3000, 2)});
+        w.act();
+    }
+    const auto before = everything();
+    Watched r(path);
+    EXPECT_FALSE(r.base);
+    EXPECT_EQ(r.error, EAGAIN);
+    EXPECT_NE(r.sentence.find("recovered"), std::string::npos) << r.sentence;
+    EXPECT_NE(r.sentence.find(path), std::string::npos) << r.sentence;
+    EXPECT_EQ(everything(), before);
+    Writer w(path, {[](Mapped &) { return true; }});
+    w.act();
+    Watched now(path);
+    ASSERT_TRUE(now.base) << now.sentence;
+    EXPECT_EQ(now.read(), content);
+}
+
+TEST_F(Reader, SeesTheFileGrowAndShrinkWithoutACall)
+{
+    Watched r(path, 4 * SIZE);
+    ASSERT_TRUE(r.base) << r.sentence;
+    Writer w(path, {[](Mapped &m) {
+                        return ato_ftruncate(m.base, 2 * SIZE) == 0 &&
+                               ato_memset(m.base + 2 * SIZE - 10, 'x', 10);
+                    },
+                    [](Mapped &m) { return ato_ftruncate(m.base, 5000) == 0; }});
+    EXPECT_EQ(r.read(0, SIZE), content);
+    w.act();
+    EXPECT_EQ(r.read(2 * SIZE - 10, 10), Bytes(10, 'x'));
+    EXPECT_EQ(r.read(SIZE, SIZE - 10), Bytes(SIZE - 10, 0));
+    w.act();
+    EXPECT_EQ(r.read(0, 5000), Bytes(&content[0], &content[5000]));
+    EXPECT_EQ(r.read(0, 5001), Bytes());
+    EXPECT_EQ(r.error, EFAULT);
+}
+
+TEST_F(Reader, CannotDoWhatTakesPagesAndCanCopyFromThere)
+{
+    leave_slices();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(ato_memcpy(r.base, "x", 1), nullptr);
+    EXPECT_EQ(errno, EACCES);
+    EXPECT_EQ(ato_deploy(r.base, SIZE), -1);
+    EXPECT_EQ(errno, EACCES);
+    EXPECT_EQ(ato_ftruncate(r.base, 10), -1);
+    EXPECT_EQ(errno, EACCES);
+    Bytes seen(SIZE);
+    ato_tx *tx = ato_tx_begin(0);
+    EXPECT_EQ(ato_tx_memcpy(tx, seen.data(), r.base, SIZE, 0), nullptr);
+    EXPECT_EQ(errno, EACCES);
+    ato_tx_abort(tx);
+
+    const std::string other = dir / "other";
+    write_file(other, Bytes(SIZE, 0));
+    Mapped to(other);
+    ASSERT_TRUE(to) << to.sentence;
+    EXPECT_NE(ato_memcpy(to.base, r.base, SIZE), nullptr) << ato_errormsg();
+    EXPECT_EQ(to.read(), content);
+    ASSERT_NE(ato_memset(to.base, 0, SIZE), nullptr);
+    ato_iovec v[] = {{to.base, r.base, 100}, {to.base + 9000, r.base + 9000, 5000}};
+    EXPECT_EQ(ato_writev(v, 2, 0), 0) << ato_errormsg();
+    EXPECT_EQ(to.read(9000, 5000), Bytes(&content[9000], &content[14000]));
+    tx = ato_tx_begin(0);
+    EXPECT_NE(ato_tx_memcpy(tx, to.base + 3000, r.base + 3000, 6000, 0), nullptr) << ato_errormsg();
+    EXPECT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
+    EXPECT_EQ(to.read(3000, 6000), Bytes(&content[3000], &content[9000]));
+    tx = ato_tx_begin(ATO_TX_READ_COMMITTED);
+    EXPECT_NE(ato_tx_memcpy(tx, seen.data(), r.base, SIZE, 0), nullptr) << ato_errormsg();
+    EXPECT_EQ(seen, content);
+    ato_tx_abort(tx);
+}
+
+// One process may have both; each is right by itself.
+TEST_F(Reader, AndAWriterMayBeOneProcess)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(write(3000, 2)(m)) << m.sentence;
+    EXPECT_EQ(r.read(), content);
+    Watched beside(path);
+    ASSERT_TRUE(beside.base) << beside.sentence;
+    EXPECT_EQ(beside.read(), content);
+}
+
+TEST_F(Reader, InAForkedChildIsGoneAndMayComeAgain)
+{
+    leave_slices();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(in_child([&] {
+                  EXPECT_EQ(ato_munmap(r.base, SIZE, ATO_UNMAP_FAST), -1);
+                  r.base = nullptr;
+                  Watched mine(path);
+                  EXPECT_TRUE(mine.base) << mine.sentence;
+                  EXPECT_EQ(mine.read(), content);
+                  return static_cast<int>(HasFailure());
+              }),
+              0);
+    EXPECT_EQ(r.read(), content);
+}
+
+} // namespace
