@@ -187,8 +187,10 @@ struct ato_stat {
  *
  * Errors, beside mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder is not to be trusted
- *   EAGAIN    fd is read-only and this process has not mapped the file for writing
- *   EBUSY     another process has the file mapped, or this one an image of it with the same id
+ *   EAGAIN    fd is read-only, and who may write to the file has to recover it first; or 1024 processes
+ *             have it mapped
+ *   EBUSY     another process has the file mapped whose /dev/shm is not this one's, or this one an image
+ *             of it with the same id
  *   EFBIG     the file is larger than the maximum the first mapper chose, or than 256 TiB
  *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file, one whose
  *             path does not lead to it any more, one with several links where the file system has

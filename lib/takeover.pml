@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What becomes of the pages that a killed process held? Not in the code yet: this version lets one
- * process at a time map a file, and the first to map it makes all page states anew. Here is the order
- * that takeover has to follow, checked beforehand. The steps of the commit are those of flip.c
- * (commit_journal(), flip_one(), show()) and hold.c, those of the replay recover.c and journal.c.
+ * What becomes of the pages that a killed process held? The steps of the commit are those of flip.c
+ * (commit_journal(), flip_one(), show()) and hold.c, those of the replay recover.c and journal.c, those of
+ * recover() peers.c, and of take_over() takeover.c, but for the size of the file.
  *
  * One file of two pages, all loaded. Four processes; each may be killed at any step, KILLS of them
  * in all, and what one has held then is dropped by the kernel in any order (attach lock, slot's
