@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Processes that wait for one another's transactions in a circle: one of them is told, none waits for ever.
+#include "support/child.h"
+#include "support/mapped.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t SIZE = 4 * 4096;
+constexpr unsigned MOST = 3;
+
+// In memory that all share.
+struct Board {
+    unsigned holding, told, went;
+};
+
+class Circles : public testing::Test
+{
+  protected:
+    Circles()
+    {
+        board = static_cast<Board *>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        for (unsigned i = 0; i < MOST; i++)
+            write_file(path(i), pattern(SIZE, static_cast<int>(i)));
+    }
+    ~Circles()
+    {
+        munmap(board, sizeof(Board));
+    }
+    std::string path(unsigned i) const
+    {
+        return dir / ("file" + std::to_string(i));
+    }
+
+    // Process i of n has a page of file i, all of them, and then wants that of file i + 1. Who is told gives up.
+    // `epoch`: process 0 has its page by an epoch.
+    void run(unsigned n, bool epoch)
+    {
+        pid_t pids[MOST];
+        for (unsigned i = 0; i < n; i++) {
+            pids[i] = fork();
+            if (pids[i] == 0)
+                _exit(live(i, n, epoch && i == 0));
+        }
+        for (unsigned i = 0; i < n; i++) {
+            int status = -1;
+            ASSERT_EQ(waitpid(pids[i], &status, 0), pids[i]);
+            EXPECT_EQ(status, 0) << i;
+        }
+        EXPECT_EQ(board->told, 1u);
+        EXPECT_EQ(board->went, n - 1);
+    }
+
+    int live(unsigned i, unsigned n, bool epoch)
+    {
+        alarm(60); // for ever
+        Mapped own(path(i), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, epoch ? ATO_EPOCHS : 0u));
+        Mapped next(path((i + 1) % n), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        if (!own || !next)
+            return 1;
+        ato_tx *tx = ato_tx_begin(0);
+        const bool has = epoch ? ato_memcpy(own.base, "own", 3) != nullptr
+                               : ato_tx_memcpy(tx, own.base, "own", 3, 0) != nullptr;
+        if (!has)
+            return 2;
+        __atomic_fetch_add(&board->holding, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&board->holding, __ATOMIC_SEQ_CST) < n)
+            usleep(100);
+        if (ato_tx_memcpy(tx, next.base, "next", 4, 0)) {
+            __atomic_fetch_add(&board->went, 1, __ATOMIC_SEQ_CST);
+        } else if (errno == EDEADLK) {
+            __atomic_fetch_add(&board->told, 1, __ATOMIC_SEQ_CST);
+        } else {
+            return 3;
+        }
+        ato_tx_abort(tx);
+        if (epoch && ato_msync(own.base, SIZE, MS_SYNC) < 0)
+            return 4;
+        return 0;
+    }
+
+    TempDir dir;
+    Board *board;
+};
+
+TEST_F(Circles, OfTwoProcesses)
+{
+    run(2, false);
+}
+
+TEST_F(Circles, OfThreeProcessesOfWhichNoneHasAllFilesMapped)
+{
+    run(3, false);
+}
+
+TEST_F(Circles, ThroughAnEpoch)
+{
+    run(2, true);
+}
+
+// A long transaction is no circle, and who is killed frees what others wait for.
+TEST_F(Circles, AreNotSeenWhereSomebodyIsOnlySlow)
+{
+    Pipe holding;
+    pid_t slow = fork();
+    if (slow == 0) {
+        Mapped m(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        ato_tx *tx = ato_tx_begin(0);
+        if (!ato_tx_memcpy(tx, m.base, "slow", 4, 0))
+            _exit(1);
+        holding.tell();
+        for (;;)
+            pause();
+    }
+    ASSERT_TRUE(holding.hear());
+    Mapped m(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.wait_ms = 300;
+    ato_tx *tx = ato_tx_begin_opt(&o);
+    EXPECT_EQ(ato_tx_memcpy(tx, m.base, "mine", 4, 0), nullptr);
+    EXPECT_EQ(errno, ETIMEDOUT) << ato_errormsg();
+    kill(slow, SIGKILL);
+    waitpid(slow, nullptr, 0);
+    EXPECT_NE(ato_tx_memcpy(tx, m.base, "mine", 4, 0), nullptr) << ato_errormsg();
+    EXPECT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
+    EXPECT_EQ(m.read(0, 4), Bytes({'m', 'i', 'n', 'e'}));
+}
+
+} // namespace
