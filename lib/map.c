@@ -40,11 +40,12 @@ static void hide_counters(struct mapping *m)
 
 static int make_counters(struct mapping *m)
 {
-    if (!m->file->reader)
-        m->counters = shared_take_block(&m->file->shared, m->file->holder);
-    m->shows = m->counters;
-    if (!m->shows) /* nobody sees them */
-        m->counters = calloc(THREAD_SHARED + 1, sizeof(*m->counters));
+    void *block = NULL;
+    int shows = m->file->reader ? 0 : shared_take_block(&m->file->shared, m->file->holder, &block);
+    if (shows < 0)
+        return -1;
+    m->shows = shows;
+    m->counters = shows ? block : calloc(THREAD_SHARED + 1, sizeof(*m->counters));
     return m->counters ? 0 : report_error(ENOMEM, "no memory to map a file");
 }
 

@@ -83,7 +83,10 @@ static int map_reflection(struct file *f)
     return 0;
 }
 
-/* Somebody has it mapped, or did a moment ago. 1; 0 not any more: look again; -1. */
+/* Somebody has it mapped, or did a moment ago. 1; NOT_THERE, with a sentence: he has no shared memory, since he
+ * is just ending, or it is elsewhere; -1. */
+enum { NOT_THERE = 2 };
+
 static int watch(struct file *f)
 {
     struct pairing *pr = &f->pairing;
@@ -99,8 +102,6 @@ static int watch(struct file *f)
     if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_watch(&shared, &pr->record, &trust, pr->path);
-    if (r == SHARED_NOT_THERE)
-        errno = EBUSY;
     if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
         r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
                          (unsigned long long)shared.capacity * PAGE_BYTES);
@@ -111,7 +112,7 @@ static int watch(struct file *f)
         (void)locks_drop(pr->lock, PAIRING_READERS, 1);
         shared_close(&shared, false);
         errno = saved;
-        return -1;
+        return r < 0 ? -1 : NOT_THERE;
     }
     f->settled = shared.header->settled;
     f->shared.fd = shared.fd;
@@ -144,7 +145,7 @@ static int read_manifest(const struct pairing *pr, struct manifest_record *recor
     return 0;
 }
 
-/* With the attach lock. 1 known; 0 look again; -1. */
+/* With the attach lock. 1 known; 0 look again; NOT_THERE; -1. */
 static int look_locked(struct file *f, const struct place_names *n)
 {
     struct reader *r = f->reader;
@@ -153,6 +154,9 @@ static int look_locked(struct file *f, const struct place_names *n)
     int named = folder_names(&pr->folder, n->manifest, pr->lock);
     if (named != 1)
         return named;
+    /* As it is now that nobody maps or unmaps it. */
+    if (identity_of(pr->original, &pr->identity) < 0)
+        return -1;
     if (read_manifest(pr, &pr->record, &sizes) < 0)
         return -1;
     if (pr->record.format != 0)
@@ -219,11 +223,14 @@ static int look_once(struct file *f)
 /* How the file is now. With the lock. */
 static int look(struct file *f)
 {
-    enum { PATIENCE_MS = 30000 };
+    enum { PATIENCE_MS = 30000, OF_ONE_WHO_ENDS = 1000 };
     int known = 0;
-    for (unsigned i = 0; i < PATIENCE_MS && known == 0; i++) {
+    unsigned ends = 0;
+    for (unsigned i = 0; i < PATIENCE_MS && (known == 0 || known == NOT_THERE); i++) {
         known = look_once(f);
-        if (known == 0)
+        if (known == NOT_THERE && ends++ == OF_ONE_WHO_ENDS)
+            return -1;
+        if (known == 0 || known == NOT_THERE)
             nap();
     }
     if (known == 0)

@@ -367,7 +367,7 @@ static char *block(struct shared *s, unsigned i)
     return s->base + SHARED_BLOCKS_AT + (uint64_t)i * SHARED_BLOCK_BYTES;
 }
 
-void *shared_take_block(struct shared *s, uint32_t holder)
+int shared_take_block(struct shared *s, uint32_t holder, void **taken)
 {
     for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
         uint32_t nobody = 0;
@@ -375,12 +375,14 @@ void *shared_take_block(struct shared *s, uint32_t holder)
                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             continue;
         const uint64_t at = (uint64_t)(block(s, i) - s->base);
-        if (fsops->fallocate(s->fd, 0, (off_t)at, SHARED_BLOCK_BYTES) == 0)
-            return memset(block(s, i), 0, SHARED_BLOCK_BYTES);
+        if (allocate(s, at, SHARED_BLOCK_BYTES, "counters") == 0) {
+            *taken = memset(block(s, i), 0, SHARED_BLOCK_BYTES);
+            return 1;
+        }
         __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
-        return NULL;
+        return -1;
     }
-    return NULL;
+    return 0;
 }
 
 void shared_give_block(struct shared *s, const void *taken)

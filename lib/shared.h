@@ -183,9 +183,9 @@ const struct page_state *shared_look(struct shared *s, uint64_t page);
 /* The name of a pairing's object, in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
 
-/* A block of zeros for counters, for the process that is `holder`. NULL: there is none to be had, or no space,
- * and the caller counts elsewhere. */
-void *shared_take_block(struct shared *s, uint32_t holder);
+/* A block of zeros for counters, for the process that is `holder`. 1; 0: all are given out, and the caller
+ * counts elsewhere; -1 with ENOSPC. */
+int shared_take_block(struct shared *s, uint32_t holder, void **block);
 void shared_give_block(struct shared *s, const void *block);
 
 /* A place for a label. NULL: there is none. */
