@@ -259,13 +259,10 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     uint64_t word = 0;
     if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
         return -1;
-    /* persist-order R4: as pages_load_slow(). A dead process may have stored it; to flush is to change
-     * nothing. I4. */
-    if (word && !f->settled) {
-        if (persist_flush_word(&f->persist, file_word(f, page)) < 0)
-            return report_errno(errno, "cannot make a bitmap of %s durable", f->pairing.path);
-        persist_fence(&f->persist);
-    }
+    /* R4. To flush a line is to change nothing; in domain msync, where it would be, all are settled (file.c). */
+    if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
+        pages_settle_word(f, file_word(f, page)) < 0)
+        return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
         (touched && read_exactly(f, reflection, r + from, bytes,

@@ -85,17 +85,13 @@ static void unmark(struct page_state *s)
 
 /* ---- the size ---- */
 
-/* persist-order R5 (writers: G4, S2 in flip.c): the size word may be visible and not durable. */
 static int reload_size(struct dead *d)
 {
     struct file *f = d->f;
     pthread_mutex_lock(&f->medium);
-    int r = persist_flush_any(&f->persist, growth_size_word(&f->pairing), 8);
+    int r = pages_settle_word(f, growth_size_word(&f->pairing)); /* R5 */
     pthread_mutex_unlock(&f->medium);
-    if (r < 0)
-        return report_errno(errno, "cannot make the size of %s durable", f->pairing.path);
-    persist_fence(&f->persist);
-    if (pairing_refresh_size(&f->pairing) < 0)
+    if (r < 0 || pairing_refresh_size(&f->pairing) < 0)
         return -1;
     d->size = f->pairing.size;
     return 0;
@@ -187,11 +183,7 @@ static int reload_page(struct dead *d, const struct page *p)
         return 0;
     const uint64_t *word = find_word(d, p->page, &r);
     if (word) {
-        /* persist-order R5 (writer: W2 in flip.c): the word may be visible and not durable. Made durable
-         * before it is shown (I4), and before anybody writes to the home that it made invalid (I3). */
-        if (persist_flush_any(&f->persist, word, 8) < 0)
-            r = report_errno(errno, "cannot make a bitmap of %s durable", f->pairing.path);
-        persist_fence(&f->persist);
+        r = pages_settle_word(f, word); /* R5 */
         bitmap = __atomic_load_n(word, __ATOMIC_RELAXED);
     }
     pages_set_bitmap(p->state, bitmap & bitmap_within(p->page, d->size));

@@ -55,7 +55,7 @@ static int make_folder(int around, const struct stat *like, const char *name, co
         mode = (mode & 01700) | (mode & mode >> 3 & 0007);
     if (fsops->fchmod(fd, mode) < 0)
         report_errno(errno, "cannot set the mode of the reflection folder %s", path);
-    else if (fsops->renameat(around, unfinished, name) < 0 && errno != EEXIST)
+    else if (fsops->renameat(around, unfinished, name) < 0 && errno != EEXIST && errno != ENOTEMPTY)
         report_errno(errno, "cannot make the reflection folder %s", path);
     else
         result = 0;

@@ -32,18 +32,18 @@
 static int make_manifest(struct pairing *pr, const struct place_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
-    char unfinished[sizeof(n->manifest) + 8];
-    snprintf(unfinished, sizeof(unfinished), "%s.tmp", n->manifest);
+    uint64_t random;
+    if (identity_random(&random, sizeof(random)) < 0)
+        return -1;
+    char unfinished[sizeof(n->manifest) + sizeof(".0123456789abcdef.tmp")];
+    snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 ".tmp", n->manifest, random);
     int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
-    /* A dead one's; or another's, who finds that it is gone and begins anew. */
-    if (fd < 0 && errno == EEXIST && fsops->unlinkat(pr->folder.fd, unfinished, 0) == 0)
-        fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
     if (fd < 0)
-        return errno == EEXIST ? 0 : -1;
+        return errno == EEXIST ? 0 : -1; /* no random number: another one, then */
     int r = trust_give(&trust, fd);
     if (r == 0)
         r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
-    if (r < 0 && (errno == EEXIST || errno == ENOENT))
+    if (r < 0 && errno == EEXIST)
         r = 0;
     int saved = errno;
     close(fd);

@@ -178,18 +178,18 @@ class Check(Lab):
             with open(f'{self.dir}/.ato/{name}', 'wb'):
                 pass
         unfinished = [f'{self.dir}/.ato/journal-{0:032}.tmp', f'{self.dir}/.ato/journal-{0:032}.at.tmp',
-                      self.dir + '/.ato.0123456789abcdef.tmp']
-        for name in unfinished[:2]:
+                      self.dir + '/.ato/17.manifest.0123456789abcdef.tmp', self.dir + '/.ato.0123456789abcdef.tmp']
+        for name in unfinished[:3]:
             with open(name, 'wb'):
                 pass
-        os.mkdir(unfinished[2])
+        os.mkdir(unfinished[3])
         # Whoever makes them may be at it.
         found = self.check(self.dir, status=1, words='set aside')
         self.assertEqual([f['severity'] for f in found], ['note'] * 3)
         for name in unfinished:
             os.utime(name, times=(time.time() - 120,) * 2)
         found = self.check(self.dir, status=1, words='whose making was interrupted')
-        self.assertEqual([f['severity'] for f in found], ['note'] * 6)
+        self.assertEqual([f['severity'] for f in found], ['note'] * 7)
 
     def test_a_reused_inode_number_is_a_warning(self):
         self.make('fast')
