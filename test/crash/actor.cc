@@ -2,7 +2,9 @@
 #include "actor.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <set>
 
 namespace crash
 {
@@ -13,6 +15,14 @@ uint64_t hash_of(const std::vector<Bytes> &contents)
     for (const Bytes &b : contents)
         h = mix(h ^ hash_bytes(b.data(), b.size()));
     return h;
+}
+
+static std::vector<uint64_t> hashes_of(const std::vector<std::vector<Bytes>> &all)
+{
+    std::vector<uint64_t> hashes;
+    for (const auto &c : all)
+        hashes.push_back(hash_of(c));
+    return hashes;
 }
 
 Actor::Actor(World &w, int d, uint64_t seed, std::vector<Bytes> c)
@@ -59,6 +69,40 @@ Bytes Actor::read(const Mapping *m, uint64_t at, uint64_t n)
     must(n == 0 || ato_memcpy(bytes.data(), m->base + at, n) != nullptr,
          "ato_memcpy out of a mapping");
     return bytes;
+}
+
+static void look_at_size(Mapping *m)
+{
+    struct ato_stat st = {};
+    st.struct_size = sizeof(st);
+    must(ato_stat(m->base, &st) == 0, "ato_stat");
+    m->bytes = st.size;
+}
+
+Bytes Actor::read_all(Mapping *m)
+{
+    Bytes bytes;
+    for (;;) {
+        look_at_size(m);
+        const uint64_t size = m->bytes;
+        bytes.resize(size);
+        // A size that a dead one was changing changes when somebody comes to its pages.
+        must(ato_memcpy(bytes.data(), m->base, size) || errno == EFAULT,
+             "ato_memcpy out of a mapping");
+        look_at_size(m);
+        if (m->bytes == size)
+            return bytes;
+    }
+}
+
+void Actor::deploy_all(Mapping *m)
+{
+    for (;;) {
+        look_at_size(m);
+        if (ato_deploy(m->base, m->bytes) == 0)
+            return;
+        must(errno == EFAULT, "ato_deploy");
+    }
 }
 
 void Actor::check(const Mapping *m)
@@ -183,6 +227,90 @@ void Actor::resize(Mapping *m, uint64_t to)
     must(ato_ftruncate(m->base, static_cast<off_t>(to)) == 0, "ato_ftruncate");
     allow({after});
     m->bytes = to;
+}
+
+// ---- another process ----
+
+void Actor::beside(const std::function<void()> &what)
+{
+    World::Beside done = world.beside(what, [this](Pack &p) {
+        for (const Bytes &b : contents)
+            p.word(std::string(b.begin(), b.end()));
+    });
+    std::vector<Bytes> other;
+    Unpack u(done.words);
+    for (size_t i = 0; i < contents.size(); i++) {
+        std::string bytes = u.word();
+        other.emplace_back(bytes.begin(), bytes.end());
+    }
+    if (!may_be.empty()) {
+        if (!done.allowed.empty())
+            throw std::logic_error("what the files hold is not known, and is changed");
+        return;
+    }
+    for (const auto &c : {contents, other})
+        if (done.allowed.empty() ||
+            std::count(done.allowed.begin(), done.allowed.end(), hash_of(c)))
+            may_be.push_back(c);
+    if (done.allowed.empty()) // it did not come to change anything
+        may_be.pop_back();
+    if (may_be.empty())
+        throw std::logic_error("a process beside the run may change what the files hold but once");
+    allow(hashes_of(may_be));
+}
+
+// Who has died in a change may come to be through with it, as long as nobody took its pages: then what is read is
+// what was there before.
+void Actor::look_once()
+{
+    for (size_t i = 0; i < world.mapped(); i++) {
+        Mapping *m = world.mapping(i);
+        const Bytes seen = read_all(m);
+        auto is_seen = [&](const auto &c) { return c[static_cast<size_t>(m->file)] == seen; };
+        auto first = std::find_if(may_be.begin(), may_be.end(), is_seen);
+        if (first == may_be.end())
+            throw Violation(
+                "beside a process that died, a file holds neither what was there before "
+                "it nor what it wrote");
+        may_be.erase(may_be.begin(), first);
+        allow(hashes_of(may_be));
+    }
+}
+
+void Actor::look()
+{
+    std::set<int> files;
+    for (size_t i = 0; i < world.mapped(); i++)
+        files.insert(world.mapping(i)->file);
+    for (int i = 0; i < static_cast<int>(contents.size()); i++)
+        if (!files.count(i))
+            map(i, ATO_READ_GATHER, ATO_NO_RTM);
+    look_once();
+    for (size_t i = 0; i < world.mapped(); i++)
+        deploy_all(world.mapping(i));
+    // Now it is decided.
+    std::vector<Bytes> seen(contents.size());
+    for (size_t i = 0; i < world.mapped(); i++)
+        seen[static_cast<size_t>(world.mapping(i)->file)] = read_all(world.mapping(i));
+    if (std::find(may_be.begin(), may_be.end(), seen) == may_be.end())
+        throw Violation("a process that died left something between what was there before it and "
+                        "what it wrote");
+    contents = std::move(seen);
+    may_be.clear();
+    allow_this();
+}
+
+void Actor::write_blindly(Mapping *m, uint64_t at, uint64_t n)
+{
+    const Bytes bytes = some(n);
+    std::vector<std::vector<Bytes>> both = may_be;
+    for (auto &c : may_be)
+        std::copy(bytes.begin(), bytes.end(),
+                  c[static_cast<size_t>(m->file)].begin() + static_cast<long>(at));
+    both.insert(both.end(), may_be.begin(), may_be.end());
+    allow(hashes_of(both));
+    must(ato_memcpy(m->base + at, bytes.data(), n) != nullptr, "ato_memcpy");
+    allow(hashes_of(may_be));
 }
 
 void Actor::scatter(Mapping *m, unsigned writes)

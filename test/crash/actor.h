@@ -52,10 +52,23 @@ class Actor
     void resize(Mapping *m, uint64_t to);
     void guard(Mapping *m, uint64_t at, uint64_t n); // as it is; then others are stored there
 
+    // Another process does this, with this actor as it is now, and is killed (World::beside). It changes what the files hold once at most. What they hold then is not known, until it is
+    // looked at.
+    void beside(const std::function<void()> &what);
+    // A file of whatever size it is now.
+    Bytes read_all(Mapping *m);
+    void deploy_all(Mapping *m);
+    void look_once(); // at those that are mapped
+    void look();      // at all, which are mapped for it; then it is known
+    // While it is not known:
+    void write_blindly(Mapping *m, uint64_t at, uint64_t n);
+
     // Some writes here and there, so that slices lie in both homes in every mixture.
     void scatter(Mapping *m, unsigned writes);
 
   private:
+    std::vector<std::vector<Bytes>> may_be; // while it is not known; in this order
+
     template <typename F> void change(int file, uint64_t at, const Bytes &bytes, F call);
 };
 

@@ -17,7 +17,8 @@ struct Demand {
 };
 
 // Which demand the media break; "": none. For `plain`, what is known to stay does not count:
-// `.ato.<random>.tmp`, of a process that died while it made the folder, and what was set aside.
+// what a process was just making when it died, `.ato.<random>.tmp` and `I.manifest.<random>.tmp`, and what was set
+// aside.
 std::string broken_demand(const Disk &disk, const Demand &demand);
 
 } // namespace crash

@@ -108,12 +108,12 @@ void Draft::commit()
 {
     uint64_t before = hash_of(actor.contents), after = hash_of(seen);
     actor.allow({before, after});
+    actor.contents = seen;
     if (tx)
         must(ato_tx_commit(tx) == 0, "ato_tx_commit");
     else
         must(ato_msync(epoch->base, epoch->bytes, MS_SYNC) == 0, "ato_msync");
     actor.allow({after});
-    actor.contents = seen;
     for (Mapping *m : resized)
         m->bytes = size(m);
 }

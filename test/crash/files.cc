@@ -192,6 +192,12 @@ int Files::add(ino_t number)
     return id;
 }
 
+void Files::learn(std::map<ino_t, int> inodes, int next)
+{
+    ids = std::move(inodes);
+    next_id = next;
+}
+
 void Files::read_folder(Disk &disk, int id, int at) const
 {
     int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

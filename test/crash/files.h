@@ -59,6 +59,16 @@ class Files
     int inode_of_open(int fd) const;
     // Of a file that was made just now.
     int add(ino_t number);
+    // All of them, as another process knows them that went on from here.
+    const std::map<ino_t, int> &inodes() const
+    {
+        return ids;
+    }
+    void learn(std::map<ino_t, int> inodes, int next);
+    int next_inode() const
+    {
+        return next_id;
+    }
 
   private:
     const std::string folder;

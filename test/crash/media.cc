@@ -87,7 +87,7 @@ bool Media::withhold(const Event &e)
 
 void Media::feed(const Event &e)
 {
-    if (due && e.kind != Kind::Death) {
+    if (due && (e.kind != Kind::Death || (e.alone && e.thread != due))) {
         std::vector<Event> events = std::move(held);
         held.clear();
         allows = 0;
@@ -111,19 +111,27 @@ void Media::feed(const Event &e)
             due = h.thread;
 }
 
-void Media::process_died()
+void Media::process_died(int thread)
 {
+    auto is_his = [thread](int other) { return thread == EVERY || thread == other; };
     changes++;
-    held.clear(); // it did not come to that any more
-    due = 0;
+    // It did not come to that any more.
+    held.erase(
+        std::remove_if(held.begin(), held.end(), [&](const Event &e) { return is_his(e.thread); }),
+        held.end());
+    if (is_his(due))
+        due = 0;
+    for (auto f = flushed.begin(); f != flushed.end();)
+        f = is_his(f->first) ? flushed.erase(f) : std::next(f);
     for (auto &line : lines)
         for (Put &p : line.second)
-            p.orphan = true;
+            p.orphan = p.orphan || is_his(p.thread);
     if (loss != Loss::Cache)
         return;
-    for (auto &line : lines)
-        settle(line.first, line.second, ALL, 0);
-    lines.clear();
+    for (auto line = lines.begin(); line != lines.end();) {
+        settle(line->first, line->second, thread == EVERY ? ALL : 0, thread);
+        line = line->second.empty() ? lines.erase(line) : std::next(line);
+    }
 }
 
 void Media::take(const Event &e)
@@ -183,7 +191,7 @@ void Media::take(const Event &e)
         do_meta(seen, e);
         break;
     case Kind::Death:
-        process_died();
+        process_died(e.alone ? e.thread : EVERY);
         break;
     case Kind::Allow:
         break;

@@ -65,8 +65,8 @@ class Media
     Media(Disk start, Loss loss, bool faults_sync, Mutation mutation = {});
 
     void feed(const Event &e);
-    // The process that did all this is dead; others go on.
-    void process_died();
+    // The process that did all this is dead, or that one which was this thread; others go on.
+    void process_died(int thread = EVERY);
 
     // All of it, as a process sees it.
     const Disk &visible() const
@@ -95,6 +95,8 @@ class Media
     {
         return changes;
     }
+
+    static constexpr int EVERY = 0;
 
   private:
     using Key = std::pair<int, uint64_t>; // inode, offset / 64

@@ -128,6 +128,8 @@ std::vector<Mutant> all_mutants()
         {CodeFault::AnyTime, "a clean file is believed whatever its size and mtime",
          "written by others"},
         {CodeFault::NoReplay, "journals of the dead are not replayed", "journal made"},
+        {CodeFault::LeftToOthers, "pages of the dead are free before their journals are replayed",
+         "peers, in several pages"},
         {CodeFault::NoChecksum, "a lane counts without its checksum", "journal made"},
         {CodeFault::NeverRetired, "a lane is never retired", "journal made"},
     };

@@ -578,6 +578,64 @@ void Recorder::write_outside(int original, uint64_t at, const Bytes &bytes, cons
     Seams::emit(Kind::SyncFile).inode = Files::inode_of(original);
 }
 
+void Recorder::go_apart()
+{
+    apart.clear();
+    trace = &apart; // times of files go on as they were
+    set_thread_number(FIRST_PEER + peers);
+    standins::set_random(mix(static_cast<uint64_t>(peers) + hash_bytes(&peers, sizeof(peers))));
+}
+
+std::string Recorder::tell_apart() const
+{
+    Pack p;
+    p.number(apart.size());
+    for (const Event &e : apart)
+        pack(p, e);
+    p.number(files.inodes().size());
+    for (const auto &i : files.inodes()) {
+        p.number(i.first);
+        p.number(static_cast<uint64_t>(i.second));
+    }
+    p.number(static_cast<uint64_t>(files.next_inode()));
+    p.number(objects.size());
+    for (const std::string &name : objects)
+        p.word(name);
+    for (const Time &t : times)
+        pack(p, t);
+    return p.bytes;
+}
+
+std::vector<uint64_t> Recorder::hear_apart(Unpack &told, bool dies)
+{
+    std::vector<uint64_t> allowed;
+    for (uint64_t n = told.number(); n; n--) {
+        Event e = unpack_event(told);
+        if (e.kind == Kind::Allow)
+            allowed = e.allowed;
+        if (trace)
+            trace->push_back(std::move(e));
+    }
+    std::map<ino_t, int> inodes;
+    for (uint64_t n = told.number(); n; n--) {
+        ino_t number = told.number();
+        inodes[number] = static_cast<int>(told.number());
+    }
+    files.learn(std::move(inodes), static_cast<int>(told.number()));
+    objects.clear();
+    for (uint64_t n = told.number(); n; n--)
+        objects.insert(told.word());
+    for (Time &t : times)
+        t = unpack_time(told);
+    if (trace && dies) {
+        Event &e = Seams::tell(Kind::Death);
+        e.thread = FIRST_PEER + peers;
+        e.alone = true;
+    }
+    peers++;
+    return allowed;
+}
+
 void Recorder::quietly(const std::function<void()> &what)
 {
     persist_ops = &persist_real;

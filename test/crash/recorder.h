@@ -14,6 +14,7 @@
 
 #include "files.h"
 #include "trace.h"
+#include "workers.h"
 
 #include <functional>
 #include <optional>
@@ -46,6 +47,13 @@ class Recorder
     // power cut may keep its bytes and take its mtime, which nobody can see.)
     void write_outside(int original, uint64_t at, const Bytes &bytes, const Time &mtime);
 
+    // For another process, which was forked and comes with a recorder of its own: there from here on it has a
+    // trace of its own, as of another thread; then it tells; and here that is heard.
+    void go_apart();
+    std::string tell_apart() const;
+    // `dies`: right behind that. What the files may hold, as it said last.
+    std::vector<uint64_t> hear_apart(Unpack &told, bool dies);
+
     // With `persist` as it is without a recorder.
     void quietly(const std::function<void()> &what);
 
@@ -55,6 +63,8 @@ class Recorder
   private:
     Files &files;
     Trace *trace = nullptr;
+    Trace apart;                   // its own, of such a process
+    int peers = 0;                 // there were so many
     std::vector<Time> times;       // of the originals, as the trace knows them
     std::set<std::string> objects; // shared memory
     bool dead = false;             // what is done now reaches nothing

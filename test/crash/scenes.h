@@ -64,6 +64,9 @@ const std::vector<Case> &thread_cases();
 // Steps of several calls: transactions, ato_writev(), epochs.
 const std::vector<Case> &tx_cases();
 
+// Several processes.
+const std::vector<Case> &peer_cases();
+
 } // namespace crash
 
 #endif

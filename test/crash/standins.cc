@@ -86,6 +86,7 @@ int __real_munmap(void *addr, size_t n);
 bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __real_identity_unwritten(const struct identity *who, const struct manifest_record *record);
 int __real_recover_folder(const struct folder *f, const struct trust *file);
+int __real_recover_process(const struct folder *f, const struct trust *file, uint64_t process);
 int __real_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -99,6 +100,7 @@ bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __wrap_identity_unwritten(const struct identity *who, const struct manifest_record *record);
 int __wrap_recover_folder(const struct folder *f, const struct trust *file);
+int __wrap_recover_process(const struct folder *f, const struct trust *file, uint64_t process);
 int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -115,7 +117,7 @@ void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t off
         return at;
     std::lock_guard<std::mutex> hold(standins::lock);
     forget(at, n);
-    if (fd >= 0 && (prot & PROT_WRITE) && fstat(fd, &st) == 0)
+    if (fd >= 0 && (flags & MAP_SHARED) && fstat(fd, &st) == 0)
         regions.push_back(
             {static_cast<char *>(at), n, st.st_dev, st.st_ino, static_cast<uint64_t>(offset)});
     return at;
@@ -201,6 +203,11 @@ bool __wrap_identity_unwritten(const struct identity *who, const struct manifest
 int __wrap_recover_folder(const struct folder *f, const struct trust *file)
 {
     return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f, file);
+}
+
+int __wrap_recover_process(const struct folder *f, const struct trust *file, uint64_t process)
+{
+    return code_fault == CodeFault::LeftToOthers ? 0 : __real_recover_process(f, file, process);
 }
 
 int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file)

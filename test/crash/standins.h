@@ -26,6 +26,7 @@ enum class CodeFault {
     None,
     AnyIdentity,  // every file is the one that the manifest means
     NoReplay,     // journals of the dead are removed, not replayed
+    LeftToOthers, // who takes pages over from a dead one does not replay its journals
     NoChecksum,   // a lane counts without its checksum
     NeverRetired, // a lane stays committed
     AnyTime,      // a clean file is believed whatever its mtime and size

@@ -5,6 +5,7 @@
 #define ATO_TEST_CRASH_TRACE_H
 
 #include "demand.h"
+#include "pack.h"
 
 namespace crash
 {
@@ -28,7 +29,7 @@ enum class Kind {
     Resize,
     Attribute,
     Times,
-    Death, // of the process that did all this; others go on
+    Death, // of the process that did all this, or, `alone`, of that one which was this thread; others go on
     Allow, // no event: from here on the files may hold these contents (hashes), and no others
 };
 
@@ -40,7 +41,8 @@ struct Event {
     const char *site = ""; // file:line
     std::vector<Chunk> chunks;
     bool whole = false; // all chunks at one moment: a hardware transaction
-    int inode = -1;     // of a range, or the folder of a name
+    bool alone = false;
+    int inode = -1; // of a range, or the folder of a name
     uint64_t at = 0, bytes = 0;
     std::string name, to;
     int child = -1; // the inodes that a run makes have consecutive numbers
@@ -51,6 +53,15 @@ struct Event {
 };
 
 using Trace = std::vector<Event>;
+
+// Threads from here on are processes of their own.
+constexpr int FIRST_PEER = 1000000;
+
+// For another process of this very program.
+void pack(Pack &p, const Time &t);
+void pack(Pack &p, const Event &e);
+Time unpack_time(Unpack &u);
+Event unpack_event(Unpack &u);
 
 // Cached or non-temporal.
 bool is_store(const Event &e);

@@ -34,25 +34,6 @@ void Whereabouts::tell(const std::string &what)
     moves = moves + 1;
 }
 
-uint64_t Unpack::number()
-{
-    uint64_t n;
-    if (bytes.size() - at < sizeof(n))
-        throw std::runtime_error("an outcome that ends too early");
-    memcpy(&n, &bytes[at], sizeof(n));
-    at += sizeof(n);
-    return n;
-}
-
-std::string Unpack::word()
-{
-    uint64_t n = number();
-    if (bytes.size() - at < n)
-        throw std::runtime_error("an outcome that ends too early");
-    at += n;
-    return bytes.substr(at - n, n);
-}
-
 Workers::Workers(unsigned at_once) : limit(at_once)
 {
 }

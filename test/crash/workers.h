@@ -4,6 +4,8 @@
 #ifndef ATO_TEST_CRASH_WORKERS_H
 #define ATO_TEST_CRASH_WORKERS_H
 
+#include "pack.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,36 +71,6 @@ class Workers
 
 // Seconds since some moment.
 double now();
-
-// Numbers and words as bytes, and back.
-class Pack
-{
-  public:
-    void number(uint64_t n)
-    {
-        bytes.append(reinterpret_cast<const char *>(&n), sizeof(n));
-    }
-    void word(const std::string &w)
-    {
-        number(w.size());
-        bytes += w;
-    }
-    std::string bytes;
-};
-
-class Unpack
-{
-  public:
-    explicit Unpack(const std::string &b) : bytes(b)
-    {
-    }
-    uint64_t number();
-    std::string word();
-
-  private:
-    const std::string &bytes;
-    size_t at = 0;
-};
 
 } // namespace crash
 

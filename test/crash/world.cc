@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace crash
 {
@@ -32,7 +34,7 @@ void World::stage(const Disk &disk, After after)
     }
 }
 
-static void *map_original(const Files::Original &f, const std::string &place, int domain,
+static void *map_original(const Files::Original &f, int fd, const std::string &place, int domain,
                           int policy, unsigned flags)
 {
     struct ato_options o = {};
@@ -42,17 +44,30 @@ static void *map_original(const Files::Original &f, const std::string &place, in
     o.flags = flags;
     o.max_size = 4 << 20; // whatever its length: a mapping grows with its file
     o.reflection_dir = place.empty() ? nullptr : place.c_str();
-    return ato_mmap_opt(f.length, f.fd, 0, &o);
+    return ato_mmap_opt(f.length, fd, 0, &o);
 }
 
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, places[file], domain, policy, flags | preferring);
+    void *at = map_original(f, f.fd, places[file], domain, policy, flags | preferring);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file),
                                    (flags & ATO_EPOCHS) != 0});
+    return mappings.back();
+}
+
+Mapping *World::map_to_read(int file, int domain)
+{
+    const Files::Original &f = files.originals()[static_cast<size_t>(file)];
+    int fd = open((files.path() + "/" + f.name).c_str(), O_RDONLY | O_CLOEXEC);
+    void *at = map_original(f, fd, places[file], domain, ATO_READ_GATHER, 0);
+    std::string sentence = at == MAP_FAILED ? ato_errormsg() : "";
+    close(fd);
+    if (at == MAP_FAILED)
+        throw Violation("ato_mmap, to read: " + sentence);
+    mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file)});
     return mappings.back();
 }
 
@@ -67,7 +82,7 @@ void World::unmap(Mapping *m, int mode)
 void World::refuse(int file, int domain)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, places[file], domain, ATO_READ_GATHER, ATO_NO_RTM);
+    void *at = map_original(f, f.fd, places[file], domain, ATO_READ_GATHER, ATO_NO_RTM);
     int error = errno;
     if (at != MAP_FAILED) {
         ato_munmap(at, f.length, ATO_UNMAP_FAST);
@@ -77,8 +92,42 @@ void World::refuse(int file, int domain)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
 }
 
+void World::forget()
+{
+    for (Mapping *m : mappings)
+        delete m;
+    mappings.clear();
+    transactions.clear();
+    for (auto &p : peers)
+        (void)p.release(); // the other one's
+    peers.clear();
+}
+
+World::Beside World::beside(const std::function<void()> &what,
+                            const std::function<void(Pack &)> &last)
+{
+    Peer peer(
+        recorder, false,
+        [&] {
+            forget();
+            what();
+        },
+        last);
+    return {std::move(peer.allowed), std::move(peer.words)};
+}
+
+void World::beside_for_good(const std::function<void()> &what)
+{
+    auto live = [&] {
+        forget();
+        what();
+    };
+    peers.push_back(std::make_unique<Peer>(recorder, true, live, [](Pack &) {}));
+}
+
 void World::die()
 {
+    peers.clear();
     recorder.die([this] {
         for (ato_tx *tx : transactions)
             if (ato_tx_adopt(tx) == 0)

@@ -8,10 +8,13 @@
 #ifndef ATO_TEST_CRASH_WORLD_H
 #define ATO_TEST_CRASH_WORLD_H
 
+#include "peer.h"
 #include "recorder.h"
 #include "violation.h"
 
 #include "ato.h"
+
+#include <memory>
 
 namespace crash
 {
@@ -76,6 +79,8 @@ class World
     }
     // Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
+    // By who may only read it.
+    Mapping *map_to_read(int file, int domain);
     void unmap(Mapping *m, int mode);
     // One that is open when the process dies comes to nothing.
     void opened(ato_tx *tx)
@@ -88,7 +93,16 @@ class World
     {
         recorder.cut_short(events, of);
     }
-    // The process dies: its memory, locks and descriptors are gone, the media stay as they are.
+    // Another process with nothing mapped does this beside the run, and is killed when it is through, or earlier
+    // (peer.h); or it stays, until all die. What it has to say is `last`.
+    struct Beside {
+        std::vector<uint64_t>
+            allowed; // what the files may hold, as it said last; nothing: it said nothing
+        std::string words;
+    };
+    Beside beside(const std::function<void()> &what, const std::function<void(Pack &)> &last);
+    void beside_for_good(const std::function<void()> &what);
+    // The process dies, and all beside it: memory, locks and descriptors are gone, the media stay as they are.
     void die();
 
     // How many are mapped now, and the n-th of them.
@@ -143,12 +157,15 @@ class World
     }
 
   private:
+    void forget(); // in another process: what it did not inherit
+
     Files files;
     Recorder recorder;
     std::vector<Mapping *> mappings;
-    std::map<int, std::string> places;  // of reflections
-    std::vector<ato_tx *> transactions; // of this process, also those that are over
-    unsigned preferring = 0;            // flags of every map
+    std::map<int, std::string> places;        // of reflections
+    std::vector<ato_tx *> transactions;       // of this process, also those that are over
+    std::vector<std::unique_ptr<Peer>> peers; // that stay
+    unsigned preferring = 0;                  // flags of every map
 };
 
 } // namespace crash

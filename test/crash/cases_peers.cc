@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "draft.h"
+#include "scenes.h"
+
+#include <algorithm>
+
+namespace crash
+{
+
+namespace
+{
+
+constexpr uint64_t SHORTER = 2 * PAGE + 300, LONGER = 8 * PAGE + 100;
+
+int any_policy(Actor &a)
+{
+    const int policies[] = {ATO_READ_GATHER, ATO_READ_LAZY, ATO_READ_EAGER};
+    return policies[a.random.below(3)];
+}
+
+// Somebody who does not live long maps the file and does this.
+template <typename F> void short_life(Actor &a, int file, F what)
+{
+    const uint64_t most[] = {12, 40, 150};
+    const uint64_t moments = a.random.one_in(12) ? ~0ull : a.random.below(most[a.random.below(3)]);
+    const bool attaches = !a.random.one_in(4); // before they count
+    const int policy = any_policy(a);
+    a.beside([&] {
+        if (!attaches)
+            Peer::die_within(moments);
+        Mapping *m = a.map(file, policy, ATO_NO_RTM);
+        if (attaches)
+            Peer::die_within(moments);
+        what(m);
+    });
+}
+
+// ---- what the other one does --------------------------------------------------------------------
+
+void change_page(Actor &a, Mapping *m)
+{
+    uint64_t at = a_page(a) + a.random.below(700);
+    a.write(m, at, 1 + a.random.below(300), a.random.one_in(4) ? ATO_EAGER : 0);
+}
+
+void change_pages(Actor &a, Mapping *m)
+{
+    uint64_t at = PAGE - 1 - a.random.below(200), n = 200 + a.random.below(3 * PAGE);
+    if (a.random.one_in(3))
+        a.write_like(m, at, n);
+    else
+        a.write(m, at, n, a.random.one_in(4) ? ATO_EAGER : 0);
+}
+
+void change_in_steps(Actor &a, Mapping *m)
+{
+    Draft t(a);
+    uint64_t at = (1 + a.random.below(3)) * PAGE - 1 - a.random.below(90);
+    t.write(m, at, 150);
+    t.write(m, at + 20, 90);
+    t.write(m, a_page(a), 70);
+    t.commit();
+}
+
+void change_no_byte(Actor &a, Mapping *m)
+{
+    switch (a.random.below(4)) {
+    case 0:
+        a.deploy_all(m);
+        break;
+    case 1:
+        a.unmap(m, ATO_UNMAP_FAST);
+        break;
+    case 2:
+        a.unmap(m, ATO_UNMAP_SPATIAL);
+        break;
+    default:
+        a.read_all(m); // and brings it home, perhaps
+        break;
+    }
+}
+
+void grow(Actor &a, Mapping *m)
+{
+    if (a.random.one_in(3)) {
+        a.resize(m, LONGER);
+        return;
+    }
+    Draft t(a);
+    t.resize(m, LONGER);
+    t.write(m, SIZE - 100, 700);
+    t.commit();
+}
+
+void shrink(Actor &a, Mapping *m)
+{
+    if (a.random.one_in(3)) {
+        a.resize(m, SHORTER);
+        return;
+    }
+    Draft t(a);
+    t.write(m, PAGE - 60, 100);
+    t.resize(m, SHORTER);
+    t.commit();
+}
+
+void change_two(Actor &a, Mapping *m)
+{
+    Mapping *n = a.map(1 - m->file, any_policy(a), ATO_NO_RTM);
+    Draft t(a);
+    t.write(m, PAGE - 1 - a.random.below(90), 100);
+    t.write(n, 2 * PAGE - 1 - a.random.below(90), 100);
+    t.commit();
+}
+
+// ---- what is done after its death -----------------------------------------------------------------
+
+// Without having looked what became of it: either is right still.
+void go_on_blindly(Actor &a, Mapping *m)
+{
+    switch (a.random.below(5)) {
+    case 0:
+        a.deploy(m, 0, SHORTER);
+        break;
+    case 1:
+        a.unmap(m, ATO_UNMAP_FAST);
+        break;
+    case 2:
+        a.unmap(m, ATO_UNMAP_SPATIAL);
+        break;
+    default:
+        a.write_blindly(m, a.random.below(SHORTER - 200), 1 + a.random.below(200));
+        break;
+    }
+}
+
+void go_on(Actor &a, Mapping *m)
+{
+    if (a.random.one_in(2))
+        go_on_blindly(a, m);
+    a.look();
+    a.write(the(a), a.random.below(SHORTER - 200), 1 + a.random.below(200));
+    a.write(the(a), PAGE - 50, 100);
+    if (a.random.one_in(2))
+        return;
+    uint64_t to = std::max(the(a)->bytes, LONGER) + 60;
+    a.resize(the(a), to);
+    a.write(the(a), to - 200, 200);
+    a.check(the(a));
+}
+
+template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
+{
+    int file = static_cast<int>(a.random.below(a.contents.size()));
+    short_life(a, file, [&](Mapping *m) { change(a, m); });
+    if (a.random.one_in(4)) // and another one
+        short_life(a, file, [&](Mapping *m) { change_no_byte(a, m); });
+    go_on(a, the(a, a.random.below(a.world.mapped())));
+}
+
+// Who goes on maps the file now. Another one has it mapped, and does nothing.
+void before_attaching(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    a.world.die();
+    a.world.beside_for_good([&] { a.map(0, ATO_READ_GATHER, ATO_NO_RTM); });
+}
+
+template <void (*change)(Actor &, Mapping *)> void attaching(Actor &a)
+{
+    short_life(a, 0, [&](Mapping *m) { change(a, m); });
+    go_on(a, a.map(0, any_policy(a), ATO_NO_RTM));
+}
+
+// ---- who may only read ----------------------------------------------------------------------------
+
+void before_reading(Actor &a)
+{
+    mapped(a, ATO_NO_RTM);
+    a.world.die();
+}
+
+// One dies, one maps the file and so recovers what it left, and what is read then stays.
+void reading(Actor &a)
+{
+    short_life(a, 0, [&](Mapping *m) {
+        if (a.random.one_in(2))
+            change_page(a, m);
+        else
+            change_pages(a, m);
+    });
+    a.world.beside_for_good([&] { a.map(0, ATO_READ_GATHER, ATO_NO_RTM); });
+    a.world.map_to_read(0, a.domain);
+    a.look_once();
+}
+
+} // namespace
+
+const std::vector<Case> &peer_cases()
+{
+    constexpr uint64_t DEATHS = 40;
+    static const std::vector<Case> cases = {
+        {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
+        {"peers, in several pages", ALL, {SIZE}, before_plain, dies<change_pages>, DEATHS},
+        {"peers, in a transaction", COSTLY, {SIZE}, before_plain, dies<change_in_steps>, DEATHS},
+        {"peers, in other calls", COSTLY, {SIZE}, before_plain, dies<change_no_byte>, DEATHS},
+        {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
+        {"peers, shrinking", ALL, {SIZE}, before_plain, dies<shrink>, DEATHS},
+        {"peers, two files", COSTLY, {SIZE, SIZE}, before_two, dies<change_two>, DEATHS},
+        {"peers, attaching", COSTLY, {SIZE}, before_attaching, attaching<change_pages>, DEATHS},
+        {"peers, attaching to a change of size",
+         COSTLY,
+         {SIZE},
+         before_attaching,
+         attaching<shrink>,
+         DEATHS},
+        {"peers, reading", DURABLE, {SIZE}, before_reading, reading, DEATHS},
+    };
+    return cases;
+}
+
+} // namespace crash
