@@ -65,3 +65,13 @@ int locks_drop(int fd, off_t start, off_t n)
     int r = apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
     return r == 0 ? 0 : apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
 }
+
+void locks_close(int fd)
+{
+    int saved = errno;
+    if (fd >= 0) {
+        (void)locks_drop(fd, 0, 0);
+        close(fd);
+    }
+    errno = saved;
+}

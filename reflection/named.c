@@ -54,8 +54,7 @@ static void release_file(struct named_file *file)
         munmap(file->manifest, MANIFEST_BYTES);
     if (file->reflection >= 0)
         close(file->reflection);
-    if (file->lock >= 0)
-        close(file->lock);
+    locks_close(file->lock);
     file->map = file->manifest = NULL;
     file->reflection = file->lock = -1;
 }

@@ -470,11 +470,8 @@ static void let_go(struct pairing *pr)
         munmap(pr->manifest, MANIFEST_BYTES);
     pr->manifest = NULL;
     close_fd(&pr->reflection);
-    /* Attach lock and slot. Not by closing alone: a child that is just being forked has the
-     * descriptor too. */
-    if (pr->lock >= 0)
-        (void)locks_drop(pr->lock, 0, 0);
-    close_fd(&pr->lock);
+    locks_close(pr->lock); /* attach lock and slot */
+    pr->lock = -1;
 }
 
 /* An open file of our own: the kernel reports a failed write-back once an open file, and the caller's

@@ -129,8 +129,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
      * What was cleared away before it was locked is made again. */
     int named;
     do {
-        if (pool->lock >= 0)
-            close(pool->lock);
+        locks_close(pool->lock);
         pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
         if (pool->lock < 0)
             return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
@@ -174,7 +173,7 @@ fail:;
     int saved = errno;
     (void)fsops->unlinkat(f->fd, unfinished, 0);
     pool_peek_end(pool);
-    close(pool->lock);
+    locks_close(pool->lock);
     pool->lock = -1;
     errno = saved;
     return -1;
@@ -280,9 +279,7 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     }
     int saved = errno;
     pool_peek_end(pool);
-    /* Not by closing alone: a child that is just being forked has the descriptor too. */
-    (void)locks_drop(pool->lock, 0, 0);
-    close(pool->lock);
+    locks_close(pool->lock);
     pool->lock = -1;
     errno = saved;
     return result;

@@ -231,9 +231,7 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
             }
         }
     }
-    int saved = errno;
-    close(fd);
-    errno = saved;
+    locks_close(fd);
     return result;
 }
 
@@ -271,7 +269,7 @@ static int clear_unfinished(const struct folder *f, const char *name, const void
     if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) == 1 &&
         fsops->unlinkat(f->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);
-    close(fd);
+    locks_close(fd);
     return 0;
 }
 

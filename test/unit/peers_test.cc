@@ -2,6 +2,7 @@
 //
 // What do processes that have a file mapped see of one another, and of those that come and go?
 #include "support/child.h"
+#include "support/faults.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+extern "C" {
+#include "reflection/locks.h"
+}
 
 using namespace support;
 
@@ -286,6 +291,54 @@ TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
               0);
     EXPECT_EQ(many.end(), 0);
     EXPECT_EQ(in_child([&] { return Mapped(path, opt()) ? 0 : 1; }), 0);
+}
+
+// What a recovery locks, of files that its process does not even have mapped, is free when it is over.
+TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Mapped m(path, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(in_child([&] {
+                  m.base = nullptr; // not inherited
+                  Mapped a(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
+                      b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &c) {
+                      bool flip = std::string(c.op) == "store_word" &&
+                                  std::string(c.site).find("flip.c") != std::string::npos;
+                      return flip ? DIE : GO_ON;
+                  };
+                  ato_tx *tx = ato_tx_begin(0);
+                  ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
+                  ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
+                  ato_tx_commit(tx);
+                  return 1;
+              }),
+              CUT);
+    Pipe end;
+    pid_t forked = -1;
+    {
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) {
+            if (forked < 0 && std::string(c.site).find("recover.c") != std::string::npos &&
+                (forked = fork()) == 0) { // as another thread might at this moment
+                end.hear();
+                _exit(0);
+            }
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(0, pattern(10, 4))) << m.sentence;
+    }
+    ASSERT_GT(forked, 0);
+    locks_patience_ms = 500;
+    Mapped b(second, opt());
+    locks_patience_ms = 30000;
+    EXPECT_TRUE(b) << b.sentence;
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    end.tell();
+    EXPECT_EQ(waitpid(forked, nullptr, 0), forked);
 }
 
 } // namespace
