@@ -139,6 +139,11 @@ class LibatoMapping final : public Libato
             fail("ato_deploy: %s", ato_errormsg());
     }
 
+    void map_in_child() override
+    {
+        file_.map(options_.domain, options_.read_policy);
+    }
+
     void read(void *dst, uint64_t offset, size_t n) override
     {
         if (!ato_memcpy(dst, file_.at(offset), n))

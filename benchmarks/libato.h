@@ -67,6 +67,9 @@ class Libato : public Backend
     /* Brings every slice home. */
     virtual void deploy() = 0;
 
+    /* In a forked child, which has inherited no mapping: the same file, mapped anew. */
+    virtual void map_in_child() = 0;
+
     /* About half of all slices must lie in the reflection; fail() if not. */
     void check_bitmaps_at_random() const;
 };

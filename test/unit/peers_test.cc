@@ -293,6 +293,63 @@ TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
     EXPECT_EQ(in_child([&] { return Mapped(path, opt()) ? 0 : 1; }), 0);
 }
 
+// A process that dies in a commit to both files: the journal has it, and no word was stored yet.
+int die_in_commit(const std::string &first, const std::string &second)
+{
+    return in_child([&] {
+        Mapped a(first, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
+            b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+        PersistFaults faults;
+        faults.before = [](const PersistCall &c) {
+            bool flip = std::string(c.op) == "store_word" &&
+                        std::string(c.site).find("flip.c") != std::string::npos;
+            return flip ? DIE : GO_ON;
+        };
+        ato_tx *tx = ato_tx_begin(0);
+        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
+        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
+        ato_tx_commit(tx);
+        return 1;
+    });
+}
+
+bool is_of_recovery(const PersistCall &c)
+{
+    return std::string(c.site).find("recover.c") != std::string::npos;
+}
+
+// Who maps a file that somebody else is just recovering waits until that is done.
+TEST_F(PeersOfAFile, WaitForARecovery)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    Peer slow([&](const auto &wait) {
+        {
+            PersistFaults recovery;
+            bool told = false;
+            recovery.before = [&](const PersistCall &c) {
+                if (!told && is_of_recovery(c)) {
+                    told = true;
+                    wait();
+                    usleep(100000); // the other one is waiting by now, or fails the test
+                }
+                return GO_ON;
+            };
+            Mapped m(path, opt());
+            if (!m || !told)
+                return 1;
+        }
+        return 0;
+    });
+    ASSERT_TRUE(slow.is_ready());
+    slow.go_on();
+    Mapped b(second, opt());
+    ASSERT_TRUE(b) << b.sentence;
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    EXPECT_EQ(slow.end(), 0);
+}
+
 // What a recovery locks, of files that its process does not even have mapped, is free when it is over.
 TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
 {
@@ -300,29 +357,13 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
     write_file(second, old);
     Mapped m(path, opt());
     ASSERT_TRUE(m) << m.sentence;
-    ASSERT_EQ(in_child([&] {
-                  m.base = nullptr; // not inherited
-                  Mapped a(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
-                      b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-                  PersistFaults faults;
-                  faults.before = [](const PersistCall &c) {
-                      bool flip = std::string(c.op) == "store_word" &&
-                                  std::string(c.site).find("flip.c") != std::string::npos;
-                      return flip ? DIE : GO_ON;
-                  };
-                  ato_tx *tx = ato_tx_begin(0);
-                  ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
-                  ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
-                  ato_tx_commit(tx);
-                  return 1;
-              }),
-              CUT);
+    ASSERT_EQ(die_in_commit(path, second), CUT);
     Pipe end;
     pid_t forked = -1;
     {
         PersistFaults recovery;
         recovery.before = [&](const PersistCall &c) {
-            if (forked < 0 && std::string(c.site).find("recover.c") != std::string::npos &&
+            if (forked < 0 && is_of_recovery(c) &&
                 (forked = fork()) == 0) { // as another thread might at this moment
                 end.hear();
                 _exit(0);

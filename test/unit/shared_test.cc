@@ -17,6 +17,7 @@ extern "C" {
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -91,6 +92,72 @@ TEST_F(Shared, ObjectOfTheDeadIsMadeAnew)
     EXPECT_EQ(shared_state(&s, 7)->bitmap, 0u);
     EXPECT_FALSE(exists(dead));
     EXPECT_NE(dead, std::string("/dev/shm") + s.name);
+}
+
+TEST_F(Shared, OthersJoinIt)
+{
+    ASSERT_EQ(create(), 0) << report_sentence();
+    record.shm_generation = generation;
+    shared_state(&s, 7)->bitmap = 77;
+    const trust file = {geteuid(), getegid(), 0640};
+    shared other = {};
+    ASSERT_EQ(shared_join(&other, &record, &file, "file"), 0) << report_sentence();
+    EXPECT_EQ(shared_state(&other, 7)->bitmap, 77u);
+    shared_state(&other, 9000)->bitmap = 9;
+    EXPECT_EQ(shared_state(&s, 9000)->bitmap, 9u);
+    EXPECT_EQ(other.header->size, 12345u);
+    shared_close(&other, false);
+    ASSERT_EQ(shared_watch(&other, &record, &file, "file"), 0) << report_sentence();
+    const page_state *seen = shared_look(&other, 9000);
+    ASSERT_NE(seen, nullptr);
+    EXPECT_EQ(seen->bitmap, 9u);
+    EXPECT_EQ(shared_look(&other, 100000), nullptr);
+    shared_close(&other, false);
+}
+
+// A name says nothing: it may be of another container's file, or of an older version.
+TEST_F(Shared, NobodyJoinsAnotherOneThanTheManifests)
+{
+    ASSERT_EQ(create(), 0) << report_sentence();
+    record.shm_generation = generation;
+    const trust file = {geteuid(), getegid(), 0640};
+    const shared_header good = *s.header;
+    const std::function<void(shared_header &)> wrong[] = {
+        [](auto &h) { h.magic ^= 1; },
+        [](auto &h) { h.version++; },
+        [](auto &h) { h.slots = 2048; },
+        [](auto &h) { h.id[3] ^= 1; },
+        [](auto &h) { h.boot_id[15] ^= 1; },
+        [](auto &h) { h.generation++; },
+        [](auto &h) { h.domain = PERSIST_EADR; },
+        [](auto &h) { h.inode ^= 1; },
+        [](auto &h) { h.capacity = 0; },
+        [](auto &h) { h.capacity += 4; },
+        [](auto &h) { h.capacity = 1ull << 40; },
+        [](auto &h) { h.groups_at += 4096; },
+    };
+    shared other = {};
+    for (const auto &change : wrong) {
+        SCOPED_TRACE(&change - wrong);
+        *s.header = good;
+        change(*s.header);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+        EXPECT_NE(std::string(report_sentence()).find(s.name), std::string::npos);
+        ASSERT_EQ(shared_watch(&other, &record, &file, "file"), SHARED_NOT_THERE);
+    }
+    *s.header = good;
+    const std::string path = std::string("/dev/shm") + s.name;
+    if (geteuid() == 0) { // a stranger's
+        ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+        EXPECT_EQ(shared_join(&other, &record, &file, "file"), -1);
+        EXPECT_EQ(errno, EACCES) << report_sentence();
+        ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+    }
+    ASSERT_EQ(truncate(path.c_str(), 4096), 0);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+    ASSERT_EQ(unlink(path.c_str()), 0);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+    EXPECT_NE(std::string(report_sentence()).find("containers"), std::string::npos);
 }
 
 // Another user's, in a folder with the sticky bit: who may read the manifest can tell what comes next.

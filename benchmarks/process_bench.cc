@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What do two processes on one file cost each other?
+ *
+ *   write/SIZE   random writes by two processes on two halves of a file, against one on one half
+ *   read/SIZE    reads of the same bytes of the same page by two processes, against one
+ *
+ * Sides: what there is to compare with (the floor of a write, memcpy() of a read) and libato, each by one
+ * process and by two; `scaling` is how much more two do in the same time, `to_floor` and `to_memcpy` libato's
+ * in relation to the other's. The second process has the file mapped all the time. In domain pmem.
+ */
+#include "floor.h"
+#include "libato.h"
+#include "measure.h"
+#include "plain.h"
+#include "world.h"
+
+#include "reflection/layout.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+using bench::Backend;
+using bench::Case;
+using bench::fail;
+using bench::settings;
+using bench::Values;
+using bench::Write;
+
+constexpr uint64_t LONGER = 10; /* rounds, so that waking the second process does not count */
+
+/* One thing to do: writes, or reads of the same places. */
+struct Job {
+    size_t side;
+    bool reads;
+    std::vector<Write> places;
+};
+
+void do_job(const bench::World &world, const Job &job, char *buffer)
+{
+    Backend *side = world.side(job.side);
+    if (!job.reads) {
+        side->write(world.source(), job.places.data(), job.places.size());
+        return;
+    }
+    for (const Write &place : job.places)
+        side->read(buffer, place.offset, place.bytes);
+}
+
+/* The second process. It sleeps where it is not needed, so that it costs the first one nothing. */
+class Partner
+{
+  public:
+    Partner(const bench::World &world, bench::Libato *libato, size_t most)
+        : world_(world), bytes_(sizeof(Board) + most * sizeof(Write))
+    {
+        void *shared =
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED || pipe(wake_) != 0)
+            fail("cannot begin a second process: %s", std::strerror(errno));
+        board_ = new (shared) Board();
+        pid_ = fork();
+        if (pid_ < 0)
+            fail("fork: %s", std::strerror(errno));
+        if (pid_ == 0)
+            live(libato);
+        close(wake_[0]);
+    }
+
+    ~Partner()
+    {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        close(wake_[1]);
+        munmap(board_, bytes_);
+    }
+
+    Partner(const Partner &) = delete;
+    Partner &operator=(const Partner &) = delete;
+
+    /* Both at once: ns until the later one is done. */
+    double ns_of_both(const Job &theirs, const std::function<void()> &own)
+    {
+        begin(theirs);
+        return bench::ns_of([&] {
+            board_->go = true;
+            own();
+            wait(board_->done);
+        });
+    }
+
+    void run(const Job &job)
+    {
+        begin(job);
+        board_->go = true;
+        wait(board_->done);
+    }
+
+  private:
+    struct Board {
+        std::atomic<bool> ready{false}, go{false}, done{false};
+        size_t side = 0, count = 0;
+        bool reads = false;
+        Write places[]; /* so many */
+    };
+
+    void wait(const std::atomic<bool> &flag)
+    {
+        for (uint64_t i = 1; !flag; i++)
+            if (i % (1 << 20) == 0 && waitpid(pid_, nullptr, WNOHANG) != 0)
+                fail("the second process died");
+    }
+
+    void begin(const Job &job)
+    {
+        board_->ready = board_->go = board_->done = false;
+        board_->side = job.side;
+        board_->reads = job.reads;
+        board_->count = job.places.size();
+        std::copy(job.places.begin(), job.places.end(), board_->places);
+        if (::write(wake_[1], "", 1) != 1)
+            fail("cannot wake the second process: %s", std::strerror(errno));
+        wait(board_->ready);
+    }
+
+    [[noreturn]] void live(bench::Libato *libato)
+    {
+        char c;
+        std::vector<char> buffer(bench::MAX_WRITE);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(wake_[1]);
+        libato->map_in_child();
+        while (::read(wake_[0], &c, 1) == 1) {
+            Job job = {
+                board_->side, board_->reads, {board_->places, board_->places + board_->count}};
+            board_->ready = true;
+            while (!board_->go) {
+            }
+            do_job(world_, job, buffer.data());
+            board_->done = true;
+        }
+        _exit(0);
+    }
+
+    const bench::World &world_;
+    size_t bytes_;
+    Board *board_;
+    int wake_[2];
+    pid_t pid_;
+};
+
+enum { OTHER, LIBATO }; /* sides of a world */
+
+struct Files {
+    bool reads;
+    std::unique_ptr<bench::World> world;
+    std::unique_ptr<Partner> partner;
+
+    Files(bool r, std::unique_ptr<bench::World> w, std::unique_ptr<Partner> p)
+        : reads(r), world(std::move(w)), partner(std::move(p))
+    {
+    }
+};
+
+std::unique_ptr<Files> files; /* of one kind at a time */
+
+void end_files()
+{
+    if (files) {
+        files->partner.reset();
+        files->world->check_content();
+    }
+    files.reset();
+}
+
+/* Both homes of each page, by the process that is to write them. */
+std::vector<Write> touches_of(uint64_t first, uint64_t span)
+{
+    std::vector<Write> all;
+    for (uint64_t at = first; at < first + span; at += PAGE_BYTES)
+        for (int i = 0; i < 2; i++)
+            all.push_back({at, 64, 0});
+    return all;
+}
+
+Files &files_for(bool reads)
+{
+    if (files && files->reads == reads)
+        return *files;
+    end_files();
+    uint64_t bytes = settings.file_bytes();
+    std::vector<std::unique_ptr<Backend>> sides;
+    auto libato = bench::make_libato({}, bytes);
+    bench::Libato *known = libato.get();
+    sides.push_back(reads ? bench::make_plain(bytes)
+                          : bench::make_floor(bench::Domain::pmem, bytes));
+    sides.push_back(std::move(libato));
+    auto world = std::make_unique<bench::World>(std::move(sides), bytes);
+    world->fill_at_random();
+    const uint64_t half = bytes / 2;
+    std::vector<Write> touches = touches_of(half, half);
+    auto partner = std::make_unique<Partner>(
+        *world, known, std::max<size_t>(touches.size(), settings.batch * LONGER));
+    for (size_t side : {OTHER, LIBATO})
+        partner->run({side, false, touches});
+    files = std::make_unique<Files>(reads, std::move(world), std::move(partner));
+    return *files;
+}
+
+/* Sides: the other and libato by one process, then by two. */
+std::vector<Values> repeat(bool reads, uint32_t bytes)
+{
+    Files &f = files_for(reads);
+    const char *to_other = reads ? "to_memcpy" : "to_floor";
+    const uint64_t half = settings.file_bytes() / 2, each = settings.batch * LONGER;
+    std::vector<char> buffer(bench::MAX_WRITE);
+    bench::Medians medians;
+    std::vector<size_t> order = {0, 1, 2, 3};
+    for (uint64_t round = 0; round <= std::max<uint64_t>(1, settings.rounds() / LONGER); round++) {
+        bench::stop_if_asked();
+        Job own = {0, reads, f.world->random_writes(bytes, each, 0, reads ? PAGE_BYTES : half)};
+        Job theirs = {0, reads,
+                      reads ? own.places : f.world->random_writes(bytes, each, half, half)};
+        double ns[4];
+        std::shuffle(order.begin(), order.end(), f.world->random());
+        for (size_t i : order) {
+            own.side = theirs.side = i % 2;
+            auto mine = [&] { do_job(*f.world, own, buffer.data()); };
+            ns[i] = (i < 2 ? bench::ns_of(mine) : f.partner->ns_of_both(theirs, mine)) /
+                    static_cast<double>(each);
+        }
+        if (round == 0)
+            continue;
+        double scaling[2] = {2 * ns[0] / ns[2], 2 * ns[1] / ns[3]};
+        for (size_t i = 0; i < 4; i++)
+            medians.add(i, "ns", ns[i]);
+        medians.add(2, "scaling", scaling[0]);
+        medians.add(3, "scaling", scaling[1]);
+        medians.add(3, to_other, scaling[1] / scaling[0]);
+    }
+    return medians.medians(4);
+}
+
+Case make_case(bool reads, const char *size, uint32_t bytes)
+{
+    const std::string other = reads ? "memcpy" : "floor";
+    Case c;
+    c.name = std::string(reads ? "read/" : "write/") + size;
+    c.sides = {other + "_1", "libato_1", other + "_2", "libato_2"};
+    if (reads)
+        c.goals = {{"libato_2", "to_memcpy", 0.95, true}};
+    else
+        c.goals = {{"libato_2", "scaling", 1.8, true}};
+    c.repeat = [reads, bytes] { return repeat(reads, bytes); };
+    c.promise = [reads](const std::string &side) {
+        if (side[0] == 'l')
+            return std::string(reads ? "pmem: one moment's bytes" : "pmem: atomic and durable");
+        return std::string(reads ? "promises nothing: may be torn"
+                                 : "pmem: durable; a crash tears it");
+    };
+    return c;
+}
+
+std::vector<Case> cases()
+{
+    if (std::thread::hardware_concurrency() < 2)
+        return {}; /* scaling on one CPU says nothing */
+    return {make_case(false, "64", 64), make_case(false, "1K", 1024), make_case(false, "4K", 4096),
+            make_case(true, "64", 64),  make_case(true, "1K", 1024),  make_case(true, "4K", 4096)};
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    return bench::run(
+        argc, argv,
+        {"Two processes on one file. Guarantees differ: the floor and memcpy are not\n"
+         "atomic.",
+         {512, 200000, 1000},
+         [] { return settings.file_bytes() * 16 / 5 + (64ull << 20); },
+         cases,
+         end_files});
+}
