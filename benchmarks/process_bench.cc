@@ -6,8 +6,10 @@
  *   read/SIZE    reads of the same bytes of the same page by two processes, against one
  *
  * Sides: what there is to compare with (the floor of a write, memcpy() of a read) and libato, each by one
- * process and by two; `scaling` is how much more two do in the same time, `to_floor` and `to_memcpy` libato's
- * in relation to the other's. The second process has the file mapped all the time. In domain pmem.
+ * process and by two; `scaling` is how much more two do in the same time than one does: the sum, over both, of
+ * its time alone to its time beside the other. (A process by itself may be slower than the other, by where its
+ * memory lies.) `to_floor` and `to_memcpy`: libato's in relation to the other's. The second process has the file
+ * mapped all the time. In domain pmem.
  */
 #include "floor.h"
 #include "libato.h"
@@ -48,6 +50,10 @@ struct Job {
     size_t side;
     bool reads;
     std::vector<Write> places;
+};
+
+struct Buffer {
+    alignas(4096) char bytes[bench::MAX_WRITE];
 };
 
 void do_job(const bench::World &world, const Job &job, char *buffer)
@@ -92,27 +98,24 @@ class Partner
     Partner(const Partner &) = delete;
     Partner &operator=(const Partner &) = delete;
 
-    /* Both at once: ns until the later one is done. */
-    double ns_of_both(const Job &theirs, const std::function<void()> &own)
-    {
-        begin(theirs);
-        return bench::ns_of([&] {
-            board_->go = true;
-            own();
-            wait(board_->done);
-        });
-    }
-
-    void run(const Job &job)
+    /* Does it, and `own` is done at the same time. ns of both. */
+    struct Times {
+        double own, theirs;
+    };
+    Times run(
+        const Job &job, const std::function<void()> &own = [] {})
     {
         begin(job);
         board_->go = true;
+        double ns = bench::ns_of(own);
         wait(board_->done);
+        return {ns, board_->ns};
     }
 
   private:
     struct Board {
         std::atomic<bool> ready{false}, go{false}, done{false};
+        double ns = 0;
         size_t side = 0, count = 0;
         bool reads = false;
         Write places[]; /* so many */
@@ -140,7 +143,7 @@ class Partner
     [[noreturn]] void live(bench::Libato *libato)
     {
         char c;
-        std::vector<char> buffer(bench::MAX_WRITE);
+        Buffer buffer;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(wake_[1]);
         libato->map_in_child();
@@ -150,7 +153,7 @@ class Partner
             board_->ready = true;
             while (!board_->go) {
             }
-            do_job(world_, job, buffer.data());
+            board_->ns = bench::ns_of([&] { do_job(world_, job, buffer.bytes); });
             board_->done = true;
         }
         _exit(0);
@@ -227,7 +230,7 @@ std::vector<Values> repeat(bool reads, uint32_t bytes)
     Files &f = files_for(reads);
     const char *to_other = reads ? "to_memcpy" : "to_floor";
     const uint64_t half = settings.file_bytes() / 2, each = settings.batch * LONGER;
-    std::vector<char> buffer(bench::MAX_WRITE);
+    Buffer buffer;
     bench::Medians medians;
     std::vector<size_t> order = {0, 1, 2, 3};
     for (uint64_t round = 0; round <= std::max<uint64_t>(1, settings.rounds() / LONGER); round++) {
@@ -235,22 +238,28 @@ std::vector<Values> repeat(bool reads, uint32_t bytes)
         Job own = {0, reads, f.world->random_writes(bytes, each, 0, reads ? PAGE_BYTES : half)};
         Job theirs = {0, reads,
                       reads ? own.places : f.world->random_writes(bytes, each, half, half)};
-        double ns[4];
+        Partner::Times alone[2], both[2];
         std::shuffle(order.begin(), order.end(), f.world->random());
         for (size_t i : order) {
             own.side = theirs.side = i % 2;
-            auto mine = [&] { do_job(*f.world, own, buffer.data()); };
-            ns[i] = (i < 2 ? bench::ns_of(mine) : f.partner->ns_of_both(theirs, mine)) /
-                    static_cast<double>(each);
+            auto mine = [&] { do_job(*f.world, own, buffer.bytes); };
+            if (i < 2)
+                alone[i] = {bench::ns_of(mine), f.partner->run(theirs).theirs};
+            else
+                both[i % 2] = f.partner->run(theirs, mine);
         }
         if (round == 0)
             continue;
-        double scaling[2] = {2 * ns[0] / ns[2], 2 * ns[1] / ns[3]};
-        for (size_t i = 0; i < 4; i++)
-            medians.add(i, "ns", ns[i]);
-        medians.add(2, "scaling", scaling[0]);
-        medians.add(3, "scaling", scaling[1]);
-        medians.add(3, to_other, scaling[1] / scaling[0]);
+        double scaling[2];
+        for (size_t side : {OTHER, LIBATO}) {
+            const Partner::Times &one = alone[side], &two = both[side];
+            const double n = 2 * static_cast<double>(each);
+            scaling[side] = one.own / two.own + one.theirs / two.theirs;
+            medians.add(side, "ns", (one.own + one.theirs) / n);
+            medians.add(side + 2, "ns", (two.own + two.theirs) / n);
+            medians.add(side + 2, "scaling", scaling[side]);
+        }
+        medians.add(3, to_other, scaling[LIBATO] / scaling[OTHER]);
     }
     return medians.medians(4);
 }
