@@ -5,7 +5,9 @@
 #include "hazards/lab.h"
 
 extern "C" {
+#include "lib/shared.h"
 #include "reflection/locks.h"
+#include "reflection/manifest.h"
 }
 
 #include <cerrno>
@@ -14,8 +16,11 @@ extern "C" {
 #include <filesystem>
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace hazards;
@@ -258,6 +263,85 @@ TEST_F(Permission, EnvironmentNamesFilesAndIsIgnoredByProgramsThatRunAsSomebodyE
                   0);
         EXPECT_EQ(exists(log), !(mode & S_ISUID)) << "root's file, where nobody wished";
         std::filesystem::remove(log);
+    }
+}
+
+// Each file that a pairing consists of, and its shared memory.
+std::vector<std::string> parts_of(const std::string &file, const std::string &folder)
+{
+    std::vector<std::string> all;
+    for (const auto &entry : std::filesystem::directory_iterator(folder + "/.ato"))
+        all.push_back(entry.path());
+    const Bytes manifest = read_file(manifest_of(file));
+    struct manifest_record record;
+    int copy;
+    EXPECT_EQ(manifest_read(manifest.data(), &record, &copy), MANIFEST_VALID);
+    char name[64];
+    shared_name(name, record.id, record.shm_generation);
+    all.push_back(std::string("/dev/shm") + name);
+    return all;
+}
+
+// Of a group whose members share a file: each of them, whoever is first; and nobody else, not even by a
+// descriptor that he was handed.
+TEST_F(Permission, ThoseWhoMayWriteTheFileMapItTogetherAndNobodyElse)
+{
+    constexpr gid_t GROUP = 4242;
+    constexpr uid_t OWNER = 1111, MEMBER = 2222, STRANGER = 3333;
+    const std::string folder = dir / "together", shared = folder + "/file";
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chown(folder.c_str(), OWNER, GROUP), 0);
+    ASSERT_EQ(chmod(folder.c_str(), 02775), 0);
+    write_file(shared, old);
+    ASSERT_EQ(chown(shared.c_str(), OWNER, GROUP), 0);
+    ASSERT_EQ(chmod(shared.c_str(), 0660), 0);
+    Fd handed(shared, O_RDWR);
+    auto as = [&](uid_t user, gid_t group, const std::function<void()> &what) {
+        return in_child([&] {
+            if (setgroups(0, nullptr) < 0 || setgid(group) < 0 || setuid(user) < 0)
+                return 99;
+            what();
+            return static_cast<int>(HasFailure());
+        });
+    };
+    Pipe is_mapped, end;
+    for (uid_t first : {OWNER, MEMBER}) {
+        const uid_t second = first == OWNER ? MEMBER : OWNER;
+        pid_t pid = fork();
+        ASSERT_GE(pid, 0);
+        if (pid == 0) {
+            if (setgroups(0, nullptr) < 0 || setgid(GROUP) < 0 || setuid(first) < 0)
+                _exit(99);
+            Mapped m(shared, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+            bool good = m && m.write(3000, pattern(6000, 2)); // by its journal
+            is_mapped.tell();
+            end.hear();
+            _exit(good && m.read(100, 5000) == pattern(5000, 3) ? 0 : 1);
+        }
+        ASSERT_TRUE(is_mapped.hear());
+        const std::vector<std::string> parts = parts_of(shared, folder);
+        EXPECT_EQ(parts.size(), 4u); // reflection, manifest, journal, memory
+        EXPECT_EQ(as(STRANGER, STRANGER,
+                     [&] {
+                         EXPECT_EQ(ato_mmap_opt(SIZE, handed, 0, nullptr), MAP_FAILED);
+                         EXPECT_EQ(errno, EACCES) << ato_errormsg();
+                         EXPECT_NE(std::string(ato_errormsg()).find(folder), std::string::npos);
+                         for (const std::string &part : parts)
+                             EXPECT_LT(open(part.c_str(), O_RDONLY | O_CLOEXEC), 0) << part;
+                     }),
+                  0);
+        EXPECT_EQ(as(second, GROUP,
+                     [&] {
+                         Mapped m(shared, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+                         ASSERT_TRUE(m) << m.sentence;
+                         EXPECT_EQ(m.read(3000, 6000), pattern(6000, 2));
+                         EXPECT_TRUE(m.write(100, pattern(5000, 3))) << m.sentence;
+                     }),
+                  0);
+        end.tell();
+        int status = -1;
+        EXPECT_EQ(waitpid(pid, &status, 0), pid);
+        EXPECT_EQ(status, 0);
     }
 }
 
