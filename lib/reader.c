@@ -24,9 +24,10 @@ enum reader_state {
 struct reader {
     pthread_mutex_t lock; /* of all but WATCHING */
     enum reader_state state;
-    uint64_t sequence;        /* QUIET: of the manifest's record */
-    struct shared_header own; /* before there is another */
-    char *name;               /* within pairing.path */
+    struct manifest_record record; /* QUIET: the manifest's */
+    struct timespec changed;       /* PLAIN: the file's ctime, before the read */
+    struct shared_header own;      /* before there is another */
+    char *name;                    /* within pairing.path */
     struct pairing_wish wish;
     char folder[PATH_MAX]; /* of the wish */
 };
@@ -177,7 +178,7 @@ static int look_locked(struct file *f, const struct place_names *n)
                             "reflection may hold parts of it",
                             pr->path);
     f->settled = true;
-    r->sequence = pr->record.sequence;
+    r->record = pr->record;
     r->own.size = sizes.size;
     r->state = QUIET;
     return 1;
@@ -272,16 +273,64 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     return 0;
 }
 
-/* Is it true still that nobody writes? Behind the copy. */
-static bool is_quiet(const struct file *f)
+/* ---- does nobody write? ---- */
+
+static int64_t ns_between(struct timespec from, struct timespec to)
+{
+    return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec);
+}
+
+/* May a change at this moment leave the ctime as it is? Within the same tick of the clock that the kernel stamps
+ * by; some file systems keep seconds. */
+static bool is_young(struct timespec changed)
+{
+    struct timespec now, tick;
+    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0 ||
+        clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
+        return true;
+    const int64_t age = ns_between(changed, now);
+    return age >= 0 && age < (changed.tv_nsec ? tick.tv_nsec : 2000000000);
+}
+
+/* Of a plain file, before the copy. Who maps it sets an attribute, and who makes it plain again takes that away:
+ * both move its ctime. False: a moment later. */
+static bool note_changed(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct stat st;
+    if (fstat(f->pairing.original, &st) < 0)
+        return false;
+    r->changed = st.st_ctim;
+    r->own.size = (uint64_t)st.st_size;
+    return !is_young(r->changed);
+}
+
+static bool is_plain_still(const struct file *f)
 {
     const struct pairing *pr = &f->pairing;
     struct attribute a;
+    struct stat st;
+    return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE &&
+           fstat(pr->original, &st) == 0 && ns_between(st.st_ctim, f->reader->changed) == 0;
+}
+
+/* Is it true still that nobody writes, by whatever means? Behind the copy. */
+static bool is_quiet(const struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    const struct manifest_record *known = &f->reader->record;
     struct manifest_record record;
     struct manifest_sizes sizes;
+    struct stat st;
     if (f->reader->state == PLAIN)
-        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
-    return read_manifest(pr, &record, &sizes) == 0 && record.sequence == f->reader->sequence;
+        return is_plain_still(f);
+    const struct place_names n = place_names(pr->identity.inode);
+    /* Set aside, the manifest says what it said before. */
+    return read_manifest(pr, &record, &sizes) == 0 && record.sequence == known->sequence &&
+           folder_names(&pr->folder, n.manifest, pr->lock) == 1 && fstat(pr->original, &st) == 0 &&
+           (uint64_t)st.st_size == known->clean_size &&
+           st.st_mtim.tv_sec == known->clean_mtime_sec &&
+           (uint64_t)st.st_mtim.tv_nsec == known->clean_mtime_nsec;
 }
 
 /* ---- reading ---- */
@@ -293,14 +342,11 @@ static bool is_quiet(const struct file *f)
          at_ < end_; at_ += bytes, page++, begin = 0,                                              \
                   bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
 
-/* 1; 0: somebody has begun to write; -1. */
+/* 1; 0: somebody has begun to write, or may just have done so; -1. */
 static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    if (f->reader->state == PLAIN) {
-        struct stat st;
-        if (fstat(f->pairing.original, &st) == 0)
-            f->reader->own.size = (uint64_t)st.st_size;
-    }
+    if (f->reader->state == PLAIN && !note_changed(f))
+        return 0;
     if (offset + n > f->reader->own.size)
         return is_quiet(f) ? pages_beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
@@ -320,10 +366,14 @@ static const struct page_state *loaded_state(struct file *f, uint64_t page, uint
     return *version ? s : NULL;
 }
 
-/* As try_many() in read.c; versions of pages that are not loaded are 0. */
+/* As try_many() in read.c; versions of pages that are not loaded are 0. Those a shrink may cut off without moving
+ * anything of theirs: so the version of the size counts, too. */
 static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    uint64_t before = 0, after = 0, version;
+    const struct page_state *sizing = &f->shared.header->sizing;
+    uint64_t before = read_steady_version(f, sizing), after = 0, version;
+    if (!before)
+        return -1;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const struct page_state *s = loaded_state(f, page, &version);
@@ -346,6 +396,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     }
     RACES_MEANT_END(dst - n, n);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    after += __atomic_load_n(&sizing->version, __ATOMIC_RELAXED);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         (void)loaded_state(f, page, &version);
@@ -375,7 +426,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     /* Who may write reserves the pages in the end; here there is nothing but patience. And whoever holds a page
      * may have died just now, and be about to be found out by others. */
-    enum { TRIES = 20000, DEAD_TRIES = 200 };
+    enum { TRIES = 20000, DEAD_TRIES = 1000 };
     unsigned dead = 0;
     for (unsigned i = 0; i < TRIES; i++) {
         int done = try_once(m->file, offset, dst, n);
@@ -398,12 +449,11 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 void reader_refresh(struct file *f)
 {
     struct reader *r = f->reader;
-    struct stat st;
     pthread_mutex_lock(&r->lock);
+    if (r->state == PLAIN)
+        (void)note_changed(f);
     if (r->state != WATCHING && !is_quiet(f))
         (void)look(f);
-    else if (r->state == PLAIN && fstat(f->pairing.original, &st) == 0)
-        r->own.size = (uint64_t)st.st_size;
     pthread_mutex_unlock(&r->lock);
 }
 

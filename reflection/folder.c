@@ -5,6 +5,7 @@
 #include "identity.h"
 #include "report.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -174,6 +175,32 @@ bool folder_has(const struct folder *f, const char *name)
 {
     struct stat st;
     return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
+{
+    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        int r = report_errno(errno, "cannot list the reflection folder %s", f->path);
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    int result = 0;
+    while (result == 0) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry && errno)
+            result = report_errno(errno, "cannot list the reflection folder %s", f->path);
+        if (!entry)
+            break;
+        result = visit(arg, entry->d_name);
+    }
+    int saved = errno;
+    closedir(dir);
+    errno = saved;
+    return result;
 }
 
 int folder_sync_name(const struct folder *f)

@@ -37,6 +37,9 @@ int folder_reopen(int fd);
 /* Is there such a name in it? */
 bool folder_has(const struct folder *f, const char *name);
 
+/* Calls `visit` for each name in it until one answers other than 0, which is returned. -1 with a sentence, too. */
+int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
+
 /* Its own name is durable. Whoever made the folder may have died before that: so this is for everyone
  * who is about to rely on finding it again, not for its maker. */
 int folder_sync_name(const struct folder *f);

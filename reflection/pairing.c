@@ -35,15 +35,16 @@ static int make_manifest(struct pairing *pr, const struct place_names *n)
     uint64_t random;
     if (identity_random(&random, sizeof(random)) < 0)
         return -1;
-    char unfinished[sizeof(n->manifest) + sizeof(".0123456789abcdef.tmp")];
-    snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 ".tmp", n->manifest, random);
+    char unfinished[sizeof(n->manifest) + sizeof(".0123456789abcdef" PAIRING_UNFINISHED)];
+    snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 PAIRING_UNFINISHED, n->manifest,
+             random);
     int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
     if (fd < 0)
         return errno == EEXIST ? 0 : -1; /* no random number: another one, then */
     int r = trust_give(&trust, fd);
     if (r == 0)
         r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
-    if (r < 0 && errno == EEXIST)
+    if (r < 0 && (errno == EEXIST || errno == ENOENT)) /* made by another, or removed */
         r = 0;
     int saved = errno;
     close(fd);

@@ -2,8 +2,8 @@
 /*
  * The pairing of an original with its reflection: found, made, checked, taken apart.
  *
- * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest,
- * and on the original the attribute `user.ato`.
+ * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
+ * `<inode>.manifest.<random>.tmp`), and on the original the attribute `user.ato`.
  *
  * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
  *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
@@ -55,6 +55,8 @@ struct pairing {
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */
 };
+
+#define PAIRING_UNFINISHED ".tmp"
 
 /* Byte of the manifest that they lock, and all bytes behind byte 0. */
 #define PAIRING_READERS (1 + MANIFEST_SLOTS)

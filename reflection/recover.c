@@ -9,7 +9,6 @@
 #include "pool.h"
 #include "report.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -514,52 +513,44 @@ struct visits {
     visit *journal, *pointer, *unfinished;
 };
 
-static int visit_one(const struct visits *v, const struct folder *f, const char *name,
-                     const void *arg)
+struct visiting {
+    const struct visits *visits;
+    const struct folder *folder;
+    const void *arg;
+    struct report_kept *failure;
+};
+
+static int visit_name(const struct visiting *v, const char *name)
 {
     switch (pool_name_of(name)) {
     case POOL_NAME:
-        return v->journal(f, name, arg);
+        return v->visits->journal(v->folder, name, v->arg);
     case POOL_NAME_POINTER:
-        return v->pointer(f, name, arg);
+        return v->visits->pointer(v->folder, name, v->arg);
     case POOL_NAME_UNFINISHED:
     case POOL_NAME_POINTER_UNFINISHED:
-        return v->unfinished ? v->unfinished(f, name, arg) : 0;
+        return v->visits->unfinished ? v->visits->unfinished(v->folder, name, v->arg) : 0;
     default:
         return 0;
     }
+}
+
+static int visit_one(void *arg, const char *name)
+{
+    const struct visiting *v = arg;
+    int result = visit_name(v, name);
+    if (result >= 0 || !v->failure)
+        return result;
+    report_keep(v->failure);
+    return 0;
 }
 
 /* Until one answers other than 0; with `failure`, which takes the first one: all of them. */
 static int each_name(const struct folder *f, const struct visits *v, const void *arg,
                      struct report_kept *failure)
 {
-    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        int r = report_errno(errno, "cannot list the reflection folder %s", f->path);
-        if (fd >= 0)
-            close(fd);
-        return r;
-    }
-    int result = 0;
-    while (result == 0) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        if (!entry && errno)
-            result = report_errno(errno, "cannot list the reflection folder %s", f->path);
-        if (!entry)
-            break;
-        result = visit_one(v, f, entry->d_name, arg);
-        if (result < 0 && failure) {
-            report_keep(failure);
-            result = 0;
-        }
-    }
-    int saved = errno;
-    closedir(dir);
-    errno = saved;
-    return result;
+    struct visiting visiting = {v, f, arg, failure};
+    return folder_each_name(f, visit_one, &visiting);
 }
 
 static int recover(const struct folder *f, const struct wanted *wanted)

@@ -14,6 +14,31 @@
 #include <string.h>
 #include <unistd.h>
 
+struct unfinished {
+    const struct folder *folder;
+    char start[64];
+};
+
+static int remove_unfinished(void *arg, const char *name)
+{
+    const struct unfinished *u = arg;
+    const size_t start = strlen(u->start), end = strlen(PAIRING_UNFINISHED), n = strlen(name);
+    if (n > start + end && strncmp(name, u->start, start) == 0 &&
+        strcmp(name + n - end, PAIRING_UNFINISHED) == 0)
+        (void)fsops->unlinkat(u->folder->fd, name, 0);
+    return 0;
+}
+
+/* What makers of its manifest left that died in between. One that lives finds that its own is gone, and begins
+ * anew. */
+static void remove_all_unfinished(const struct pairing *pr, const struct place_names *n)
+{
+    struct unfinished u = {.folder = &pr->folder};
+    snprintf(u.start, sizeof(u.start), "%s.", n->manifest);
+    (void)folder_each_name(&pr->folder, remove_unfinished,
+                           &u); /* what stays is nothing but litter */
+}
+
 /* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a
  * reflection is never missed by a file that still needs it; the manifest goes last, because it is
  * what tells how far the removal came. */
@@ -29,6 +54,7 @@ static int finish_removal(struct pairing *pr, const struct place_names *n)
     if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
                             n->manifest);
+    remove_all_unfinished(pr, n);
     return folder_sync(&pr->folder);
 }
 

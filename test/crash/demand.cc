@@ -7,14 +7,6 @@ namespace crash
 namespace
 {
 
-// `.ato.<random>.tmp`, `I.manifest.<random>.tmp`, `I.stale-...`
-bool is_known_to_stay(const std::string &name)
-{
-    bool made = name.find(".ato.") == 0 || name.find(".manifest.") != std::string::npos;
-    return (made && name.find(".tmp") != std::string::npos) ||
-           name.find(".stale-") != std::string::npos;
-}
-
 bool is_plain(const Disk &disk)
 {
     for (const auto &name : disk.at(Disk::ROOT).names)
@@ -22,7 +14,8 @@ bool is_plain(const Disk &disk)
             return false;
     for (const auto &folder : disk.at(Disk::ROOT).names) // of originals there are no names
         for (const auto &name : disk.at(folder.second).names)
-            if (!is_known_to_stay(folder.first) && !is_known_to_stay(name.first))
+            if (folder.first.find(".tmp") == std::string::npos &&
+                name.first.find(".stale-") == std::string::npos)
                 return false;
     return true;
 }

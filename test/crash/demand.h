@@ -17,8 +17,7 @@ struct Demand {
 };
 
 // Which demand the media break; "": none. For `plain`, what is known to stay does not count:
-// what a process was just making when it died, `.ato.<random>.tmp` and `I.manifest.<random>.tmp`, and what was set
-// aside.
+// `.ato.<random>.tmp`, of a process that died while it made the folder, and what was set aside.
 std::string broken_demand(const Disk &disk, const Demand &demand);
 
 } // namespace crash
