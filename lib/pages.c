@@ -180,12 +180,12 @@ int pages_wait_for_size(struct file *f, const struct patience *patience)
     return r;
 }
 
-int pages_settle_word(const struct file *f, const uint64_t *word)
+int pages_settle_words(const struct file *f, const uint64_t *words, uint64_t n)
 {
     /* persist-order R4, R5 (writers: W2, G4, S2 in flip.c): after a kill the word may be visible and not
      * durable. Made durable before anything is built on it, and before it is shown (I4): else somebody
      * would write to the home that it made invalid (I3), or a power cut take back what was read. I1, I5. */
-    if (persist_flush_any(&f->persist, word, sizeof(*word)) < 0)
+    if (persist_flush_any(&f->persist, words, n * sizeof(*words)) < 0)
         return report_errno(errno, "cannot make a bitmap or the size of %s durable",
                             f->pairing.path);
     persist_fence(&f->persist);
@@ -203,7 +203,7 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
         word = __atomic_load_n(at, __ATOMIC_RELAXED);
         if (word && space_look_r(f, page) < 0)
             return -1;
-        if (!f->settled && pages_settle_word(f, at) < 0) /* R4 */
+        if (!f->settled && pages_settle_words(f, at, 1) < 0) /* R4 */
             return -1;
     }
     s->bitmap = word;

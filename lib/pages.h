@@ -124,9 +124,9 @@ static inline int pages_load(struct file *f, uint64_t page, struct page_state *s
     return pages_load_slow(f, page, s);
 }
 
-/* Makes a word on the media durable as it is visible: of a process that died it may be the one and not the
- * other. -1 with EIO. */
-int pages_settle_word(const struct file *f, const uint64_t *word);
+/* Makes words on the media, of one page or line, durable as they are visible: of a process that died they may be the
+ * one and not the other. -1 with EIO. */
+int pages_settle_words(const struct file *f, const uint64_t *words, uint64_t n);
 
 /* For the i-th time round a loop that waits for a few stores of another thread of this process. */
 void pages_pause(unsigned i);

@@ -262,7 +262,7 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
         return -1;
     /* R4. To flush a line is to change nothing; in domain msync, where it would be, all are settled (file.c). */
     if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
-        pages_settle_word(f, file_word(f, page)) < 0)
+        pages_settle_words(f, file_word(f, page), 1) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
@@ -351,6 +351,7 @@ static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
         return is_quiet(f) ? pages_beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
+        seam_point(SEAM_VERSION, f);
         if (copy_from_media(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
             return -1;
         dst += bytes;
@@ -387,6 +388,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     RACES_MEANT_BEGIN(); /* as in read_try() */
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
+        seam_point(SEAM_VERSION, f);
         const struct page_state *s = loaded_state(f, page, &version);
         if (s)
             read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);

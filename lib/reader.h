@@ -5,11 +5,12 @@
  *
  * While somebody who may write has the file mapped, it watches: the shared memory is mapped for reading, and
  * a lock, which all readers share (PAIRING_READERS), says that the file is not to be taken apart. A page without
- * a state, or one that is not loaded, was not flipped since the memory was made: its word on the media holds.
+ * a state, or one that is not loaded, was not flipped since the memory was made: its word on the media holds, unless
+ * a shrink has cut it off, which the size's version tells.
  *
  * While nobody has, the media do not change. That this is so still is looked at behind each read: in the
- * manifest, or, of a plain file, whether there is one by now. Whoever begins to write says so there, durably,
- * before his first store. Then the reader goes on to watch.
+ * manifest, by its record and its name, and by the file's mtime; or, of a plain file, by its attribute and its ctime.
+ * Whoever begins to write says so there, durably, before his first store. Then the reader goes on to watch.
  *
  * What the last writer's death has left is for one who may write to recover: EAGAIN.
  */

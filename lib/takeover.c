@@ -35,10 +35,7 @@ struct dead {
     uint64_t n, room;
     bool sizing;
     uint64_t size; /* as it is on the media */
-    /* Of the meta page that was looked at last: */
-    uint64_t chunk;
-    bool has_words;
-    char *words; /* its mapping, where the views do not reach so far */
+    void *words; /* mapping of the meta page looked at last, where the views do not reach so far */
 };
 
 static int add(struct dead *d, struct page_state *s, uint64_t page)
@@ -89,7 +86,7 @@ static int reload_size(struct dead *d)
 {
     struct file *f = d->f;
     pthread_mutex_lock(&f->medium);
-    int r = pages_settle_word(f, growth_size_word(&f->pairing)); /* R5 */
+    int r = pages_settle_words(f, growth_size_word(&f->pairing), 1); /* R5 */
     pthread_mutex_unlock(&f->medium);
     if (r < 0 || pairing_refresh_size(&f->pairing) < 0)
         return -1;
@@ -144,55 +141,74 @@ static void forget_words(struct dead *d)
     d->words = NULL;
 }
 
-/* Where the word of a page lies; NULL: it is 0, in a hole, where a load might be SIGBUS; or (*r is -1)
- * it cannot be had. */
-static const uint64_t *find_word(struct dead *d, uint64_t page, int *r)
+/* Has `words` where those of a chunk lie; NULL: they are 0, in a hole, where a load might be SIGBUS. -1. */
+static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
 {
     const struct pairing *pr = &d->f->pairing;
-    const uint64_t chunk = page / CHUNK_PAGES;
-    if (chunk != d->chunk) {
-        forget_words(d);
-        const uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
-        if (there == UINT64_MAX)
-            *r = report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
-        d->has_words = there == chunk;
-        d->chunk = chunk;
+    const uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
+    *words = NULL;
+    if (there == UINT64_MAX)
+        return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+    if (there != chunk)
+        return 0;
+    if ((chunk + 1) * CHUNK_PAGES * PAGE_BYTES <= d->f->max_size) {
+        *words = file_word(d->f, chunk * CHUNK_PAGES);
+        return 0;
     }
-    if (!d->has_words)
-        return NULL;
-    if ((chunk + 1) * CHUNK_PAGES * PAGE_BYTES <= d->f->max_size)
-        return file_word(d->f, page);
-    if (!d->words) {
-        void *map = domain_map(d->f->persist.domain, NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
-                               pr->reflection, (off_t)layout_meta_page(chunk));
-        if (map == MAP_FAILED) {
-            *r = report_errno(errno, "cannot map the bitmaps of %s", pr->path);
-            return NULL;
-        }
-        d->words = map;
-    }
-    return (const uint64_t *)d->words + page % CHUNK_PAGES;
+    forget_words(d);
+    void *map = domain_map(d->f->persist.domain, NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
+                           pr->reflection, (off_t)layout_meta_page(chunk));
+    if (map == MAP_FAILED)
+        return report_errno(errno, "cannot map the bitmaps of %s", pr->path);
+    *words = d->words = map;
+    return 0;
 }
 
-static int reload_page(struct dead *d, const struct page *p)
+/* Those of pages [first, end) of `d`, which share a meta page. Made durable in one go: in msync each call takes as
+ * long as for all of them. */
+static int reload_chunk(struct dead *d, uint64_t first, uint64_t end)
 {
     struct file *f = d->f;
-    int r = 0;
-    uint64_t bitmap = 0;
-    if (!p->state->version)
-        return 0;
-    const uint64_t *word = find_word(d, p->page, &r);
-    if (word) {
-        r = pages_settle_word(f, word); /* R5 */
-        bitmap = __atomic_load_n(word, __ATOMIC_RELAXED);
+    const uint64_t *words;
+    uint64_t low = CHUNK_PAGES, high = 0;
+    if (find_words(d, d->pages[first].page / CHUNK_PAGES, &words) < 0)
+        return -1;
+    for (uint64_t i = first; i < end; i++) {
+        const uint64_t at = d->pages[i].page % CHUNK_PAGES;
+        if (!d->pages[i].state->version)
+            continue;
+        low = at < low ? at : low;
+        high = at > high ? at : high;
     }
-    pages_set_bitmap(p->state, bitmap & bitmap_within(p->page, d->size));
-    return r;
+    if (words && low <= high && pages_settle_words(f, words + low, high - low + 1) < 0) /* R5 */
+        return -1;
+    for (uint64_t i = first; i < end; i++) {
+        const struct page *p = &d->pages[i];
+        if (!p->state->version)
+            continue;
+        const uint64_t *word = words ? words + p->page % CHUNK_PAGES : NULL;
+        const uint64_t bitmap = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
+        pages_set_bitmap(p->state, bitmap & bitmap_within(p->page, d->size));
+    }
+    return 0;
+}
+
+static int reload_pages(struct dead *d)
+{
+    for (uint64_t first = 0, end; first < d->n; first = end) {
+        const uint64_t chunk = d->pages[first].page / CHUNK_PAGES;
+        for (end = first + 1; end < d->n && d->pages[end].page / CHUNK_PAGES == chunk;)
+            end++;
+        if (reload_chunk(d, first, end) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- all of it ---- */
 
-/* A failure poisons the file: nobody knows what is on the media. As in file_msync(), one flush at a time. */
+/* A failure poisons the file: nobody knows what is on the media. As in file_msync(), one flush at a time. Pages come
+ * by number, but for those that were claimed. */
 static void reload(struct dead *d)
 {
     struct file *f = d->f;
@@ -202,8 +218,8 @@ static void reload(struct dead *d)
     for (uint64_t i = 0; i < d->n; i++)
         mark(d->pages[i].state);
     pthread_mutex_lock(&f->medium);
-    for (uint64_t i = 0; i < d->n && r == 0; i++)
-        r = reload_page(d, &d->pages[i]);
+    if (r == 0)
+        r = reload_pages(d);
     pthread_mutex_unlock(&f->medium);
     if (r < 0)
         file_poison(f);
@@ -219,10 +235,7 @@ static void give_back(struct page_state *s)
 int takeover(struct file *f, uint32_t gone)
 {
     struct shared_header *h = f->shared.header;
-    struct dead d = {.f = f,
-                     .holder = gone,
-                     .chunk = UINT64_MAX,
-                     .size = __atomic_load_n(&h->size, __ATOMIC_RELAXED)};
+    struct dead d = {.f = f, .holder = gone, .size = __atomic_load_n(&h->size, __ATOMIC_RELAXED)};
     if (find_pages(&d) < 0) {
         free(d.pages);
         return -1;

@@ -382,4 +382,41 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
     EXPECT_EQ(waitpid(forked, nullptr, 0), forked);
 }
 
+// In msync a flush is a system call, and takes as long for a page of bitmaps as for one.
+TEST_F(PeersOfAFile, MakeTheWordsOfADeadOneDurableByThePage)
+{
+    constexpr size_t LONG = 600 * 4096;
+    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+    write_file(path, pattern(LONG, 1));
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    Peer dead([&](const auto &wait) {
+        Mapped his(path, o);
+        if (!his.write(0, pattern(LONG, 2)))
+            return 1;
+        ato_tx *tx = ato_tx_begin(0);
+        if (!ato_tx_memcpy(tx, his.base, pattern(LONG, 3).data(), LONG, 0))
+            return 2;
+        wait();
+        return 3;
+    });
+    ASSERT_TRUE(dead.is_ready());
+    dead.die();
+    long flushes = 0;
+    {
+        PersistFaults takeover;
+        takeover.before = [&](const PersistCall &c) {
+            flushes += std::string(c.op) == "flush_any" &&
+                       std::string(c.site).find("pages.c") != std::string::npos;
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+    }
+    EXPECT_EQ(flushes, 2);
+    EXPECT_EQ(m.read(4096, LONG - 4096), [&] {
+        const Bytes all = pattern(LONG, 2);
+        return Bytes(all.begin() + 4096, all.end());
+    }());
+}
+
 } // namespace

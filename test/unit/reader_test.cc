@@ -5,6 +5,10 @@
 #include "support/child.h"
 #include "support/mapped.h"
 
+extern "C" {
+#include "reflection/seam.h"
+}
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -336,6 +340,128 @@ TEST_F(Reader, InAForkedChildIsGoneAndMayComeAgain)
               }),
               0);
     EXPECT_EQ(r.read(), content);
+}
+
+// ---- what comes between two pages of one read ----
+
+std::function<void()> *between;
+unsigned pages_read;
+
+void come_between(enum seam_point point, const void *)
+{
+    if (point != SEAM_VERSION || ++pages_read != 3)
+        return;
+    seam_hook = nullptr;
+    (*between)();
+}
+
+class ReaderAsOf : public Reader
+{
+  protected:
+    // A read of everything; `what` is done by another process when two pages have been copied.
+    Bytes read_around(Watched &r, size_t n, const std::function<bool(Mapped &)> &what)
+    {
+        int status = -1;
+        std::function<void()> act = [&] {
+            status = in_child([&] {
+                Mapped m(path, opt());
+                return m && what(m) ? 0 : 1;
+            });
+        };
+        between = &act;
+        pages_read = 0;
+        seam_hook = come_between;
+        Bytes seen = r.read(0, n);
+        seam_hook = nullptr;
+        EXPECT_EQ(status, 0);
+        return seen;
+    }
+    static ato_options opt()
+    {
+        ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+        o.max_size = 1 << 20;
+        return o;
+    }
+    const Bytes news = pattern(SIZE, 7);
+};
+
+// Mapped, written and made plain again: it looks as it did before.
+TEST_F(ReaderAsOf, OneMomentOfAPlainFileThatIsAtTheEndAgain)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    const Bytes seen = read_around(
+        r, SIZE, [&](Mapped &m) { return m.write(0, news) && m.unmap(ATO_UNMAP_SPATIAL) == 0; });
+    EXPECT_TRUE(seen == content || seen == news);
+    EXPECT_EQ(r.read(), news);
+}
+
+TEST_F(ReaderAsOf, OneMomentOfAFileThatWasLeftWithItsReflection)
+{
+    leave_slices();
+    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+        Watched r(path);
+        ASSERT_TRUE(r.base) << r.sentence;
+        const Bytes some = pattern(SIZE, 8 + mode);
+        const Bytes seen =
+            read_around(r, SIZE, [&](Mapped &m) { return m.write(0, some) && m.unmap(mode) == 0; });
+        EXPECT_TRUE(seen == content || seen == some);
+        content = some;
+        EXPECT_EQ(r.read(), content);
+    }
+}
+
+// Pages that nobody has touched have no state that could move.
+TEST_F(ReaderAsOf, OneMomentOfAFileThatIsMadeShorterAndLongerAgain)
+{
+    Mapped idle(path, opt());
+    ASSERT_TRUE(idle) << idle.sentence;
+    pid_t pid = fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) { // where nothing else is mapped
+        idle.base = nullptr;
+        Watched r(path);
+        const Bytes seen = read_around(r, SIZE, [](Mapped &m) {
+            return ato_ftruncate(m.base, 4096) == 0 && ato_ftruncate(m.base, SIZE) == 0;
+        });
+        Bytes cut = content;
+        std::fill(cut.begin() + 4096, cut.end(), static_cast<unsigned char>(0));
+        _exit(r.base && (seen == content || seen == cut) && r.read() == cut && !HasFailure() ? 0
+                                                                                             : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+}
+
+// The reflection that it was reading from is set aside.
+TEST_F(ReaderAsOf, WhatItIsWhenTheFileIsPreferredToItsReflection)
+{
+    leave_slices();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(r.read(), content);
+    const Bytes plain = pattern(SIZE, 9);
+    write_file(path, plain); // by other means
+    EXPECT_TRUE(r.read().empty());
+    EXPECT_EQ(r.error, ESTALE) << ato_errormsg();
+    Pipe written, end;
+    pid_t pid = fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+        ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE);
+        Mapped m(path, o);
+        bool good = m && m.write(0, news);
+        written.tell();
+        end.hear();
+        _exit(good ? 0 : 1);
+    }
+    ASSERT_TRUE(written.hear());
+    EXPECT_EQ(r.read(), news);
+    end.tell();
+    int status = -1;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
 }
 
 } // namespace
