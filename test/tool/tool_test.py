@@ -63,6 +63,12 @@ class Info(Lab):
                          [(0, first.pid), (2, last.pid)])
         first.end()
         self.assertEqual([one['pid'] for one in self.info(self.file)['mapped_by']], [last.pid])
+        # They take the lower slots, and the kernel keeps their locks behind the other's.
+        later = [self.hold(self.file) for _ in range(2)]
+        self.assertEqual([(one['slot'], one['pid']) for one in self.info(self.file)['mapped_by']],
+                         [(0, later[0].pid), (1, later[1].pid), (2, last.pid)])
+        for one in later:
+            one.end()
         last.end()
         self.assertEqual(self.info(self.file)['state'], 'clean')
 

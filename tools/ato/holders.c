@@ -96,15 +96,21 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
 /* The next locked range within [start, end). 1 found, 0 none, -1 error. */
 static int next_locked(int fd, off_t *start, off_t *after, off_t end)
 {
-    struct flock l = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = *start, .l_len = end - *start};
-    if (fcntl(fd, F_OFD_GETLK, &l) < 0)
-        return report_errno(errno, "cannot ask for the locks of a manifest");
-    if (l.l_type == F_UNLCK)
+    off_t first = end;
+    /* The kernel tells of any one: there may be others before it. */
+    while (first > *start) {
+        struct flock l = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = *start, .l_len = first - *start};
+        if (fcntl(fd, F_OFD_GETLK, &l) < 0)
+            return report_errno(errno, "cannot ask for the locks of a manifest");
+        if (l.l_type == F_UNLCK)
+            break;
+        *after = l.l_len == 0 || l.l_start + l.l_len > end ? end : l.l_start + l.l_len;
+        first = l.l_start > *start ? l.l_start : *start;
+    }
+    if (first == end)
         return 0;
-    if (l.l_start > *start)
-        *start = l.l_start;
-    *after = l.l_len == 0 || l.l_start + l.l_len > end ? end : l.l_start + l.l_len;
+    *start = first;
     return 1;
 }
 
