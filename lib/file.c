@@ -401,12 +401,17 @@ struct leaving {
     uint64_t entered; /* shared_header.entered, when make_ready() was there */
 };
 
+static bool is_ready(const struct file *f, const struct leaving *l)
+{
+    return l->doubt || l->entered == f->shared.header->entered;
+}
+
 /* All that is to be done before nobody has it mapped any more, and may take long. Idempotent; what was done
  * already is done, if nobody came in between. */
 static int make_ready(struct file *f, struct leaving *l)
 {
     const uint64_t entered = f->shared.header->entered;
-    if (l->doubt || l->entered == entered)
+    if (is_ready(f, l))
         return 0;
     if (lengthen_views(f, f->pairing.size) < 0)
         return -1;
@@ -517,11 +522,13 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     }
     *kept = true;
     int last = lock_and_look(f, &l);
-    /* First without the lock, for which others wait who are about to map the file. */
-    if (last > 0 && (peers_unlock(f) < 0 || make_ready(f, &l) < 0))
-        return -1;
-    if (last > 0)
+    /* Without the lock, for which others wait who are about to map the file. Once more for those who came and went
+     * meanwhile. */
+    for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l); i++) {
+        if (peers_unlock(f) < 0 || make_ready(f, &l) < 0)
+            return -1;
         last = lock_and_look(f, &l);
+    }
     if (last < 0)
         return -1;
     if (last && make_ready(f, &l) < 0) {

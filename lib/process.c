@@ -6,6 +6,7 @@
 #include "guard.h"
 #include "journals.h"
 #include "pages.h"
+#include "reader.h"
 #include "table.h"
 #include "thread.h"
 #include "tx.h"
@@ -18,6 +19,7 @@
 static void before_fork(void)
 {
     file_lock_all();
+    reader_lock_all();
     journals_lock();
     guard_lock();
     waits_lock();
@@ -31,6 +33,7 @@ static void unlock_all(void)
     waits_unlock();
     guard_unlock();
     journals_unlock();
+    reader_unlock_all();
     file_unlock_all();
 }
 

@@ -32,6 +32,19 @@ struct reader {
     char folder[PATH_MAX]; /* of the wish */
 };
 
+/* Before a fork: a child must not have a manifest open that nobody there knows of, and with it a lock. */
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
+void reader_lock_all(void)
+{
+    pthread_mutex_lock(&looking);
+}
+
+void reader_unlock_all(void)
+{
+    pthread_mutex_unlock(&looking);
+}
+
 static void nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
@@ -228,7 +241,9 @@ static int look(struct file *f)
     int known = 0;
     unsigned ends = 0;
     for (unsigned i = 0; i < PATIENCE_MS && (known == 0 || known == NOT_THERE); i++) {
+        pthread_mutex_lock(&looking);
         known = look_once(f);
+        pthread_mutex_unlock(&looking);
         if (known == NOT_THERE && ends++ == OF_ONE_WHO_ENDS)
             return -1;
         if (known == 0 || known == NOT_THERE)

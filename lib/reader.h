@@ -37,4 +37,7 @@ void reader_refresh(struct file *f);
 /* The record of its manifest; false: it has none. */
 bool reader_record(const struct file *f, struct manifest_record *record);
 
+void reader_lock_all(void); /* around a fork, with the files' lock */
+void reader_unlock_all(void);
+
 #endif

@@ -63,40 +63,46 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-/* Is this an object that a dead user of this very file left? 1, 0; -1 with a sentence. Its name says nothing:
- * who may write to a file may put the id of another's into its manifest, and have that one's object
+/* Is what is open an object that a dead user of this very file left? 1, 0; UNFINISHED: he died before he wrote anything,
+ * or it is anybody's; -1 with a sentence. Its name says
+ * nothing: who may write to a file may put the id of another's into its manifest, and have that one's object
  * removed. */
-static int is_left(const char *name, const struct manifest_record *record, const struct trust *file)
+enum { UNFINISHED = 2 };
+
+static int is_left(int fd, const char *name, const struct manifest_record *record,
+                   const struct trust *file)
 {
     struct shared_header h;
     struct stat st;
-    int fd = fsops->shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0) /* not there, or not for us */
-        return errno == ENOENT || errno == EACCES
-                   ? 0
-                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     memset(&h, 0, sizeof(h));
-    int result;
     if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(fd, &h, sizeof(h), 0) < 0))
-        result = report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
-    else if (!S_ISREG(st.st_mode) || !trust_maker(file, &st))
-        result = 0;
-    else /* its maker may have died before he wrote anything */
-        result =
-            h.magic != SHARED_MAGIC || (h.inode == record->inode && h.device == record->device &&
-                                        memcmp(h.id, record->id, 16) == 0);
-    int saved = errno;
-    close(fd);
-    errno = saved;
-    return result;
+        return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !trust_maker(file, &st))
+        return 0;
+    if (h.magic != SHARED_MAGIC)
+        return UNFINISHED;
+    return h.inode == record->inode && h.device == record->device &&
+           memcmp(h.id, record->id, 16) == 0;
 }
 
 /* Removes such an object. 1, 0: it is somebody else's, or cannot be removed; -1 with a sentence. */
 static int remove_left(const char *name, const struct manifest_record *record,
                        const struct trust *file)
 {
-    int left = is_left(name, record, file);
-    return left == 1 ? fsops->shm_unlink(name) == 0 : left;
+    int fd = fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0) /* not there, or not for us */
+        return errno == ENOENT || errno == EACCES
+                   ? 0
+                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    int left = is_left(fd, name, record, file);
+    bool removed = left > 0 && fsops->shm_unlink(name) == 0;
+    /* Another user's, in a folder where everybody takes away only what is his own: its memory, then. */
+    if (left == 1 && !removed)
+        (void)fsops->ftruncate(fd, 0);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return left < 0 ? -1 : removed;
 }
 
 /* Opens a new object; its name follows from the generation. */
@@ -211,7 +217,7 @@ static int open_others(struct shared *s, const struct manifest_record *record,
         report_error(
             EBUSY,
             "%s is mapped by another process, and its shared memory /dev/shm%s is not here: "
-            "the two have different ones, as in containers",
+            "that process is just ending, or the two have different ones, as in containers",
             path, s->name);
         return SHARED_NOT_THERE;
     }
