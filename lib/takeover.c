@@ -12,6 +12,7 @@
 
 #include "../reflection/bitmap.h"
 #include "../reflection/domain.h"
+#include "../reflection/fsops.h"
 #include "../reflection/growth.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
@@ -34,6 +35,7 @@ struct dead {
     struct page *pages;
     uint64_t n, room;
     bool sizing;
+    bool durable;  /* all words are */
     uint64_t size; /* as it is on the media */
     void *words; /* mapping of the meta page looked at last, where the views do not reach so far */
 };
@@ -164,8 +166,7 @@ static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
     return 0;
 }
 
-/* Those of pages [first, end) of `d`, which share a meta page. Made durable in one go: in msync each call takes as
- * long as for all of them. */
+/* Those of pages [first, end) of `d`, which share a meta page. */
 static int reload_chunk(struct dead *d, uint64_t first, uint64_t end)
 {
     struct file *f = d->f;
@@ -180,7 +181,8 @@ static int reload_chunk(struct dead *d, uint64_t first, uint64_t end)
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
-    if (words && low <= high && pages_settle_words(f, words + low, high - low + 1) < 0) /* R5 */
+    if (!d->durable && words && low <= high &&
+        pages_settle_words(f, words + low, high - low + 1) < 0) /* R5 */
         return -1;
     for (uint64_t i = first; i < end; i++) {
         const struct page *p = &d->pages[i];
@@ -195,6 +197,11 @@ static int reload_chunk(struct dead *d, uint64_t first, uint64_t end)
 
 static int reload_pages(struct dead *d)
 {
+    /* In msync each call takes as long as one for all words.
+     * persist-order R5 (writer: W2 in flip.c): as in pages_settle_words(). */
+    d->durable = d->f->persist.domain == PERSIST_MSYNC && d->n > 1;
+    if (d->durable && fsops_fsync(d->f->pairing.reflection) < 0)
+        return report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
     for (uint64_t first = 0, end; first < d->n; first = end) {
         const uint64_t chunk = d->pages[first].page / CHUNK_PAGES;
         for (end = first + 1; end < d->n && d->pages[end].page / CHUNK_PAGES == chunk;)
