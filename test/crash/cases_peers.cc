@@ -158,6 +158,16 @@ template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
     go_on(a, the(a, a.random.below(a.world.mapped())));
 }
 
+// What came home, visibly and perhaps not durably, leaves its other home to whoever writes next.
+void dies_in_deploy(Actor &a)
+{
+    short_life(a, 0, [&](Mapping *m) { a.deploy_all(m); });
+    const uint64_t at = a.random.below(3 * PAGE);
+    a.write_blindly(the(a), at, 1 + a.random.below(2 * PAGE));
+    if (a.random.one_in(3))
+        a.look();
+}
+
 // Who goes on maps the file now. Another one has it mapped, and does nothing.
 void before_attaching(Actor &a)
 {
@@ -204,6 +214,7 @@ const std::vector<Case> &peer_cases()
         {"peers, in several pages", ALL, {SIZE}, before_plain, dies<change_pages>, DEATHS},
         {"peers, in a transaction", COSTLY, {SIZE}, before_plain, dies<change_in_steps>, DEATHS},
         {"peers, in other calls", COSTLY, {SIZE}, before_plain, dies<change_no_byte>, DEATHS},
+        {"peers, in a deploy", COSTLY, {SIZE}, before_plain, dies_in_deploy, DEATHS},
         {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
         {"peers, shrinking", ALL, {SIZE}, before_plain, dies<shrink>, DEATHS},
         {"peers, two files", COSTLY, {SIZE, SIZE}, before_two, dies<change_two>, DEATHS},

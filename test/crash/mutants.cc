@@ -77,6 +77,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/shrink.c", "shrink|transaction, size"},
         {"", "reflection/guard.c", "guarded"},
         {"", "lib/size.c", "shrink"},
+        {"", "lib/takeover.c", "peers, in a deploy"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&
