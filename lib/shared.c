@@ -63,12 +63,11 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-/* Is what is open an object that a dead user of this very file left? 1, 0; UNFINISHED: he died before he wrote anything,
- * or it is anybody's; -1 with a sentence. Its name says
- * nothing: who may write to a file may put the id of another's into its manifest, and have that one's object
- * removed. */
 enum { UNFINISHED = 2 };
 
+/* Is what is open an object that a dead user of this very file left, or empty? 1, 0; UNFINISHED: he died before he
+ * was done with it, or it is anybody's; -1 with a sentence. Its name says nothing: who may write to a file may put the id of
+ * another's into its manifest, and have that one's object removed. */
 static int is_left(int fd, const char *name, const struct manifest_record *record,
                    const struct trust *file)
 {
@@ -79,15 +78,19 @@ static int is_left(int fd, const char *name, const struct manifest_record *recor
         return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !trust_maker(file, &st))
         return 0;
+    if (st.st_size == 0)
+        return 1;
     if (h.magic != SHARED_MAGIC)
         return UNFINISHED;
     return h.inode == record->inode && h.device == record->device &&
            memcmp(h.id, record->id, 16) == 0;
 }
 
-/* Removes such an object. 1, 0: it is somebody else's, or cannot be removed; -1 with a sentence. */
+/* Removes such an object. 1, 0: it is somebody else's, or cannot be removed; -1 with a sentence. In /dev/shm
+ * everybody takes away only what is his own: another user's is emptied, and *again (may be NULL) is it, open, to be
+ * used anew, if it is for all who may write to the file. */
 static int remove_left(const char *name, const struct manifest_record *record,
-                       const struct trust *file)
+                       const struct trust *file, int *again)
 {
     int fd = fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0) /* not there, or not for us */
@@ -96,9 +99,11 @@ static int remove_left(const char *name, const struct manifest_record *record,
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     int left = is_left(fd, name, record, file);
     bool removed = left > 0 && fsops->shm_unlink(name) == 0;
-    /* Another user's, in a folder where everybody takes away only what is his own: its memory, then. */
-    if (left == 1 && !removed)
-        (void)fsops->ftruncate(fd, 0);
+    if (left == 1 && !removed && fsops->ftruncate(fd, 0) == 0 && again &&
+        trust_give(file, fd) == 0) {
+        *again = fd;
+        return 0;
+    }
     int saved = errno;
     close(fd);
     errno = saved;
@@ -124,10 +129,10 @@ static int open_next(struct shared *s, const struct manifest_record *record,
         return 0;
     int err = errno;
     if (err == EEXIST) {
-        int removed = remove_left(s->name, record, file);
+        int removed = remove_left(s->name, record, file, &s->fd);
         if (removed < 0)
             return -1;
-        if (removed && open_new(s, id, *generation) >= 0)
+        if (s->fd >= 0 || (removed && open_new(s, id, *generation) >= 0))
             return 0;
     }
     if (err == EEXIST || err == EACCES || err == EPERM) {
@@ -144,16 +149,21 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
                   uint64_t capacity, uint64_t size, const struct trust *file)
 {
     memset(s, 0, sizeof(*s));
-    /* We hold the attach lock and every slot was free: what is there belongs to the dead. Another
-     * user's may not be ours to remove; the new one has another name, and the old one is litter. */
+    /* We hold the attach lock and every slot was free: what is there belongs to the dead. */
     char old[sizeof(s->name)];
     shared_name(old, record->id, *generation);
     s->fd = -1;
-    int removed = remove_left(old, record, file);
-    if (removed < 0 || open_next(s, record, file, generation) < 0)
+    int removed = remove_left(old, record, file, &s->fd);
+    if (removed < 0)
         return -1;
-    if (!removed) /* once more: afterwards nobody knows the name */
-        (void)remove_left(old, record, file);
+    if (s->fd >= 0) {
+        memcpy(s->name, old, sizeof(old));
+    } else {
+        if (open_next(s, record, file, generation) < 0)
+            return -1;
+        if (!removed) /* once more: afterwards nobody knows the name */
+            (void)remove_left(old, record, file, NULL);
+    }
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;
@@ -262,6 +272,8 @@ bool shared_close(struct shared *s, bool remove)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
     if (s->base)
         munmap(s->base, s->mapped);
+    if (!removed) /* another user's: its memory at least */
+        (void)fsops->ftruncate(s->fd, 0);
     if (s->fd >= 0)
         close(s->fd);
     free(s->ready);

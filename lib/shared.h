@@ -162,7 +162,8 @@ struct shared {
 #define SHARED_BATCH 4096u
 
 /* Makes the object anew for the pairing `record`, and removes the one of *generation, which dead
- * users may have left; *generation moves to the new one's. capacity: bytes of the largest file to
+ * users may have left; *generation moves to the new one's. One of another user that cannot be removed is emptied, and
+ * is the new one. capacity: bytes of the largest file to
  * come. Owner, group and mode follow the original. ENOSPC, EACCES, ... */
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, const struct trust *file);
