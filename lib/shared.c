@@ -65,8 +65,8 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
 
 enum { UNFINISHED = 2 };
 
-/* Is what is open an object that a dead user of this very file left, or empty? 1, 0; UNFINISHED: he died before he
- * was done with it, or it is anybody's; -1 with a sentence. Its name says nothing: who may write to a file may put the id of
+/* Is what is open an object that a dead user of this very file left, perhaps before he wrote anything? 1, 0;
+ * UNFINISHED: he died before he was done with it, or it is anybody's; -1 with a sentence. Its name says nothing: who may write to a file may put the id of
  * another's into its manifest, and have that one's object removed. */
 static int is_left(int fd, const char *name, const struct manifest_record *record,
                    const struct trust *file)
@@ -78,7 +78,8 @@ static int is_left(int fd, const char *name, const struct manifest_record *recor
         return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !trust_maker(file, &st))
         return 0;
-    if (st.st_size == 0)
+    static const struct shared_header zeros;
+    if (memcmp(&h, &zeros, sizeof(h)) == 0)
         return 1;
     if (h.magic != SHARED_MAGIC)
         return UNFINISHED;
@@ -169,13 +170,14 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
-    if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
-        map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
-        goto fail;
+    /* First: from then on whoever comes after our death can use it anew. */
     if (trust_give(file, s->fd) < 0) {
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
+    if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
+        map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
+        goto fail;
     struct shared_header *h = s->header;
     h->version = SHARED_VERSION;
     h->slots = MANIFEST_SLOTS;
