@@ -208,15 +208,15 @@ void reading(Actor &a)
 
 const std::vector<Case> &peer_cases()
 {
-    constexpr uint64_t DEATHS = 40;
+    constexpr uint64_t DEATHS = 24;
     static const std::vector<Case> cases = {
         {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
-        {"peers, in several pages", ALL, {SIZE}, before_plain, dies<change_pages>, DEATHS},
+        {"peers, in several pages", COSTLY, {SIZE}, before_plain, dies<change_pages>, DEATHS},
         {"peers, in a transaction", COSTLY, {SIZE}, before_plain, dies<change_in_steps>, DEATHS},
         {"peers, in other calls", COSTLY, {SIZE}, before_plain, dies<change_no_byte>, DEATHS},
         {"peers, in a deploy", COSTLY, {SIZE}, before_plain, dies_in_deploy, DEATHS},
         {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
-        {"peers, shrinking", ALL, {SIZE}, before_plain, dies<shrink>, DEATHS},
+        {"peers, shrinking", COSTLY, {SIZE}, before_plain, dies<shrink>, DEATHS},
         {"peers, two files", COSTLY, {SIZE, SIZE}, before_two, dies<change_two>, DEATHS},
         {"peers, attaching", COSTLY, {SIZE}, before_attaching, attaching<change_pages>, DEATHS},
         {"peers, attaching to a change of size",
