@@ -82,14 +82,6 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     return 0;
 }
 
-/* Walks the pages of [offset, offset + n). */
-#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
-    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
-                  begin = at_ % PAGE_BYTES,                                                        \
-                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
-         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
-                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
-
 /* Once. 1; 0: a version moved; -1: a page's state is not to be had. */
 static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {

@@ -12,6 +12,14 @@
  * anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
+/* Walks the pages of [offset, offset + n). */
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
 /* An odd version, of a page that is loaded: it is flipping for as long as a few stores take. 0: whoever does
  * that is dead, and the page cannot be freed. */
 static inline uint64_t read_steady_version(struct file *f, const struct page_state *s)

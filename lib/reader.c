@@ -350,13 +350,6 @@ static bool is_quiet(const struct file *f)
 
 /* ---- reading ---- */
 
-#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
-    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
-                  begin = at_ % PAGE_BYTES,                                                        \
-                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
-         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
-                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
-
 /* 1; 0: somebody has begun to write, or may just have done so; -1. */
 static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
