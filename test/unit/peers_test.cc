@@ -20,6 +20,7 @@
 
 extern "C" {
 #include "reflection/locks.h"
+#include "reflection/seam.h"
 }
 
 using namespace support;
@@ -420,6 +421,44 @@ TEST_F(PeersOfAFile, MakeTheWordsOfADeadOneDurableInOneGo)
         const Bytes all = pattern(LONG, 2);
         return Bytes(all.begin() + 4096, all.end());
     }());
+}
+
+std::function<void()> *meanwhile;
+
+// The last one brings everything home. Somebody comes, makes the file shorter and goes.
+TEST_F(PeersOfAFile, MayComeAndGoWhileTheLastOneMakesItPlain)
+{
+    Mapped m(path, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
+    Peer other([&](const auto &wait) {
+        wait();
+        {
+            Mapped his(path, opt());
+            if (!his || ato_ftruncate(his.base, SIZE / 2) < 0)
+                return 1;
+        }
+        wait();
+        return 0;
+    });
+    ASSERT_TRUE(other.is_ready());
+    std::function<void()> come = [&] {
+        other.go_on();
+        other.is_ready();
+    };
+    meanwhile = &come;
+    seam_hook = [](enum seam_point point, const void *) {
+        if (point != SEAM_RESERVE)
+            return;
+        seam_hook = nullptr;
+        (*meanwhile)();
+    };
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    seam_hook = nullptr;
+    EXPECT_EQ(other.end(), 0);
+    const Bytes all = pattern(SIZE, 2);
+    EXPECT_EQ(read_file(path), Bytes(all.begin(), all.begin() + SIZE / 2));
+    EXPECT_FALSE(exists(manifest_of(path)));
 }
 
 } // namespace
