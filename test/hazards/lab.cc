@@ -103,9 +103,8 @@ void fill(const std::string &ballast)
         for (size_t n = bytes.size(); n >= 512; n /= 2)
             while (write(fd, bytes.data(), n) > 0)
                 more = true;
-        fsync(fd);
+        syncfs(fd); // what was given up before is free only now
     }
-    syncfs(fd);
 }
 
 char *plain_map(const std::string &path, size_t n)
