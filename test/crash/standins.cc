@@ -27,12 +27,19 @@ namespace standins
 static std::mutex lock;
 static std::vector<Region> regions;
 static Random numbers(0);
+static uint64_t process; // which one this is taken for
 static uint64_t boot = 1;
 static CodeFault code_fault;
 
 void set_random(uint64_t seed)
 {
     numbers = Random(seed);
+    process = mix(seed);
+}
+
+void another_process()
+{
+    process = mix(process);
 }
 
 void new_boot()
@@ -95,6 +102,7 @@ int __real_journal_retire(struct journal_writer *w);
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *addr, size_t n);
 int __wrap_identity_random(void *bytes, size_t n);
+int __wrap_identity_process(uint64_t *process);
 void __wrap_identity_boot(uint8_t id[16]);
 bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
@@ -137,6 +145,12 @@ int __wrap_identity_random(void *bytes, size_t n)
     char *to = static_cast<char *>(bytes);
     for (size_t i = 0; i < n; i++)
         to[i] = static_cast<char>(numbers.next());
+    return 0;
+}
+
+int __wrap_identity_process(uint64_t *process)
+{
+    *process = standins::process;
     return 0;
 }
 

@@ -5,6 +5,7 @@
 //
 //   mmap, munmap          the real ones; remembered, so that an address tells its file
 //   identity_random       repeatable numbers
+//   identity_process      the same: another process with each seed of them, and after each death
 //   identity_boot         a boot that the test begins
 //   persist_rtm_allowed   where the domain allows it: the recorder plays the hardware transaction
 //   pmemobj_create, ...   a pool that is a mapped file of zeros with a root object. libpmemobj takes
@@ -43,6 +44,7 @@ struct Region {
 namespace standins
 {
 void set_random(uint64_t seed);
+void another_process();
 void new_boot();
 void set_fault(CodeFault fault);
 // The shared file mapping that an address lies in; NULL.

@@ -128,6 +128,7 @@ void World::beside_for_good(const std::function<void()> &what)
 void World::die()
 {
     peers.clear();
+    standins::another_process();
     recorder.die([this] {
         for (ato_tx *tx : transactions)
             if (ato_tx_adopt(tx) == 0)
