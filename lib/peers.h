@@ -6,7 +6,9 @@
  * the lock at its death, in every pid namespace. The slot stays given out until what its process held is free:
  * whoever finds that a page's holder is dead does that, in this order (takeover.pml):
  *
- *   1. the dead one's journals are replayed, in all files that they name (recover.h)
+ *   1. the dead one's journals are replayed, in all files that they name (recover.h). Where a commit names several,
+ *      what it held in each of them is marked before, under the attach locks of all: whoever comes to it there
+ *      waits, and takes it over; or he would see one file as it is, and another as it was
  *   2. its pages of this file are taken over (takeover.h), and its slot is free
  *
  * 2 under the attach lock. One waits for that while holding pages: so who has an attach lock, or a journal's,
@@ -37,6 +39,10 @@ int peers_recover_all(struct file *f);
 /* With the attach lock, which nobody but the caller's thread has: is there a slot given out whose process is
  * dead? */
 bool peers_any_dead(const struct file *f);
+
+/* recover_hides: what a dead process held of a file, to which it had committed, is marked as flipping. Whoever comes to
+ * it waits, finds that its holder is dead, and takes it over. */
+int peers_hide(const struct manifest_record *record, const struct trust *file, uint64_t process);
 
 /* The attach lock: between processes, and between the threads of this one. -1: pairing_lock_attach()'s. */
 int peers_lock(struct file *f);

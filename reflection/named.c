@@ -6,6 +6,7 @@
 #include "layout.h"
 #include "locks.h"
 #include "manifest.h"
+#include "pool.h"
 #include "report.h"
 
 #include <errno.h>
@@ -31,6 +32,8 @@ struct named_file {
     uint64_t bytes;
     char *manifest; /* its mapping, if sized */
     struct persist persist;
+    struct manifest_record record;
+    struct trust owner;
     char name[32];
 };
 
@@ -258,9 +261,8 @@ static int acquire_file(struct named *n, struct named_file *file)
     const struct linked *j = n->journal;
     const struct folder *f = file->folder;
     char manifest[40];
-    struct manifest_record record;
     struct stat st;
-    struct trust maker = trust_of(&j->st), owner;
+    struct trust maker = trust_of(&j->st);
     snprintf(file->name, sizeof(file->name), "%" PRIu64, file->who.inode);
     snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->who.inode);
     file->lock = openat(f->fd, manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -271,8 +273,8 @@ static int acquire_file(struct named *n, struct named_file *file)
                             manifest, j->name);
     if (is_held(n, file, &st))
         return 0;
-    owner = trust_of(&st);
-    if (!trust_maker(&owner, &j->st))
+    file->owner = trust_of(&st);
+    if (!trust_maker(&file->owner, &j->st))
         return report_error(EACCES,
                             "the journal %s/%s of user %u names a file of user %u (inode %" PRIu64
                             ", in %s), who gave him no permission to write to it: it is not "
@@ -285,11 +287,12 @@ static int acquire_file(struct named *n, struct named_file *file)
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
     int result = folder_names(f, manifest, file->lock);
     if (result == 1)
-        result = read_manifest(j, file, manifest, &record);
+        result = read_manifest(j, file, manifest, &file->record);
     if (result != 1) /* 0: removed or set aside while we waited; or another's */
         return result;
-    persist_init(&file->persist, record.domain);
-    if (map_reflection(j, file, &owner) < 0 || (file->sized && map_manifest(file, manifest) < 0))
+    persist_init(&file->persist, file->record.domain);
+    if (map_reflection(j, file, &file->owner) < 0 ||
+        (file->sized && map_manifest(file, manifest) < 0))
         return -1;
     return 1;
 }
@@ -317,6 +320,17 @@ int named_acquire(struct named *n)
                    ", in %s) whose reflection is gone",
                    n->journal->folder->path, n->journal->name, file->who.inode, file->folder->path);
     }
+    return 0;
+}
+
+int named_hide(const struct named *n)
+{
+    uint64_t process;
+    if (!recover_hides || !n->held || !n->held->next || !pool_process(n->journal->name, &process))
+        return 0;
+    for (const struct named_file *file = n->held; file; file = file->next)
+        if (recover_hides(&file->record, &file->owner, process) < 0)
+            return -1;
     return 0;
 }
 

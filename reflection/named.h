@@ -35,6 +35,9 @@ int named_add(struct named *n, const struct journal_view *v);
  * permission to write to it: then nothing may be retired. */
 int named_acquire(struct named *n);
 
+/* Tells of all of them, if they are several (recover_hides). -1 with a sentence. */
+int named_hide(const struct named *n);
+
 /* Where the words of a lane go, and space for them. -1 with a sentence. */
 int named_targets(struct named *n, const struct journal_view *v, struct recover_target *targets);
 

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <libpmemobj.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -99,14 +100,24 @@ enum pool_name pool_name_of(const char *name)
     return POOL_NO_NAME;
 }
 
+bool pool_process(const char *name, uint64_t *process)
+{
+    if (pool_name_of(name) == POOL_NO_NAME)
+        return false;
+    uint8_t id[sizeof(*process)];
+    for (size_t i = 0; i < sizeof(id); i++) {
+        const char two[3] = {name[strlen(POOL_PREFIX) + 2 * i],
+                             name[strlen(POOL_PREFIX) + 2 * i + 1]};
+        id[i] = (uint8_t)strtoul(two, NULL, 16);
+    }
+    memcpy(process, id, sizeof(id));
+    return true;
+}
+
 bool pool_is_of(const char *name, uint64_t process)
 {
-    uint8_t id[16] = {0};
-    char hex[33];
-    memcpy(id, &process, sizeof(process));
-    identity_hex(id, hex);
-    return pool_name_of(name) != POOL_NO_NAME &&
-           strncmp(name + strlen(POOL_PREFIX), hex, 2 * sizeof(process)) == 0;
+    uint64_t its;
+    return pool_process(name, &its) && its == process;
 }
 
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,

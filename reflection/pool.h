@@ -44,6 +44,9 @@ enum pool_name {
 };
 enum pool_name pool_name_of(const char *name);
 
+/* Of a name of a journal or pointer: the process that made it. False: it is none. */
+bool pool_process(const char *name, uint64_t *process);
+
 /* Is it, or the journal that it points to, of that process (identity_process())? */
 bool pool_is_of(const char *name, uint64_t process);
 

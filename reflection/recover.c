@@ -84,6 +84,9 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
 
 /* ---- one journal ---- */
 
+int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
+                     uint64_t process);
+
 static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v)
 {
     struct recover_target *targets = calloc(v->nfiles, sizeof(*targets));
@@ -135,7 +138,7 @@ static int replay_all(const struct linked *journal, struct pool *pool)
         if (found == JOURNAL_COMMITTED && named_add(&n, &v) < 0)
             goto out;
     }
-    if (named_acquire(&n) < 0)
+    if (named_acquire(&n) < 0 || named_hide(&n) < 0)
         goto out;
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
         if (journal_look(&pool->journal, lane, &v) != JOURNAL_COMMITTED)

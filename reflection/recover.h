@@ -16,6 +16,7 @@
 
 #include "folder.h"
 #include "journal.h"
+#include "manifest.h"
 #include "trust.h"
 
 /* Replays and removes every journal in the folder, or that a pointer in it leads to, whose owner is dead;
@@ -26,6 +27,12 @@
  * and what the opening of another folder fails with: nothing is lost then, that journal stays, the others are
  * recovered, and recover_is_due() tells whether it matters to a file; -1 error, the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
+
+/* Told before the first word of a dead process's commit to several files is stored, for each of them, with the attach
+ * locks of all: others may have one of them mapped, who must not see it as it was when another one is seen as it
+ * is. `process`: whose commit it was. -1 with a sentence: nothing is stored. NULL: nobody has. */
+extern int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
+                            uint64_t process);
 
 /* The same for the journals of one process (identity_process()) that no longer has the file mapped: it is
  * dying, and until it is dead they are waited for, half a minute. What it held of the file stays held unless

@@ -461,4 +461,46 @@ TEST_F(PeersOfAFile, MayComeAndGoWhileTheLastOneMakesItPlain)
     EXPECT_FALSE(exists(manifest_of(path)));
 }
 
+// Whoever takes the pages of one file over shows the commit, in that file. In the other one nobody may see any more
+// what was there before it: neither he, nor one who has only that one mapped.
+TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothOrInNone)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Mapped a(path, opt()), b(second, opt());
+    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+    Peer other([&](const auto &wait) {
+        Mapped his(second, opt());
+        if (!his || his.read(0, SIZE) != old)
+            return 1;
+        wait();
+        return his.read(0, 100) == pattern(100, 3) ? 0 : 2;
+    });
+    ASSERT_TRUE(other.is_ready());
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    EXPECT_EQ(a.read(0, 100), Bytes(old.begin(), old.begin() + 100)) << "not seen yet";
+    EXPECT_TRUE(a.write(200, pattern(10, 4))) << a.sentence;
+    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+    EXPECT_EQ(other.end(), 0);
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+}
+
+// The same when it is one who has just come that finishes the commit.
+TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothWhenSomebodyWhoMapsOneFinishesIt)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Mapped a(path, opt()), b(second, opt());
+    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    EXPECT_EQ(in_child([&] {
+                  a.base = b.base = nullptr; // not inherited
+                  Mapped his(path, opt());
+                  return his.read(0, 100) == pattern(100, 2) ? 0 : 1;
+              }),
+              0);
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+}
+
 } // namespace
