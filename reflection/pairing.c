@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -599,8 +600,14 @@ int pairing_clean(struct pairing *pr, bool written)
 
 int pairing_refresh(struct pairing *pr)
 {
-    if (manifest_read(pr->manifest, &pr->record, &pr->copy) == MANIFEST_VALID)
+    struct manifest_record now;
+    if (manifest_read(pr->manifest, &now, &pr->copy) == MANIFEST_VALID) {
+        /* All but the id, which other threads look at, and which is the same. */
+        const size_t behind = offsetof(struct manifest_record, id) + sizeof(now.id);
+        memcpy(&pr->record, &now, offsetof(struct manifest_record, id));
+        memcpy((char *)&pr->record + behind, (const char *)&now + behind, sizeof(now) - behind);
         return 0;
+    }
     return report_error(EUCLEAN, "the manifest of %s in %s was damaged while it was mapped",
                         pr->path, pr->folder.path);
 }
