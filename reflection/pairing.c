@@ -602,9 +602,10 @@ int pairing_refresh(struct pairing *pr)
 {
     struct manifest_record now;
     if (manifest_read(pr->manifest, &now, &pr->copy) == MANIFEST_VALID) {
-        /* All but the id, which other threads look at, and which is the same. */
+        /* Not what other threads look at meanwhile, format and id, which stay the same. */
         const size_t behind = offsetof(struct manifest_record, id) + sizeof(now.id);
-        memcpy(&pr->record, &now, offsetof(struct manifest_record, id));
+        pr->record.state = now.state;
+        pr->record.sequence = now.sequence;
         memcpy((char *)&pr->record + behind, (const char *)&now + behind, sizeof(now) - behind);
         return 0;
     }
