@@ -4,7 +4,6 @@
 #include "../reflection/locks.h"
 #include "../reflection/recover.h"
 #include "../reflection/report.h"
-#include "pages.h"
 #include "takeover.h"
 
 #include <errno.h>
@@ -177,17 +176,6 @@ int peers_recover_all(struct file *f)
 
 /* ---- in files that this process may not even have mapped ---- */
 
-static void mark_all_of(struct shared *s, uint32_t holder)
-{
-    uint64_t page = 0;
-    for (struct page_state *at; (at = shared_next_state(s, &page, UINT64_MAX));)
-        if (__atomic_load_n(&at->holder, __ATOMIC_ACQUIRE) == holder && at->version & 1)
-            pages_mark_flipping(at);
-    struct page_state *sizing = &s->header->sizing;
-    if (__atomic_load_n(&sizing->holder, __ATOMIC_ACQUIRE) == holder && sizing->version & 1)
-        pages_mark_flipping(sizing);
-}
-
 int peers_hide(const struct manifest_record *record, const struct trust *file, uint64_t process)
 {
     struct shared s;
@@ -196,7 +184,7 @@ int peers_hide(const struct manifest_record *record, const struct trust *file, u
         return r == SHARED_NOT_THERE ? 0 : -1; /* nobody has it mapped */
     for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
         if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
-            mark_all_of(&s, shared_holder(slot, s.slots[slot].generation));
+            takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));
     shared_close(&s, false);
     return 0;
 }

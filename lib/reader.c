@@ -339,13 +339,15 @@ static bool is_quiet(const struct file *f)
     struct stat st;
     if (f->reader->state == PLAIN)
         return is_plain_still(f);
+    if (fstat(pr->original, &st) < 0)
+        return false;
+    const struct identity now = {.size = (uint64_t)st.st_size,
+                                 .mtime_sec = st.st_mtim.tv_sec,
+                                 .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
     const struct place_names n = place_names(pr->identity.inode);
     /* Set aside, the manifest says what it said before. */
     return read_manifest(pr, &record, &sizes) == 0 && record.sequence == known->sequence &&
-           folder_names(&pr->folder, n.manifest, pr->lock) == 1 && fstat(pr->original, &st) == 0 &&
-           (uint64_t)st.st_size == known->clean_size &&
-           st.st_mtim.tv_sec == known->clean_mtime_sec &&
-           (uint64_t)st.st_mtim.tv_nsec == known->clean_mtime_nsec;
+           folder_names(&pr->folder, n.manifest, pr->lock) == 1 && identity_unwritten(&now, known);
 }
 
 /* ---- reading ---- */
@@ -425,7 +427,7 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
     int done = 0;
     if (r->state != WATCHING) {
         done = try_quiet(f, offset, dst, n);
-        if (done == 0)
+        if (done == 0 && !is_quiet(f)) /* else it is only too early to tell */
             done = look(f) < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&r->lock);

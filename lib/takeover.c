@@ -55,9 +55,14 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
     return 0;
 }
 
+static bool is_held_by(const struct page_state *s, uint32_t holder)
+{
+    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == holder;
+}
+
 static bool is_his(const struct dead *d, const struct page_state *s)
 {
-    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == d->holder;
+    return is_held_by(s, d->holder);
 }
 
 static int find_pages(struct dead *d)
@@ -237,6 +242,16 @@ static void give_back(struct page_state *s)
 {
     __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
     pages_release(s);
+}
+
+void takeover_mark(struct shared *s, uint32_t gone)
+{
+    uint64_t page = 0;
+    for (struct page_state *at; (at = shared_next_state(s, &page, UINT64_MAX));)
+        if (is_held_by(at, gone))
+            mark(at);
+    if (is_held_by(&s->header->sizing, gone))
+        mark(&s->header->sizing);
 }
 
 int takeover(struct file *f, uint32_t gone)

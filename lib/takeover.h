@@ -10,4 +10,8 @@
  * freed; with a medium that fails the file is poisoned, and all is. May be killed anywhere, and done again. */
 int takeover(struct file *f, uint32_t gone);
 
+/* The first step alone, for a process that has not mapped the file: readers of what `gone` holds wait for who
+ * frees it. May be done again. */
+void takeover_mark(struct shared *s, uint32_t gone);
+
 #endif

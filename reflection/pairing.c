@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -602,11 +601,9 @@ int pairing_refresh(struct pairing *pr)
 {
     struct manifest_record now;
     if (manifest_read(pr->manifest, &now, &pr->copy) == MANIFEST_VALID) {
-        /* Not what other threads look at meanwhile, format and id, which stay the same. */
-        const size_t behind = offsetof(struct manifest_record, id) + sizeof(now.id);
-        pr->record.state = now.state;
+        /* What others change while it is mapped. The rest is the same, and looked at by other threads. */
         pr->record.sequence = now.sequence;
-        memcpy((char *)&pr->record + behind, (const char *)&now + behind, sizeof(now) - behind);
+        pr->record.guard = now.guard;
         return 0;
     }
     return report_error(EUCLEAN, "the manifest of %s in %s was damaged while it was mapped",
