@@ -23,35 +23,6 @@ static uint64_t new_label(uint64_t a, uint64_t b)
     return (count + 1) << MAKER_BITS | maker;
 }
 
-/* ---- places ---- */
-
-static void add_place(struct labels *l, struct file *f, uint32_t tag)
-{
-    const uint64_t key = key_of(f->holder, tag);
-    for (unsigned i = 0; i < l->n; i++)
-        if (l->places[i].file == f && l->places[i].key == key)
-            return;
-    if (l->n == l->room) {
-        const unsigned room = l->room ? 2 * l->room : 8;
-        struct labels_place *more = realloc(l->places, room * sizeof(*more));
-        if (!more)
-            return;
-        l->places = more;
-        l->room = room;
-    }
-    l->places[l->n++] = (struct labels_place){f, shared_take_label(&f->shared, key), key};
-}
-
-static void add_transaction(struct tx *t, void *arg)
-{
-    struct labels *l = arg;
-    if (t->home)
-        add_place(l, t->home, t->hold.tag);
-    /* Of an epoch others may be just adding to them. */
-    for (unsigned i = 0; !t->home && i < t->nparts; i++)
-        add_place(l, t->parts[i].mapping->file, t->hold.tag);
-}
-
 static void show(struct labels *l, uint64_t label)
 {
     l->shown = label;
@@ -60,16 +31,65 @@ static void show(struct labels *l, uint64_t label)
             __atomic_store_n(&l->places[i].at->label, label, __ATOMIC_RELEASE);
 }
 
-void labels_begin(struct labels *l, uint64_t thread)
+/* ---- places ---- */
+
+static void give(const struct labels_place *p)
 {
-    *l = (struct labels){0};
-    tx_each_of(thread, add_transaction, l);
+    if (p->at)
+        shared_give_label(p->at);
 }
 
-bool labels_step(struct labels *l, const struct file *f, const struct page_state *s)
+/* NULL: there is no memory. */
+static struct labels_place *find_or_add(struct labels *l, const struct tx *t, struct file *f)
+{
+    for (unsigned i = 0; i < l->n; i++)
+        if (l->places[i].file == f && l->places[i].tx == t)
+            return &l->places[i];
+    if (l->n == l->room) {
+        const unsigned room = l->room ? 2 * l->room : 8;
+        struct labels_place *more = realloc(l->places, room * sizeof(*more));
+        if (!more)
+            return NULL;
+        l->places = more;
+        l->room = room;
+    }
+    l->places[l->n] = (struct labels_place){.file = f, .tx = t};
+    return &l->places[l->n++];
+}
+
+/* Under the number that it has now: an epoch gets a new one each time it is committed. */
+static void put(struct labels *l, const struct tx *t, struct file *f)
+{
+    const uint64_t key = key_of(f->holder, __atomic_load_n(&t->hold.tag, __ATOMIC_RELAXED));
+    struct labels_place *p = find_or_add(l, t, f);
+    if (!p || (p->at && p->key == key))
+        return;
+    give(p);
+    p->key = key;
+    p->at = shared_take_label(&f->shared, key);
+    if (p->at)
+        __atomic_store_n(&p->at->label, l->shown, __ATOMIC_RELEASE);
+}
+
+static void put_transaction(struct tx *t, void *arg)
+{
+    struct labels *l = arg;
+    if (t->home)
+        put(l, t, t->home);
+    /* Of an epoch others may be just adding to them. */
+    for (unsigned i = 0; !t->home && i < t->nparts; i++)
+        put(l, t, t->parts[i].mapping->file);
+}
+
+/* ---- looking ---- */
+
+bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
+                 const struct page_state *s)
 {
     const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
     const uint64_t key = key_of(holder, __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32);
+    /* Each time: other threads commit epochs, and begin them. */
+    tx_each_of(thread, put_transaction, l);
     if (!l->n) /* who holds nothing stands in no circle */
         return false;
     bool back;
@@ -90,8 +110,7 @@ bool labels_step(struct labels *l, const struct file *f, const struct page_state
 void labels_end(struct labels *l)
 {
     for (unsigned i = 0; i < l->n; i++)
-        if (l->places[i].at)
-            shared_give_label(l->places[i].at);
+        give(&l->places[i]);
     free(l->places);
     *l = (struct labels){0};
 }
@@ -103,8 +122,7 @@ void labels_drop(struct labels *l, const struct file *f)
             i++;
             continue;
         }
-        if (l->places[i].at)
-            shared_give_label(l->places[i].at);
+        give(&l->places[i]);
         l->places[i] = l->places[--l->n];
     }
 }

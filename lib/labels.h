@@ -21,8 +21,11 @@
 
 #include "pages.h"
 
+struct tx;
+
 struct labels_place {
     struct file *file;
+    const struct tx *tx;
     struct shared_label *at; /* NULL: there was no room */
     uint64_t key;
 };
@@ -34,11 +37,10 @@ struct labels {
     unsigned n, room;
 };
 
-/* For a thread that begins to wait. What there is no memory for is not shown. */
-void labels_begin(struct labels *l, uint64_t thread);
-
-/* It waits for the page, still or anew. True: in a circle. */
-bool labels_step(struct labels *l, const struct file *f, const struct page_state *s);
+/* `thread` waits for the page, still or anew; *l was all 0 when it began to. True: in a circle. What there is no
+ * memory for is not shown. */
+bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
+                 const struct page_state *s);
 
 void labels_end(struct labels *l);
 

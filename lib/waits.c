@@ -47,7 +47,7 @@ static int look(const struct waiter *self)
 
 static int check(struct waiter *w)
 {
-    if (look(w) == 0 && !labels_step(&w->labels, w->file, w->state))
+    if (look(w) == 0 && !labels_step(&w->labels, w->thread, w->file, w->state))
         return 0;
     return report_error(
         EDEADLK,
@@ -63,7 +63,6 @@ int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
     pthread_mutex_lock(&lock);
     w->next = all;
     all = w;
-    labels_begin(&w->labels, w->thread);
     int r = check(w);
     pthread_mutex_unlock(&lock);
     return r;

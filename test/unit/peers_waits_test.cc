@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <thread>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -109,6 +110,55 @@ TEST_F(Circles, OfThreeProcessesOfWhichNoneHasAllFilesMapped)
 TEST_F(Circles, ThroughAnEpoch)
 {
     run(2, true);
+}
+
+// Process 0 has a thread that waits already when its epoch is committed, and another begins.
+TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
+{
+    Pipe held, waited;
+    const pid_t other = fork();
+    if (other == 0) {
+        alarm(20); // for ever
+        Mapped own(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        Mapped next(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        ato_tx *tx = ato_tx_begin(0);
+        if (!own || !next || !ato_tx_memcpy(tx, own.base, "own", 3, 0))
+            _exit(1);
+        held.tell();
+        waited.hear();
+        const bool went = ato_tx_memcpy(tx, next.base, "next", 4, 0);
+        if (!went && errno != EDEADLK)
+            _exit(2);
+        ato_tx_abort(tx);
+        _exit(went ? 0 : 3);
+    }
+    const pid_t first = fork();
+    if (first == 0) {
+        alarm(20);
+        Mapped own(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_EPOCHS));
+        Mapped next(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        if (!own || !next || !held.hear() || !ato_memcpy(own.base, "one", 3))
+            _exit(1);
+        int told = 0;
+        std::thread waits([&] {
+            if (!ato_memcpy(next.base, "next", 4))
+                told = errno;
+        });
+        usleep(100000); // long enough for it to wait; and if not, the test passes as well
+        if (ato_msync(own.base, SIZE, MS_SYNC) < 0 || !ato_memcpy(own.base, "two", 3))
+            _exit(2);
+        waited.tell();
+        waits.join();
+        if (ato_msync(own.base, SIZE, MS_SYNC) < 0 || (told && told != EDEADLK))
+            _exit(3);
+        _exit(told ? 4 : 0);
+    }
+    int status[2] = {-1, -1};
+    waitpid(first, &status[0], 0);
+    waitpid(other, &status[1], 0);
+    EXPECT_TRUE((WEXITSTATUS(status[0]) == 4) != (WEXITSTATUS(status[1]) == 3))
+        << status[0] << ' ' << status[1];
+    EXPECT_TRUE(WIFEXITED(status[0]) && WIFEXITED(status[1])) << status[0] << ' ' << status[1];
 }
 
 // A long transaction is no circle, and who is killed frees what others wait for.
