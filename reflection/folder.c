@@ -8,10 +8,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define UNFINISHED ".tmp"
 
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
@@ -27,16 +30,32 @@ static int open_parent(const char *path, const char **name)
     return fd;
 }
 
+char *folder_unfinished(char to[NAME_MAX + 1], const char *name)
+{
+    uint64_t random;
+    if (identity_random(&random, sizeof(random)) < 0)
+        return NULL;
+    if (snprintf(to, NAME_MAX + 1, "%s.%016" PRIx64 UNFINISHED, name, random) > NAME_MAX) {
+        report_error(ENAMETOOLONG, "no name can be made from %s, it is too long", name);
+        return NULL;
+    }
+    return to;
+}
+
+bool folder_is_unfinished(const char *found, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(found, name, n) == 0 && found[n] == '.' &&
+           strspn(found + n + 1, "0123456789abcdef") == 16 &&
+           strcmp(found + n + 17, UNFINISHED) == 0;
+}
+
 /* Under another name first: whoever sees the folder sees it complete. */
 static int make_folder(int around, const struct stat *like, const char *name, const char *path)
 {
-    uint64_t random;
     char unfinished[NAME_MAX + 1];
-    if (identity_random(&random, sizeof(random)) < 0)
+    if (!folder_unfinished(unfinished, name))
         return -1;
-    if (snprintf(unfinished, sizeof(unfinished), "%s.%016llx.tmp", name,
-                 (unsigned long long)random) >= (int)sizeof(unfinished))
-        return report_error(ENAMETOOLONG, "the name of the reflection folder %s is too long", path);
     if (fsops->mkdirat(around, unfinished, 0700) < 0)
         return report_errno(errno, "cannot make the reflection folder %s", path);
     int result = -1, fd = openat(around, unfinished, OPEN_FLAGS);

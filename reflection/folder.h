@@ -40,6 +40,13 @@ bool folder_has(const struct folder *f, const char *name);
 /* Calls `visit` for each name in it until one answers other than 0, which is returned. -1 with a sentence, too. */
 int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
 
+/* What is to become `name` is made under another one, NAME.R.tmp, R: 16 random hex digits. NULL: no randomness,
+ * or too long. */
+char *folder_unfinished(char to[NAME_MAX + 1], const char *name);
+
+/* Is `found` one of these for `name`, anybody's? */
+bool folder_is_unfinished(const char *found, const char *name);
+
 /* Its own name is durable. Whoever made the folder may have died before that: so this is for everyone
  * who is about to rely on finding it again, not for its maker. */
 int folder_sync_name(const struct folder *f);

@@ -32,12 +32,9 @@
 static int make_manifest(struct pairing *pr, const struct place_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
-    uint64_t random;
-    if (identity_random(&random, sizeof(random)) < 0)
+    char unfinished[NAME_MAX + 1];
+    if (!folder_unfinished(unfinished, n->manifest))
         return -1;
-    char unfinished[sizeof(n->manifest) + sizeof(".0123456789abcdef" PAIRING_UNFINISHED)];
-    snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 PAIRING_UNFINISHED, n->manifest,
-             random);
     int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
     if (fd < 0)
         return errno == EEXIST ? 0 : -1; /* no random number: another one, then */

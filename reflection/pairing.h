@@ -56,8 +56,6 @@ struct pairing {
     char path[PATH_MAX]; /* of the original, when it was opened */
 };
 
-#define PAIRING_UNFINISHED ".tmp"
-
 /* Byte of the manifest that they lock, and all bytes behind byte 0. */
 #define PAIRING_READERS (1 + MANIFEST_SLOTS)
 #define PAIRING_LIVES   (MANIFEST_SLOTS + 1)

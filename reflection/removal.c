@@ -14,18 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
-struct unfinished {
+struct makers {
     const struct folder *folder;
-    char start[64];
+    const char *manifest;
 };
 
 static int remove_unfinished(void *arg, const char *name)
 {
-    const struct unfinished *u = arg;
-    const size_t start = strlen(u->start), end = strlen(PAIRING_UNFINISHED), n = strlen(name);
-    if (n > start + end && strncmp(name, u->start, start) == 0 &&
-        strcmp(name + n - end, PAIRING_UNFINISHED) == 0)
-        (void)fsops->unlinkat(u->folder->fd, name, 0);
+    const struct makers *m = arg;
+    if (folder_is_unfinished(name, m->manifest))
+        (void)fsops->unlinkat(m->folder->fd, name, 0);
     return 0;
 }
 
@@ -33,10 +31,9 @@ static int remove_unfinished(void *arg, const char *name)
  * anew. */
 static void remove_all_unfinished(const struct pairing *pr, const struct place_names *n)
 {
-    struct unfinished u = {.folder = &pr->folder};
-    snprintf(u.start, sizeof(u.start), "%s.", n->manifest);
+    struct makers m = {&pr->folder, n->manifest};
     (void)folder_each_name(&pr->folder, remove_unfinished,
-                           &u); /* what stays is nothing but litter */
+                           &m); /* what stays is nothing but litter */
 }
 
 /* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a

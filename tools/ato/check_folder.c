@@ -45,14 +45,6 @@ static bool is_of_reflection_folder(const char *name)
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
 
-/* `start`, 16 random digits, `.tmp`. */
-static bool is_unfinished(const char *name, const char *start)
-{
-    size_t n = strlen(start);
-    return strncmp(name, start, n) == 0 && strlen(name) == n + 16 + 4 &&
-           strcmp(name + n + 16, ".tmp") == 0;
-}
-
 /* ---- the reflection folder ---- */
 
 struct around {
@@ -123,7 +115,7 @@ static void check_name(struct around *a, const char *entry)
     } else if (strcmp(rest, ".manifest") == 0) {
         if (!seen_has(&a->originals, 0, inode))
             check_alone(a, name, inode);
-    } else if (is_unfinished(rest, ".manifest.")) {
+    } else if (folder_is_unfinished(rest, ".manifest")) {
         struct stat st;
         if (fstatat(a->folder->fd, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 && look_is_old(&st))
             finding_add(f, FINDING_NOTE, name,
@@ -205,7 +197,7 @@ static void visit_file(void *arg, const char *entry)
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    if (is_unfinished(entry, FOLDER_NAME ".")) {
+    if (folder_is_unfinished(entry, FOLDER_NAME)) {
         if (look_is_old(&st))
             finding_add(
                 &c->findings, FINDING_NOTE, name,
