@@ -138,7 +138,7 @@ static int write_attribute(struct pairing *pr, const char *name)
     return attribute_write(pr->original, pr->path, &a);
 }
 
-/* persist-order P1 (reader: decide, in a later pairing_open): each step of the birth is durable
+/* persist-order P1 (reader: verdict_of(), in a later pairing_open): each step of the birth is durable
  * before the next one, so that a manifest which says `in use` has everything it needs. */
 int birth_give(struct pairing *pr, const struct place_names *n, const char *name,
                const struct pairing_wish *wish)

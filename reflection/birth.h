@@ -3,7 +3,7 @@
  * How a pairing's files are made: reflection, manifest and attribute, in the order of birth that the
  * head of pairing.h gives. And the steps that adopting a pairing shares with it.
  *
- * For pairing.c alone: the caller holds the attach lock and all slots. On failure what was made so
+ * For pairing.c and what it calls: the caller holds the attach lock and all slots. On failure what was made so
  * far stays; the next birth begins anew over it.
  */
 #ifndef ATO_REFLECTION_BIRTH_H

@@ -66,7 +66,7 @@ static int store(struct pairing *pr, const struct window *w)
     memcpy(words + w->at_guard, g->plain, g->bytes);
     persist_copy(&p, map + w->at, words, w->n);
     int r = persist_flush_data(&p, map + w->at, w->n);
-    /* persist-order P4 (reader: start_over in pairing.c): they are durable before the attribute goes, without
+    /* persist-order P4 (reader: removal_start_over): they are durable before the attribute goes, without
      * which nobody puts them back any more. */
     persist_fence(&p);
     munmap(map, w->bytes);

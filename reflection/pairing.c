@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pairing.h"
 
+#include "adopt.h"
 #include "birth.h"
 #include "domain.h"
 #include "fsops.h"
 #include "growth.h"
-#include "guard.h"
-#include "layout.h"
 #include "locks.h"
 #include "place.h"
 #include "recover.h"
 #include "removal.h"
 #include "report.h"
 #include "shrink.h"
+#include "verdict.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -107,293 +105,33 @@ static int take_slots(struct pairing *pr, const struct place_names *n)
 
 /* ---- what is there ---- */
 
-enum decision { ADOPT, BEAR, START_OVER, FORGET, REFUSE };
-
-/* ESTALE was said: file and reflection do not belong together as they are. */
-static enum decision stale(const struct pairing_wish *wish)
-{
-    return wish->prefer_file ? FORGET : REFUSE;
-}
-
-static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    const struct manifest_record *r = &pr->record;
-    const struct identity *who = &pr->identity;
-    if (identity_unwritten(who, r))
-        return 0;
-    if (who->size == r->clean_size && wish->prefer_reflection) {
-        report_log(REPORT_WARNING,
-                   "%s was written by other means since it was unmapped; what its reflection holds "
-                   "is taken all the same",
-                   pr->path);
-        return 0;
-    }
-    return report_error(ESTALE,
-                        "%s was written by other means since it was unmapped (size %" PRIu64
-                        ", then %" PRIu64 "), while its reflection %s/%" PRIu64
-                        " may hold parts of it: which of the two is right cannot be known",
-                        pr->path, who->size, r->clean_size, pr->folder.path, who->inode);
-}
-
-static int check_reflection(struct pairing *pr, const struct place_names *n, uint64_t size)
-{
-    const struct trust trust = identity_trust(&pr->identity);
-    pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (pr->reflection < 0)
-        return report_errno(errno == ENOENT ? ESTALE : errno,
-                            "cannot open the reflection %s/%s of "
-                            "%s",
-                            pr->folder.path, n->reflection, pr->path);
-    struct stat st;
-    if (trust_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
-        return -1;
-    if (fstat(pr->reflection, &st) < 0)
-        return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
-    /* Who may rename others' files may lay one of them here, which its owner would then open to all who
-     * may open this file, and write to. What was made with the manifest is like it; or like the original,
-     * after birth_follow() was cut, or when one of several who may write to that made the manifest, and
-     * another one this: then it is for all of them already. */
-    const struct identity *who = &pr->identity;
-    struct stat own;
-    if (fstat(pr->lock, &own) < 0)
-        return report_errno(errno, "cannot look at the manifest of %s", pr->path);
-    if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
-        ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
-         st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
-        return report_error(
-            EACCES,
-            "%s/%s has another owner, group or mode than its manifest: they were not "
-            "made together",
-            pr->folder.path, n->reflection);
-    uint64_t need = layout_reflection_bytes(size);
-    if ((uint64_t)st.st_size < need)
-        return report_error(EUCLEAN,
-                            "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
-                            pr->folder.path, n->reflection, (long long)st.st_size, need);
-    return 0;
-}
-
-static int check_format(const struct pairing *pr, const struct place_names *n)
-{
-    if (pr->record.format == 0)
-        return 0;
-    return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
-                        pr->folder.path, n->reflection, pr->record.format);
-}
-
-static void follow(struct pairing *pr, const struct place_names *n)
-{
-    birth_follow(pr, pr->reflection, n->reflection);
-    birth_follow(pr, pr->lock, n->manifest);
-}
-
-/* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
- * its writer was killed between its store and its fence. */
-static int settle_manifest(const struct pairing *pr, const struct place_names *n)
-{
-    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
-    persist_fence(&pr->persist);
-    return 0;
-}
-
-/* Others have the file mapped. As wish->join(). */
-static int join(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish)
-{
-    uint8_t boot[16];
-    identity_boot(boot);
-    if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
-        report_error(EBUSY, "%s is locked by another process, which does not have it mapped",
-                     pr->path);
-        return PAIRING_NOT_YET;
-    }
-    /* The size may change at any moment, and is read as one word: from the mapping. */
-    if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
-        birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
-        check_reflection(pr, n, pr->size) < 0)
-        return -1;
-    follow(pr, n);
-    return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
-}
-
-/* A manifest that is in order and belongs to this file, which nobody has mapped. */
-static int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
-                 const struct pairing_wish *wish)
-{
-    struct manifest_sizes sizes;
-    uint8_t boot[16];
-    if (!manifest_sizes(bytes, &sizes))
-        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
-                            pr->folder.path, n->manifest);
-    if (check_format(pr, n) < 0)
-        return -1;
-    pr->size = sizes.size;
-    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
-        return -1;
-    if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
-        return -1;
-    pr->identity.size = pr->size;
-    if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
-        birth_map_manifest(pr, n) < 0)
-        return -1;
-    follow(pr, n);
-    identity_boot(boot);
-    if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
-        memcmp(boot, pr->record.boot_id, 16) != 0)
-        report_log(REPORT_WARNING,
-                   "the kernel went down while %s was mapped in domain process, which promises "
-                   "nothing for that case",
-                   pr->path);
-    /* The dead flushed nothing: their bytes become durable before their words do (I1). */
-    bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
-                     pr->persist.domain != PERSIST_PROCESS;
-    if (unflushed && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot make %s durable", pr->path);
-    if (unflushed && fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
-    if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot sync %s", pr->path);
-    if (settle_manifest(pr, n) < 0)
-        return -1;
-    /* persist-order S2 (writer: the size word of a shrink): with the record, the size word is durable
-     * before what lies behind the end is thrown away. */
-    if (shrink_finish(pr) < 0)
-        return -1;
-    pr->settled = pr->record.state == MANIFEST_CLEAN;
-    pr->orphaned = pr->record.state == MANIFEST_IN_USE;
-    return 0;
-}
-
-/* Whether the pairing that is there is the file's. Only who is alone sets one aside. */
-static enum decision decide(struct pairing *pr, const struct place_names *n,
-                            enum manifest_finding found, const struct pairing_wish *wish)
-{
-    struct attribute a;
-    enum attribute_finding attribute =
-        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
-    if (attribute == ATTRIBUTE_BAD)
-        return REFUSE;
-    if (found == MANIFEST_DAMAGED) {
-        report_error(EUCLEAN, "the manifest %s/%s is damaged: neither of its copies is valid",
-                     pr->folder.path, n->manifest);
-        return REFUSE;
-    }
-    if (found == MANIFEST_FOREIGN) {
-        report_error(EUCLEAN, "the manifest %s/%s is of version %u, this library reads %d",
-                     pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
-        return REFUSE;
-    }
-    if (found == MANIFEST_UNBORN) {
-        /* What was a manifest may have been emptied by others. (Of a birth that was cut, the reflection
-         * holds nothing.) */
-        int holds = wish->prefer_file ? place_holds_slices(&pr->folder, pr->identity.inode) : 0;
-        if (holds)
-            return holds < 0 ? REFUSE : FORGET;
-        if (attribute != ATTRIBUTE_FOUND)
-            return BEAR;
-        report_error(ESTALE,
-                     "%s carries the attribute of a reflection, but the manifest %s/%s is "
-                     "empty",
-                     pr->path, pr->folder.path, n->manifest);
-        return stale(wish);
-    }
-    bool same = identity_same_inode(&pr->identity, &pr->record);
-    if (attribute == ATTRIBUTE_FOUND) {
-        if (memcmp(a.id, pr->record.id, 16) == 0 && same) {
-            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have come to it */
-            return pr->record.state == MANIFEST_DEPLOYED ? START_OVER : ADOPT;
-        }
-        report_error(ESTALE,
-                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
-                     "%s says: was it copied together with its attribute?",
-                     pr->folder.path, n->manifest, pr->path);
-        /* In a folder that the attribute alone names it may be the pairing of somebody's file that is in
-         * use there. */
-        return place_is_own(pr, wish) ? stale(wish) : REFUSE;
-    }
-    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
-        return START_OVER; /* nothing in it: a cut birth, or a cut removal */
-    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
-        /* It never had one: a file system that answers for attributes and takes none. */
-        attribute = ATTRIBUTE_UNSUPPORTED;
-        pr->has_attributes = false;
-    }
-    if (same && attribute == ATTRIBUTE_UNSUPPORTED &&
-        (pr->identity.has_birth || pr->identity.has_generation))
-        return ADOPT;
-    if (same && !(pr->identity.has_birth || pr->identity.has_generation)) {
-        report_error(ESTALE,
-                     "there is a reflection %s/%s, but neither attribute, birth time nor "
-                     "generation tells whether it belongs to %s",
-                     pr->folder.path, n->reflection, pr->path);
-        return stale(wish);
-    }
-    if (same) {
-        report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
-                     pr->path, pr->folder.path, n->reflection);
-        return stale(wish);
-    }
-    /* Another file's. In a folder of its own choosing files of several file systems meet, and one
-     * inode number may be alive twice: never push a live one aside. */
-    if (pr->record.device != pr->identity.device && wish->folder) {
-        report_error(ESTALE,
-                     "the reflection %s/%s belongs to a file of another file system with "
-                     "the same inode number; choose another reflection folder for %s",
-                     pr->folder.path, n->reflection, pr->path);
-        return REFUSE;
-    }
-    if (pr->joined) {
-        report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
-                     pr->folder.path, n->reflection);
-        return REFUSE;
-    }
-    if (removal_set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
-        return REFUSE;
-    return START_OVER;
-}
-
-/* A manifest gets its length before its bytes. Anything else is not one of ours: it may be somebody's file
- * that was renamed, and is not to be written over. */
-static int may_be_unborn(const struct pairing *pr, const struct place_names *n, const char *bytes)
-{
-    static const char zeros[MANIFEST_BYTES];
-    struct stat st;
-    if (fstat(pr->lock, &st) < 0)
-        return report_errno(errno, "cannot look at the manifest %s/%s", pr->folder.path,
-                            n->manifest);
-    return st.st_size == MANIFEST_BYTES ||
-           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
-}
-
 /* The pairing of a file that nobody else has mapped. 1 done, 0 again; -1. */
 static int open_alone(struct pairing *pr, const struct place_names *n, const char *name,
                       const char *bytes, enum manifest_finding found,
                       const struct pairing_wish *wish)
 {
     int result = -1;
-    switch (decide(pr, n, found, wish)) {
-    case ADOPT:
+    switch (verdict_of(pr, n, found, wish)) {
+    case VERDICT_ADOPT:
         result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
         if (result < 0 && errno == ESTALE && pr->record.state == MANIFEST_BORN)
             result = removal_start_over(pr, n); /* nothing was stored yet */
         if (result < 0 && errno == ESTALE && wish->prefer_file)
             result = removal_forget(pr, n);
         break;
-    case FORGET:
+    case VERDICT_FORGET:
         result = removal_forget(pr, n);
         break;
-    case BEAR:
+    case VERDICT_BEAR:
         result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
         break;
-    case START_OVER:
+    case VERDICT_START_OVER:
         /* After removal_set_aside() the name is free already; removing is idempotent. */
         result = folder_names(&pr->folder, n->manifest, pr->lock);
         if (result == 1)
             result = removal_start_over(pr, n);
         break;
-    case REFUSE:
+    case VERDICT_REFUSE:
         break;
     }
     return result;
@@ -407,11 +145,11 @@ static int open_others(struct pairing *pr, const struct place_names *n, enum man
                        const struct pairing_wish *wish)
 {
     /* A birth, or its end: by one who is just dying. */
-    if (found == MANIFEST_VALID && decide(pr, n, found, wish) == REFUSE)
+    if (found == MANIFEST_VALID && verdict_of(pr, n, found, wish) == VERDICT_REFUSE)
         return -1;
     if (found != MANIFEST_VALID)
         pr->record.state = MANIFEST_BORN;
-    int joined = join(pr, n, wish);
+    int joined = adopt_used(pr, n, wish);
     return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
@@ -431,7 +169,7 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
         goto out;
     }
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    int unborn = found == MANIFEST_UNBORN ? may_be_unborn(pr, n, bytes) : 1;
+    int unborn = found == MANIFEST_UNBORN ? verdict_may_be_unborn(pr, n, bytes) : 1;
     if (unborn < 0)
         goto out;
     if (!unborn)

@@ -36,7 +36,7 @@ static void remove_all_unfinished(const struct pairing *pr, const struct place_n
                            &m); /* what stays is nothing but litter */
 }
 
-/* persist-order P2 (reader: decide): `deployed` is durable before the first removal, so that a
+/* persist-order P2 (reader: verdict_of()): `deployed` is durable before the first removal, so that a
  * reflection is never missed by a file that still needs it; the manifest goes last, because it is
  * what tells how far the removal came. */
 static int finish_removal(struct pairing *pr, const struct place_names *n)
@@ -111,7 +111,7 @@ int removal_set_aside(struct pairing *pr, const struct place_names *n, const cha
     if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
                             n->reflection);
-    /* persist-order P3 (reader: decide): the manifest goes last, because without it a birth takes the
+    /* persist-order P3 (reader: verdict_of()): the manifest goes last, because without it a birth takes the
      * reflection for its own predecessor's and removes it. */
     if (folder_sync(&pr->folder) < 0)
         return -1;

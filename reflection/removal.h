@@ -3,7 +3,7 @@
  * How a pairing ends: removed, when everything is home, or set aside, when it is not this file's. In the
  * order of death that the head of pairing.h gives.
  *
- * For pairing.c alone: the caller holds the attach lock and all slots. Each may be cut anywhere, and is
+ * For pairing.c and what it calls: the caller holds the attach lock and all slots. Each may be cut anywhere, and is
  * finished by the next map.
  */
 #ifndef ATO_REFLECTION_REMOVAL_H

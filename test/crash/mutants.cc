@@ -70,7 +70,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"delay fence", "reflection/journal.c", "dead in a commit|threads, beside"},
         {"tear word", "reflection/journal.c", "write, two pages' seam|write, pages"},
         {"", "reflection/pairing.c", "unmap"},
-        {"drop fsync", "reflection/pairing.c", "file preferred|unmap"},
+        {"drop fsync", "reflection/adopt.c", "file preferred|unmap"},
         {"", "reflection/recover.c", "pairing gone|recovery"},
         {"", "reflection/growth.c", "grow"},
         {"drop fsync", "reflection/growth.c", "grow after a cut"},

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "adopt.h"
+
+#include "birth.h"
+#include "fsops.h"
+#include "growth.h"
+#include "layout.h"
+#include "report.h"
+#include "shrink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    const struct manifest_record *r = &pr->record;
+    const struct identity *who = &pr->identity;
+    if (identity_unwritten(who, r))
+        return 0;
+    if (who->size == r->clean_size && wish->prefer_reflection) {
+        report_log(REPORT_WARNING,
+                   "%s was written by other means since it was unmapped; what its reflection holds "
+                   "is taken all the same",
+                   pr->path);
+        return 0;
+    }
+    return report_error(ESTALE,
+                        "%s was written by other means since it was unmapped (size %" PRIu64
+                        ", then %" PRIu64 "), while its reflection %s/%" PRIu64
+                        " may hold parts of it: which of the two is right cannot be known",
+                        pr->path, who->size, r->clean_size, pr->folder.path, who->inode);
+}
+
+static int check_reflection(struct pairing *pr, const struct place_names *n, uint64_t size)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (pr->reflection < 0)
+        return report_errno(errno == ENOENT ? ESTALE : errno,
+                            "cannot open the reflection %s/%s of "
+                            "%s",
+                            pr->folder.path, n->reflection, pr->path);
+    struct stat st;
+    if (trust_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
+        return -1;
+    if (fstat(pr->reflection, &st) < 0)
+        return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
+    /* Who may rename others' files may lay one of them here, which its owner would then open to all who
+     * may open this file, and write to. What was made with the manifest is like it; or like the original,
+     * after birth_follow() was cut, or when one of several who may write to that made the manifest, and
+     * another one this: then it is for all of them already. */
+    const struct identity *who = &pr->identity;
+    struct stat own;
+    if (fstat(pr->lock, &own) < 0)
+        return report_errno(errno, "cannot look at the manifest of %s", pr->path);
+    if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
+        ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
+         st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
+        return report_error(
+            EACCES,
+            "%s/%s has another owner, group or mode than its manifest: they were not "
+            "made together",
+            pr->folder.path, n->reflection);
+    uint64_t need = layout_reflection_bytes(size);
+    if ((uint64_t)st.st_size < need)
+        return report_error(EUCLEAN,
+                            "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
+                            pr->folder.path, n->reflection, (long long)st.st_size, need);
+    return 0;
+}
+
+static int check_format(const struct pairing *pr, const struct place_names *n)
+{
+    if (pr->record.format == 0)
+        return 0;
+    return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
+                        pr->folder.path, n->reflection, pr->record.format);
+}
+
+static void follow(struct pairing *pr, const struct place_names *n)
+{
+    birth_follow(pr, pr->reflection, n->reflection);
+    birth_follow(pr, pr->lock, n->manifest);
+}
+
+/* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
+ * its writer was killed between its store and its fence. */
+static int settle_manifest(const struct pairing *pr, const struct place_names *n)
+{
+    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    persist_fence(&pr->persist);
+    return 0;
+}
+
+int adopt_used(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish)
+{
+    uint8_t boot[16];
+    identity_boot(boot);
+    if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
+        report_error(EBUSY, "%s is locked by another process, which does not have it mapped",
+                     pr->path);
+        return PAIRING_NOT_YET;
+    }
+    /* The size may change at any moment, and is read as one word: from the mapping. */
+    if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
+        check_reflection(pr, n, pr->size) < 0)
+        return -1;
+    follow(pr, n);
+    return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
+}
+
+int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
+          const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    uint8_t boot[16];
+    if (!manifest_sizes(bytes, &sizes))
+        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
+                            pr->folder.path, n->manifest);
+    if (check_format(pr, n) < 0)
+        return -1;
+    pr->size = sizes.size;
+    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
+        return -1;
+    if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
+        return -1;
+    pr->identity.size = pr->size;
+    if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0)
+        return -1;
+    follow(pr, n);
+    identity_boot(boot);
+    if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
+        memcmp(boot, pr->record.boot_id, 16) != 0)
+        report_log(REPORT_WARNING,
+                   "the kernel went down while %s was mapped in domain process, which promises "
+                   "nothing for that case",
+                   pr->path);
+    /* The dead flushed nothing: their bytes become durable before their words do (I1). */
+    bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
+                     pr->persist.domain != PERSIST_PROCESS;
+    if (unflushed && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make %s durable", pr->path);
+    if (unflushed && fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+    /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
+    if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
+    if (settle_manifest(pr, n) < 0)
+        return -1;
+    /* persist-order S2 (writer: the size word of a shrink): with the record, the size word is durable
+     * before what lies behind the end is thrown away. */
+    if (shrink_finish(pr) < 0)
+        return -1;
+    pr->settled = pr->record.state == MANIFEST_CLEAN;
+    pr->orphaned = pr->record.state == MANIFEST_IN_USE;
+    return 0;
+}
