@@ -13,12 +13,18 @@ static uint64_t key_of(uint32_t holder, uint32_t tag)
     return holder && tag ? (uint64_t)holder << 32 | tag : 0;
 }
 
-/* Higher than both, and nobody else's. */
-static uint64_t new_label(uint64_t a, uint64_t b)
+/* What threads of this process have ever shown. */
+static uint64_t highest;
+
+/* Higher than `seen`, and than all that this process has shown: what its thread showed in an earlier wait may still
+ * go round, and would hide a lower one. Nobody else's. */
+static uint64_t new_label(uint64_t seen)
 {
     static uint64_t made;
-    uint64_t process = 0, count = (a > b ? a : b) >> MAKER_BITS;
-    (void)identity_process(&process); /* it had one to map the file */
+    uint64_t process = 0, count = (seen > highest ? seen : highest) >> MAKER_BITS;
+    (void)identity_process(&process);           /* it had one to map the file */
+    if (count > UINT64_MAX >> (MAKER_BITS + 1)) /* somebody wrote there what he liked */
+        count = highest = 0;
     uint64_t maker = (process + ++made * 0x9e3779b97f4a7c15ull) >> (64 - MAKER_BITS);
     return (count + 1) << MAKER_BITS | maker;
 }
@@ -26,6 +32,7 @@ static uint64_t new_label(uint64_t a, uint64_t b)
 static void show(struct labels *l, uint64_t label)
 {
     l->shown = label;
+    highest = label > highest ? label : highest;
     for (unsigned i = 0; i < l->n; i++)
         if (l->places[i].at)
             __atomic_store_n(&l->places[i].at->label, label, __ATOMIC_RELEASE);
@@ -96,7 +103,7 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
     const uint64_t seen = shared_look_at_labels(&f->shared, key, l->own, &back);
     if (key != l->waits_for || !l->own) {
         l->waits_for = key;
-        l->own = new_label(l->own > l->shown ? l->own : l->shown, seen);
+        l->own = new_label(seen);
         show(l, l->own);
         return false;
     }
@@ -115,10 +122,10 @@ void labels_end(struct labels *l)
     *l = (struct labels){0};
 }
 
-void labels_drop(struct labels *l, const struct file *f)
+void labels_drop(struct labels *l, const struct tx *t)
 {
     for (unsigned i = 0; i < l->n;) {
-        if (l->places[i].file != f) {
+        if (l->places[i].tx != t) {
             i++;
             continue;
         }

@@ -3,10 +3,10 @@
  * Who of several processes waits in a circle (the algorithm of Mitchell and Merritt, 1984).
  *
  * A thread that waits for a page has two labels, numbers that nobody else makes: its own, and one that it
- * shows. It begins with a new one, higher than what is shown by whom it waits for, as both. From then on, now
- * and then, it looks at what he shows, if he waits, too, and shows the same if that is higher. So the
- * highest label of a circle goes round it, against the direction of waiting, until its maker sees it shown by
- * whom he waits for: he alone of the circle, and he is told.
+ * shows. It begins with a new one, higher than what is shown by whom it waits for, and than all that its process
+ * ever showed, as both. From then on, now and then, it looks at what he shows, if he waits, too, and shows the
+ * same if that is higher. So the highest label of a circle goes round it, against the direction of waiting, until
+ * its maker sees it shown by whom he waits for: he alone of the circle, and he is told.
  *
  * What a page says of its holder is a process and a transaction. So a thread shows its label in the shared memory
  * of each file that a transaction of its may have pages of, beside that transaction. An open epoch is all its
@@ -44,7 +44,7 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
 
 void labels_end(struct labels *l);
 
-/* The file, or a transaction that has pages of it, goes away. */
-void labels_drop(struct labels *l, const struct file *f);
+/* The transaction is not the thread's any more, or no epoch: its files may go. */
+void labels_drop(struct labels *l, const struct tx *t);
 
 #endif

@@ -16,6 +16,7 @@
 #include "resize.h"
 #include "side.h"
 #include "stage.h"
+#include "waits.h"
 
 #include <errno.h>
 
@@ -130,6 +131,7 @@ int ato_tx_adopt(ato_tx *tx)
         over = true;
     }
     if (mine) {
+        waits_hand_over(t);
         /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before
          * words that this one stores, though it is this one that fences before them. */
         if (t->hold.n)

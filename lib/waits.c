@@ -87,6 +87,12 @@ void waits_end(struct waiter *w)
     pthread_mutex_unlock(&lock);
 }
 
+static void drop_labels(const struct tx *t)
+{
+    for (struct waiter *w = all; w; w = w->next)
+        labels_drop(&w->labels, t);
+}
+
 void waits_tell_epoch(struct tx *t, struct file *f)
 {
     pthread_mutex_lock(&lock);
@@ -97,9 +103,15 @@ void waits_tell_epoch(struct tx *t, struct file *f)
 void waits_forget_epoch(struct tx *t)
 {
     pthread_mutex_lock(&lock);
-    for (struct waiter *w = all; w && t->home; w = w->next)
-        labels_drop(&w->labels, t->home);
+    drop_labels(t);
     t->home = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+void waits_hand_over(const struct tx *t)
+{
+    pthread_mutex_lock(&lock);
+    drop_labels(t);
     pthread_mutex_unlock(&lock);
 }
 

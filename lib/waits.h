@@ -48,6 +48,10 @@ void waits_end(struct waiter *w);
 void waits_tell_epoch(struct tx *t, struct file *f);
 void waits_forget_epoch(struct tx *t);
 
+/* A transaction has just become another thread's. Its old one, which may be waiting in another call, looks at it no
+ * more when this returns. */
+void waits_hand_over(const struct tx *t);
+
 void waits_lock(void); /* around fork() */
 void waits_unlock(void);
 void waits_forget_all(void); /* in a forked child */

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <future>
 #include <thread>
 
 #include <sys/mman.h>
@@ -159,6 +160,45 @@ TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
     EXPECT_TRUE((WEXITSTATUS(status[0]) == 4) != (WEXITSTATUS(status[1]) == 3))
         << status[0] << ' ' << status[1];
     EXPECT_TRUE(WIFEXITED(status[0]) && WIFEXITED(status[1])) << status[0] << ' ' << status[1];
+}
+
+// A thread that waits in a call on one of its transactions, while another thread takes over another one of its, aborts
+// it and unmaps the file that it was about.
+TEST_F(Circles, AreLookedForWithoutWhatIsGoneMeanwhile)
+{
+    Pipe held, enough;
+    const pid_t other = fork();
+    if (other == 0) {
+        Mapped m(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+        ato_tx *tx = ato_tx_begin(0);
+        if (!m || !ato_tx_memcpy(tx, m.base, "own", 3, 0))
+            _exit(1);
+        held.tell();
+        enough.hear();
+        _exit(ato_tx_abort(tx) == 0 ? 0 : 2);
+    }
+    Mapped waited(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+    Mapped gone(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+    ASSERT_TRUE(waited && gone && held.hear());
+    std::promise<ato_tx *> begun;
+    std::thread waits([&] {
+        ato_tx *first = ato_tx_begin(0), *second = ato_tx_begin(0);
+        EXPECT_TRUE(ato_tx_memcpy(second, gone.base, "two", 3, 0)) << ato_errormsg();
+        begun.set_value(second);
+        EXPECT_TRUE(ato_tx_memcpy(first, waited.base, "one", 3, 0)) << ato_errormsg();
+        EXPECT_EQ(ato_tx_commit(first), 0) << ato_errormsg();
+    });
+    ato_tx *second = begun.get_future().get();
+    usleep(50000); // long enough for it to wait
+    EXPECT_EQ(ato_tx_adopt(second), 0) << ato_errormsg();
+    EXPECT_EQ(ato_tx_abort(second), 0) << ato_errormsg();
+    EXPECT_EQ(gone.unmap(ATO_UNMAP_FAST), 0) << gone.sentence;
+    usleep(50000); // it looks again
+    enough.tell();
+    waits.join();
+    int status = -1;
+    waitpid(other, &status, 0);
+    EXPECT_EQ(status, 0);
 }
 
 // A long transaction is no circle, and who is killed frees what others wait for.
