@@ -75,7 +75,7 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
     /* Addresses are looked up while the bitmap comes. */
     __builtin_prefetch(f->o + offset);
     if (m->policy == ATO_READ_GATHER)
-        __builtin_prefetch(f->r + layout_reflected(offset));
+        __builtin_prefetch((const void *)((uintptr_t)f->r + layout_reflected(offset)));
     /* Acquire: pairs with reader_read(), for what comes next. */
     if (offset + n > m->offset + __atomic_load_n(&m->quick, __ATOMIC_ACQUIRE))
         return false;

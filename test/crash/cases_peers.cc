@@ -208,7 +208,7 @@ void reading(Actor &a)
 
 const std::vector<Case> &peer_cases()
 {
-    constexpr uint64_t DEATHS = 24;
+    constexpr uint64_t DEATHS = 16;
     static const std::vector<Case> cases = {
         {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
         {"peers, in several pages", COSTLY, {SIZE}, before_plain, dies<change_pages>, DEATHS},

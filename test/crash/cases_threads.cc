@@ -117,7 +117,7 @@ void threads_deploying(Actor &a)
 
 const std::vector<Case> &thread_cases()
 {
-    constexpr uint64_t ORDERS = 40;
+    constexpr uint64_t ORDERS = 20;
     static const std::vector<Case> cases = {
         {"threads, one page", ALL, {SIZE}, before_threads, threads_in_page, ORDERS},
         {"threads, looking", ALL, {SIZE}, before_threads, threads_looking, ORDERS},
