@@ -23,12 +23,11 @@ static int in_doubt(struct file *f)
     return file_in_doubt(f, "a commit");
 }
 
-static int all_in_doubt(struct flip *c)
+static int all_in_doubt(struct file *const *files, unsigned n)
 {
     int r = -1;
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (c->parts[i].pages || c->parts[i].resizes)
-            r = in_doubt(c->parts[i].mapping->file);
+    for (unsigned i = 0; i < n; i++)
+        r = in_doubt(files[i]);
     return r;
 }
 
@@ -102,21 +101,43 @@ static void unmark_sizes(const struct flip *c)
 
 /* ---- all words ---- */
 
-/* Shows the flips of all pages in memory, and the sizes: for readers one moment, since each is marked before
- * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
- * are durable by now. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
-static void show(struct flip *c)
+static bool is_some_cut(const struct flip *c)
 {
-    struct hold *h = c->hold;
     bool some_cut = false;
     for (unsigned i = 0; i < c->nparts; i++)
         some_cut |= cuts(&c->parts[i]);
-    seam_point(SEAM_DURABLE, h);
-    seam_point(SEAM_FLIP, h);
-    mark_sizes(c);
+    return some_cut;
+}
+
+static void mark_pages(const struct flip *c, bool some_cut)
+{
+    const struct hold *h = c->hold;
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending || (some_cut && kept(c, &h->pages[i]) != ~0ull))
             pages_mark_flipping(h->pages[i].state);
+}
+
+/* It came to nothing. */
+static void unmark_pages(const struct flip *c)
+{
+    for (uint64_t i = 0; i < c->hold->n; i++)
+        if (c->hold->pages[i].pending)
+            pages_unmark_flipping(c->hold->pages[i].state);
+}
+
+/* Shows the flips of all pages in memory, and the sizes: for readers one moment, since each is marked before
+ * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
+ * are durable by now. `marked`: all is. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
+static void show(struct flip *c, bool marked)
+{
+    struct hold *h = c->hold;
+    const bool some_cut = is_some_cut(c);
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    if (!marked) {
+        mark_sizes(c);
+        mark_pages(c, some_cut);
+    }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held *at = &h->pages[i];
         uint64_t stays = some_cut ? kept(c, at) : ~0ull;
@@ -224,7 +245,7 @@ static int resize_one(struct flip *c, struct flip_part *part)
      * before anybody is told. persist-order S2 (reader: clear_words in size.c): or that short, before what
      * is behind the end is thrown away. */
     persist_fence(&f->persist);
-    show(c);
+    show(c, false);
     return 0;
 }
 
@@ -280,7 +301,9 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
     uint64_t words = sum->pages + sum->sizes, n = 0;
-    if (!may_use_rtm(p, sum->no_rtm, words))
+    /* Marked before its words are stored, for no lane tells who finds one file's words that there are others. */
+    const bool several = sum->files > 1;
+    if (!may_use_rtm(p, sum->no_rtm, words) || (several && sum->sizes))
         return 0;
     struct persist_flip small[HOLD_SMALL], *flips = small;
     if (words > HOLD_SMALL && !(flips = malloc(words * sizeof(*flips))))
@@ -298,6 +321,8 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
      * and no moment at which half of the words could be seen or lost. */
     persist_fence(p);
     int done = 0;
+    if (several)
+        mark_pages(c, false);
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
@@ -305,6 +330,10 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
     }
     if (flips != small)
         free(flips);
+    if (done)
+        show(c, several);
+    else if (several)
+        unmark_pages(c);
     return done;
 }
 
@@ -374,15 +403,18 @@ static int commit_journal(struct flip *c, const struct sum *sum)
     if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->hold) < 0 ||
         store_sizes(c) < 0) {
         journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(c);
+        r = all_in_doubt(files, sum->files);
         goto out;
     }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired, or a crash
      * finds half of them and no lane to finish the rest. Also W2, G4, S2. */
     persist_fence(p);
+    /* Before it is retired: who finds one file's pages dead (takeover.c) learns from the lane that there are others,
+     * and hides all (recover_hides). Without a lane all must be shown, or marked. */
+    show(c, false);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(c);
+        r = all_in_doubt(files, sum->files);
         goto out;
     }
     journals_give_lane(&lane);
@@ -426,7 +458,6 @@ int flip_commit(struct flip *c)
     }
     if (r < 0)
         return -1;
-    show(c);
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].pages)
             account(c->parts[i].mapping, path, c->parts[i].slices, c->parts[i].pages);
@@ -445,7 +476,7 @@ int flip_each(struct mapping *m, struct hold *h)
     if (store_words(h) < 0)
         return in_doubt(m->file);
     persist_fence(p); /* W2 */
-    show(&c);
+    show(&c, false);
     account(m, COUNTERS, part.slices, part.pages);
     return 0;
 }

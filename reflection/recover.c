@@ -47,35 +47,62 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
                         offset, to->folder, to->name, to->bytes);
 }
 
+/* Where the i-th word of a lane goes, and what it is. It is copied, and checked each time: who may write to the
+ * journal may do so now. 1; 0: nowhere; -1. */
+struct target_word {
+    const struct recover_target *to;
+    uint64_t *word, value;
+};
+
+static int target_word(const struct journal_view *v, uint64_t i,
+                       const struct recover_target *targets, struct target_word *t)
+{
+    const struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
+    int apply = check_word(v, &w, targets);
+    if (apply <= 0)
+        return apply;
+    t->to = &targets[journal_word_file(&w)];
+    t->word = journal_word_is_size(&w) ? t->to->size
+                                       : (uint64_t *)(t->to->reflection + journal_word_offset(&w));
+    t->value = w.value;
+    return 1;
+}
+
 int recover_apply(const struct journal_view *v, const struct recover_target *targets)
 {
     const struct persist *last = NULL;
-    for (uint64_t i = 0; i < v->nwords; i++) {
-        struct journal_word w = v->words[i];
-        if (check_word(v, &w, targets) < 0)
+    const uint64_t *flushed = NULL;
+    struct target_word t;
+    for (uint64_t i = 0; i < v->nwords; i++)
+        if (target_word(v, i, targets, &t) < 0)
             return -1;
-    }
     /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were
      * durable before the commit line existed, so that the words may be stored in any order. I1.
      * explorer: tear word survives: the lane is committed until it is retired, and whoever finds half
      * of a word stores it again. */
     for (uint64_t i = 0; i < v->nwords; i++) {
-        /* A copy, and checked again: who may write to the journal may do so now. */
-        struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
-        int apply = check_word(v, &w, targets);
+        int apply = target_word(v, i, targets, &t);
+        if (apply < 0)
+            return -1;
+        if (apply)
+            persist_store_word(&t.to->persist, t.word, t.value);
+    }
+    /* As they were committed: once for the words of a line, or in domain msync of a meta page, that follow one
+     * another. */
+    for (uint64_t i = 0; i < v->nwords; i++) {
+        int apply = target_word(v, i, targets, &t);
         if (apply < 0)
             return -1;
         if (!apply)
             continue;
-        const struct recover_target *to = &targets[journal_word_file(&w)];
-        uint64_t *word = journal_word_is_size(&w)
-                             ? to->size
-                             : (uint64_t *)(to->reflection + journal_word_offset(&w));
-        persist_store_word(&to->persist, word, w.value);
-        if (persist_flush_word(&to->persist, word) < 0)
+        const size_t unit = t.to->persist.domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
+        if (flushed && ((uintptr_t)flushed ^ (uintptr_t)t.word) < unit)
+            continue;
+        if (persist_flush_word(&t.to->persist, t.word) < 0)
             return report_errno(errno, "cannot make the replayed words of %s/%s durable",
-                                to->folder, to->name);
-        last = &to->persist;
+                                t.to->folder, t.to->name);
+        flushed = t.word;
+        last = &t.to->persist;
     }
     if (last)
         persist_fence(last);

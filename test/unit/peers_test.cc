@@ -314,6 +314,30 @@ int die_in_commit(const std::string &first, const std::string &second)
     });
 }
 
+// The same with the words stored: before it is shown, or while it is. `rtm`: by a hardware transaction, which succeeds.
+int die_showing(const std::string &first, const std::string &second, enum seam_point where,
+                bool rtm)
+{
+    static enum seam_point at;
+    at = where;
+    return in_child([&] {
+        const ato_options o = options(rtm ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM, ATO_READ_GATHER,
+                                      rtm ? 0u : ATO_NO_RTM);
+        Mapped a(first, o), b(second, o);
+        PersistFaults faults;
+        faults.rtm = 1;
+        ato_tx *tx = ato_tx_begin(0);
+        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
+        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
+        seam_hook = [](enum seam_point point, const void *) {
+            if (point == at)
+                _exit(CUT);
+        };
+        ato_tx_commit(tx);
+        return 1;
+    });
+}
+
 bool is_of_recovery(const PersistCall &c)
 {
     return std::string(c.site).find("recover.c") != std::string::npos;
@@ -423,6 +447,44 @@ TEST_F(PeersOfAFile, MakeTheWordsOfADeadOneDurableInOneGo)
     }());
 }
 
+// The same when it had committed, and a journal tells.
+TEST_F(PeersOfAFile, MakeTheWordsOfADeadOnesCommitDurableAPageOfThemAtATime)
+{
+    constexpr size_t LONG = 600 * 4096;
+    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+    write_file(path, pattern(LONG, 1));
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(in_child([&] {
+                  Mapped his(path, o);
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &c) {
+                      bool flip = std::string(c.op) == "store_word" &&
+                                  std::string(c.site).find("flip.c") != std::string::npos;
+                      return flip ? DIE : GO_ON;
+                  };
+                  his.write(0, pattern(LONG, 2));
+                  return 1;
+              }),
+              CUT);
+    long stores = 0, flushes = 0;
+    {
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) {
+            stores += is_of_recovery(c) && std::string(c.op) == "store_word";
+            flushes += is_of_recovery(c) && std::string(c.op).find("flush") == 0;
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+    }
+    EXPECT_EQ(stores, 600);
+    EXPECT_EQ(flushes, 2); // 512 words a page
+    EXPECT_EQ(m.read(4096, LONG - 4096), [&] {
+        const Bytes all = pattern(LONG, 2);
+        return Bytes(all.begin() + 4096, all.end());
+    }());
+}
+
 std::function<void()> *meanwhile;
 
 // The last one brings everything home. Somebody comes, makes the file shorter and goes.
@@ -501,6 +563,27 @@ TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothWhenSomebodyWhoMapsOneFinishesIt)
               0);
     EXPECT_EQ(b.read(0, 100), pattern(100, 3));
     EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+}
+
+// The same when its words were all stored, but not all shown.
+TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothThoughItWasJustAboutToBeShown)
+{
+    for (bool rtm : {false, true})
+        for (enum seam_point where : {SEAM_DURABLE, SEAM_FLIPPING}) {
+            SCOPED_TRACE(std::to_string(rtm) + " " + std::to_string(where));
+            const std::string first = dir / ("first" + std::to_string(rtm) + std::to_string(where)),
+                              second = first + "b";
+            write_file(first, old);
+            write_file(second, old);
+            const ato_options o =
+                options(rtm ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+            Mapped a(first, o), b(second, o);
+            ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+            ASSERT_EQ(die_showing(first, second, where, rtm), CUT);
+            EXPECT_TRUE(a.write(200, pattern(10, 4))) << a.sentence;
+            EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+            EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+        }
 }
 
 } // namespace
