@@ -7,6 +7,7 @@
 #include "takeover.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -139,8 +140,10 @@ int peers_recover(struct file *f, uint32_t holder)
     const uint64_t process = given_to(f, shared_slot_of(holder)) == holder
                                  ? __atomic_load_n(&s->process, __ATOMIC_RELAXED)
                                  : 0;
-    const struct trust trust = identity_trust(&pr->identity);
-    if (recover_process(&pr->folder, &trust, process) < 0 || peers_lock(f) < 0)
+    struct recover_file file = {
+        .manifest = pr->lock, .in_use = true, .trust = identity_trust(&pr->identity)};
+    memcpy(file.id, pr->record.id, sizeof(file.id));
+    if (recover_process(&pr->folder, &file, process) < 0 || peers_lock(f) < 0)
         return -1;
     int r = recover_locked(f, holder);
     int unlocked = peers_unlock(f);
@@ -176,12 +179,13 @@ int peers_recover_all(struct file *f)
 
 /* ---- in files that this process may not even have mapped ---- */
 
-int peers_hide(const struct manifest_record *record, const struct trust *file, uint64_t process)
+int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
+               uint64_t process)
 {
     struct shared s;
     int r = shared_join(&s, record, file, "a file of a dead process's commit");
     if (r != 0)
-        return r == SHARED_NOT_THERE ? 0 : -1; /* nobody has it mapped */
+        return r == SHARED_NOT_THERE && !mapped ? 0 : -1;
     for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
         if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
             takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));

@@ -41,8 +41,9 @@ int peers_recover_all(struct file *f);
 bool peers_any_dead(const struct file *f);
 
 /* recover_hides: what a dead process held of a file, to which it had committed, is marked as flipping. Whoever comes to
- * it waits, finds that its holder is dead, and takes it over. */
-int peers_hide(const struct manifest_record *record, const struct trust *file, uint64_t process);
+ * it waits, finds that its holder is dead, and takes it over. EBUSY: others have it mapped, in another /dev/shm. */
+int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
+               uint64_t process);
 
 /* The attach lock: between processes, and between the threads of this one. -1: pairing_lock_attach()'s. */
 int peers_lock(struct file *f);

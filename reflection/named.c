@@ -328,9 +328,14 @@ int named_hide(const struct named *n)
     uint64_t process;
     if (!recover_hides || !n->held || !n->held->next || !pool_process(n->journal->name, &process))
         return 0;
-    for (const struct named_file *file = n->held; file; file = file->next)
-        if (recover_hides(&file->record, &file->owner, process) < 0)
+    for (const struct named_file *file = n->held; file; file = file->next) {
+        enum locks_answer lives = locks_ask(file->lock, 1, MANIFEST_SLOTS);
+        if (lives == LOCKS_FAILED)
+            return report_errno(errno, "cannot ask for the locks of the manifest %s/%s",
+                                file->folder->path, file->name);
+        if (recover_hides(&file->record, &file->owner, lives == LOCKS_TAKEN, process) < 0)
             return -1;
+    }
     return 0;
 }
 

@@ -221,17 +221,36 @@ enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct po
 }
 
 /* Maps the file of a pool and finds the journal in it: as pool_find(). */
+static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
+                                      struct pool_place *place)
+{
+    if (fstat(fd, st) < 0) {
+        report_errno(errno, "cannot look at the journal %s", full);
+        return POOL_NOT_KNOWN;
+    }
+    if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size < POOL_LEAST_BYTES)
+        return POOL_NONE;
+    return pool_find(fd, (uint64_t)st->st_size, full, place);
+}
+
+/* Finds the journal in `map`, which is of the whole pool. */
+static enum pool_finding take_journal(struct pool *pool, char *map, const struct pool_place *place,
+                                      const char *full)
+{
+    madvise(map, place->begin + place->bytes, MADV_DONTFORK);
+    pool->map = map;
+    pool->bytes = place->begin + place->bytes;
+    if (journal_take(&pool->journal, map + place->begin, place->bytes, full) == 0)
+        return POOL_FOUND;
+    pool_peek_end(pool); /* somebody changed it since it was found */
+    return POOL_BROKEN;
+}
+
 static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const char *full)
 {
     struct stat st;
     struct pool_place place;
-    if (fstat(fd, &st) < 0) {
-        report_errno(errno, "cannot look at the journal %s", full);
-        return POOL_NOT_KNOWN;
-    }
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < POOL_LEAST_BYTES)
-        return POOL_NONE;
-    enum pool_finding there = pool_find(fd, (uint64_t)st.st_size, full, &place);
+    enum pool_finding there = look_at_pool(fd, &st, full, &place);
     if (there != POOL_FOUND)
         return there;
     const uint64_t bytes = place.begin + place.bytes;
@@ -247,13 +266,37 @@ static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const 
         report_errno(errno, "cannot map the journal %s", full);
         return POOL_NOT_KNOWN;
     }
-    madvise(map, bytes, MADV_DONTFORK);
-    pool->map = map;
-    pool->bytes = bytes;
-    if (journal_take(&pool->journal, map + place.begin, place.bytes, full) == 0)
-        return POOL_FOUND;
-    pool_peek_end(pool); /* somebody changed it since it was found */
-    return POOL_BROKEN;
+    return take_journal(pool, map, &place, full);
+}
+
+/* Of the largest commits that options allow a journal is twice as long; it is somebody else's word, though. */
+#define MOST_COPIED (1ull << 32)
+
+static enum pool_finding copy_journal(struct pool *pool, int fd, const char *full)
+{
+    struct stat st;
+    struct pool_place place;
+    enum pool_finding there = look_at_pool(fd, &st, full, &place);
+    if (there != POOL_FOUND)
+        return there;
+    const uint64_t bytes = place.begin + place.bytes;
+    if (bytes > MOST_COPIED)
+        return POOL_BROKEN;
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+        report_errno(errno, "no memory for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        return POOL_NOT_KNOWN;
+    }
+    for (uint64_t at = place.begin; at < bytes;) {
+        ssize_t n = pread(fd, map + at, bytes - at, (off_t)at);
+        if (n <= 0) {
+            munmap(map, bytes);
+            return POOL_BROKEN;
+        }
+        at += (uint64_t)n;
+    }
+    return take_journal(pool, map, &place, full);
 }
 
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
@@ -296,13 +339,13 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     return result;
 }
 
-int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
+static int peek(struct pool *pool, int fd, const struct folder *f, const char *name, bool copy)
 {
     char full[PATH_MAX + 80];
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
-    switch (map_journal(pool, fd, PROT_READ, full)) {
+    switch (copy ? copy_journal(pool, fd, full) : map_journal(pool, fd, PROT_READ, full)) {
     case POOL_FOUND:
         return 1;
     case POOL_NOT_KNOWN:
@@ -310,6 +353,16 @@ int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *nam
     default:
         return 0;
     }
+}
+
+int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
+{
+    return peek(pool, fd, f, name, false);
+}
+
+int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name)
+{
+    return peek(pool, fd, f, name, true);
 }
 
 void pool_peek_end(struct pool *pool)

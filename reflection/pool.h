@@ -82,6 +82,9 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove);
  * is opened by libpmemobj, locked or changed. 1; 0: there is none to be found; -1 with a sentence. In
  * each case pool_peek_end() may follow, which takes back what was mapped. */
 int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name);
+
+/* The same of one whose maker is not trusted: read, not mapped, for he may cut it. */
+int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name);
 void pool_peek_end(struct pool *pool);
 
 /* Where in the file of a pool, `length` bytes long, does a journal lie? Read, not mapped: nothing is known

@@ -111,7 +111,7 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
 
 /* ---- one journal ---- */
 
-int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
+int (*recover_hides)(const struct manifest_record *record, const struct trust *file, bool mapped,
                      uint64_t process);
 
 static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v)
@@ -222,7 +222,8 @@ static int open_found(const struct folder *f, const char *name, struct stat *st,
 /* What is recovered. */
 struct wanted {
     const struct trust *file;
-    uint64_t process; /* whose journals; 0: all */
+    uint64_t process;              /* whose journals; 0: all */
+    const struct recover_file *of; /* one process's: what it held */
 };
 
 /* Is the owner of a journal dead? LOCKS_MINE: yes. */
@@ -264,6 +265,47 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
     return result;
 }
 
+/* Does some lane of a journal hold a commit of the file? Or something that is none. Who unmapped the file
+ * cleanly has seen all its commits retired. */
+static bool names_file(const struct journal *j, const struct recover_file *file)
+{
+    struct journal_view v;
+    if (!file->in_use)
+        return false;
+    for (unsigned lane = 0; lane < j->lanes; lane++) {
+        enum journal_finding found = journal_look(j, lane, &v);
+        if (found == JOURNAL_DAMAGED)
+            return true;
+        if (found != JOURNAL_COMMITTED)
+            continue;
+        for (unsigned i = 0; i < v.nfiles; i++)
+            if (memcmp(v.files[i].id, file->id, 16) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* Before the pages of a dead process are anybody's, what it committed has to be finished. But its journal is another
+ * user's, who could write to the file when he had it mapped, and may not any more. His other journals are no matter. */
+static int judge_others(const struct folder *f, const char *name, const struct recover_file *file)
+{
+    struct pool pool;
+    int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    int found = pool_copy(&pool, fd, f, name);
+    if (found == 1 && names_file(&pool.journal, file))
+        found = report_error(EACCES,
+                             "the journal %s/%s of a dead process holds a commit of the file, and "
+                             "is of a user who may not write to that any more",
+                             f->path, name);
+    int saved = errno;
+    pool_peek_end(&pool);
+    close(fd);
+    errno = saved;
+    return found < 0 ? -1 : 0;
+}
+
 static int forbidden(const struct folder *f, const char *name, int fd)
 {
     return fd == FORBIDDEN
@@ -281,6 +323,8 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     int fd = open_found(f, name, &journal.st, wanted->file);
     /* One that may not be opened: needs_recovery() tells whether that matters. Who had this very file mapped
      * made his so that all may open it who may write to the file. */
+    if (fd == OTHERS && wanted->process)
+        return judge_others(f, name, wanted->of);
     if (fd < 0)
         return fd == -1 || (fd == FORBIDDEN && wanted->process) ? forbidden(f, name, fd) : 0;
     return recover_opened(&journal, fd, wanted);
@@ -415,26 +459,6 @@ static int recover_pointed(const struct folder *f, const char *name, const void 
 }
 
 /* ---- is one due? ---- */
-
-/* Does some lane of a journal hold a commit of the file? Or something that is none. Who unmapped the file
- * cleanly has seen all its commits retired. */
-static bool names_file(const struct journal *j, const struct recover_file *file)
-{
-    struct journal_view v;
-    if (!file->in_use)
-        return false;
-    for (unsigned lane = 0; lane < j->lanes; lane++) {
-        enum journal_finding found = journal_look(j, lane, &v);
-        if (found == JOURNAL_DAMAGED)
-            return true;
-        if (found != JOURNAL_COMMITTED)
-            continue;
-        for (unsigned i = 0; i < v.nfiles; i++)
-            if (memcmp(v.files[i].id, file->id, 16) == 0)
-                return true;
-    }
-    return false;
-}
 
 /* A journal has owner, group and mode of the reflections that it serves. */
 static int judge_forbidden(const struct folder *f, const char *name,
@@ -600,9 +624,9 @@ int recover_folder(const struct folder *f, const struct trust *file)
     return recover(f, &all);
 }
 
-int recover_process(const struct folder *f, const struct trust *file, uint64_t process)
+int recover_process(const struct folder *f, const struct recover_file *file, uint64_t process)
 {
-    const struct wanted his = {.file = file, .process = process};
+    const struct wanted his = {.file = &file->trust, .process = process, .of = file};
     return recover(f, &his) == 0 ? 0 : -1;
 }
 

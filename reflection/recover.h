@@ -30,14 +30,10 @@ int recover_folder(const struct folder *f, const struct trust *file);
 
 /* Told before the first word of a dead process's commit to several files is stored, for each of them, with the attach
  * locks of all: others may have one of them mapped, who must not see it as it was when another one is seen as it
- * is. `process`: whose commit it was. -1 with a sentence: nothing is stored. NULL: nobody has. */
+ * is. `mapped`: others do; `process`: whose commit it was. -1 with a sentence: nothing is stored. NULL: nobody
+ * has. */
 extern int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
-                            uint64_t process);
-
-/* The same for the journals of one process (identity_process()) that no longer has the file mapped: it is
- * dying, and until it is dead they are waited for, half a minute. What it held of the file stays held unless
- * this answers 0. */
-int recover_process(const struct folder *f, const struct trust *file, uint64_t process);
+                            bool mapped, uint64_t process);
 
 /*
  * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds
@@ -66,6 +62,12 @@ struct recover_file {
 };
 
 int recover_is_due(const struct folder *f, const struct recover_file *file);
+
+/* As recover_folder(), the journals of one process (identity_process()) that no longer has `file` mapped, which is in
+ * use: it is dying, and until it is dead they are waited for, half a minute. What it held of the file stays held
+ * unless this answers 0. EACCES, too: a commit of the file is in a journal whose maker may not write to it any
+ * more. */
+int recover_process(const struct folder *f, const struct recover_file *file, uint64_t process);
 
 /* Where the words of a file of a lane go: to its reflection, a range of bytes, and to the size word of its
  * manifest. */

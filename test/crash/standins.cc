@@ -93,7 +93,8 @@ int __real_munmap(void *addr, size_t n);
 bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __real_identity_unwritten(const struct identity *who, const struct manifest_record *record);
 int __real_recover_folder(const struct folder *f, const struct trust *file);
-int __real_recover_process(const struct folder *f, const struct trust *file, uint64_t process);
+int __real_recover_process(const struct folder *f, const struct recover_file *file,
+                           uint64_t process);
 int __real_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -108,7 +109,8 @@ bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __wrap_identity_unwritten(const struct identity *who, const struct manifest_record *record);
 int __wrap_recover_folder(const struct folder *f, const struct trust *file);
-int __wrap_recover_process(const struct folder *f, const struct trust *file, uint64_t process);
+int __wrap_recover_process(const struct folder *f, const struct recover_file *file,
+                           uint64_t process);
 int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file);
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
@@ -219,7 +221,8 @@ int __wrap_recover_folder(const struct folder *f, const struct trust *file)
     return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f, file);
 }
 
-int __wrap_recover_process(const struct folder *f, const struct trust *file, uint64_t process)
+int __wrap_recover_process(const struct folder *f, const struct recover_file *file,
+                           uint64_t process)
 {
     return code_fault == CodeFault::LeftToOthers ? 0 : __real_recover_process(f, file, process);
 }

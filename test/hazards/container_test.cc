@@ -5,6 +5,7 @@
 // lock on the file: the two share it, and when one is dead the other has what he wrote. Without memory to
 // share it is EBUSY while the other lives, and the file when he is dead.
 #include "hazards/lab.h"
+#include "support/faults.h"
 
 #include <cerrno>
 #include <csignal>
@@ -240,6 +241,49 @@ TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
     holder.kill();
     dead.tell();
     EXPECT_PLAYED(other.wait());
+}
+
+// Somebody died in a commit to two files. Who has another /dev/shm cannot tell who has the second one mapped here that
+// it changes under him: so he cannot finish the commit.
+TEST_F(Container, OfOtherMemoryLeavesACommitToWhoeverHasItsFilesMapped)
+{
+    const std::string second = dir / "a/second";
+    write_file(second, old);
+    const ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
+    Mapped b(second, o);
+    ASSERT_TRUE(b) << b.sentence;
+    ASSERT_EQ(in_child([&] {
+                  Mapped one(file, o), two(second, o);
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &c) {
+                      bool flip = std::string(c.op) == "store_word" &&
+                                  std::string(c.site).find("flip.c") != std::string::npos;
+                      return flip ? DIE : GO_ON;
+                  };
+                  ato_tx *tx = ato_tx_begin(0);
+                  ato_tx_memcpy(tx, one.base, pattern(100, 2).data(), 100, 0);
+                  ato_tx_memcpy(tx, two.base, pattern(100, 3).data(), 100, 0);
+                  ato_tx_commit(tx);
+                  return 1;
+              }),
+              CUT);
+    Child other(CLONE_NEWNS, [&] {
+        if (!alone())
+            return 99;
+        Mapped m(file, o);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EBUSY) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, "different ones, as in containers")) << m.sentence;
+        return static_cast<int>(HasFailure());
+    });
+    const int found = other.wait();
+    if (found == 99)
+        GTEST_SKIP() << "no mounts here";
+    EXPECT_EQ(found, 0);
+    Mapped a(file, o);
+    ASSERT_TRUE(a) << a.sentence;
+    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
 }
 
 } // namespace
