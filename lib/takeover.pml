@@ -24,6 +24,8 @@
  *   - who gets a page finds nothing of its former holder in it                assert clean
  *   - no deadlock: no page stays held for ever (without POWER, which always can go on)
  *
+ * Commits to several files are several.pml's.
+ *
  * Memory is sequentially consistent here: how stores are seen is read.pml's. A dead process's stores
  * have drained when its locks are free: the kernel came between.
  *
@@ -360,10 +362,6 @@ inline write_lane()
 #endif
     flush(0);
     flush(1); /* J4 */
-#ifndef MUTANT_COMMIT_NO_J3
-    retired[me] = 1;
-    retired_durable[me] = 1; /* J3 */
-#endif
     version[0]++;
     version[1]++;
     bitmap[0] = op;
@@ -372,6 +370,10 @@ inline write_lane()
     version[0]++;
     pending[1] = 0;
     version[1]++;
+#ifndef MUTANT_COMMIT_NO_J3
+    retired[me] = 1;
+    retired_durable[me] = 1; /* J3 */
+#endif
     release(0);
     release(1)
 #ifdef MUTANT_COMMIT_NO_J3
