@@ -509,6 +509,13 @@ static int opened_is_due(const struct folder *f, const char *name, int fd,
     return due;
 }
 
+/* Made for the file's group, which may not write to it now: perhaps it could when the file's last user died. Nobody
+ * else can make one that looks so in a folder where he may not write. */
+static bool was_of_group(const struct stat *journal, const struct trust *file)
+{
+    return journal->st_gid == file->group && journal->st_mode & ~file->mode & S_IWGRP;
+}
+
 static int needs_recovery(const struct folder *f, const char *name, const void *arg)
 {
     const struct recover_file *file = arg;
@@ -516,6 +523,8 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     int fd = open_found(f, name, &st, &file->trust);
     if (fd == FORBIDDEN)
         return judge_forbidden(f, name, file);
+    if (fd == OTHERS && was_of_group(&st, &file->trust))
+        return judge_others(f, name, file);
     return fd < 0 ? (fd == -1 ? -1 : 0) : opened_is_due(f, name, fd, file);
 }
 

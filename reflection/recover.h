@@ -48,7 +48,8 @@ extern int (*recover_hides)(const struct manifest_record *record, const struct t
  * attach lock go and tries again in a moment.
  *
  * A journal or pointer that the caller may not open is no matter if its owner, group or mode are not those
- * of the file's manifest, for then it serves other files; else EACCES.
+ * of the file's manifest, for then it serves other files; else EACCES. So it is, of a file that is in use, where a
+ * journal was made for the file's group, which may not write to it now, and holds a commit of it.
  *
  * A pointer to a journal that is not there says that a journal was lost (J6): ESTALE, since it may have held
  * a commit of this file. Only a file that is in use can have one: who unmaps a file cleanly has seen all

@@ -346,70 +346,125 @@ TEST_F(Permission, ThoseWhoMayWriteTheFileMapItTogetherAndNobodyElse)
     }
 }
 
-// One of the group has committed, and dies before the words are all stored. Meanwhile the group lost its right to write:
-// its journals are not believed. What the dead one held nobody can free, for to go on without the commit would leave half
-// of it; until the right is given back, and somebody has mapped the file since, by whom its other files get the mode.
-TEST_F(Permission, ThatIsTakenAwayLeavesWhatItsUserHeldUntilItIsGivenBack)
+// One of a group that shares a file has committed, and dies before the words are all stored.
+class PermissionOfTheGroup : public Permission
 {
-    constexpr gid_t GROUP = 4242;
-    constexpr uid_t OWNER = 1111, MEMBER = 2222;
-    ASSERT_EQ(chown(file.c_str(), OWNER, GROUP), 0);
-    ASSERT_EQ(chmod(file.c_str(), 0660), 0);
-    ASSERT_EQ(chown(dir.path().c_str(), OWNER, GROUP), 0);
-    ASSERT_EQ(chmod(dir.path().c_str(), 02775), 0);
-    auto as = [&](uid_t user, const std::function<int()> &what) {
+  protected:
+    static constexpr gid_t GROUP = 4242;
+    static constexpr uid_t OWNER = 1111, MEMBER = 2222;
+
+    void SetUp() override
+    {
+        Permission::SetUp();
+        if (IsSkipped())
+            return;
+        ASSERT_EQ(chown(file.c_str(), OWNER, GROUP), 0);
+        ASSERT_EQ(chmod(file.c_str(), 0660), 0);
+        ASSERT_EQ(chown(dir.path().c_str(), OWNER, GROUP), 0);
+        ASSERT_EQ(chmod(dir.path().c_str(), 02775), 0);
+    }
+    static std::function<int()> as(uid_t user, const std::function<int()> &what)
+    {
         return [user, what] {
             if (setgroups(0, nullptr) < 0 || setgid(GROUP) < 0 || setuid(user) < 0)
                 return 99;
             return what();
         };
-    };
+    }
+    int as_owner(const std::function<void(Mapped &)> &what)
+    {
+        Child owner(0, as(OWNER, [&] {
+                        Mapped m(file, o);
+                        what(m);
+                        return static_cast<int>(HasFailure());
+                    }));
+        return owner.wait();
+    }
+    // `mapped`: when it has the file mapped.
+    int die_in_commit(const std::function<void()> &mapped)
+    {
+        Mapped m(file, o);
+        PersistFaults faults;
+        int words = 0;
+        faults.before = [&](const PersistCall &c) {
+            bool flip = std::string(c.op) == "store_word" &&
+                        std::string(c.site).find("flip.c") != std::string::npos;
+            return flip && words++ == 1 ? DIE : GO_ON;
+        };
+        mapped();
+        (void)m.write(0, pattern(COMMITTED, 2));
+        return 1;
+    }
+    static void expect_refused(const Mapped &m)
+    {
+        EXPECT_EQ(m.error, EACCES) << m.sentence;
+        EXPECT_TRUE(has(m.sentence, "journal-")) << m.sentence;
+    }
+
+    static constexpr size_t COMMITTED = 4096 + 2000;
+    const ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
+};
+
+// Meanwhile the group lost its right to write: its journals are not believed. What the dead one held nobody can free, for
+// to go on without the commit would leave half of it; until the right is given back, and somebody has mapped the file
+// since, by whom its other files get the mode.
+TEST_F(PermissionOfTheGroup, ThatIsTakenAwayLeavesWhatAMemberHeldUntilItIsGivenBack)
+{
     Pipe mapped, changed, tried;
     Child owner(0, as(OWNER, [&] {
-                    Mapped m(file, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+                    Mapped m(file, o);
                     mapped.tell();
                     tried.hear();
                     EXPECT_TRUE(m.write(4096 + 3000, pattern(10, 4))) << m.sentence;
-                    EXPECT_EQ(m.read(0, 4096 + 2000), pattern(4096 + 2000, 2));
+                    EXPECT_EQ(m.read(0, COMMITTED), pattern(COMMITTED, 2));
                     return static_cast<int>(HasFailure());
                 }));
     ASSERT_TRUE(mapped.hear());
     Child member(0, as(MEMBER, [&] {
-                     Mapped m(file, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-                     PersistFaults faults;
-                     int words = 0;
-                     faults.before = [&](const PersistCall &c) {
-                         bool flip = std::string(c.op) == "store_word" &&
-                                     std::string(c.site).find("flip.c") != std::string::npos;
-                         return flip && words++ == 1 ? DIE : GO_ON;
-                     };
-                     mapped.tell();
-                     changed.hear();
-                     (void)m.write(0, pattern(4096 + 2000, 2));
-                     return 1;
+                     return die_in_commit([&] {
+                         mapped.tell();
+                         changed.hear();
+                     });
                  }));
     ASSERT_TRUE(mapped.hear());
     ASSERT_EQ(chmod(file.c_str(), 0600), 0);
     changed.tell();
     EXPECT_EQ(member.wait(), CUT);
-    Child late(0, as(OWNER, [&] {
-                   Mapped m(file, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
-                   EXPECT_TRUE(m) << m.sentence;
-                   EXPECT_FALSE(m.write(4096 + 2000, Bytes(10)));
-                   EXPECT_EQ(m.error, EACCES) << m.sentence;
-                   EXPECT_TRUE(has(m.sentence, "journal-")) << m.sentence;
-                   EXPECT_TRUE(m.write(2 * 4096, pattern(10, 3))) << m.sentence;
-                   return static_cast<int>(HasFailure());
-               }));
-    EXPECT_EQ(late.wait(), 0);
+    EXPECT_EQ(as_owner([&](Mapped &m) {
+                  EXPECT_TRUE(m) << m.sentence;
+                  EXPECT_FALSE(m.write(4096 + 2000, Bytes(10)));
+                  expect_refused(m);
+                  EXPECT_TRUE(m.write(2 * 4096, pattern(10, 3))) << m.sentence;
+              }),
+              0);
     ASSERT_EQ(chmod(file.c_str(), 0660), 0);
-    Child again(0, as(OWNER, [&] {
-                    Mapped m(file, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
-                    return m ? 0 : 1;
-                }));
-    EXPECT_EQ(again.wait(), 0);
+    EXPECT_EQ(as_owner([](Mapped &m) { EXPECT_TRUE(m) << m.sentence; }), 0);
     tried.tell();
     EXPECT_EQ(owner.wait(), 0);
+}
+
+// The same when he was the last one, and lost it then.
+TEST_F(PermissionOfTheGroup, ThatIsTakenAwayKeepsWhatAMemberDiedWithFromBeingMapped)
+{
+    EXPECT_EQ(as_owner([](Mapped &m) { // whose manifest is his own
+                  EXPECT_TRUE(m.write(3 * 4096, pattern(10, 3))) << m.sentence;
+                  EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+              }),
+              0);
+    Child member(0, as(MEMBER, [&] { return die_in_commit([] {}); }));
+    EXPECT_EQ(member.wait(), CUT);
+    ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+    EXPECT_EQ(as_owner([](Mapped &m) {
+                  EXPECT_FALSE(m);
+                  expect_refused(m);
+              }),
+              0);
+    ASSERT_EQ(chmod(file.c_str(), 0660), 0);
+    EXPECT_EQ(as_owner([](Mapped &m) {
+                  ASSERT_TRUE(m) << m.sentence;
+                  EXPECT_EQ(m.read(0, COMMITTED), pattern(COMMITTED, 2));
+              }),
+              0);
 }
 
 TEST(PermissionOfADescriptor, ThatIsNoneFailsToMap)
