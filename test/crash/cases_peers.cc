@@ -62,6 +62,11 @@ void change_in_steps(Actor &a, Mapping *m)
     t.commit();
 }
 
+void unmap_either(Actor &a, Mapping *m)
+{
+    a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+}
+
 void change_no_byte(Actor &a, Mapping *m)
 {
     switch (a.random.below(4)) {
@@ -69,10 +74,8 @@ void change_no_byte(Actor &a, Mapping *m)
         a.deploy_all(m);
         break;
     case 1:
-        a.unmap(m, ATO_UNMAP_FAST);
-        break;
     case 2:
-        a.unmap(m, ATO_UNMAP_SPATIAL);
+        unmap_either(a, m);
         break;
     default:
         a.read_all(m); // and brings it home, perhaps
@@ -123,10 +126,8 @@ void go_on_blindly(Actor &a, Mapping *m)
         a.deploy(m, 0, SHORTER);
         break;
     case 1:
-        a.unmap(m, ATO_UNMAP_FAST);
-        break;
     case 2:
-        a.unmap(m, ATO_UNMAP_SPATIAL);
+        unmap_either(a, m);
         break;
     default:
         a.write_blindly(m, a.random.below(SHORTER - 200), 1 + a.random.below(200));

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <unistd.h>
+
 namespace crash
 {
 
@@ -61,6 +63,17 @@ class Unpack
             throw std::runtime_error("an outcome that ends too early");
     }
 };
+
+inline bool write_all(int fd, const std::string &bytes)
+{
+    for (size_t at = 0; at < bytes.size();) {
+        const ssize_t n = write(fd, &bytes[at], bytes.size() - at);
+        if (n < 0)
+            return false;
+        at += static_cast<size_t>(n);
+    }
+    return true;
+}
 
 } // namespace crash
 

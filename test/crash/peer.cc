@@ -35,13 +35,8 @@ void tell(const std::string &wrong)
     p.word(wrong);
     (*life.last)(last);
     p.word(last.bytes);
-    std::string bytes = p.bytes + life.recorder->tell_apart();
-    for (size_t at = 0; at < bytes.size();) {
-        ssize_t n = write(life.pipe, &bytes[at], bytes.size() - at);
-        if (n < 0)
-            _exit(2);
-        at += static_cast<size_t>(n);
-    }
+    if (!write_all(life.pipe, p.bytes + life.recorder->tell_apart()))
+        _exit(2);
     close(life.pipe);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workers.h"
 
+#include "pack.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -61,14 +63,7 @@ void Workers::start(int job, const Job &work)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        std::string bytes = work(*where);
-        for (size_t at = 0; at < bytes.size();) {
-            ssize_t n = write(ends[1], &bytes[at], bytes.size() - at);
-            if (n < 0)
-                _exit(2);
-            at += static_cast<size_t>(n);
-        }
-        _exit(0);
+        _exit(write_all(ends[1], work(*where)) ? 0 : 2);
     }
     close(ends[1]);
     running[pid] = {job, ends[0], where, 0, now(), ""};
