@@ -12,6 +12,9 @@
  * of each file that a transaction of its may have pages of, beside that transaction. An open epoch is all its
  * process's: each of the threads that wait shows its label there.
  *
+ * A file has room for SHARED_LABELS. Who finds none tries again each time it looks; a circle that goes through it is
+ * found when others have gone.
+ *
  * Circles within the process are found at once (waits.c), and these after some looks.
  * All under the lock of waits.c. The label that a circle needs may come from a thread that has just given up:
  * then somebody may be told for nothing.
