@@ -161,11 +161,6 @@ static uint32_t next_dead(const struct file *f, unsigned *slot)
     return 0;
 }
 
-bool peers_is_hidden(const struct file *f, uint32_t holder)
-{
-    return state_of(&slots(f)[shared_slot_of(holder)]) == SLOT_HIDDEN;
-}
-
 bool peers_any_dead(const struct file *f)
 {
     unsigned slot = 0;
@@ -192,11 +187,8 @@ int peers_hide(const struct manifest_record *record, const struct trust *file, b
     if (r != 0)
         return r == SHARED_NOT_THERE && !mapped ? 0 : -1;
     for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
-        if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process) {
-            /* Release, as the marks: pairs with is_all_stored() in reader.c, which looks at a mark first. */
-            __atomic_store_n(&s.slots[slot].state, SLOT_HIDDEN, __ATOMIC_RELEASE);
+        if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
             takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));
-        }
     shared_close(&s, false);
     return 0;
 }

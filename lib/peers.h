@@ -45,9 +45,6 @@ bool peers_any_dead(const struct file *f);
 int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
                uint64_t process);
 
-/* Is what a dead process held of the file marked so? */
-bool peers_is_hidden(const struct file *f, uint32_t holder);
-
 /* The attach lock: between processes, and between the threads of this one. -1: pairing_lock_attach()'s. */
 int peers_lock(struct file *f);
 int peers_unlock(struct file *f);

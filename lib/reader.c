@@ -5,10 +5,8 @@
 #include "../reflection/locks.h"
 #include "../reflection/place.h"
 #include "../reflection/report.h"
-#include "peers.h"
 #include "read.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,39 +377,6 @@ static const struct page_state *loaded_state(struct file *f, uint64_t page, uint
     return *version ? s : NULL;
 }
 
-/* Is what a dead process was showing on the media, all of it? Marks are there to show words that are durable, all of an
- * operation's (show() in flip.c); but those of a replay, which may have stored half of them. While it marked, its
- * first pages may be marked already, and its last ones be read as they were. Then, and when another one of its threads
- * was storing a word, one is not marked and says something else than the media. */
-static bool is_all_stored(struct file *f, uint32_t holder)
-{
-    const int reflection = f->pairing.reflection;
-    uint64_t page = 0, word;
-    if (!holder || !peers_is_dead(f, holder) || peers_is_hidden(f, holder))
-        return false;
-    for (const struct page_state *s; (s = shared_next_state(&f->shared, &page, UINT64_MAX));) {
-        if (__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) != holder ||
-            !(__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1))
-            continue;
-        const uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED);
-        if (read_exactly(f, reflection, (char *)&word, 8, layout_word(page - 1)) < 0 ||
-            (word ^ bitmap) & bitmap_within(page - 1, file_size(f)))
-            return false;
-    }
-    return true;
-}
-
-/* A version by which a page can be read: as read_steady_version(), or one of a page that a dead process marked, and
- * that is read from the media. It is not moved by who takes the page over, before he is done. */
-static uint64_t version_to_read_by(struct file *f, const struct page_state *s)
-{
-    const uint64_t steady = read_steady_version(f, s);
-    if (steady || errno != EAGAIN)
-        return steady;
-    const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-    return is_all_stored(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) ? version : 0;
-}
-
 /* As try_many() in read.c; versions of pages that are not loaded are 0. Those a shrink may cut off without moving
  * anything of theirs: so the version of the size counts, too. */
 static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
@@ -423,7 +388,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const struct page_state *s = loaded_state(f, page, &version);
-        if (s && !(version & 1) && !(version = version_to_read_by(f, s)))
+        if (s && !(version & 1) && !(version = read_steady_version(f, s)))
             return -1;
         before += version;
         (void)begin;
@@ -435,7 +400,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     {
         seam_point(SEAM_VERSION, f);
         const struct page_state *s = loaded_state(f, page, &version);
-        if (version & 1)
+        if (s)
             read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
         else if (copy_from_media(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
             return -1;

@@ -12,8 +12,7 @@
  * manifest, by its record and its name, and by the file's mtime; or, of a plain file, by its attribute and its ctime.
  * Whoever begins to write says so there, durably, before his first store. Then the reader goes on to watch.
  *
- * What the last writer's death has left is for one who may write to recover: EAGAIN. Where others live, what a dead one
- * was showing is read from the media, if all of it is there for sure (is_all_stored()); else it is EAGAIN, too.
+ * What the last writer's death has left is for one who may write to recover: EAGAIN.
  */
 #ifndef ATO_LIB_READER_H
 #define ATO_LIB_READER_H

@@ -92,12 +92,7 @@ static inline unsigned shared_slot_of(uint32_t holder)
 }
 
 /* Given out; whether that process lives, its byte of the manifest tells (pairing.h). */
-enum shared_slot_state {
-    SLOT_FREE = 0,
-    SLOT_GIVEN = 1,
-    SLOT_HIDDEN =
-        2, /* given, and what its dead process held is marked for a replay (peers_hide()) */
-};
+enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
 struct shared_label {
     uint64_t key; /* page_state.holder << 32 | the transaction's number; 0: nobody's */

@@ -15,7 +15,6 @@ extern "C" {
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -219,73 +218,6 @@ TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
 }
 
 // Nothing keeps the reflection from being taken away while nobody watches.
-// Whoever may write to the file finds out when he comes to those pages; he need not.
-TEST_F(Reader, ReadsWhatOneWasShowingWhoDiedBesideOneWhoDoesNothing)
-{
-    Writer idle(path, {write(3000, 2)});
-    idle.act();
-    Watched r(path);
-    ASSERT_EQ(r.read(), content);
-    const Bytes part = pattern(6000, 3);
-    static int left;
-    for (int steps : {0, 1}) { // one page has its bitmap, or none
-        left = steps;
-        ASSERT_EQ(in_child([&] {
-                      r.base = nullptr; // not inherited
-                      Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
-                      seam_hook = [](enum seam_point point, const void *) {
-                          if (point == SEAM_FLIPPING && left-- == 0)
-                              _exit(CUT);
-                      };
-                      m.write(3000 + static_cast<size_t>(steps) * 8192, part);
-                      return 1;
-                  }),
-                  CUT);
-        std::copy(part.begin(), part.end(), content.begin() + 3000 + steps * 8192);
-        EXPECT_EQ(r.read(), content) << steps;
-    }
-    idle.end();
-}
-
-// Of a word that is stored and not shown nobody but the dead one knew which of his writes it belonged to.
-TEST_F(Reader, WaitsForAWriterWhereItIsNotKnownWhatTheDeadOneShowed)
-{
-    const Bytes part = pattern(6000, 3);
-    Writer idle(path, {write(3000, 2), [&](Mapped &m) { return m.write(8192 + 3000, part); }});
-    idle.act();
-    Watched r(path);
-    ASSERT_EQ(r.read(), content);
-    ASSERT_EQ(in_child([&] {
-                  static thread_local bool stays;
-                  static Pipe stored;
-                  r.base = nullptr; // not inherited
-                  Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
-                  seam_hook = [](enum seam_point point, const void *) {
-                      if (point == SEAM_DURABLE && stays) {
-                          stored.tell();
-                          for (;;)
-                              pause();
-                      }
-                      if (point == SEAM_FLIPPING && !stays)
-                          _exit(CUT);
-                  };
-                  std::thread one([&] {
-                      stays = true;
-                      m.write(20, Bytes(10));
-                  });
-                  stored.hear();
-                  m.write(8192 + 3000, part);
-                  return 1;
-              }),
-              CUT);
-    EXPECT_EQ(r.read(8192, 8192), Bytes());
-    EXPECT_EQ(r.error, EAGAIN);
-    idle.act();
-    std::copy(part.begin(), part.end(), content.begin() + 8192 + 3000);
-    EXPECT_EQ(r.read(8192, 8192), Bytes(content.begin() + 8192, content.begin() + 16384));
-    idle.end();
-}
-
 TEST_F(Reader, NoticesThatTheFileBecamePlain)
 {
     leave_slices();
