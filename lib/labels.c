@@ -68,6 +68,8 @@ static struct labels_place *find_or_add(struct labels *l, const struct tx *t, st
 static void put(struct labels *l, const struct tx *t, struct file *f)
 {
     const uint64_t key = key_of(f->holder, __atomic_load_n(&t->hold.tag, __ATOMIC_RELAXED));
+    if (!key) /* of a file that is only read there, nothing is held */
+        return;
     struct labels_place *p = find_or_add(l, t, f);
     if (!p || (p->at && p->key == key))
         return;

@@ -180,13 +180,13 @@ int peers_recover_all(struct file *f)
 /* ---- in files that this process may not even have mapped ---- */
 
 int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
-               uint64_t process)
+               uint64_t process, bool now)
 {
     struct shared s;
     int r = shared_join(&s, record, file, "a file of a dead process's commit");
     if (r != 0)
         return r == SHARED_NOT_THERE && !mapped ? 0 : -1;
-    for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
+    for (unsigned slot = 0; slot < MANIFEST_SLOTS && now; slot++)
         if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
             takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));
     shared_close(&s, false);

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {
@@ -84,6 +85,15 @@ static void follow(struct pairing *pr, const struct place_names *n)
 {
     birth_follow(pr, pr->reflection, n->reflection);
     birth_follow(pr, pr->lock, n->manifest);
+}
+
+void adopt_follow(struct pairing *pr, const struct place_names *n)
+{
+    if (check_reflection(pr, n, 0) == 0)
+        follow(pr, n);
+    if (pr->reflection >= 0)
+        close(pr->reflection);
+    pr->reflection = -1;
 }
 
 /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when

@@ -13,6 +13,10 @@
 int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
           const struct pairing_wish *wish);
 
+/* Gives reflection and manifest owner, group and mode of the file, without more: a recovery is due, which goes by
+ * these. */
+void adopt_follow(struct pairing *pr, const struct place_names *n);
+
 /* Others have it mapped. As wish->join(). */
 int adopt_used(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish);
 

@@ -323,20 +323,25 @@ int named_acquire(struct named *n)
     return 0;
 }
 
-int named_hide(const struct named *n)
+static int hide_all(const struct named *n, uint64_t process, bool now)
 {
-    uint64_t process;
-    if (!recover_hides || !n->held || !n->held->next || !pool_process(n->journal->name, &process))
-        return 0;
     for (const struct named_file *file = n->held; file; file = file->next) {
         enum locks_answer lives = locks_ask(file->lock, 1, MANIFEST_SLOTS);
         if (lives == LOCKS_FAILED)
             return report_errno(errno, "cannot ask for the locks of the manifest %s/%s",
                                 file->folder->path, file->name);
-        if (recover_hides(&file->record, &file->owner, lives == LOCKS_TAKEN, process) < 0)
+        if (recover_hides(&file->record, &file->owner, lives == LOCKS_TAKEN, process, now) < 0)
             return -1;
     }
     return 0;
+}
+
+int named_hide(const struct named *n)
+{
+    uint64_t process;
+    if (!recover_hides || !n->held || !n->held->next || !pool_process(n->journal->name, &process))
+        return 0;
+    return hide_all(n, process, false) < 0 || hide_all(n, process, true) < 0 ? -1 : 0;
 }
 
 /* ---- their words ---- */

@@ -269,8 +269,8 @@ static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const 
     return take_journal(pool, map, &place, full);
 }
 
-/* Of the largest commits that options allow a journal is twice as long; it is somebody else's word, though. */
-#define MOST_COPIED (1ull << 32)
+/* Of the default's largest commits a journal is some MiB long. It is somebody else's word how long this one is. */
+#define MOST_COPIED (1ull << 28)
 
 static enum pool_finding copy_journal(struct pool *pool, int fd, const char *full)
 {

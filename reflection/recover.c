@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* I5: 1 it is to be stored; 0 its file is gone; -1 with a sentence. */
@@ -112,7 +113,7 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
 /* ---- one journal ---- */
 
 int (*recover_hides)(const struct manifest_record *record, const struct trust *file, bool mapped,
-                     uint64_t process);
+                     uint64_t process, bool now);
 
 static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v)
 {
@@ -285,16 +286,27 @@ static bool names_file(const struct journal *j, const struct recover_file *file)
     return false;
 }
 
-/* Before the pages of a dead process are anybody's, what it committed has to be finished. But its journal is another
- * user's, who could write to the file when he had it mapped, and may not any more. His other journals are no matter. */
+/* Made for the file's group, which may not write to it now: perhaps it could when the file's user died. Nobody
+ * else can make one that looks so in a folder where he may not write. */
+static bool was_of_group(const struct stat *found, const struct trust *file)
+{
+    return found->st_gid == file->group && found->st_mode & ~file->mode & S_IWGRP;
+}
+
+/* Before the file, or what a dead process held of it, is anybody's, what was committed has to be finished. But this
+ * journal is another user's, who may not write to it any more. 1: it is not known yet, its owner is just dying; 0: it holds
+ * no commit of the file; -1 with EACCES, it does. */
 static int judge_others(const struct folder *f, const char *name, const struct recover_file *file)
 {
     struct pool pool;
     int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return 0;
+    enum locks_answer owner = locks_ask(fd, 0, 1);
     int found = pool_copy(&pool, fd, f, name);
-    if (found == 1 && names_file(&pool.journal, file))
+    if (found == 1)
+        found = names_file(&pool.journal, file);
+    if (found == 1 && owner == LOCKS_FREE)
         found = report_error(EACCES,
                              "the journal %s/%s of a dead process holds a commit of the file, and "
                              "is of a user who may not write to that any more",
@@ -303,7 +315,23 @@ static int judge_others(const struct folder *f, const char *name, const struct r
     pool_peek_end(&pool);
     close(fd);
     errno = saved;
-    return found < 0 ? -1 : 0;
+    return found;
+}
+
+/* Of a process that is dying, or dead. */
+static int await_others(const struct folder *f, const char *name, const struct recover_file *file)
+{
+    int found = 1;
+    for (int i = 0; i < 1000 && found == 1; i++) {
+        found = judge_others(f, name, file);
+        if (found == 1)
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    return found == 1
+               ? report_error(EBUSY,
+                              "the journal %s/%s is of a process that neither lives nor dies",
+                              f->path, name)
+               : found;
 }
 
 static int forbidden(const struct folder *f, const char *name, int fd)
@@ -323,8 +351,8 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     int fd = open_found(f, name, &journal.st, wanted->file);
     /* One that may not be opened: needs_recovery() tells whether that matters. Who had this very file mapped
      * made his so that all may open it who may write to the file. */
-    if (fd == OTHERS && wanted->process)
-        return judge_others(f, name, wanted->of);
+    if (fd == OTHERS && wanted->process && was_of_group(&journal.st, wanted->file))
+        return await_others(f, name, wanted->of);
     if (fd < 0)
         return fd == -1 || (fd == FORBIDDEN && wanted->process) ? forbidden(f, name, fd) : 0;
     return recover_opened(&journal, fd, wanted);
@@ -442,12 +470,31 @@ static int lost_way(const struct followed *to, const struct folder *f, const cha
                         to->pointer.journal, to->pointer.route.absolute, f->path, name);
 }
 
+/* Of a dead process's, whose maker could write to the file when he had it mapped, perhaps. It is not followed, to see
+ * what its journal holds: it leads where he likes. */
+static int judge_others_pointer(const struct folder *f, const char *name, const struct trust *file)
+{
+    struct stat st;
+    int fd = open_found(f, name, &st, file);
+    if (fd >= 0)
+        close(fd);
+    return fd == OTHERS && was_of_group(&st, file)
+               ? report_error(
+                     EACCES,
+                     "%s/%s leads to a journal of a dead process, and is of a user who may "
+                     "not write to the file any more",
+                     f->path, name)
+               : 0;
+}
+
 static int recover_pointed(const struct folder *f, const char *name, const void *arg)
 {
     const struct wanted *wanted = arg;
     struct followed to;
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
+    if (wanted->process && judge_others_pointer(f, name, wanted->file) < 0)
+        return -1;
     int fd = follow(&to, f, name, wanted->file);
     int result = fd == -1 ? -1 : 0; /* pointed_needs_recovery() speaks of those that are gone */
     if (fd >= 0)
@@ -507,13 +554,6 @@ static int opened_is_due(const struct folder *f, const char *name, int fd,
     }
     close(fd);
     return due;
-}
-
-/* Made for the file's group, which may not write to it now: perhaps it could when the file's last user died. Nobody
- * else can make one that looks so in a folder where he may not write. */
-static bool was_of_group(const struct stat *journal, const struct trust *file)
-{
-    return journal->st_gid == file->group && journal->st_mode & ~file->mode & S_IWGRP;
 }
 
 static int needs_recovery(const struct folder *f, const char *name, const void *arg)

@@ -30,10 +30,10 @@ int recover_folder(const struct folder *f, const struct trust *file);
 
 /* Told before the first word of a dead process's commit to several files is stored, for each of them, with the attach
  * locks of all: others may have one of them mapped, who must not see it as it was when another one is seen as it
- * is. `mapped`: others do; `process`: whose commit it was. -1 with a sentence: nothing is stored. NULL: nobody
- * has. */
+ * is. `mapped`: others do; `process`: whose commit it was. First for all of them with `now` false: could it be done? -1 with
+ * a sentence: nothing is stored. NULL: nobody has. */
 extern int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
-                            bool mapped, uint64_t process);
+                            bool mapped, uint64_t process, bool now);
 
 /*
  * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds

@@ -381,7 +381,7 @@ class PermissionOfTheGroup : public Permission
         return owner.wait();
     }
     // `mapped`: when it has the file mapped.
-    int die_in_commit(const std::function<void()> &mapped)
+    int die_in_commit(const std::function<void()> &mapped, const Mapped *second = nullptr)
     {
         Mapped m(file, o);
         PersistFaults faults;
@@ -392,7 +392,12 @@ class PermissionOfTheGroup : public Permission
             return flip && words++ == 1 ? DIE : GO_ON;
         };
         mapped();
-        (void)m.write(0, pattern(COMMITTED, 2));
+        const Bytes committed = pattern(COMMITTED, 2);
+        ato_tx *tx = ato_tx_begin(0);
+        (void)ato_tx_memcpy(tx, m.base, committed.data(), COMMITTED, 0);
+        if (second)
+            (void)ato_tx_memcpy(tx, second->base, committed.data(), COMMITTED, 0);
+        (void)ato_tx_commit(tx);
         return 1;
     }
     static void expect_refused(const Mapped &m)
@@ -465,6 +470,112 @@ TEST_F(PermissionOfTheGroup, ThatIsTakenAwayKeepsWhatAMemberDiedWithFromBeingMap
                   EXPECT_EQ(m.read(0, COMMITTED), pattern(COMMITTED, 2));
               }),
               0);
+}
+
+// And nobody has it mapped when it is given back: the manifest has the mode of the time between.
+TEST_F(PermissionOfTheGroup, ThatIsGivenBackLetsTheFileBeMapped)
+{
+    Pipe mapped, changed, tried;
+    Child owner(0, as(OWNER, [&] {
+                    Mapped m(file, o);
+                    mapped.tell();
+                    tried.hear();
+                    _exit(0);
+                    return 0;
+                }));
+    ASSERT_TRUE(mapped.hear());
+    Child member(0, as(MEMBER, [&] {
+                     return die_in_commit([&] {
+                         mapped.tell();
+                         changed.hear();
+                     });
+                 }));
+    ASSERT_TRUE(mapped.hear());
+    ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+    changed.tell();
+    EXPECT_EQ(member.wait(), CUT);
+    EXPECT_EQ(as_owner([&](Mapped &m) { EXPECT_TRUE(m) << m.sentence; }), 0);
+    owner.kill();
+    ASSERT_EQ(chmod(file.c_str(), 0660), 0);
+    EXPECT_EQ(as_owner([](Mapped &m) {
+                  ASSERT_TRUE(m) << m.sentence;
+                  EXPECT_EQ(m.read(0, COMMITTED), pattern(COMMITTED, 2));
+              }),
+              0);
+}
+
+// A commit to two files in two folders, of which the second one has a pointer to the journal.
+TEST_F(PermissionOfTheGroup, ThatIsTakenAwayLeavesWhatAMemberHeldWhereAPointerIs)
+{
+    const std::string folder = dir / "second", second = folder + "/file";
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chown(folder.c_str(), OWNER, GROUP), 0);
+    ASSERT_EQ(chmod(folder.c_str(), 02775), 0);
+    write_file(second, old);
+    ASSERT_EQ(chown(second.c_str(), OWNER, GROUP), 0);
+    ASSERT_EQ(chmod(second.c_str(), 0660), 0);
+    Pipe mapped, changed, tried;
+    Child owner(0, as(OWNER, [&] {
+                    Mapped a(file, o), b(second, o);
+                    mapped.tell();
+                    tried.hear();
+                    return 0;
+                }));
+    ASSERT_TRUE(mapped.hear());
+    Child member(0, as(MEMBER, [&] {
+                     Mapped b(second, o);
+                     return die_in_commit(
+                         [&] {
+                             mapped.tell();
+                             changed.hear();
+                         },
+                         &b);
+                 }));
+    ASSERT_TRUE(mapped.hear());
+    ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+    ASSERT_EQ(chmod(second.c_str(), 0600), 0);
+    changed.tell();
+    EXPECT_EQ(member.wait(), CUT);
+    EXPECT_EQ(as_owner([&](Mapped &a) {
+                  Mapped b(second, o);
+                  ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+                  for (Mapped *m : {&a, &b}) {
+                      EXPECT_FALSE(m->write(200, Bytes(10)));
+                      expect_refused(*m);
+                  }
+              }),
+              0);
+    tried.tell();
+    EXPECT_EQ(owner.wait(), 0);
+}
+
+// A stranger's journal that looks as if it were the dead one's.
+TEST_F(PermissionOfTheGroup, WhichAStrangerIsNotInHisJournalsDoNotMatter)
+{
+    constexpr uid_t STRANGER = 3333;
+    Pipe mapped, tried;
+    Child owner(0, as(OWNER, [&] {
+                    Mapped m(file, o);
+                    mapped.tell();
+                    tried.hear();
+                    EXPECT_TRUE(m.write(4096 + 3000, pattern(10, 4))) << m.sentence;
+                    EXPECT_EQ(m.read(0, COMMITTED), pattern(COMMITTED, 2));
+                    return static_cast<int>(HasFailure());
+                }));
+    ASSERT_TRUE(mapped.hear());
+    Child member(0, as(MEMBER, [&] { return die_in_commit([] {}); }));
+    EXPECT_EQ(member.wait(), CUT);
+    std::string journal;
+    for (const auto &entry : std::filesystem::directory_iterator(dir / ".ato"))
+        if (has(entry.path().filename(), "journal-"))
+            journal = entry.path();
+    ASSERT_FALSE(journal.empty());
+    const std::string another = journal.substr(0, journal.size() - 16) + "0123456789abcdef";
+    write_file(another, read_file(journal));
+    ASSERT_EQ(chown(another.c_str(), STRANGER, STRANGER), 0);
+    ASSERT_EQ(chmod(another.c_str(), 0666), 0);
+    tried.tell();
+    EXPECT_EQ(owner.wait(), 0);
 }
 
 TEST(PermissionOfADescriptor, ThatIsNoneFailsToMap)

@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 extern "C" {
+#include "lib/shared.h"
 #include "reflection/locks.h"
+#include "reflection/manifest.h"
 #include "reflection/seam.h"
 }
 
@@ -584,6 +586,41 @@ TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothThoughItWasJustAboutToBeShown)
             EXPECT_EQ(a.read(0, 100), pattern(100, 2));
             EXPECT_EQ(b.read(0, 100), pattern(100, 3));
         }
+}
+
+std::string memory_of(const std::string &path)
+{
+    const Bytes manifest = read_file(manifest_of(path));
+    struct manifest_record record;
+    int copy;
+    EXPECT_EQ(manifest_read(manifest.data(), &record, &copy), MANIFEST_VALID);
+    char name[64];
+    shared_name(name, record.id, record.shm_generation);
+    return std::string("/dev/shm") + name;
+}
+
+// Of the one file the memory is not to be found. Then nothing is hidden in the other one, whichever comes first.
+TEST_F(PeersOfAFile, ReadWhatWasThereWhereACommitCannotBeFinished)
+{
+    for (bool first : {false, true}) {
+        SCOPED_TRACE(first);
+        const std::string one = dir / ("one" + std::to_string(first)), two = one + "b";
+        write_file(one, old);
+        write_file(two, old);
+        Mapped a(one, opt()), b(two, opt());
+        ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+        ASSERT_EQ(die_in_commit(one, two), CUT);
+        Mapped &here = first ? b : a;
+        const std::string gone = memory_of(first ? one : two);
+        ASSERT_EQ(rename(gone.c_str(), (gone + "-gone").c_str()), 0);
+        EXPECT_FALSE(here.write(200, Bytes(10)));
+        EXPECT_EQ(here.error, EBUSY) << here.sentence;
+        EXPECT_EQ(here.read(0, 100), Bytes(old.begin(), old.begin() + 100)) << here.sentence;
+        ASSERT_EQ(rename((gone + "-gone").c_str(), gone.c_str()), 0);
+        EXPECT_TRUE(here.write(200, Bytes(10))) << here.sentence;
+        EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+        EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    }
 }
 
 } // namespace

@@ -312,6 +312,42 @@ TEST_F(Reader, CannotDoWhatTakesPagesAndCanCopyFromThere)
 }
 
 // One process may have both; each is right by itself.
+// A transaction that waits shows others where it has pages. It has none where it only reads.
+TEST_F(Reader, MayBelongToATransactionThatWaits)
+{
+    const std::string other = dir / "other";
+    write_file(other, pattern(SIZE, 2));
+    Pipe held, enough;
+    const pid_t holder = fork();
+    if (holder == 0) {
+        Mapped m(other);
+        ato_tx *tx = ato_tx_begin(0);
+        const bool good = m && ato_tx_memcpy(tx, m.base, "held", 4, 0);
+        held.tell();
+        enough.hear();
+        ato_tx_abort(tx);
+        _exit(good ? 0 : 1);
+    }
+    ASSERT_TRUE(held.hear());
+    Watched r(path);
+    Mapped m(other);
+    ASSERT_TRUE(r.base && m) << r.sentence << m.sentence;
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.flags = ATO_TX_READ_COMMITTED;
+    o.wait_ms = 100;
+    ato_tx *tx = ato_tx_begin_opt(&o);
+    Bytes seen(100);
+    EXPECT_TRUE(ato_tx_memcpy(tx, seen.data(), r.base, 100, 0)) << ato_errormsg();
+    EXPECT_FALSE(ato_tx_memcpy(tx, m.base + 100, seen.data(), 100, 0));
+    EXPECT_EQ(errno, ETIMEDOUT) << ato_errormsg();
+    EXPECT_EQ(ato_tx_abort(tx), 0);
+    enough.tell();
+    int status = -1;
+    waitpid(holder, &status, 0);
+    EXPECT_EQ(status, 0);
+}
+
 TEST_F(Reader, AndAWriterMayBeOneProcess)
 {
     Watched r(path);
