@@ -185,7 +185,7 @@ int peers_hide(const struct manifest_record *record, const struct trust *file, b
     struct shared s;
     int r = shared_join(&s, record, file, "a file of a dead process's commit");
     if (r != 0)
-        return r == SHARED_NOT_THERE && !mapped ? 0 : -1;
+        return mapped ? -1 : 0;
     for (unsigned slot = 0; slot < MANIFEST_SLOTS && now; slot++)
         if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
             takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));

@@ -87,9 +87,10 @@ static void follow(struct pairing *pr, const struct place_names *n)
     birth_follow(pr, pr->lock, n->manifest);
 }
 
-void adopt_follow(struct pairing *pr, const struct place_names *n)
+void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes)
 {
-    if (check_reflection(pr, n, 0) == 0)
+    struct manifest_sizes sizes;
+    if (manifest_sizes(bytes, &sizes) && check_reflection(pr, n, sizes.size) == 0)
         follow(pr, n);
     if (pr->reflection >= 0)
         close(pr->reflection);

@@ -13,9 +13,9 @@
 int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
           const struct pairing_wish *wish);
 
-/* Gives reflection and manifest owner, group and mode of the file, without more: a recovery is due, which goes by
- * these. */
-void adopt_follow(struct pairing *pr, const struct place_names *n);
+/* Of adopt() this alone: reflection and manifest get owner, group and mode of the file. For a recovery that is due,
+ * and goes by these. */
+void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes);
 
 /* Others have it mapped. As wish->join(). */
 int adopt_used(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish);

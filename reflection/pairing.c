@@ -185,8 +185,9 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
     /* Its mode may be of a time when the journal's maker was not to write to the file, and he may now. */
-    if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record))
-        adopt_follow(pr, n);
+    if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record) &&
+        verdict_of(pr, n, found, wish) == VERDICT_ADOPT)
+        adopt_follow(pr, n, bytes);
     if (due)
         result = due < 0 ? -1 : DUE;
     else

@@ -294,15 +294,26 @@ static bool was_of_group(const struct stat *found, const struct trust *file)
 }
 
 /* Before the file, or what a dead process held of it, is anybody's, what was committed has to be finished. But this
- * journal is another user's, who may not write to it any more. 1: it is not known yet, its owner is just dying; 0: it holds
- * no commit of the file; -1 with EACCES, it does. */
-static int judge_others(const struct folder *f, const char *name, const struct recover_file *file)
+ * journal is another user's, who may not write to it any more. `naps`: how long to wait for an owner who is dying. 1: he
+ * is not dead yet, and the journal holds a commit of the file, or is just being written to; 0: it holds none; -1 with
+ * EACCES, it does. */
+static int judge_others(const struct folder *f, const char *name, const struct recover_file *file,
+                        unsigned naps)
 {
     struct pool pool;
     int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return errno == ENOENT
+                   ? 0
+                   : report_errno(errno,
+                                  "cannot open the journal %s/%s of a dead process, of a user who "
+                                  "may not write to the file any more",
+                                  f->path, name);
     enum locks_answer owner = locks_ask(fd, 0, 1);
+    for (unsigned i = 0; i < naps && owner == LOCKS_TAKEN; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        owner = locks_ask(fd, 0, 1);
+    }
     int found = pool_copy(&pool, fd, f, name);
     if (found == 1)
         found = names_file(&pool.journal, file);
@@ -318,15 +329,10 @@ static int judge_others(const struct folder *f, const char *name, const struct r
     return found;
 }
 
-/* Of a process that is dying, or dead. */
+/* Of a process that no longer has the file mapped. */
 static int await_others(const struct folder *f, const char *name, const struct recover_file *file)
 {
-    int found = 1;
-    for (int i = 0; i < 1000 && found == 1; i++) {
-        found = judge_others(f, name, file);
-        if (found == 1)
-            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-    }
+    int found = judge_others(f, name, file, 30000);
     return found == 1
                ? report_error(EBUSY,
                               "the journal %s/%s is of a process that neither lives nor dies",
@@ -564,7 +570,7 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     if (fd == FORBIDDEN)
         return judge_forbidden(f, name, file);
     if (fd == OTHERS && was_of_group(&st, &file->trust))
-        return judge_others(f, name, file);
+        return judge_others(f, name, file, 0);
     return fd < 0 ? (fd == -1 ? -1 : 0) : opened_is_due(f, name, fd, file);
 }
 

@@ -623,4 +623,30 @@ TEST_F(PeersOfAFile, ReadWhatWasThereWhereACommitCannotBeFinished)
     }
 }
 
+// Whatever lies in /dev/shm under its name: nobody lives from whom anything would have to be hidden.
+TEST_F(PeersOfAFile, FinishACommitThoughMemoryOfADeadOneIsAnotherUsersByNow)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to be another user";
+    const std::string second = dir / "second";
+    write_file(second, old);
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    for (const std::string &file : {path, second}) {
+        const std::string memory = memory_of(file);
+        ASSERT_EQ(unlink(memory.c_str()), 0);
+        write_file(memory, Bytes(4096));
+        ASSERT_EQ(chmod(memory.c_str(), 0600), 0);
+        ASSERT_EQ(chown(memory.c_str(), 3333, 3333), 0);
+    }
+    const std::string squatted[] = {memory_of(path), memory_of(second)};
+    {
+        Mapped a(path, opt()), b(second, opt());
+        ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+        EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+        EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    }
+    for (const std::string &memory : squatted)
+        (void)unlink(memory.c_str());
+}
+
 } // namespace
