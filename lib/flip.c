@@ -174,8 +174,7 @@ static int store_words(struct hold *h)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = file_word(f, h->pages[i].page);
-        size_t unit = f->persist.domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
-        bool flushed = last && ((uintptr_t)last ^ (uintptr_t)word) < unit;
+        bool flushed = last && persist_shares_flush(&f->persist, last, word);
         if (!flushed && file_flush_word(f, word) < 0)
             return -1;
         last = word;

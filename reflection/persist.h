@@ -34,6 +34,7 @@
 #define ATO_REFLECTION_PERSIST_H
 
 #include "copy.h"
+#include "layout.h"
 #include "seam.h"
 
 #include <stdbool.h>
@@ -129,6 +130,14 @@ extern const struct persist_ops *persist_ops; /* tests put their own table here 
 /* Words of one 4096-byte page of the reflection may share one call in `msync`: what is flushed
  * there is the page. */
 #define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, SEAM_SITE("flush_word"))
+
+/* Does one flush_word serve both words? Those of a line; in `msync`, of such a page. */
+static inline bool persist_shares_flush(const struct persist *p, const uint64_t *a,
+                                        const uint64_t *b)
+{
+    const size_t unit = p->domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
+    return ((uintptr_t)a ^ (uintptr_t)b) < unit;
+}
 
 /* Lines that another process stored, by whatever kind of store: visible is not durable when the
  * storer was killed between its store and its fence, or when its msync failed. Nobody else may

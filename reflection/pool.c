@@ -220,7 +220,7 @@ enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct po
     return result;
 }
 
-/* Maps the file of a pool and finds the journal in it: as pool_find(). */
+/* Where does the journal lie in the file of a pool? As pool_find(). */
 static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
                                       struct pool_place *place)
 {
@@ -233,7 +233,7 @@ static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
     return pool_find(fd, (uint64_t)st->st_size, full, place);
 }
 
-/* Finds the journal in `map`, which is of the whole pool. */
+/* The journal in `map`, which has the file of the pool up to the journal's end. */
 static enum pool_finding take_journal(struct pool *pool, char *map, const struct pool_place *place,
                                       const char *full)
 {
@@ -246,17 +246,13 @@ static enum pool_finding take_journal(struct pool *pool, char *map, const struct
     return POOL_BROKEN;
 }
 
-static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const char *full)
+static enum pool_finding map_found(struct pool *pool, int fd, int prot, const struct stat *st,
+                                   const struct pool_place *place, const char *full)
 {
-    struct stat st;
-    struct pool_place place;
-    enum pool_finding there = look_at_pool(fd, &st, full, &place);
-    if (there != POOL_FOUND)
-        return there;
-    const uint64_t bytes = place.begin + place.bytes;
+    const uint64_t bytes = place->begin + place->bytes;
     /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. Not
      * where there is space enough: filling a pool up takes longer than all the rest. */
-    if ((prot & PROT_WRITE) && (uint64_t)st.st_blocks * 512 < bytes && is_tight(fd, bytes) &&
+    if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
         fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
         report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
         return POOL_NOT_KNOWN;
@@ -266,20 +262,16 @@ static enum pool_finding map_journal(struct pool *pool, int fd, int prot, const 
         report_errno(errno, "cannot map the journal %s", full);
         return POOL_NOT_KNOWN;
     }
-    return take_journal(pool, map, &place, full);
+    return take_journal(pool, map, place, full);
 }
 
 /* Of the default's largest commits a journal is some MiB long. It is somebody else's word how long this one is. */
 #define MOST_COPIED (1ull << 28)
 
-static enum pool_finding copy_journal(struct pool *pool, int fd, const char *full)
+static enum pool_finding copy_found(struct pool *pool, int fd, const struct pool_place *place,
+                                    const char *full)
 {
-    struct stat st;
-    struct pool_place place;
-    enum pool_finding there = look_at_pool(fd, &st, full, &place);
-    if (there != POOL_FOUND)
-        return there;
-    const uint64_t bytes = place.begin + place.bytes;
+    const uint64_t bytes = place->begin + place->bytes;
     if (bytes > MOST_COPIED)
         return POOL_BROKEN;
     char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -288,7 +280,7 @@ static enum pool_finding copy_journal(struct pool *pool, int fd, const char *ful
         report_errno(errno, "no memory for the journal %s (%" PRIu64 " bytes)", full, bytes);
         return POOL_NOT_KNOWN;
     }
-    for (uint64_t at = place.begin; at < bytes;) {
+    for (uint64_t at = place->begin; at < bytes;) {
         ssize_t n = pread(fd, map + at, bytes - at, (off_t)at);
         if (n <= 0) {
             munmap(map, bytes);
@@ -296,7 +288,18 @@ static enum pool_finding copy_journal(struct pool *pool, int fd, const char *ful
         }
         at += (uint64_t)n;
     }
-    return take_journal(pool, map, &place, full);
+    return take_journal(pool, map, place, full);
+}
+
+/* `prot`: of its mapping; 0: it is copied. */
+static enum pool_finding take(struct pool *pool, int fd, int prot, const char *full)
+{
+    struct stat st;
+    struct pool_place place;
+    enum pool_finding there = look_at_pool(fd, &st, full, &place);
+    if (there != POOL_FOUND)
+        return there;
+    return prot ? map_found(pool, fd, prot, &st, &place, full) : copy_found(pool, fd, &place, full);
 }
 
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
@@ -307,7 +310,7 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
     /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
-    switch (map_journal(pool, lock, PROT_READ | PROT_WRITE, full)) {
+    switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
     case POOL_FOUND:
         break;
     case POOL_NONE:
@@ -339,13 +342,13 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     return result;
 }
 
-static int peek(struct pool *pool, int fd, const struct folder *f, const char *name, bool copy)
+static int peek(struct pool *pool, int fd, const struct folder *f, const char *name, int prot)
 {
     char full[PATH_MAX + 80];
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
-    switch (copy ? copy_journal(pool, fd, full) : map_journal(pool, fd, PROT_READ, full)) {
+    switch (take(pool, fd, prot, full)) {
     case POOL_FOUND:
         return 1;
     case POOL_NOT_KNOWN:
@@ -357,12 +360,12 @@ static int peek(struct pool *pool, int fd, const struct folder *f, const char *n
 
 int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
 {
-    return peek(pool, fd, f, name, false);
+    return peek(pool, fd, f, name, PROT_READ);
 }
 
 int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name)
 {
-    return peek(pool, fd, f, name, true);
+    return peek(pool, fd, f, name, 0);
 }
 
 void pool_peek_end(struct pool *pool)

@@ -96,8 +96,7 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
             return -1;
         if (!apply)
             continue;
-        const size_t unit = t.to->persist.domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
-        if (flushed && ((uintptr_t)flushed ^ (uintptr_t)t.word) < unit)
+        if (flushed && persist_shares_flush(&t.to->persist, flushed, t.word))
             continue;
         if (persist_flush_word(&t.to->persist, t.word) < 0)
             return report_errno(errno, "cannot make the replayed words of %s/%s durable",

@@ -5,7 +5,7 @@
 // lock on the file: the two share it, and when one is dead the other has what he wrote. Without memory to
 // share it is EBUSY while the other lives, and the file when he is dead.
 #include "hazards/lab.h"
-#include "support/faults.h"
+#include "support/dying.h"
 
 #include <cerrno>
 #include <csignal>
@@ -252,21 +252,7 @@ TEST_F(Container, OfOtherMemoryLeavesACommitToWhoeverHasItsFilesMapped)
     const ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
     Mapped b(second, o);
     ASSERT_TRUE(b) << b.sentence;
-    ASSERT_EQ(in_child([&] {
-                  Mapped one(file, o), two(second, o);
-                  PersistFaults faults;
-                  faults.before = [](const PersistCall &c) {
-                      bool flip = std::string(c.op) == "store_word" &&
-                                  std::string(c.site).find("flip.c") != std::string::npos;
-                      return flip ? DIE : GO_ON;
-                  };
-                  ato_tx *tx = ato_tx_begin(0);
-                  ato_tx_memcpy(tx, one.base, pattern(100, 2).data(), 100, 0);
-                  ato_tx_memcpy(tx, two.base, pattern(100, 3).data(), 100, 0);
-                  ato_tx_commit(tx);
-                  return 1;
-              }),
-              CUT);
+    ASSERT_EQ(die_in_commit(file, second), CUT);
     Child other(CLONE_NEWNS, [&] {
         if (!alone())
             return 99;

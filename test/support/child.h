@@ -4,7 +4,11 @@
 #ifndef ATO_TEST_SUPPORT_CHILD_H
 #define ATO_TEST_SUPPORT_CHILD_H
 
+#include <csignal>
 #include <functional>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace support
 {
@@ -40,6 +44,53 @@ class Pipe
 
   private:
     int ends_[2];
+};
+
+// A process that says when it is ready, and goes on when it is told to.
+class Peer
+{
+  public:
+    // `what` is given a function that does both; its result is the exit status.
+    explicit Peer(const std::function<int(const std::function<void()> &)> &what)
+    {
+        pid_ = fork();
+        if (pid_ == 0)
+            _exit(what([this] {
+                ready_.tell();
+                go_.hear();
+            }));
+    }
+    ~Peer()
+    {
+        if (pid_ > 0)
+            die();
+    }
+    bool is_ready()
+    {
+        return ready_.hear();
+    }
+    void go_on()
+    {
+        go_.tell();
+    }
+    int end()
+    {
+        int status = -1;
+        go_on();
+        waitpid(pid_, &status, 0);
+        pid_ = 0;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    void die()
+    {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        pid_ = 0;
+    }
+
+  private:
+    Pipe ready_, go_;
+    pid_t pid_;
 };
 
 } // namespace support

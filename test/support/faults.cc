@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include <unistd.h>
 
@@ -252,6 +253,16 @@ PersistFaults::~PersistFaults()
 void PersistFaults::cut_at(long index)
 {
     before = [index](const PersistCall &c) { return c.index == index ? DIE : GO_ON; };
+}
+
+void PersistFaults::die_at_flip(long n)
+{
+    auto left = std::make_shared<long>(n);
+    before = [left](const PersistCall &c) {
+        bool flip = std::string(c.op) == "store_word" &&
+                    std::string(c.site).find("flip.c") != std::string::npos;
+        return flip && --*left == 0 ? DIE : GO_ON;
+    };
 }
 
 PersistCounts PersistFaults::take()

@@ -2,6 +2,7 @@
 //
 // What do processes that have a file mapped see of one another, and of those that come and go?
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
 
@@ -19,9 +20,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "lib/shared.h"
 #include "reflection/locks.h"
-#include "reflection/manifest.h"
 #include "reflection/seam.h"
 }
 
@@ -31,53 +30,6 @@ namespace
 {
 
 constexpr size_t SIZE = 4 * 4096;
-
-// A process that says when it is ready, and goes on when it is told to.
-class Peer
-{
-  public:
-    // `what` is given a function that does both; its result is the exit status.
-    explicit Peer(const std::function<int(const std::function<void()> &)> &what)
-    {
-        pid_ = fork();
-        if (pid_ == 0)
-            _exit(what([this] {
-                ready_.tell();
-                go_.hear();
-            }));
-    }
-    ~Peer()
-    {
-        if (pid_ > 0)
-            die();
-    }
-    bool is_ready()
-    {
-        return ready_.hear();
-    }
-    void go_on()
-    {
-        go_.tell();
-    }
-    int end()
-    {
-        int status = -1;
-        go_on();
-        waitpid(pid_, &status, 0);
-        pid_ = 0;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    }
-    void die()
-    {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, nullptr, 0);
-        pid_ = 0;
-    }
-
-  private:
-    Pipe ready_, go_;
-    pid_t pid_;
-};
 
 class PeersOfAFile : public testing::Test
 {
@@ -296,50 +248,6 @@ TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
     EXPECT_EQ(in_child([&] { return Mapped(path, opt()) ? 0 : 1; }), 0);
 }
 
-// A process that dies in a commit to both files: the journal has it, and no word was stored yet.
-int die_in_commit(const std::string &first, const std::string &second)
-{
-    return in_child([&] {
-        Mapped a(first, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
-            b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-        PersistFaults faults;
-        faults.before = [](const PersistCall &c) {
-            bool flip = std::string(c.op) == "store_word" &&
-                        std::string(c.site).find("flip.c") != std::string::npos;
-            return flip ? DIE : GO_ON;
-        };
-        ato_tx *tx = ato_tx_begin(0);
-        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
-        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
-        ato_tx_commit(tx);
-        return 1;
-    });
-}
-
-// The same with the words stored: before it is shown, or while it is. `rtm`: by a hardware transaction, which succeeds.
-int die_showing(const std::string &first, const std::string &second, enum seam_point where,
-                bool rtm)
-{
-    static enum seam_point at;
-    at = where;
-    return in_child([&] {
-        const ato_options o = options(rtm ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM, ATO_READ_GATHER,
-                                      rtm ? 0u : ATO_NO_RTM);
-        Mapped a(first, o), b(second, o);
-        PersistFaults faults;
-        faults.rtm = 1;
-        ato_tx *tx = ato_tx_begin(0);
-        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
-        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
-        seam_hook = [](enum seam_point point, const void *) {
-            if (point == at)
-                _exit(CUT);
-        };
-        ato_tx_commit(tx);
-        return 1;
-    });
-}
-
 bool is_of_recovery(const PersistCall &c)
 {
     return std::string(c.site).find("recover.c") != std::string::npos;
@@ -460,11 +368,7 @@ TEST_F(PeersOfAFile, MakeTheWordsOfADeadOnesCommitDurableAPageOfThemAtATime)
     ASSERT_EQ(in_child([&] {
                   Mapped his(path, o);
                   PersistFaults faults;
-                  faults.before = [](const PersistCall &c) {
-                      bool flip = std::string(c.op) == "store_word" &&
-                                  std::string(c.site).find("flip.c") != std::string::npos;
-                      return flip ? DIE : GO_ON;
-                  };
+                  faults.die_at_flip(1);
                   his.write(0, pattern(LONG, 2));
                   return 1;
               }),
@@ -523,130 +427,6 @@ TEST_F(PeersOfAFile, MayComeAndGoWhileTheLastOneMakesItPlain)
     const Bytes all = pattern(SIZE, 2);
     EXPECT_EQ(read_file(path), Bytes(all.begin(), all.begin() + SIZE / 2));
     EXPECT_FALSE(exists(manifest_of(path)));
-}
-
-// Whoever takes the pages of one file over shows the commit, in that file. In the other one nobody may see any more
-// what was there before it: neither he, nor one who has only that one mapped.
-TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothOrInNone)
-{
-    const std::string second = dir / "second";
-    write_file(second, old);
-    Mapped a(path, opt()), b(second, opt());
-    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
-    Peer other([&](const auto &wait) {
-        Mapped his(second, opt());
-        if (!his || his.read(0, SIZE) != old)
-            return 1;
-        wait();
-        return his.read(0, 100) == pattern(100, 3) ? 0 : 2;
-    });
-    ASSERT_TRUE(other.is_ready());
-    ASSERT_EQ(die_in_commit(path, second), CUT);
-    EXPECT_EQ(a.read(0, 100), Bytes(old.begin(), old.begin() + 100)) << "not seen yet";
-    EXPECT_TRUE(a.write(200, pattern(10, 4))) << a.sentence;
-    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-    EXPECT_EQ(other.end(), 0);
-    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-}
-
-// The same when it is one who has just come that finishes the commit.
-TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothWhenSomebodyWhoMapsOneFinishesIt)
-{
-    const std::string second = dir / "second";
-    write_file(second, old);
-    Mapped a(path, opt()), b(second, opt());
-    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
-    ASSERT_EQ(die_in_commit(path, second), CUT);
-    EXPECT_EQ(in_child([&] {
-                  a.base = b.base = nullptr; // not inherited
-                  Mapped his(path, opt());
-                  return his.read(0, 100) == pattern(100, 2) ? 0 : 1;
-              }),
-              0);
-    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-}
-
-// The same when its words were all stored, but not all shown.
-TEST_F(PeersOfAFile, SeeACommitToTwoFilesInBothThoughItWasJustAboutToBeShown)
-{
-    for (bool rtm : {false, true})
-        for (enum seam_point where : {SEAM_DURABLE, SEAM_FLIPPING}) {
-            SCOPED_TRACE(std::to_string(rtm) + " " + std::to_string(where));
-            const std::string first = dir / ("first" + std::to_string(rtm) + std::to_string(where)),
-                              second = first + "b";
-            write_file(first, old);
-            write_file(second, old);
-            const ato_options o =
-                options(rtm ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM, ATO_READ_GATHER);
-            Mapped a(first, o), b(second, o);
-            ASSERT_TRUE(a && b) << a.sentence << b.sentence;
-            ASSERT_EQ(die_showing(first, second, where, rtm), CUT);
-            EXPECT_TRUE(a.write(200, pattern(10, 4))) << a.sentence;
-            EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-            EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-        }
-}
-
-std::string memory_of(const std::string &path)
-{
-    const Bytes manifest = read_file(manifest_of(path));
-    struct manifest_record record;
-    int copy;
-    EXPECT_EQ(manifest_read(manifest.data(), &record, &copy), MANIFEST_VALID);
-    char name[64];
-    shared_name(name, record.id, record.shm_generation);
-    return std::string("/dev/shm") + name;
-}
-
-// Of the one file the memory is not to be found. Then nothing is hidden in the other one, whichever comes first.
-TEST_F(PeersOfAFile, ReadWhatWasThereWhereACommitCannotBeFinished)
-{
-    for (bool first : {false, true}) {
-        SCOPED_TRACE(first);
-        const std::string one = dir / ("one" + std::to_string(first)), two = one + "b";
-        write_file(one, old);
-        write_file(two, old);
-        Mapped a(one, opt()), b(two, opt());
-        ASSERT_TRUE(a && b) << a.sentence << b.sentence;
-        ASSERT_EQ(die_in_commit(one, two), CUT);
-        Mapped &here = first ? b : a;
-        const std::string gone = memory_of(first ? one : two);
-        ASSERT_EQ(rename(gone.c_str(), (gone + "-gone").c_str()), 0);
-        EXPECT_FALSE(here.write(200, Bytes(10)));
-        EXPECT_EQ(here.error, EBUSY) << here.sentence;
-        EXPECT_EQ(here.read(0, 100), Bytes(old.begin(), old.begin() + 100)) << here.sentence;
-        ASSERT_EQ(rename((gone + "-gone").c_str(), gone.c_str()), 0);
-        EXPECT_TRUE(here.write(200, Bytes(10))) << here.sentence;
-        EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-        EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-    }
-}
-
-// Whatever lies in /dev/shm under its name: nobody lives from whom anything would have to be hidden.
-TEST_F(PeersOfAFile, FinishACommitThoughMemoryOfADeadOneIsAnotherUsersByNow)
-{
-    if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to be another user";
-    const std::string second = dir / "second";
-    write_file(second, old);
-    ASSERT_EQ(die_in_commit(path, second), CUT);
-    for (const std::string &file : {path, second}) {
-        const std::string memory = memory_of(file);
-        ASSERT_EQ(unlink(memory.c_str()), 0);
-        write_file(memory, Bytes(4096));
-        ASSERT_EQ(chmod(memory.c_str(), 0600), 0);
-        ASSERT_EQ(chown(memory.c_str(), 3333, 3333), 0);
-    }
-    const std::string squatted[] = {memory_of(path), memory_of(second)};
-    {
-        Mapped a(path, opt()), b(second, opt());
-        ASSERT_TRUE(a && b) << a.sentence << b.sentence;
-        EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-        EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-    }
-    for (const std::string &memory : squatted)
-        (void)unlink(memory.c_str());
 }
 
 } // namespace

@@ -42,17 +42,6 @@ class RecoverFolder : public testing::TestWithParam<int>
         return options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
     }
 
-    // Dies right before the n-th store of a word in lib/flip.c: n - 1 of the words are flipped.
-    static void die_at_flip(PersistFaults &faults, long n)
-    {
-        auto left = std::make_shared<long>(n);
-        faults.before = [left](const PersistCall &c) {
-            bool flip = std::string(c.op) == "store_word" &&
-                        std::string(c.site).find("flip.c") != std::string::npos;
-            return flip && --*left == 0 ? DIE : GO_ON;
-        };
-    }
-
     // Of a write of the whole file, in a child.
     int write_and_die(const std::string &p, long n)
     {
@@ -60,7 +49,7 @@ class RecoverFolder : public testing::TestWithParam<int>
         if (!m)
             return 1;
         PersistFaults faults;
-        die_at_flip(faults, n);
+        faults.die_at_flip(n);
         m.write(0, new_);
         return 0;
     }
@@ -177,7 +166,7 @@ TEST_P(RecoverFolder, JournalsOfTwoDeadProcessesAreBothRecovered)
         if (!m || !m.write(0, old_) || !ready.tell() || !go.hear())
             _exit(1);
         PersistFaults faults;
-        die_at_flip(faults, 3);
+        faults.die_at_flip(3);
         m.write(0, new_);
         _exit(2);
     }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "dying.h"
+
+#include "child.h"
+#include "faults.h"
+#include "mapped.h"
+
+extern "C" {
+#include "lib/shared.h"
+#include "reflection/manifest.h"
+}
+
+#include <gtest/gtest.h>
+
+namespace support
+{
+
+int die_in_commit(const std::string &first, const std::string &second)
+{
+    return in_child([&] {
+        Mapped a(first, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
+            b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+        PersistFaults faults;
+        faults.die_at_flip(1);
+        ato_tx *tx = ato_tx_begin(0);
+        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
+        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
+        ato_tx_commit(tx);
+        return 1;
+    });
+}
+
+std::string memory_of(const std::string &path)
+{
+    const Bytes manifest = read_file(manifest_of(path));
+    struct manifest_record record;
+    int copy;
+    EXPECT_EQ(manifest_read(manifest.data(), &record, &copy), MANIFEST_VALID);
+    char name[64];
+    shared_name(name, record.id, record.shm_generation);
+    return std::string("/dev/shm") + name;
+}
+
+} // namespace support

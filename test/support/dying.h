@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What has somebody left who died in a commit to two files?
+#ifndef ATO_TEST_SUPPORT_DYING_H
+#define ATO_TEST_SUPPORT_DYING_H
+
+#include <string>
+
+namespace support
+{
+
+// A process that dies in a commit to both files, in domain pmem: pattern(100, 2) at the begin of the first, pattern(100,
+// 3) of the second. Its journal has it, and no word was stored yet. CUT.
+int die_in_commit(const std::string &first, const std::string &second);
+
+// The shared memory of a file that is in use, or was.
+std::string memory_of(const std::string &path);
+
+} // namespace support
+
+#endif
