@@ -8,6 +8,7 @@
 #include "size.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,8 +76,11 @@ static void mark_sizes(const struct flip *c)
     for (unsigned i = 0; i < c->nparts; i++) {
         const struct flip_part *part = &c->parts[i];
         struct size_range range = cut_off(c, part);
-        if (part->resizes)
-            pages_mark_flipping(&part->mapping->file->shared.header->sizing);
+        struct shared_header *h = part->mapping->file->shared.header;
+        if (part->resizes) {
+            __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
+            pages_mark_flipping(&h->sizing);
+        }
         if (cuts(part))
             size_mark(&range);
     }
@@ -112,9 +116,86 @@ static bool is_some_cut(const struct flip *c)
 static void mark_pages(const struct flip *c, bool some_cut)
 {
     const struct hold *h = c->hold;
-    for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].pending || (some_cut && kept(c, &h->pages[i]) != ~0ull))
-            pages_mark_flipping(h->pages[i].state);
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
+            continue;
+        seam_point(SEAM_FLIP, h);
+        pages_mark_flipping(h->pages[i].state);
+    }
+}
+
+/* ---- showing them ---- */
+
+/* Of threads that have no number of their own, who would speak in one place. */
+static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
+
+void flip_forget_others(void)
+{
+    pthread_mutex_init(&unnumbered, NULL);
+}
+
+static bool changes(const struct flip_part *part)
+{
+    return part->pages || part->resizes;
+}
+
+static struct shared_showing *showing(const struct flip_part *part)
+{
+    const struct file *f = part->mapping->file;
+    return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
+}
+
+/* Release: who finds a mark finds what was told before it. */
+static void tell(const struct flip_part *part, enum shared_what what)
+{
+    __atomic_store_n(&showing(part)->what, (uint16_t)what, __ATOMIC_RELEASE);
+}
+
+/* The one that speaks for all. */
+static const struct flip_part *speaker(const struct flip *c)
+{
+    const struct flip_part *part = c->parts;
+    while (!changes(part))
+        part++;
+    return part;
+}
+
+static void refer(const struct flip_part *part, const struct flip_part *to)
+{
+    const struct file *f = to->mapping->file;
+    struct shared_showing *at = showing(part);
+    at->thread = (uint16_t)thread_number();
+    at->holder = f->holder;
+    at->generation = f->shared.header->generation;
+    memcpy(at->id, f->pairing.record.id, sizeof(at->id));
+    tell(part, SHOWING_ELSEWHERE);
+}
+
+/* Before the first mark. `early`: before the words are durable. */
+static void begin_showing(const struct flip *c, bool early)
+{
+    const struct flip_part *to = speaker(c);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct flip_part *part = &c->parts[i];
+        if (!changes(part))
+            continue;
+        if (early)
+            tell(part, SHOWING_UNTOLD);
+        else if (part != to)
+            refer(part, to);
+    }
+}
+
+/* Behind the last one. */
+static void end_showing(const struct flip *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (changes(&c->parts[i]))
+            tell(&c->parts[i], SHOWING_MARKS);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
 }
 
 /* It came to nothing. */
@@ -123,6 +204,7 @@ static void unmark_pages(const struct flip *c)
     for (uint64_t i = 0; i < c->hold->n; i++)
         if (c->hold->pages[i].pending)
             pages_unmark_flipping(c->hold->pages[i].state);
+    end_showing(c);
 }
 
 /* Shows the flips of all pages in memory, and the sizes: for readers one moment, since each is marked before
@@ -135,8 +217,10 @@ static void show(struct flip *c, bool marked)
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
     if (!marked) {
+        begin_showing(c, false);
         mark_sizes(c);
         mark_pages(c, some_cut);
+        tell(speaker(c), SHOWING_WORDS);
     }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held *at = &h->pages[i];
@@ -151,8 +235,10 @@ static void show(struct flip *c, bool marked)
         if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
             continue;
         at->pending = 0;
+        seam_point(SEAM_FLIPPED, h);
         pages_unmark_flipping(at->state);
     }
+    end_showing(c);
     for (unsigned i = 0; i < c->nparts; i++)
         c->parts[i].resizes = false;
 }
@@ -320,8 +406,10 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
      * and no moment at which half of the words could be seen or lost. */
     persist_fence(p);
     int done = 0;
-    if (several)
+    if (several) {
+        begin_showing(c, true);
         mark_pages(c, false);
+    }
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)

@@ -51,6 +51,9 @@ int flip_commit(struct flip *flip);
  */
 int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages);
 
+/* In a forked child, which has no other thread. */
+void flip_forget_others(void);
+
 /* flip_commit() for one page, whose pending mask is not empty. */
 int flip_one(struct mapping *m, struct held *at);
 

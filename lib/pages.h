@@ -146,9 +146,15 @@ struct page_state *pages_look(struct file *f, uint64_t page);
  * Pairs with the loads in read.c: a reader that saw the new bitmap and the old odd version on both
  * sides of its copy cannot exist, since the even version came before the bitmap.
  */
+static inline void pages_mark_for(struct page_state *s, unsigned owner)
+{
+    __atomic_store_n(&s->owner, (uint8_t)owner, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+}
+
 static inline void pages_mark_flipping(struct page_state *s)
 {
-    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+    pages_mark_for(s, thread_number());
 }
 
 static inline void pages_set_bitmap(struct page_state *s, uint64_t bitmap)

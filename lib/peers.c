@@ -70,11 +70,13 @@ int peers_enter(struct file *f)
     struct pairing *pr = &f->pairing;
     uint64_t process;
     struct stat st;
-    if (identity_process(&process) < 0 || choose_slot(pr, slots(f)) < 0)
+    if (identity_process(&process) < 0 || choose_slot(pr, slots(f)) < 0 ||
+        shared_clear_showings(&f->shared, pr->slot) < 0)
         return -1;
     struct shared_slot *s = &slots(f)[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->process = process;
+    s->reloaded = 0;
     s->pid = (uint32_t)getpid();
     s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
     f->holder = given_to(f, pr->slot);

@@ -4,6 +4,7 @@
 #include "../reflection/recover.h"
 #include "../reflection/report.h"
 #include "file.h"
+#include "flip.h"
 #include "guard.h"
 #include "journals.h"
 #include "pages.h"
@@ -58,6 +59,7 @@ static void in_child(void)
     journals_forget_all();
     file_forget_all();
     thread_forget_others();
+    flip_forget_others();
     report_in_child();
     unlock_all();
 }

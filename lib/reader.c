@@ -5,6 +5,7 @@
 #include "../reflection/locks.h"
 #include "../reflection/place.h"
 #include "../reflection/report.h"
+#include "peers.h"
 #include "read.h"
 
 #include <fcntl.h>
@@ -131,6 +132,7 @@ static int watch(struct file *f)
     f->settled = shared.header->settled;
     f->shared.fd = shared.fd;
     f->shared.slots = shared.slots;
+    f->shared.showings = shared.showings;
     f->shared.directory = shared.directory;
     f->shared.groups = shared.groups;
     f->shared.ready = shared.ready;
@@ -352,13 +354,19 @@ static bool is_quiet(const struct file *f)
 
 /* ---- reading ---- */
 
+static int beyond(const struct file *f, uint64_t end)
+{
+    return report_error(EFAULT, "up to byte %llu of %s, which is not that long by now",
+                        (unsigned long long)end, f->pairing.path);
+}
+
 /* 1; 0: somebody has begun to write, or may just have done so; -1. */
 static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     if (f->reader->state == PLAIN && !note_changed(f))
         return 0;
     if (offset + n > f->reader->own.size)
-        return is_quiet(f) ? pages_beyond(f, offset + n) : 0;
+        return is_quiet(f) ? beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);
@@ -369,53 +377,143 @@ static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
     return is_quiet(f);
 }
 
-/* One that a reader may go by. */
-static const struct page_state *loaded_state(struct file *f, uint64_t page, uint64_t *version)
+/* ---- beside who may write ---- */
+
+/* What holds of a page that a dead process has marked? Nothing changes there any more, but by who recovers it. */
+enum view { VIEW_BEFORE, VIEW_MEDIA, VIEW_UNTOLD };
+
+static enum view view_of_marked(const struct file *f, const struct page_state *s)
 {
-    const struct page_state *s = shared_look(&f->shared, page);
-    *version = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0;
-    return *version ? s : NULL;
+    const struct shared *shared = &f->shared;
+    const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE);
+    const unsigned slot = shared_slot_of(holder),
+                   owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+    if (slot >= MANIFEST_SLOTS ||
+        shared_holder(slot, __atomic_load_n(&shared->slots[slot].generation, __ATOMIC_RELAXED)) !=
+            holder)
+        return VIEW_UNTOLD; /* he is free by now */
+    if (__atomic_load_n(&shared->slots[slot].reloaded, __ATOMIC_ACQUIRE))
+        return VIEW_MEDIA;
+    if (owner > THREAD_SHARED)
+        return owner == PAGE_TAKEN_OVER ? VIEW_BEFORE : VIEW_UNTOLD;
+    const struct shared_showing *at = shared_showing_of(shared, slot, owner);
+    const struct trust trust = identity_trust(&f->pairing.identity);
+    enum shared_what what = __atomic_load_n(&at->what, __ATOMIC_ACQUIRE);
+    if (what == SHOWING_ELSEWHERE)
+        what = shared_ask_elsewhere(at, &trust);
+    return what == SHOWING_MARKS ? VIEW_BEFORE : what == SHOWING_WORDS ? VIEW_MEDIA : VIEW_UNTOLD;
 }
 
-/* As try_many() in read.c; versions of pages that are not loaded are 0. Those a shrink may cut off without moving
+/* How long the file is, by what is shown of that or holds of it: the same moment's as a version of `sizing` that is
+ * the same before and after. */
+static uint64_t size_in_view(const struct file *f)
+{
+    const struct shared_header *h = f->shared.header;
+    if ((__atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE) & 1) ||
+        view_of_marked(f, &h->sizing) != VIEW_MEDIA)
+        return file_size(f);
+    const uint64_t size = __atomic_load_n(&h->coming, __ATOMIC_ACQUIRE);
+    return size < f->max_size ? size : f->max_size;
+}
+
+/* What a try goes by: of each page its version, and of one that a dead process has marked its view. Both only grow,
+ * from one to the other too, and so does the sum: it is the same behind the copy, if none of them moved. 0: not to
+ * be told. */
+static uint64_t footing(const struct file *f, const struct page_state *s, uint64_t version)
+{
+    if (version & 1)
+        return 2 * version;
+    const enum view view = view_of_marked(f, s);
+    return view == VIEW_UNTOLD ? 0 : 2 * version + view;
+}
+
+struct
+try {
+    uint64_t sum;
+    uint32_t dead; /* holder of a page that is marked; 0: none is known */
+};
+
+/* Waits while somebody who lives shows a page, or recovers it. 1; 0 to be tried again; -1. */
+static int note(struct file *f, const struct page_state *s, struct try *t)
+{
+    uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE), on;
+    uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+    if (!(version & 1) && (!t->dead || holder != t->dead) &&
+        !(version = read_steady_version(f, s))) {
+        if (errno != EAGAIN)
+            return -1;
+        version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+        holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+        if (!(version & 1) && !peers_is_dead(f, holder))
+            return 0;
+        t->dead = holder;
+    }
+    on = footing(f, s, version);
+    t->sum += on;
+    return on ? 1 : peers_recover(f, holder);
+}
+
+/* The same behind the copy. */
+static bool is_as_noted(const struct file *f, const struct page_state *s, struct try *t)
+{
+    const uint64_t on = footing(f, s, __atomic_load_n(&s->version, __ATOMIC_RELAXED));
+    t->sum -= on;
+    return on;
+}
+
+/* NULL: it has none, or it is not loaded. */
+static const struct page_state *loaded_state(struct file *f, uint64_t page)
+{
+    const struct page_state *s = shared_look(&f->shared, page);
+    return s && __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) ? s : NULL;
+}
+
+static int copy_page(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
+{
+    const struct page_state *s = loaded_state(f, page);
+    if (!s || (!(__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1) &&
+               view_of_marked(f, s) == VIEW_MEDIA))
+        return copy_from_media(f, page, begin, n, dst);
+    read_copy(f, s, page, begin, n, dst);
+    return 0;
+}
+
+/* As try_many() in read.c; of pages that are not loaded nothing is noted. Those a shrink may cut off without moving
  * anything of theirs: so the version of the size counts, too. */
 static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    const struct page_state *sizing = &f->shared.header->sizing;
-    uint64_t before = read_steady_version(f, sizing), after = 0, version;
-    if (!before)
-        return -1;
+    const struct page_state *sizing = &f->shared.header->sizing, *s;
+    struct try t = {0};
+    int r = note(f, sizing, &t);
+    bool same;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct page_state *s = loaded_state(f, page, &version);
-        if (s && !(version & 1) && !(version = read_steady_version(f, s)))
-            return -1;
-        before += version;
+        if (r == 1 && (s = loaded_state(f, page)))
+            r = note(f, s, &t);
         (void)begin;
     }
-    if (offset + n > file_size(f))
-        return pages_beyond(f, offset + n);
+    if (r != 1)
+        return r;
+    if (offset + n > size_in_view(f))
+        return beyond(f, offset + n);
     RACES_MEANT_BEGIN(); /* as in read_try() */
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);
-        const struct page_state *s = loaded_state(f, page, &version);
-        if (s)
-            read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
-        else if (copy_from_media(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+        if (copy_page(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
             return -1;
         dst += bytes;
     }
     RACES_MEANT_END(dst - n, n);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    after += __atomic_load_n(&sizing->version, __ATOMIC_RELAXED);
+    same = is_as_noted(f, sizing, &t);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        (void)loaded_state(f, page, &version);
-        after += version;
+        if (same && (s = loaded_state(f, page)))
+            same = is_as_noted(f, s, &t);
         (void)begin;
     }
-    return before == after;
+    return same && t.sum == 0;
 }
 
 static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
@@ -467,6 +565,23 @@ void reader_refresh(struct file *f)
     if (r->state != WATCHING && !is_quiet(f))
         (void)look(f);
     pthread_mutex_unlock(&r->lock);
+}
+
+uint64_t reader_size(struct file *f)
+{
+    enum { TRIES = 100 };
+    const struct page_state *sizing = &f->shared.header->sizing;
+    uint64_t size = 0, before = 0;
+    if (__atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) != WATCHING)
+        return file_size(f);
+    for (unsigned i = 0;
+         i == 0 || (i < TRIES && before != __atomic_load_n(&sizing->version, __ATOMIC_RELAXED));
+         i++) {
+        before = __atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE);
+        size = size_in_view(f);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    }
+    return size;
 }
 
 bool reader_record(const struct file *f, struct manifest_record *record)

@@ -31,8 +31,11 @@ void reader_forget(struct file *f); /* in a forked child, which has no views */
 /* As read_bytes(), of a range that ends within the file as it was. EAGAIN: recovery is due. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Finds out how long the file is by now. */
+/* Finds out whether somebody has begun to write. */
 void reader_refresh(struct file *f);
+
+/* How long the file is by now: file_size(), or what it is going to be, if one has died who had that on the media. */
+uint64_t reader_size(struct file *f);
 
 /* The record of its manifest; false: it has none. */
 bool reader_record(const struct file *f, struct manifest_record *record);

@@ -14,6 +14,7 @@
  *   36864       whose each block of counters is: 4 bytes each, as page_state.holder; 0: nobody's
  *   45056       labels of those who wait: 16 bytes each (labels.h)
  *   65536       blocks of counters, of 12288 bytes each: of one mapping
+ *   ...         what threads are showing: 4096 bytes for each slot, 32 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -49,10 +50,11 @@
 #define PAGE_READS    0x7fu /* gathered since the last write, for the adaptive policy */
 
 struct page_state {
-    uint32_t holder;  /* who has the write reservation: 0 nobody, else slot + 1 in bits 0-10 and the
+    uint32_t holder; /* who has the write reservation: 0 nobody, else slot + 1 in bits 0-10 and the
                          generation of the slot in bits 11-30 */
-    uint8_t owner;    /* who within the holder: a thread's number; set by the holder. The four bytes
-                         from here on are a futex */
+    uint8_t
+        owner; /* who within the holder: a thread's number; that of who flips it, while it is flipping; or
+                         PAGE_TAKEN_OVER, PAGE_HIDDEN; set by the holder. The four bytes from here on are a futex */
     uint8_t written;  /* when it was written last: a guess (write.c); set by the holder */
     uint8_t notes;    /* changed by anyone, atomically */
     uint8_t flags;    /* changed by the holder only */
@@ -62,6 +64,11 @@ struct page_state {
     uint64_t
         tx; /* 0, or which of the holder's transactions has the page (tx.h); set by the holder */
 };
+
+/* page_state.owner of a dead holder's: marked by who takes it over, and as it was before, until all is reloaded;
+ * or by who finishes a commit to several files, which others of these may show by now. */
+#define PAGE_TAKEN_OVER 0xffu
+#define PAGE_HIDDEN     0xfeu
 
 #define GROUP_PAGES 4u
 
@@ -75,7 +82,8 @@ struct shared_slot {
     uint32_t state;      /* enum shared_slot_state */
     uint64_t process;    /* identity_process() */
     uint32_t pid;        /* information: pids mislead across pid namespaces */
-    uint32_t reserved;
+    uint32_t
+        reloaded; /* it is dead, and of all pages that it holds what the media have is what holds */
     uint64_t pid_namespace; /* of which the pid is: its inode */
 };
 
@@ -93,6 +101,27 @@ static inline unsigned shared_slot_of(uint32_t holder)
 
 /* Given out; whether that process lives, its byte of the manifest tells (pairing.h). */
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
+
+/*
+ * What a thread is showing, of pages that it has marked as flipping. It may have died there: then these are as it says
+ * here, until somebody frees them. For who may not do that, and reads them (reader.c).
+ */
+struct shared_showing {
+    uint16_t what; /* enum shared_what */
+    /* SHOWING_ELSEWHERE: in the memory of this pairing, what this thread shows of this process, which has
+     * page_state.holder there. Of a commit to several files all look at one place. */
+    uint16_t thread;
+    uint32_t holder;
+    uint64_t generation;
+    uint8_t id[16];
+};
+
+enum shared_what {
+    SHOWING_MARKS = 0,     /* what each was before it was marked holds: not all are */
+    SHOWING_WORDS = 1,     /* what the media have holds, durably: all were marked */
+    SHOWING_ELSEWHERE = 2, /* another file's memory says which of both */
+    SHOWING_UNTOLD = 3,    /* which of both is not known */
+};
 
 struct shared_label {
     uint64_t key; /* page_state.holder << 32 | the transaction's number; 0: nobody's */
@@ -114,6 +143,7 @@ struct shared_header {
     uint64_t inode, device; /* of the original */
     uint64_t cut;           /* bytes: a shrink to there is under way (size.h); UINT64_MAX: none */
     uint64_t gone;          /* the same while it is shown */
+    uint64_t coming;        /* bytes: `size` as it will be, while `sizing` is marked */
     uint64_t lowest;  /* bytes: the least that it was cut to; what lies behind may have no space */
     uint64_t entered; /* so many slots were given out */
     uint32_t settled; /* words on the media are durable as they are visible, but of pages held */
@@ -124,10 +154,11 @@ struct shared_header {
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
 static_assert(sizeof(struct shared_slot) == 32, "layout");
+static_assert(sizeof(struct shared_showing) == 32, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 2
+#define SHARED_VERSION 3
 
 enum {
     SHARED_SLOTS_AT = 4096,
@@ -137,7 +168,9 @@ enum {
     SHARED_BLOCKS = 2048,
     SHARED_BLOCK_BYTES = 12288,
     SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
-    SHARED_DIRECTORY_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
+    SHARED_SHOWINGS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
+    SHARED_SHOWINGS = 4096 / sizeof(struct shared_showing), /* of a slot */
+    SHARED_DIRECTORY_AT = SHARED_SHOWINGS_AT + MANIFEST_SLOTS * 4096,
 };
 static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
               "layout");
@@ -147,6 +180,7 @@ struct shared {
     struct shared_slot *slots;
     uint32_t *block_holders;
     struct shared_label *labels;
+    struct shared_showing *showings;
     uint32_t *directory;
     struct page_group *groups;
     uint8_t *ready; /* this process saw that batch of the directory allocated */
@@ -188,6 +222,20 @@ void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
  * counts elsewhere; -1 with ENOSPC. */
 int shared_take_block(struct shared *s, uint32_t holder, void **block);
 void shared_give_block(struct shared *s, const void *block);
+
+/* What a thread, by its number, of a slot's process is showing. */
+static inline struct shared_showing *shared_showing_of(const struct shared *s, unsigned slot,
+                                                       unsigned thread)
+{
+    return &s->showings[slot * SHARED_SHOWINGS + thread];
+}
+
+/* What is told at the place that one names which lies elsewhere, of a file with the same makers. SHOWING_UNTOLD: it is not
+ * there any more, or not to be read, or somebody recovers there. */
+enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const struct trust *file);
+
+/* Space for a slot's, which are zeros then. -1 with ENOSPC. */
+int shared_clear_showings(struct shared *s, unsigned slot);
 
 /* A place for a label. NULL: there is none. */
 struct shared_label *shared_take_label(struct shared *s, uint64_t key);

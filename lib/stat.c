@@ -55,7 +55,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format,
         .read_policy = m->policy,
-        .size = file_size(f),
+        .size = f->reader ? reader_size(f) : file_size(f),
         .writes = count_total(m, COUNT_WRITES),
         .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
         .reads = count_total(m, COUNT_READS),

@@ -27,6 +27,7 @@
 struct page {
     struct page_state *state;
     uint64_t page;
+    uint64_t bitmap; /* as it is on the media */
 };
 
 struct dead {
@@ -35,8 +36,8 @@ struct dead {
     struct page *pages;
     uint64_t n, room;
     bool sizing;
-    bool durable;  /* all words are */
-    uint64_t size; /* as it is on the media */
+    bool unsettled; /* some words are to be made durable */
+    uint64_t size;  /* as it is on the media */
     void *words; /* mapping of the meta page looked at last, where the views do not reach so far */
 };
 
@@ -51,7 +52,7 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
         d->pages = more;
         d->room = room;
     }
-    d->pages[d->n++] = (struct page){s, page};
+    d->pages[d->n++] = (struct page){.state = s, .page = page};
     return 0;
 }
 
@@ -74,11 +75,12 @@ static int find_pages(struct dead *d)
     return 0;
 }
 
-/* Its holder may have marked it. 0: not loaded, and no reader goes by it. */
+/* Its holder may have marked it: then it says what he was showing, until all is reloaded. 0: not loaded, and no reader
+ * goes by it. */
 static void mark(struct page_state *s)
 {
     if (s->version & 1)
-        pages_mark_flipping(s);
+        pages_mark_for(s, PAGE_TAKEN_OVER);
 }
 
 static void unmark(struct page_state *s)
@@ -171,53 +173,63 @@ static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
     return 0;
 }
 
-/* Those of pages [first, end) of `d`, which share a meta page. */
-static int reload_chunk(struct dead *d, uint64_t first, uint64_t end)
+/* Notes the bitmaps of pages [first, end) of `d`, which share a meta page, and has them settled. But where memory says
+ * the same, they are durable (I4; and no word goes back to what it was): so nobody waits until all has arrived
+ * that a transaction had stored, which nobody will ever read. */
+static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
 {
-    struct file *f = d->f;
     const uint64_t *words;
     uint64_t low = CHUNK_PAGES, high = 0;
     if (find_words(d, d->pages[first].page / CHUNK_PAGES, &words) < 0)
         return -1;
     for (uint64_t i = first; i < end; i++) {
-        const uint64_t at = d->pages[i].page % CHUNK_PAGES;
-        if (!d->pages[i].state->version)
+        struct page *p = &d->pages[i];
+        const uint64_t at = p->page % CHUNK_PAGES;
+        const uint64_t word = words ? __atomic_load_n(&words[at], __ATOMIC_RELAXED) : 0;
+        p->bitmap = word & bitmap_within(p->page, d->size);
+        if (!words || !p->state->version || word == p->state->bitmap)
             continue;
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
-    if (!d->durable && words && low <= high &&
-        pages_settle_words(f, words + low, high - low + 1) < 0) /* R5 */
-        return -1;
-    for (uint64_t i = first; i < end; i++) {
-        const struct page *p = &d->pages[i];
-        if (!p->state->version)
-            continue;
-        const uint64_t *word = words ? words + p->page % CHUNK_PAGES : NULL;
-        const uint64_t bitmap = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
-        pages_set_bitmap(p->state, bitmap & bitmap_within(p->page, d->size));
-    }
-    return 0;
+    if (low > high)
+        return 0;
+    /* In msync each call takes as long as one for all words. */
+    d->unsettled = d->f->persist.domain == PERSIST_MSYNC && d->n > 1;
+    return d->unsettled ? 0 : pages_settle_words(d->f, words + low, high - low + 1); /* R5 */
 }
 
-static int reload_pages(struct dead *d)
+static int note_bitmaps(struct dead *d)
 {
-    /* In msync each call takes as long as one for all words.
-     * persist-order R5 (writer: W2 in flip.c): as in pages_settle_words(). */
-    d->durable = d->f->persist.domain == PERSIST_MSYNC && d->n > 1;
-    if (d->durable && fsops_fsync(d->f->pairing.reflection) < 0)
-        return report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
-    for (uint64_t first = 0, end; first < d->n; first = end) {
+    int r = 0;
+    for (uint64_t first = 0, end; r == 0 && first < d->n; first = end) {
         const uint64_t chunk = d->pages[first].page / CHUNK_PAGES;
         for (end = first + 1; end < d->n && d->pages[end].page / CHUNK_PAGES == chunk;)
             end++;
-        if (reload_chunk(d, first, end) < 0)
-            return -1;
+        r = note_chunk(d, first, end);
     }
-    return 0;
+    /* persist-order R5 (writer: W2 in flip.c): as in pages_settle_words(). */
+    if (r == 0 && d->unsettled && fsops_fsync(d->f->pairing.reflection) < 0)
+        r = report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
+    return r;
 }
 
 /* ---- all of it ---- */
+
+static void show(const struct dead *d)
+{
+    struct shared_slot *slot = &d->f->shared.slots[shared_slot_of(d->holder)];
+    if (d->sizing)
+        __atomic_store_n(&d->f->shared.header->coming, d->size, __ATOMIC_RELEASE);
+    /* Release: who finds a bitmap of those below, and does not wait until the marks go, finds this. */
+    if (shared_holder(shared_slot_of(d->holder), slot->generation) == d->holder)
+        __atomic_store_n(&slot->reloaded, 1, __ATOMIC_RELEASE);
+    for (uint64_t i = 0; i < d->n; i++) {
+        seam_point(SEAM_FLIPPING, d->f);
+        if (d->pages[i].state->version)
+            pages_set_bitmap(d->pages[i].state, d->pages[i].bitmap);
+    }
+}
 
 /* A failure poisons the file: nobody knows what is on the media. As in file_msync(), one flush at a time. Pages come
  * by number, but for those that were claimed. */
@@ -227,13 +239,17 @@ static void reload(struct dead *d)
     int r = d->sizing ? reload_size(d) : 0;
     if (r == 0 && d->sizing)
         r = claim_cut_off(d);
-    for (uint64_t i = 0; i < d->n; i++)
+    for (uint64_t i = 0; i < d->n; i++) {
+        seam_point(SEAM_FLIP, f);
         mark(d->pages[i].state);
+    }
     pthread_mutex_lock(&f->medium);
     if (r == 0)
-        r = reload_pages(d);
+        r = note_bitmaps(d);
     pthread_mutex_unlock(&f->medium);
-    if (r < 0)
+    if (r == 0)
+        show(d);
+    else
         file_poison(f);
     forget_words(d);
 }
@@ -244,14 +260,23 @@ static void give_back(struct page_state *s)
     pages_release(s);
 }
 
+/* Not what its holder was showing: in another file that may be decided by now. */
+static void hide(struct page_state *s)
+{
+    if (s->version & 1)
+        pages_mark_for(s, PAGE_HIDDEN);
+    else
+        __atomic_store_n(&s->owner, PAGE_HIDDEN, __ATOMIC_RELEASE);
+}
+
 void takeover_mark(struct shared *s, uint32_t gone)
 {
     uint64_t page = 0;
     for (struct page_state *at; (at = shared_next_state(s, &page, UINT64_MAX));)
         if (is_held_by(at, gone))
-            mark(at);
+            hide(at);
     if (is_held_by(&s->header->sizing, gone))
-        mark(&s->header->sizing);
+        hide(&s->header->sizing);
 }
 
 int takeover(struct file *f, uint32_t gone)
@@ -268,8 +293,10 @@ int takeover(struct file *f, uint32_t gone)
     reload(&d);
     if (d.sizing)
         __atomic_store_n(&h->size, d.size, __ATOMIC_RELEASE);
-    for (uint64_t i = 0; i < d.n; i++)
+    for (uint64_t i = 0; i < d.n; i++) {
+        seam_point(SEAM_FLIPPED, f);
         unmark(d.pages[i].state);
+    }
     if (d.sizing) {
         __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
         unmark(&h->sizing);

@@ -9,7 +9,8 @@
  * lock, journal's locks). Process 0 and 1 write, each as MODE_0, MODE_1 say: both pages by a journal
  * lane (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
  * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. Whoever
- * waits for a page looks at the slot of its holder, and if that is dead recovers (recover()).
+ * waits for a page looks at the slot of its holder, and if that is dead recovers (recover()). With RO process 3 may
+ * not: it reads what the dead one's memory says that holds (view_of_marked() in reader.c).
  *
  * Words are numbers of operations: `word` as it is visible, `durable` as a power cut would leave it at
  * most behind: it keeps either, for each line by itself. So with the lane's commit line and `retired`.
@@ -18,7 +19,7 @@
  *   - a read sees an operation of two pages on both or on neither; the second read nothing less
  *     than the first                                                             assert whole, forward
  *   - a power cut at any moment, then a replay, leaves both or neither, and never takes back what
- *     memory shows (with POWER)                                         assert whole, assert kept
+ *     memory shows, or was read (with POWER)                   assert whole, assert kept
  *   - what is reloaded has everything that memory showed: no replay undoes a newer flip  assert undone
  *   - no page is given to two, or freed while its holder lives                assert mine
  *   - who gets a page finds nothing of its former holder in it                assert clean
@@ -48,6 +49,12 @@
  *   MUTANT_READER_WAITS       readers do not look at who holds a page that is flipping
  *   MUTANT_NO_RECHECK         WITHOUT_RECHECK and WITHOUT_GENERATION
  *   MUTANT_NO_GENERATION      WITHOUT_GATE and WITHOUT_GENERATION
+ *   MUTANT_NOT_TOLD           with RO: a commit never tells that all is marked
+ *   MUTANT_TOLD_FIRST        with RO: it does before all is
+ *   MUTANT_TOLD_SHORT        with RO: it takes it back before all bitmaps are changed
+ *   MUTANT_NOT_RELOADED       with RO: a takeover does not tell that all is durable
+ *   MUTANT_RELOADED_FIRST     with RO: it does before it has marked
+ *   MUTANT_RELOADED_UNFLUSHED with RO: it does before it has flushed
  * These hold too. The generation makes up for the other two, and they together for it:
  *   WITHOUT_RECHECK           the slot is not looked at again under the attach lock
  *   WITHOUT_GENERATION        reservations do not tell holders of one slot apart
@@ -93,6 +100,10 @@ byte version[2];
 byte bitmap[2];   /* the last operation that is shown */
 bit pending[2];
 
+bit taken_over[2];   /* page_state.owner: PAGE_TAKEN_OVER */
+bit words[4];        /* shared_showing.what, one thread a process: SHOWING_WORDS */
+bit reloaded[4];     /* shared_slot.reloaded */
+
 #define slot_of(h)   (((h) - 1) & 3)
 #define holds(s)     (1 + (s) + 4 * (generation[s] % GENERATIONS))
 /* The slot's lock is free, or somebody else's by now. */
@@ -117,6 +128,7 @@ bit retired[2], retired_durable[2];
 
 bit killed[4], ended[4];
 byte kills;
+byte seen[2];      /* operations that were read, a bit each */
 byte has[8];       /* page, value: which operations that value contains, a bit each */
 
 #define contains(page, value) has[4 * (page) + (value)]
@@ -147,20 +159,35 @@ inline mark_dead(p)
 #ifdef MUTANT_MARK_BLIND
             version[p]++
 #else
-            version[p] = version[p] + (version[p] & 1) /* its holder may have marked it */
+            if
+            :: version[p] & 1 -> version[p]++; taken_over[p] = 1
+            :: else /* its holder has marked it */
+            fi
 #endif
         :: else
         fi
     }
 }
 
+/* note_bitmaps() */
+inline settle(p)
+{
+#ifndef MUTANT_RELOAD_UNFLUSHED
+    d_step {
+        if
+        :: holder[p] == gone && word[p] != bitmap[p] -> flush(p)
+        :: else
+        fi
+    }
+#else
+    skip
+#endif
+}
+
 inline reload(p)
 {
     if
     :: holder[p] == gone ->
-#ifndef MUTANT_RELOAD_UNFLUSHED
-        flush(p);
-#endif
         d_step {
             /* assert undone */
             assert((contains(p, word[p]) & contains(p, bitmap[p])) == contains(p, bitmap[p]));
@@ -200,17 +227,30 @@ inline take_over()
 {
 #if defined(MUTANT_ONE_BY_ONE)
     mark_dead(0);
+    settle(0);
     reload(0);
     unmark_dead(0);
     free_dead(0);
     mark_dead(1);
+    settle(1);
     reload(1);
     unmark_dead(1);
     free_dead(1)
 #else
+#ifdef MUTANT_RELOADED_FIRST
+    reloaded[slot_of(gone)] = 1;
+#endif
 #ifndef MUTANT_NO_MARK
     mark_dead(0);
     mark_dead(1);
+#endif
+#ifdef MUTANT_RELOADED_UNFLUSHED
+    reloaded[slot_of(gone)] = 1;
+#endif
+    settle(0);
+    settle(1);
+#ifndef MUTANT_NOT_RELOADED
+    reloaded[slot_of(gone)] = 1;
 #endif
     reload(0);
     reload(1);
@@ -328,13 +368,18 @@ inline copied(p)
     }
 }
 
+inline mark(p)
+{
+    d_step { taken_over[p] = 0; version[p]++ }
+}
+
 inline write_word()
 {
     reserve(0);
     copied(0);
     store(0, op);
     flush(0); /* W2 */
-    version[0]++;
+    mark(0);
     bitmap[0] = op;
     pending[0] = 0;
     version[0]++;
@@ -362,14 +407,24 @@ inline write_lane()
 #endif
     flush(0);
     flush(1); /* J4 */
-    version[0]++;
-    version[1]++;
+#ifdef MUTANT_TOLD_FIRST
+    words[me] = 1;
+#endif
+    mark(0);
+    mark(1);
+#ifndef MUTANT_NOT_TOLD
+    words[me] = 1;
+#endif
     bitmap[0] = op;
+#ifdef MUTANT_TOLD_SHORT
+    words[me] = 0;
+#endif
     bitmap[1] = op;
     pending[0] = 0;
     version[0]++;
     pending[1] = 0;
     version[1]++;
+    words[me] = 0;
 #ifndef MUTANT_COMMIT_NO_J3
     retired[me] = 1;
     retired_durable[me] = 1; /* J3 */
@@ -428,6 +483,8 @@ inline attach_slot()
         :: else -> me = 2
         fi;
         generation[me]++;
+        reloaded[me] = 0;
+        words[me] = 0;
         taken[me] = 1;
         lives[me] = id + 1
     };
@@ -449,17 +506,43 @@ proctype newcomer(byte id)
 
 /* ---- the reader ---- */
 
-/* pages_look(), steady_version() */
+/* What holds of a page that is marked is the media's word; else what memory has. */
+#ifdef RO
+#define view(p) \
+    (reloaded[slot_of(holder[p])] || (!taken_over[p] && words[slot_of(holder[p])]))
+#else
+#define view(p) 0
+#endif
+
+/* pages_look(), steady_version(); note() in reader.c */
 inline note(p)
 {
     do
-    :: atomic { version[p] & 1 -> before = before + version[p]; break }
-#ifndef MUTANT_READER_WAITS
+    :: atomic { version[p] & 1 -> before = before + 2 * version[p]; break }
+#ifdef RO
+    :: atomic {
+        !(version[p] & 1) && is_dead(holder[p]) -> before = before + 2 * version[p] + view(p);
+        break
+    }
+#elif !defined(MUTANT_READER_WAITS)
     :: !(version[p] & 1) && is_dead(holder[p]) ->
         d_step { gone = (is_dead(holder[p]) -> holder[p] : 0) };
         if :: gone -> recover() :: else fi
 #endif
     od
+}
+
+inline copy(p)
+{
+    if
+    :: !(version[p] & 1) && view(p) -> got[p] = word[p]
+    :: else -> got[p] = bitmap[p]
+    fi
+}
+
+inline look_again(p)
+{
+    d_step { before = before - 2 * version[p] - (version[p] & 1 -> 0 : view(p)) }
 }
 
 inline read()
@@ -468,16 +551,17 @@ inline read()
     :: before = 0;
         note(0);
         note(1);
-        got[0] = bitmap[0];
-        got[1] = bitmap[1];
-        before = before - version[0];
-        before = before - version[1];
+        copy(0);
+        copy(1);
+        look_again(0);
+        look_again(1);
         if
         :: !before -> break
         :: else
         fi
     od;
     assert(whole(got[0], got[1])); /* assert whole */
+    d_step { seen[0] = seen[0] | contains(0, got[0]); seen[1] = seen[1] | contains(1, got[1]) }
 }
 
 proctype reader(byte id)
@@ -549,6 +633,8 @@ end:
             /* assert kept */
             assert((contains(0, a) & contains(0, bitmap[0])) == contains(0, bitmap[0]));
             assert((contains(1, b) & contains(1, bitmap[1])) == contains(1, bitmap[1]));
+            assert((contains(0, a) & seen[0]) == seen[0]);
+            assert((contains(1, b) & seen[1]) == seen[1]);
             which++
         od;
         which = 0;

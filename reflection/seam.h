@@ -19,6 +19,7 @@ enum seam_point {
     SEAM_CHECK,    /* a reader copied, and is about to check that no version moved */
     SEAM_FLIP,     /* about to mark pages as flipping in memory */
     SEAM_FLIPPING, /* pages are marked, their bitmaps change next */
+    SEAM_FLIPPED,  /* they have changed, and a mark goes next */
     SEAM_DURABLE,  /* the flip is durable, memory does not show it yet */
 };
 

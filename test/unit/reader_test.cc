@@ -217,6 +217,204 @@ TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
     EXPECT_EQ(everything(), before);
 }
 
+// When somebody dies: when he comes to a point for the n-th time, from 0.
+struct Moment {
+    enum seam_point where;
+    int n;
+    bool shown; // is it the new bytes that are read then?
+};
+
+int die_at(const Moment &moment, const std::function<void()> &act)
+{
+    static enum seam_point point;
+    static int left;
+    point = moment.where;
+    left = moment.n;
+    return in_child([&] {
+        seam_hook = [](enum seam_point here, const void *) {
+            if (here == point && left-- == 0)
+                _exit(CUT);
+        };
+        act();
+        return 1;
+    });
+}
+
+ato_options by_journal()
+{
+    return options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
+}
+
+// In a call that writes, or before it, when it maps the file and frees what another one left.
+int die_in_a_write(const std::string &path, size_t at, const Bytes &part, const Moment &moment)
+{
+    return die_at(moment, [&] {
+        Mapped m(path, by_journal());
+        m.write(at, part);
+    });
+}
+
+// Beside somebody who may write to the file, and does nothing.
+class ReaderOfTheDead : public Reader
+{
+  protected:
+    ReaderOfTheDead() : idle(path, {[](Mapped &) { return true; }})
+    {
+        idle.act();
+    }
+    // Three pages.
+    void somebody_dies(const Moment &moment)
+    {
+        const Bytes part = pattern(9000, ++seed);
+        before = after = content;
+        std::copy(part.begin(), part.end(), after.begin() + 3000);
+        about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
+        ASSERT_EQ(die_in_a_write(path, 3000, part, moment), CUT) << about;
+    }
+    // Who comes to free the pages.
+    void another_dies(const Moment &moment)
+    {
+        about += ", then " + std::to_string(moment.where) + "/" + std::to_string(moment.n);
+        ASSERT_EQ(die_in_a_write(path, 4096, Bytes(1), moment), CUT) << about;
+    }
+    void expect(Watched &r, bool shown)
+    {
+        const Bytes &now = shown ? after : before;
+        EXPECT_EQ(r.read(), now) << about;
+        for (size_t at = 0; at < SIZE; at += 4096) {
+            const size_t n = std::min<size_t>(4096, SIZE - at);
+            EXPECT_EQ(r.read(at, n), Bytes(now.begin() + at, now.begin() + at + n))
+                << about << ", page " << at / 4096;
+        }
+    }
+    // Who does.
+    void recover()
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        EXPECT_TRUE(m.write(4096, Bytes(after.begin() + 4096, after.begin() + 4097))) << about;
+        content = after;
+    }
+
+    Writer idle;
+    int seed = 2;
+    Bytes before, after;
+    std::string about;
+};
+
+const std::vector<Moment> of_a_write = {{SEAM_DURABLE, 0, false}, {SEAM_FLIP, 1, false},
+                                        {SEAM_FLIP, 3, false},    {SEAM_FLIPPING, 0, true},
+                                        {SEAM_FLIPPING, 2, true}, {SEAM_FLIPPED, 0, true},
+                                        {SEAM_FLIPPED, 2, true}};
+
+TEST_F(ReaderOfTheDead, SeesAllOrNothingOfWhatOneWasShowing)
+{
+    Watched r(path);
+    for (const Moment &moment : of_a_write) {
+        somebody_dies(moment);
+        expect(r, moment.shown);
+        recover();
+        expect(r, true);
+    }
+}
+
+TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
+{
+    Watched r(path);
+    for (const Moment &moment : of_a_write)
+        for (const Moment &then :
+             {Moment{SEAM_FLIP, 0, false}, Moment{SEAM_FLIP, 1, false}, Moment{SEAM_FLIP, 2, false},
+              Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 2, true},
+              Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 2, true}}) {
+            somebody_dies(moment);
+            another_dies(then);
+            expect(r, moment.shown || then.shown);
+            recover();
+            expect(r, true);
+        }
+}
+
+// Both or neither: of both files what one of them tells.
+TEST_F(ReaderOfTheDead, SeesACommitToTwoFilesInBothOrInNeither)
+{
+    const std::string second = dir / "second";
+    write_file(second, content);
+    Writer other(second, {[](Mapped &) { return true; }});
+    other.act();
+    Watched r(path), s(second);
+    Bytes old = content;
+    int seeds = 10;
+    for (const Moment &moment :
+         {Moment{SEAM_DURABLE, 0, false}, Moment{SEAM_FLIP, 1, false}, Moment{SEAM_FLIP, 2, false},
+          Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 1, true},
+          Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 1, true}}) {
+        const Bytes part = pattern(100, ++seeds);
+        about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
+        ASSERT_EQ(die_at(moment,
+                         [&] {
+                             Mapped a(path, by_journal()), b(second, by_journal());
+                             ato_tx *tx = ato_tx_begin(0);
+                             ato_tx_memcpy(tx, a.base, part.data(), part.size(), 0);
+                             ato_tx_memcpy(tx, b.base, part.data(), part.size(), 0);
+                             ato_tx_commit(tx);
+                         }),
+                  CUT);
+        Bytes now = old;
+        std::copy(part.begin(), part.end(), now.begin());
+        EXPECT_EQ(s.read(), moment.shown ? now : old) << about;
+        EXPECT_EQ(r.read(), moment.shown ? now : old) << about;
+        EXPECT_EQ(s.read(), moment.shown ? now : old) << about;
+        // Others come, and free both.
+        Mapped a(path, by_journal()), b(second, by_journal());
+        EXPECT_EQ(b.read(0, SIZE), now) << about;
+        EXPECT_TRUE(a.write(0, part) && b.write(0, part)) << about;
+        EXPECT_EQ(r.read(), now) << about;
+        EXPECT_EQ(s.read(), now) << about;
+        old = now;
+    }
+}
+
+TEST_F(ReaderOfTheDead, SeesASizeWithThePagesItWasCommittedWith)
+{
+    constexpr size_t SHORT = 2 * 4096 + 100, LONG = SIZE + 3 * 4096;
+    Watched r(path);
+    int seeds = 10;
+    for (size_t size : {SHORT, LONG})
+        for (const Moment &moment :
+             {Moment{SEAM_DURABLE, 0, false}, Moment{SEAM_FLIP, 1, false},
+              Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPED, 0, true}}) {
+            const Bytes part = pattern(100, ++seeds);
+            about = std::to_string(size) + ", " + std::to_string(moment.where) + "/" +
+                    std::to_string(moment.n);
+            ato_options o = by_journal();
+            o.max_size = LONG;
+            ASSERT_EQ(die_at(moment,
+                             [&] {
+                                 Mapped m(path, o);
+                                 ato_tx *tx = ato_tx_begin(0);
+                                 ato_tx_memcpy(tx, m.base, part.data(), part.size(), 0);
+                                 ato_tx_ftruncate(tx, m.base, size);
+                                 ato_tx_commit(tx);
+                             }),
+                      CUT);
+            Bytes after = content;
+            std::copy(part.begin(), part.end(), after.begin());
+            after.resize(size);
+            const Bytes &now = moment.shown ? after : content;
+            struct ato_stat st = {};
+            st.struct_size = sizeof(st);
+            EXPECT_EQ(ato_stat(r.base, &st), 0) << ato_errormsg();
+            EXPECT_EQ(st.size, now.size()) << about;
+            EXPECT_EQ(r.read(0, now.size()), now) << about << r.error << ato_errormsg();
+            EXPECT_EQ(r.read(1, now.size()), Bytes()) << about;
+            EXPECT_EQ(r.error, EFAULT) << about;
+            Mapped m(path, o);
+            EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << about << ato_errormsg();
+            after.resize(SIZE);
+            content = after;
+            EXPECT_EQ(r.read(), content) << about;
+        }
+}
+
 // Nothing keeps the reflection from being taken away while nobody watches.
 TEST_F(Reader, NoticesThatTheFileBecamePlain)
 {
