@@ -595,12 +595,61 @@ static int judge_gone(const struct followed *to, const struct folder *f, const c
     return 0;
 }
 
+/* A pointer of a user who perhaps could write to the file when he had it mapped. It leads where he likes: so what is there
+ * is read, and nothing else. As judge_others(). */
+static int judge_others_pointed(const struct folder *f, const char *name,
+                                const struct recover_file *file)
+{
+    struct followed to;
+    struct stat st;
+    int found = 0, error = ENOENT;
+    int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : report_errno(errno, "cannot open %s/%s", f->path, name);
+    if (pointer_read(&to.pointer, fd, f, name) < 0) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    close(fd);
+    for (int which = 0; which < ROUTES; which++) {
+        if (route_open(&to.pointer.route, f, which, &to.folder) == 0 &&
+            fstatat(to.folder.fd, to.pointer.journal, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            found = judge_others(&to.folder, to.pointer.journal, file, 0);
+            error = 0;
+        } else if (errno != ENOENT && errno != ENOTDIR) {
+            error = errno;
+        }
+        int saved = errno;
+        folder_close(&to.folder);
+        errno = saved;
+        if (error == 0)
+            return found;
+    }
+    errno = error;
+    return judge_gone(&to, f, name, file);
+}
+
+/* The pointer, or what it leads to, is another user's. */
+static int judge_others_way(const struct folder *f, const char *name,
+                            const struct recover_file *file)
+{
+    struct stat st;
+    if (!file->in_use || fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        trust_maker(&file->trust, &st) || !was_of_group(&st, &file->trust))
+        return 0;
+    return judge_others_pointed(f, name, file);
+}
+
 static int pointed_needs_recovery(const struct folder *f, const char *name, const void *arg)
 {
     const struct recover_file *file = arg;
     struct followed to;
     int due = 0, fd = follow(&to, f, name, &file->trust);
-    if (fd == FORBIDDEN)
+    if (fd == OTHERS)
+        due = judge_others_way(f, name, file);
+    else if (fd == FORBIDDEN)
         due = to.folder.fd < 0 ? judge_forbidden(f, name, file)
                                : judge_forbidden(&to.folder, to.pointer.journal, file);
     else if (fd == GONE)

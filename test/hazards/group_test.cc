@@ -103,6 +103,29 @@ class Group : public testing::Test
         changed.tell();
         EXPECT_EQ(member.wait(), CUT);
     }
+    // So that manifests are his own.
+    void owner_was_there(const std::vector<std::string> &paths) const
+    {
+        Child first(0, as(OWNER, [&] {
+                        for (const std::string &path : paths) {
+                            Mapped m(path, o);
+                            EXPECT_TRUE(m.write(3 * 4096, pattern(10, 3))) << m.sentence;
+                            EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+                        }
+                        return static_cast<int>(HasFailure());
+                    }));
+        EXPECT_EQ(first.wait(), 0);
+    }
+    // Another file, in a folder of its own.
+    std::string file_elsewhere() const
+    {
+        const std::string folder = dir / "second", second = folder + "/file";
+        EXPECT_EQ(mkdir(folder.c_str(), 0700), 0);
+        share(folder, 02775);
+        write_file(second, old);
+        share(second, 0660);
+        return second;
+    }
     std::vector<std::unique_ptr<Mapped>> map_all(const std::vector<std::string> &paths) const
     {
         std::vector<std::unique_ptr<Mapped>> all;
@@ -151,11 +174,7 @@ TEST_F(Group, ThatMayNotWriteAnyMoreLeavesWhatAMemberHeldUntilItMay)
 // The same when he was the last one, and lost it then.
 TEST_F(Group, ThatMayNotWriteAnyMoreKeepsWhatAMemberDiedWithFromBeingMapped)
 {
-    EXPECT_EQ(as_owner([](Mapped &m) { // whose manifest is his own
-                  EXPECT_TRUE(m.write(3 * 4096, pattern(10, 3))) << m.sentence;
-                  EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-              }),
-              0);
+    owner_was_there({file});
     Child member(0, as(MEMBER, [&] { return die_in_commit([] {}); }));
     EXPECT_EQ(member.wait(), CUT);
     ASSERT_EQ(chmod(file.c_str(), 0600), 0);
@@ -189,11 +208,7 @@ TEST_F(Group, ThatMayWriteAgainLetsTheFileBeMapped)
 // A commit to two files in two folders, of which the second one has a pointer to the journal.
 TEST_F(Group, ThatMayNotWriteAnyMoreLeavesWhatAMemberHeldWhereAPointerIs)
 {
-    const std::string folder = dir / "second", second = folder + "/file";
-    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
-    share(folder, 02775);
-    write_file(second, old);
-    share(second, 0660);
+    const std::string second = file_elsewhere();
     lose_a_member({second}, [](Mapped &) {});
     EXPECT_EQ(as_owner([&](Mapped &a) {
                   Mapped b(second, o);
@@ -206,6 +221,77 @@ TEST_F(Group, ThatMayNotWriteAnyMoreLeavesWhatAMemberHeldWhereAPointerIs)
               0);
     tried.tell();
     EXPECT_EQ(owner->wait(), 0);
+}
+
+// And when nobody else has either file mapped: what the pointer leads to is read, not believed.
+TEST_F(Group, ThatMayNotWriteAnyMoreKeepsWhatAMemberDiedWithFromBeingMappedWhereAPointerIs)
+{
+    const std::string second = file_elsewhere();
+    owner_was_there({file, second});
+    Child member(0, as(MEMBER, [&] {
+                     std::vector<std::unique_ptr<Mapped>> others = map_all({second});
+                     return die_in_commit([] {}, others[0].get());
+                 }));
+    EXPECT_EQ(member.wait(), CUT);
+    for (const std::string &path : {file, second})
+        ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    for (const std::string &path : {second, file}) {
+        Child maps(0, as(OWNER, [&] {
+                       Mapped m(path, o);
+                       EXPECT_FALSE(m) << path;
+                       expect_refused(m);
+                       return static_cast<int>(HasFailure());
+                   }));
+        EXPECT_EQ(maps.wait(), 0);
+    }
+    for (const std::string &path : {file, second})
+        ASSERT_EQ(chmod(path.c_str(), 0660), 0);
+    Child maps(0, as(OWNER, [&] {
+                   Mapped a(file, o), b(second, o);
+                   EXPECT_TRUE(a && b) << a.sentence << b.sentence;
+                   EXPECT_EQ(a.read(0, COMMITTED), pattern(COMMITTED, 2));
+                   EXPECT_EQ(b.read(0, COMMITTED), pattern(COMMITTED, 2));
+                   return static_cast<int>(HasFailure());
+               }));
+    EXPECT_EQ(maps.wait(), 0);
+}
+
+// Nor does a pointer of a colleague who lives keep it from that, who has not it but other files in use.
+TEST_F(Group, IsNotStoppedByThePointerOfAColleagueWhoLives)
+{
+    const std::string second = file_elsewhere();
+    owner_was_there({file, second});
+    Child member(0, as(MEMBER, [&] {
+                     Mapped a(file, o);
+                     {
+                         Mapped b(second, o);
+                         ato_tx *tx = ato_tx_begin(0);
+                         if (!ato_tx_memcpy(tx, a.base, old.data() + 1, 10, 0) ||
+                             !ato_tx_memcpy(tx, b.base, old.data() + 1, 10, 0) ||
+                             ato_tx_commit(tx) < 0)
+                             return 1;
+                     }
+                     mapped.tell();
+                     tried.hear();
+                     return 0;
+                 }));
+    ASSERT_TRUE(mapped.hear());
+    // Another one dies with the second.
+    Child dies(0, as(OWNER, [&] {
+                   Mapped b(second, o);
+                   _exit(b && b.write(0, old) ? CUT : 1);
+                   return 1;
+               }));
+    EXPECT_EQ(dies.wait(), CUT);
+    ASSERT_EQ(chmod(second.c_str(), 0600), 0);
+    Child maps(0, as(OWNER, [&] {
+                   Mapped b(second, o);
+                   EXPECT_TRUE(b) << b.sentence;
+                   return static_cast<int>(HasFailure());
+               }));
+    EXPECT_EQ(maps.wait(), 0);
+    tried.tell();
+    EXPECT_EQ(member.wait(), 0);
 }
 
 // A stranger's journal that looks as if it were the dead one's.
