@@ -497,7 +497,7 @@ static int commit_journal(struct flip *c, const struct sum *sum)
      * finds half of them and no lane to finish the rest. Also W2, G4, S2. */
     persist_fence(p);
     /* Before it is retired: who finds one file's pages dead (takeover.c) learns from the lane that there are others,
-     * and hides all (recover_hides). Without a lane all must be shown, or marked. */
+     * and hides all (visible.h). Without a lane all must be shown, or marked. */
     show(c, false);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);

@@ -178,19 +178,3 @@ int peers_recover_all(struct file *f)
             r = -1;
     return r;
 }
-
-/* ---- in files that this process may not even have mapped ---- */
-
-int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
-               uint64_t process, bool now)
-{
-    struct shared s;
-    int r = shared_join(&s, record, file, "a file of a dead process's commit");
-    if (r != 0)
-        return mapped ? -1 : 0;
-    for (unsigned slot = 0; slot < MANIFEST_SLOTS && now; slot++)
-        if (state_of(&s.slots[slot]) != SLOT_FREE && s.slots[slot].process == process)
-            takeover_mark(&s, shared_holder(slot, s.slots[slot].generation));
-    shared_close(&s, false);
-    return 0;
-}

@@ -40,11 +40,6 @@ int peers_recover_all(struct file *f);
  * dead? */
 bool peers_any_dead(const struct file *f);
 
-/* recover_hides: what a dead process held of a file, to which it had committed, is marked as flipping. Whoever comes to
- * it waits, finds that its holder is dead, and takes it over. EBUSY: others have it mapped, in another /dev/shm. */
-int peers_hide(const struct manifest_record *record, const struct trust *file, bool mapped,
-               uint64_t process, bool now);
-
 /* The attach lock: between processes, and between the threads of this one. -1: pairing_lock_attach()'s. */
 int peers_lock(struct file *f);
 int peers_unlock(struct file *f);

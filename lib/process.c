@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "process.h"
 
-#include "../reflection/recover.h"
 #include "../reflection/report.h"
 #include "file.h"
+#include "finish.h"
 #include "flip.h"
 #include "guard.h"
 #include "journals.h"
 #include "pages.h"
-#include "peers.h"
 #include "reader.h"
 #include "table.h"
 #include "thread.h"
@@ -79,7 +78,7 @@ static void try_to_set_up(void)
 {
     forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
     exits = exits || (forks && atexit(at_exit) == 0);
-    recover_hides = peers_hide;
+    recover_memory = &finish_memory;
     if (exits)
         pages_set_up();
 }

@@ -2,11 +2,11 @@
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
  * The steps of the commit are those of flip.c (commit_journal(), or with RTM commit_rtm(), and show()), those of the
- * replay recover.c's (replay_all(), with peers_hide()), those of recover() peers_recover() and takeover().
+ * replay recover.c's (replay_all(), with visible.c), those of recover() peers_recover() and takeover().
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
  * page. Process 3 has both mapped, and reads one and then the other. Whoever comes upon a page whose holder is dead
- * recovers. KILLS of them all are killed, each at any step; the kernel drops their locks.
+ * recovers; but for process 3 with RO, which goes by what is told (view_of_marked() in reader.c). KILLS of them all are killed, each at any step; the kernel drops their locks.
  *
  * Words count from 0 to 1. What a power cut leaves is takeover.pml's, with whom a commit to one file dies, and memory
  * is sequentially consistent, as there.
@@ -22,6 +22,8 @@
  *   MUTANT_HIDE_ONE       a replay marks the file alone that it is about
  *   MUTANT_NO_REPLAY      pages are taken over without a replay
  *   MUTANT_WORDS_FIRST    with RTM: pages are marked when their words are stored
+ *   MUTANT_TELL_EACH      with RO: each file's memory tells by itself
+ *   MUTANT_HIDE_UNMARKED  with RO: a replay hides what is not marked yet, and of the rest goes by what is told
  */
 #ifndef KILLS
 #define KILLS 2
@@ -30,6 +32,9 @@
 byte word[2], bitmap[2]; /* on the media, in memory */
 bit flipping[2];
 byte holder[2];          /* process + 1; 0: nobody */
+bit is_hidden[2], taken[2]; /* page_state.owner: PAGE_HIDDEN, PAGE_TAKEN_OVER */
+bit told[2];             /* the dead one's: SHOWING_WORDS */
+bit reloaded[2];
 bit dead[4], doomed[4];
 bit lane;                /* committed, not retired */
 byte attach[2], journal; /* locks: process + 1 */
@@ -46,6 +51,41 @@ inline drop(lock)
     lock = 0
 }
 
+/* takeover_hide() */
+inline hide(k)
+{
+    d_step {
+        if
+#ifdef MUTANT_HIDE_UNMARKED
+        :: holder[k] == gone && !flipping[k] -> flipping[k] = 1; is_hidden[k] = 1; taken[k] = 0
+#else
+        :: holder[k] == gone -> flipping[k] = 1; is_hidden[k] = 1; taken[k] = 0
+#endif
+        :: else
+        fi
+    }
+}
+
+inline flip(k)
+{
+    d_step {
+        if
+        :: holder[k] == gone && is_hidden[k] && flipping[k] -> bitmap[k] = 1
+        :: else
+        fi
+    }
+}
+
+inline reveal(k)
+{
+    d_step {
+        if
+        :: holder[k] == gone && is_hidden[k] && flipping[k] -> flipping[k] = 0
+        :: else
+        fi
+    }
+}
+
 /* replay_all(), then takeover(), of file f, whose page `gone` holds, who is dead. */
 inline recover(f)
 {
@@ -56,22 +96,17 @@ inline recover(f)
         take(attach[0]);
         take(attach[1]);
 #ifdef MUTANT_HIDE_ONE
-        if
-        :: holder[f] == gone -> flipping[f] = 1
-        :: else
-        fi;
+        hide(f);
 #elif !defined(MUTANT_NO_HIDE)
-        if
-        :: holder[0] == gone -> flipping[0] = 1
-        :: else
-        fi;
-        if
-        :: holder[1] == gone -> flipping[1] = 1
-        :: else
-        fi;
+        hide(0);
+        hide(1);
 #endif
         word[0] = 1;
         word[1] = 1;
+        flip(0);
+        flip(1);
+        reveal(0);
+        reveal(1);
         lane = 0;
         drop(attach[1]);
         drop(attach[0])
@@ -82,10 +117,16 @@ inline recover(f)
     take(attach[f]);
     if
     :: holder[f] == gone ->
-        flipping[f] = 1;
+        d_step {
+            if
+            :: !flipping[f] -> flipping[f] = 1; taken[f] = 1; is_hidden[f] = 0
+            :: else
+            fi
+        };
+        reloaded[f] = 1;
         bitmap[f] = word[f];
         flipping[f] = 0;
-        holder[f] = 0
+        d_step { holder[f] = 0; reloaded[f] = 0; taken[f] = 0; is_hidden[f] = 0 }
     :: else
     fi;
     drop(attach[f])
@@ -106,12 +147,29 @@ inline want(f)
     holder[f] = 0
 }
 
+#ifdef MUTANT_TELL_EACH
+#define speaker(f) f
+#else
+#define speaker(f) 0
+#endif
+
 inline read(f, got)
 {
     do
     :: atomic { !flipping[f] -> got = bitmap[f] }; break
+#ifndef RO
     :: atomic { flipping[f] && holder[f] && dead[holder[f] - 1] -> gone = holder[f] };
         recover(f)
+#else
+    :: atomic {
+        flipping[f] && holder[f] && dead[holder[f] - 1] && (reloaded[f] || !is_hidden[f]) ->
+        got = (reloaded[f] || (!taken[f] && told[speaker(f)]) -> word[f] : bitmap[f]);
+        break
+    }
+#if KILLS > 1 /* EAGAIN: who was finishing the commit is dead, too */
+    :: atomic { flipping[f] && is_hidden[f] && doomed[1] + doomed[2] > 0 -> first = 0; second = 1 }; break
+#endif
+#endif
     od
 }
 
@@ -141,6 +199,10 @@ inline commit()
     lane = 0;
 #endif
     mark();
+#endif
+    told[0] = 1;
+#ifdef MUTANT_TELL_EACH
+    told[1] = 1;
 #endif
     bitmap[0] = 1;
     bitmap[1] = 1;

@@ -356,7 +356,7 @@ static uint64_t next_batch(struct shared *s, uint64_t batch)
     return next;
 }
 
-const struct page_state *shared_look(struct shared *s, uint64_t page)
+struct page_state *shared_look(struct shared *s, uint64_t page)
 {
     return next_batch(s, page / BATCH_PAGES) == page / BATCH_PAGES ? shared_peek(s, page) : NULL;
 }

@@ -213,7 +213,7 @@ int shared_watch(struct shared *s, const struct manifest_record *record, const s
                  const char *path);
 
 /* shared_peek() for him, who makes no states: others' may be there and not be known yet. */
-const struct page_state *shared_look(struct shared *s, uint64_t page);
+struct page_state *shared_look(struct shared *s, uint64_t page);
 
 /* The name of a pairing's object, in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);

@@ -261,7 +261,7 @@ static void give_back(struct page_state *s)
 }
 
 /* Not what its holder was showing: in another file that may be decided by now. */
-static void hide(struct page_state *s)
+void takeover_hide(struct page_state *s)
 {
     if (s->version & 1)
         pages_mark_for(s, PAGE_HIDDEN);
@@ -269,14 +269,14 @@ static void hide(struct page_state *s)
         __atomic_store_n(&s->owner, PAGE_HIDDEN, __ATOMIC_RELEASE);
 }
 
-void takeover_mark(struct shared *s, uint32_t gone)
+void takeover_hide_all(struct shared *s, uint32_t gone)
 {
     uint64_t page = 0;
     for (struct page_state *at; (at = shared_next_state(s, &page, UINT64_MAX));)
         if (is_held_by(at, gone))
-            hide(at);
+            takeover_hide(at);
     if (is_held_by(&s->header->sizing, gone))
-        hide(&s->header->sizing);
+        takeover_hide(&s->header->sizing);
 }
 
 int takeover(struct file *f, uint32_t gone)

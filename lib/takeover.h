@@ -10,8 +10,11 @@
  * freed; with a medium that fails the file is poisoned, and all is. May be killed anywhere, and done again. */
 int takeover(struct file *f, uint32_t gone);
 
-/* The first step alone, for a process that has not mapped the file: readers of what `gone` holds wait for who
- * frees it. May be done again. */
-void takeover_mark(struct shared *s, uint32_t gone);
+/* Marks a page that a dead process holds, for a process that may not have mapped the file: who reads it waits for who
+ * frees it, whatever its holder was showing. May be done again. */
+void takeover_hide(struct page_state *s);
+
+/* All that `gone` holds. */
+void takeover_hide_all(struct shared *s, uint32_t gone);
 
 #endif

@@ -19,24 +19,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct named_file {
-    struct journal_file who;
-    bool sized;              /* a lane says its logical size */
-    struct named_file *next; /* of those that are held */
-    const struct folder *folder;
-    dev_t device; /* of the manifest */
-    ino_t inode;
-    int lock; /* manifest, attach lock held */
-    int reflection;
-    char *map;
-    uint64_t bytes;
-    char *manifest; /* its mapping, if sized */
-    struct persist persist;
-    struct manifest_record record;
-    struct trust owner;
-    char name[32];
-};
-
 struct named_folder {
     struct folder *at; /* NULL: not asked for yet */
     enum linked_answer found;
@@ -161,7 +143,7 @@ static void sort_files(struct named *n)
     n->nfiles = kept;
 }
 
-static struct named_file *find_file(const struct named *n, const struct journal_file *who)
+struct named_file *named_find(const struct named *n, const struct journal_file *who)
 {
     struct named_file wanted = {.who = *who};
     return n->nfiles ? bsearch(&wanted, n->files, n->nfiles, sizeof(wanted), by_id) : NULL;
@@ -323,27 +305,6 @@ int named_acquire(struct named *n)
     return 0;
 }
 
-static int hide_all(const struct named *n, uint64_t process, bool now)
-{
-    for (const struct named_file *file = n->held; file; file = file->next) {
-        enum locks_answer lives = locks_ask(file->lock, 1, MANIFEST_SLOTS);
-        if (lives == LOCKS_FAILED)
-            return report_errno(errno, "cannot ask for the locks of the manifest %s/%s",
-                                file->folder->path, file->name);
-        if (recover_hides(&file->record, &file->owner, lives == LOCKS_TAKEN, process, now) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-int named_hide(const struct named *n)
-{
-    uint64_t process;
-    if (!recover_hides || !n->held || !n->held->next || !pool_process(n->journal->name, &process))
-        return 0;
-    return hide_all(n, process, false) < 0 || hide_all(n, process, true) < 0 ? -1 : 0;
-}
-
 /* ---- their words ---- */
 
 /* Space under the words: who copied a reflection may have left out a meta page that is zeros still. */
@@ -375,7 +336,7 @@ int named_targets(struct named *n, const struct journal_view *v, struct recover_
     struct named_file **files = calloc(v->nfiles, sizeof(*files));
     int result = files ? 0 : report_error(ENOMEM, "no memory to replay a journal");
     for (unsigned i = 0; result == 0 && i < v->nfiles; i++) {
-        struct named_file *file = files[i] = find_file(n, &v->files[i]);
+        struct named_file *file = files[i] = named_find(n, &v->files[i]);
         if (!file) /* somebody changed the lane since it was looked at */
             result = report_error(EUCLEAN, "the journal %s/%s is being written to",
                                   n->journal->folder->path, n->journal->name);

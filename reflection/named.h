@@ -12,7 +12,23 @@
 #include "linked.h"
 #include "recover.h"
 
-struct named_file;
+struct named_file {
+    struct journal_file who;
+    bool sized;              /* a lane says its logical size */
+    struct named_file *next; /* of those that are held */
+    const struct folder *folder;
+    dev_t device; /* of the manifest */
+    ino_t inode;
+    int lock; /* manifest, attach lock held */
+    int reflection;
+    char *map;
+    uint64_t bytes;
+    char *manifest; /* its mapping, if sized */
+    struct persist persist;
+    struct manifest_record record;
+    struct trust owner;
+    char name[32];
+};
 
 struct named {
     const struct linked *journal;
@@ -35,8 +51,8 @@ int named_add(struct named *n, const struct journal_view *v);
  * permission to write to it: then nothing may be retired. */
 int named_acquire(struct named *n);
 
-/* Tells of all of them, if they are several (recover_hides). -1 with a sentence. */
-int named_hide(const struct named *n);
+/* NULL: no lane that was added names it. */
+struct named_file *named_find(const struct named *n, const struct journal_file *who);
 
 /* Where the words of a lane go, and space for them. -1 with a sentence. */
 int named_targets(struct named *n, const struct journal_view *v, struct recover_target *targets);

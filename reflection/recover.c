@@ -8,6 +8,7 @@
 #include "named.h"
 #include "pool.h"
 #include "report.h"
+#include "visible.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,10 +112,8 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
 
 /* ---- one journal ---- */
 
-int (*recover_hides)(const struct manifest_record *record, const struct trust *file, bool mapped,
-                     uint64_t process, bool now);
-
-static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v)
+static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v,
+                       struct visible *visible)
 {
     struct recover_target *targets = calloc(v->nfiles, sizeof(*targets));
     if (!targets)
@@ -125,6 +124,7 @@ static int replay_lane(struct named *n, const struct persist *p, const struct jo
     free(targets);
     if (applied < 0)
         return -1;
+    visible_show(visible, v); /* before it is retired, as in flip.c */
     if (journal_retire_view(p, v) < 0)
         return report_errno(errno, "cannot make the replayed journal %s/%s durable",
                             n->journal->folder->path, n->journal->name);
@@ -148,6 +148,7 @@ static int replay_all(const struct linked *journal, struct pool *pool)
 {
     const struct folder *f = journal->folder;
     struct named n;
+    struct visible visible = {.named = NULL};
     struct persist p;
     struct journal_view v;
     int result = -1;
@@ -165,12 +166,16 @@ static int replay_all(const struct linked *journal, struct pool *pool)
         if (found == JOURNAL_COMMITTED && named_add(&n, &v) < 0)
             goto out;
     }
-    if (named_acquire(&n) < 0 || named_hide(&n) < 0)
+    if (named_acquire(&n) < 0 || visible_begin(&visible, &n) < 0)
         goto out;
+    for (unsigned lane = 0; lane < pool->journal.lanes; lane++)
+        if (journal_look(&pool->journal, lane, &v) == JOURNAL_COMMITTED &&
+            visible_hide(&visible, &v) < 0)
+            goto out;
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
         if (journal_look(&pool->journal, lane, &v) != JOURNAL_COMMITTED)
             continue;
-        if (replay_lane(&n, &p, &v) < 0)
+        if (replay_lane(&n, &p, &v, &visible) < 0)
             goto out;
         replayed++;
     }
@@ -179,6 +184,7 @@ static int replay_all(const struct linked *journal, struct pool *pool)
                    f->path, pool->name);
     result = named_remove_pointers(&n);
 out:
+    visible_end(&visible);
     named_end(&n);
     return result;
 }

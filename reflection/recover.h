@@ -28,12 +28,22 @@
  * recovered, and recover_is_due() tells whether it matters to a file; -1 error, the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
-/* Told before the first word of a dead process's commit to several files is stored, for each of them, with the attach
- * locks of all: others may have one of them mapped, who must not see it as it was when another one is seen as it
- * is. `mapped`: others do; `process`: whose commit it was. First for all of them with `now` false: could it be done? -1 with
- * a sentence: nothing is stored. NULL: nobody has. */
-extern int (*recover_hides)(const struct manifest_record *record, const struct trust *file,
-                            bool mapped, uint64_t process, bool now);
+/* Page states of the files of a dead process's commit to several (visible.h), each with its attach lock held: what it
+ * held of them is dealt with, of a page or of the file as a whole. NULL: nobody has any. */
+struct recover_memory {
+    /* *memory stays NULL: there is none. -1 with a sentence: and others have the file `mapped`. */
+    int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
+                bool mapped);
+    void (*leave)(void *memory);
+    /* Marked: who comes to it waits until it is revealed, or freed. */
+    void (*hide)(void *memory, uint64_t process, uint64_t page);
+    void (*hide_all)(void *memory, uint64_t process);
+    /* What is hidden gets its bitmap, which is durable. */
+    void (*flip)(void *memory, uint64_t process, uint64_t page, uint64_t bitmap);
+    void (*reveal)(void *memory, uint64_t process, uint64_t page);
+};
+
+extern const struct recover_memory *recover_memory;
 
 /*
  * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds

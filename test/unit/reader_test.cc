@@ -333,22 +333,22 @@ TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
         }
 }
 
-// Both or neither: of both files what one of them tells.
-TEST_F(ReaderOfTheDead, SeesACommitToTwoFilesInBothOrInNeither)
+// Of two files, each with somebody who may write to it, and does nothing.
+class ReaderOfTheDeadInTwoFiles : public ReaderOfTheDead
 {
-    const std::string second = dir / "second";
-    write_file(second, content);
-    Writer other(second, {[](Mapped &) { return true; }});
-    other.act();
-    Watched r(path), s(second);
-    Bytes old = content;
-    int seeds = 10;
-    for (const Moment &moment :
-         {Moment{SEAM_DURABLE, 0, false}, Moment{SEAM_FLIP, 1, false}, Moment{SEAM_FLIP, 2, false},
-          Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 1, true},
-          Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 1, true}}) {
-        const Bytes part = pattern(100, ++seeds);
+  protected:
+    ReaderOfTheDeadInTwoFiles()
+        : second(dir / "second"),
+          other((write_file(second, content), second), {[](Mapped &) { return true; }})
+    {
+        other.act();
+    }
+    void somebody_dies_in_both(const Moment &moment)
+    {
+        const Bytes part = pattern(100, ++seed);
         about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
+        before = after = content;
+        std::copy(part.begin(), part.end(), after.begin());
         ASSERT_EQ(die_at(moment,
                          [&] {
                              Mapped a(path, by_journal()), b(second, by_journal());
@@ -357,20 +357,75 @@ TEST_F(ReaderOfTheDead, SeesACommitToTwoFilesInBothOrInNeither)
                              ato_tx_memcpy(tx, b.base, part.data(), part.size(), 0);
                              ato_tx_commit(tx);
                          }),
-                  CUT);
-        Bytes now = old;
-        std::copy(part.begin(), part.end(), now.begin());
-        EXPECT_EQ(s.read(), moment.shown ? now : old) << about;
-        EXPECT_EQ(r.read(), moment.shown ? now : old) << about;
-        EXPECT_EQ(s.read(), moment.shown ? now : old) << about;
-        // Others come, and free both.
-        Mapped a(path, by_journal()), b(second, by_journal());
-        EXPECT_EQ(b.read(0, SIZE), now) << about;
-        EXPECT_TRUE(a.write(0, part) && b.write(0, part)) << about;
+                  CUT)
+            << about;
+    }
+    void expect_both(Watched &r, Watched &s, bool shown)
+    {
+        const Bytes &now = shown ? after : before;
+        EXPECT_EQ(s.read(), now) << about;
         EXPECT_EQ(r.read(), now) << about;
         EXPECT_EQ(s.read(), now) << about;
-        old = now;
     }
+    void recover_both()
+    {
+        Mapped a(path, by_journal()), b(second, by_journal());
+        EXPECT_EQ(b.read(0, SIZE), after) << about;
+        EXPECT_TRUE(a.write(0, Bytes(1, after[0])) && b.write(0, Bytes(1, after[0]))) << about;
+        content = after;
+    }
+
+    const std::string second;
+    Writer other;
+};
+
+const std::vector<Moment> of_a_commit_to_two = {{SEAM_DURABLE, 0, false}, {SEAM_FLIP, 1, false},
+                                                {SEAM_FLIP, 2, false},    {SEAM_FLIPPING, 0, true},
+                                                {SEAM_FLIPPING, 1, true}, {SEAM_FLIPPED, 0, true},
+                                                {SEAM_FLIPPED, 1, true}};
+
+// Of both what one of them tells.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesACommitInBothOrInNeither)
+{
+    Watched r(path), s(second);
+    for (const Moment &moment : of_a_commit_to_two) {
+        somebody_dies_in_both(moment);
+        expect_both(r, s, moment.shown);
+        recover_both();
+        expect_both(r, s, true);
+    }
+}
+
+// Who has one of them mapped finishes the commit in both.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenSomebodyFinishesItInOne)
+{
+    Watched r(path), s(second);
+    for (const std::string &one : {path, second})
+        for (const Moment &moment : of_a_commit_to_two) {
+            somebody_dies_in_both(moment);
+            {
+                Mapped m(one, by_journal());
+                EXPECT_EQ(m.read(0, SIZE), after) << about;
+            }
+            expect_both(r, s, true);
+            recover_both();
+        }
+}
+
+// He dies over it: then the next one does.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenTheSecondOneFinishesIt)
+{
+    Watched r(path), s(second);
+    for (const Moment &moment : of_a_commit_to_two)
+        for (const Moment &then : {Moment{SEAM_FLIP, 0, false}, Moment{SEAM_FLIP, 1, false},
+                                   Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 1, true},
+                                   Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 1, true}}) {
+            somebody_dies_in_both(moment);
+            about += ", then " + std::to_string(then.where) + "/" + std::to_string(then.n);
+            ASSERT_EQ(die_in_a_write(path, 0, Bytes(1), then), CUT) << about;
+            recover_both();
+            expect_both(r, s, true);
+        }
 }
 
 TEST_F(ReaderOfTheDead, SeesASizeWithThePagesItWasCommittedWith)
