@@ -15,6 +15,7 @@ extern "C" {
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -331,6 +332,45 @@ TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
             recover();
             expect(r, true);
         }
+}
+
+// Of one thread nothing is shown yet of what is on the media, when another one is just showing something. Then one dies
+// who has marked a part of both.
+TEST_F(ReaderOfTheDead, SeesAllOrNothingOfWhatEachOfHisThreadsWrote)
+{
+    Watched r(path);
+    const Bytes one = pattern(10, 3), two = pattern(10, 4);
+    ASSERT_EQ(in_child([&] {
+                  static thread_local bool stays;
+                  static Pipe stored;
+                  Mapped m(path, by_journal());
+                  seam_hook = [](enum seam_point point, const void *) {
+                      if (point == SEAM_DURABLE && stays) {
+                          stored.tell();
+                          for (;;)
+                              pause();
+                      }
+                      if (point == SEAM_FLIPPING && !stays)
+                          _exit(CUT);
+                  };
+                  m.read(0, 1); // this thread's number is the first
+                  std::thread first([&] {
+                      stays = true;
+                      m.write(4090, one);
+                  });
+                  stored.hear();
+                  m.write(3 * 4096 - 5, two);
+                  return 1;
+              }),
+              CUT);
+    ASSERT_EQ(die_in_a_write(path, 4096, Bytes(1), {SEAM_FLIP, 1, false}), CUT);
+    std::copy(two.begin(), two.end(), content.begin() + 3 * 4096 - 5);
+    EXPECT_EQ(r.read(), content);
+    EXPECT_EQ(r.read(4000, 200), Bytes(content.begin() + 4000, content.begin() + 4200));
+    Mapped m(path, by_journal());
+    std::copy(one.begin(), one.end(), content.begin() + 4090);
+    EXPECT_EQ(m.read(0, SIZE), content);
+    EXPECT_EQ(r.read(), content);
 }
 
 // Of two files, each with somebody who may write to it, and does nothing.
