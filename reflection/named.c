@@ -347,7 +347,8 @@ int named_targets(struct named *n, const struct journal_view *v, struct recover_
                 .bytes = file->bytes,
                 .size = file->manifest ? (uint64_t *)(file->manifest + MANIFEST_SIZE_WORD) : NULL,
                 .folder = file->folder->path,
-                .name = file->name};
+                .name = file->name,
+                .fd = file->reflection};
     }
     if (result == 0)
         result = make_space(v, files);

@@ -70,10 +70,30 @@ static int target_word(const struct journal_view *v, uint64_t i,
     return 1;
 }
 
+/* So many msync() calls take as long as one fsync() of all, in most cases. */
+enum { FEW_FLUSHES = 8 };
+
+static bool may_sync(const struct recover_target *to)
+{
+    return to->fd > 0 && to->persist.domain == PERSIST_MSYNC;
+}
+
+/* Words in many pages: once for each file, but for sizes. What else was stored there goes along; of this commit that
+ * is durable. */
+static int sync_files(const struct journal_view *v, const struct recover_target *targets)
+{
+    for (unsigned i = 0; i < v->nfiles; i++)
+        if (may_sync(&targets[i]) && fsops_fsync(targets[i].fd) < 0)
+            return report_errno(errno, "cannot make the replayed words of %s/%s durable",
+                                targets[i].folder, targets[i].name);
+    return 0;
+}
+
 int recover_apply(const struct journal_view *v, const struct recover_target *targets)
 {
     const struct persist *last = NULL;
     const uint64_t *flushed = NULL;
+    uint64_t flushes = 0;
     struct target_word t;
     for (uint64_t i = 0; i < v->nwords; i++)
         if (target_word(v, i, targets, &t) < 0)
@@ -86,16 +106,24 @@ int recover_apply(const struct journal_view *v, const struct recover_target *tar
         int apply = target_word(v, i, targets, &t);
         if (apply < 0)
             return -1;
-        if (apply)
-            persist_store_word(&t.to->persist, t.word, t.value);
+        if (!apply)
+            continue;
+        persist_store_word(&t.to->persist, t.word, t.value);
+        flushes +=
+            may_sync(t.to) && !(flushed && persist_shares_flush(&t.to->persist, flushed, t.word));
+        flushed = t.word;
     }
+    const bool at_once = flushes > FEW_FLUSHES;
+    if (at_once && sync_files(v, targets) < 0)
+        return -1;
     /* As they were committed: once for the words of a line, or in domain msync of a meta page, that follow one
      * another. */
+    flushed = NULL;
     for (uint64_t i = 0; i < v->nwords; i++) {
         int apply = target_word(v, i, targets, &t);
         if (apply < 0)
             return -1;
-        if (!apply)
+        if (!apply || (at_once && may_sync(t.to) && t.word != t.to->size))
             continue;
         if (flushed && persist_shares_flush(&t.to->persist, flushed, t.word))
             continue;

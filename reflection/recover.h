@@ -88,6 +88,7 @@ struct recover_target {
     uint64_t bytes;
     uint64_t *size;            /* NULL: as the above */
     const char *folder, *name; /* of the reflection, for sentences */
+    int fd;                    /* the reflection; 0: it is not to be synced as a whole */
 };
 
 /* Applies the words of a committed lane; targets: one for each of its files. Durable when it returns.
