@@ -247,8 +247,8 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   ECANCELED the process is exiting, and its journals are gone
  *   EBUSY     what a process that was killed held is in the way, and another one, which is stopped perhaps, has
  *             kept the locks that it takes to free it for half a minute
- *   EAGAIN    src lies in a mapping of a read-only descriptor, and what a process that was killed held has to be
- *             freed by one that may write; or others wrote there all the time
+ *   EAGAIN    src lies in a mapping of a read-only descriptor, and what a killed process held of several files has
+ *             to be freed by one that may write (ato(7)); or others wrote there all the time
  *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
  *   EDEADLK   a page that a write touches is held by an open transaction of the calling thread or an open
  *             epoch of another mapping, or by a transaction whose thread waits for this one

@@ -7,8 +7,8 @@
  * whoever finds that a page's holder is dead does that, in this order (takeover.pml):
  *
  *   1. the dead one's journals are replayed, in all files that they name (recover.h). Where a commit names several,
- *      what it held in each of them is marked before, under the attach locks of all: whoever comes to it there
- *      waits, and takes it over; or he would see one file as it is, and another as it was
+ *      its pages in each of them are hidden before, and shown after, under the attach locks of all (visible.h,
+ *      finish.h): or others would see one file as it is, and another as it was
  *   2. its pages of this file are taken over (takeover.h), and its slot is free
  *
  * 2 under the attach lock. One waits for that while holding pages: so who has an attach lock, or a journal's,

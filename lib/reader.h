@@ -12,7 +12,13 @@
  * manifest, by its record and its name, and by the file's mtime; or, of a plain file, by its attribute and its ctime.
  * Whoever begins to write says so there, durably, before his first store. Then the reader goes on to watch.
  *
- * What the last writer's death has left is for one who may write to recover: EAGAIN.
+ * What the last writer's death has left is for one who may write to recover: EAGAIN. Beside one who lives a dead one may
+ * have left pages marked, and nobody need come to them: then the dead one's shared_showing says of each, and of the size,
+ * whether what it was before it was marked holds, or what the media have; and shared_slot.reloaded, of who died
+ * over it next, the latter. Nothing of that changes but by who recovers it, which the reader notices behind its
+ * copy (footing() in reader.c). So a read sees a dead one's operation as a whole or not at all, as those do who may
+ * recover, and what it has seen stays: takeover.pml, several.pml. Where it is told elsewhere, and cannot be
+ * read there, or not at all: EAGAIN.
  */
 #ifndef ATO_LIB_READER_H
 #define ATO_LIB_READER_H
