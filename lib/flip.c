@@ -300,7 +300,7 @@ int flip_one(struct mapping *m, struct held *at)
     struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
     uint64_t value = flipped(at);
-    /* persist-order W1 (readers: R1 recover_apply, R4 pages_load_slow): the slices are durable
+    /* persist-order W1 (readers: R1 replay_apply, R4 pages_load_slow): the slices are durable
      * before the word that makes them valid, or a crash leaves the bitmap naming garbage. I1. */
     persist_fence(p);
     persist_store_word(p, word, value);

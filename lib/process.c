@@ -78,7 +78,7 @@ static void try_to_set_up(void)
 {
     forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
     exits = exits || (forks && atexit(at_exit) == 0);
-    recover_memory = &finish_memory;
+    replay_memory = &finish_memory;
     if (exits)
         pages_set_up();
 }

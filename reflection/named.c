@@ -331,7 +331,7 @@ static int make_space(const struct journal_view *v, struct named_file *const *fi
     return 0;
 }
 
-int named_targets(struct named *n, const struct journal_view *v, struct recover_target *targets)
+int named_targets(struct named *n, const struct journal_view *v, struct replay_target *targets)
 {
     struct named_file **files = calloc(v->nfiles, sizeof(*files));
     int result = files ? 0 : report_error(ENOMEM, "no memory to replay a journal");
@@ -341,7 +341,7 @@ int named_targets(struct named *n, const struct journal_view *v, struct recover_
             result = report_error(EUCLEAN, "the journal %s/%s is being written to",
                                   n->journal->folder->path, n->journal->name);
         else
-            targets[i] = (struct recover_target){
+            targets[i] = (struct replay_target){
                 .persist = file->persist,
                 .reflection = file->map,
                 .bytes = file->bytes,

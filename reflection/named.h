@@ -3,14 +3,14 @@
  * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of
  * its table, locked, and mapped.
  *
- * For recover.c alone: the caller holds the journal's recovery byte. Attach locks are taken in ascending
+ * For replay.c alone: the caller holds the journal's recovery byte. Attach locks are taken in ascending
  * order of ids. Nothing is changed but what make_space gives, and the pointers at the end.
  */
 #ifndef ATO_REFLECTION_NAMED_H
 #define ATO_REFLECTION_NAMED_H
 
 #include "linked.h"
-#include "recover.h"
+#include "replay.h"
 
 struct named_file {
     struct journal_file who;
@@ -55,7 +55,7 @@ int named_acquire(struct named *n);
 struct named_file *named_find(const struct named *n, const struct journal_file *who);
 
 /* Where the words of a lane go, and space for them. -1 with a sentence. */
-int named_targets(struct named *n, const struct journal_view *v, struct recover_target *targets);
+int named_targets(struct named *n, const struct journal_view *v, struct replay_target *targets);
 
 /* Removes the pointers to the journal, which holds nothing any more, durably (J6). 1 all are gone; 0 one
  * may be there still: the journal stays. */

@@ -10,14 +10,18 @@
  * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes,
  * by ascending id. So the caller must not hold an attach lock of any file.
  * Idempotent: may be cut or killed anywhere and done again, by anyone, from any of the folders.
+ *
+ * Which journals there are, and whose: found.h. Whether one matters: due.c. Their commits: replay.h, and what others
+ * see of them meanwhile: visible.h.
  */
 #ifndef ATO_REFLECTION_RECOVER_H
 #define ATO_REFLECTION_RECOVER_H
 
 #include "folder.h"
-#include "journal.h"
-#include "manifest.h"
 #include "trust.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Replays and removes every journal in the folder, or that a pointer in it leads to, whose owner is dead;
  * clears unfinished ones. Those, and pointers, whose makers may not write to `file`, which is about to be
@@ -27,23 +31,6 @@
  * and what the opening of another folder fails with: nothing is lost then, that journal stays, the others are
  * recovered, and recover_is_due() tells whether it matters to a file; -1 error, the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
-
-/* Page states of the files of a dead process's commit to several (visible.h), each with its attach lock held: what it
- * held of them is dealt with, of a page or of the file as a whole. NULL: nobody has any. */
-struct recover_memory {
-    /* *memory stays NULL: there is none. -1 with a sentence: and others have the file `mapped`. */
-    int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
-                bool mapped);
-    void (*leave)(void *memory);
-    /* Marked: who comes to it waits until it is revealed, or freed. */
-    void (*hide)(void *memory, uint64_t process, uint64_t page);
-    void (*hide_all)(void *memory, uint64_t process);
-    /* What is hidden gets its bitmap, which is durable. */
-    void (*flip)(void *memory, uint64_t process, uint64_t page, uint64_t bitmap);
-    void (*reveal)(void *memory, uint64_t process, uint64_t page);
-};
-
-extern const struct recover_memory *recover_memory;
 
 /*
  * Is there a journal that has to be recovered before the file `id` is used? For a caller that holds
@@ -79,22 +66,5 @@ int recover_is_due(const struct folder *f, const struct recover_file *file);
  * unless this answers 0. EACCES, too: a commit of the file is in a journal whose maker may not write to it any
  * more. */
 int recover_process(const struct folder *f, const struct recover_file *file, uint64_t process);
-
-/* Where the words of a file of a lane go: to its reflection, a range of bytes, and to the size word of its
- * manifest. */
-struct recover_target {
-    struct persist persist;
-    char *reflection; /* NULL: the file is gone, its words go nowhere */
-    uint64_t bytes;
-    uint64_t *size;            /* NULL: as the above */
-    const char *folder, *name; /* of the reflection, for sentences */
-    int fd;                    /* the reflection; 0: it is not to be synced as a whole */
-};
-
-/* Applies the words of a committed lane; targets: one for each of its files. Durable when it returns.
- * EUCLEAN, and nothing stored, when a word does not lie in a meta page of its reflection, or a size is
- * none or more than the reflection has pages for (or whatever was stored before, when somebody changes
- * the lane meanwhile). */
-int recover_apply(const struct journal_view *v, const struct recover_target *targets);
 
 #endif

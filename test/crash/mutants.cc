@@ -71,7 +71,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"tear word", "reflection/journal.c", "write, two pages' seam|write, pages"},
         {"", "reflection/pairing.c", "unmap"},
         {"drop fsync", "reflection/adopt.c", "file preferred|unmap"},
-        {"", "reflection/recover.c", "pairing gone|recovery"},
+        {"", "reflection/replay.c", "pairing gone|recovery"},
         {"", "reflection/growth.c", "grow"},
         {"drop fsync", "reflection/growth.c", "grow after a cut"},
         {"", "reflection/shrink.c", "shrink|transaction, size"},

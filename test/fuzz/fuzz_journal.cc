@@ -17,7 +17,7 @@
 
 extern "C" {
 #include "reflection/journal.h"
-#include "reflection/recover.h"
+#include "reflection/replay.h"
 #include "reflection/report.h"
 }
 
@@ -171,7 +171,7 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<recover_target> targets(v.nfiles);
+    std::vector<replay_target> targets(v.nfiles);
     struct persist p;
     persist_init(&p, j.domain);
     uint64_t size = 0, expected_size = 0, bytes;
@@ -192,14 +192,14 @@ void apply(const struct journal &j, const journal_view &v, unsigned file, const 
             put(expected, offset, 8, value);
     }
     Bytes before(r.begin, r.begin + r.n);
-    int answer = recover_apply(&v, targets.data());
+    int answer = replay_apply(&v, targets.data());
     if ((answer == 0) != good)
-        wrong("recover_apply answers %d", answer);
+        wrong("replay_apply answers %d", answer);
     if (answer < 0 && strstr(report_sentence(), "the reflection") == nullptr)
-        wrong("recover_apply says '%s'", report_sentence());
+        wrong("replay_apply says '%s'", report_sentence());
     if (memcmp(r.begin, good ? expected.data() : before.data(), r.n) != 0 ||
         size != (good ? expected_size : 0))
-        wrong("recover_apply stored something else");
+        wrong("replay_apply stored something else");
 }
 
 void look_at(const struct journal &j, const Block &block, const Header &h, const Block &r)

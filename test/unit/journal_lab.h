@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A journal in plain memory, for the tests of journal.c and recover.c.
+// A journal in plain memory, for the tests of journal.c and replay.c.
 #ifndef ATO_TEST_UNIT_JOURNAL_LAB_H
 #define ATO_TEST_UNIT_JOURNAL_LAB_H
 

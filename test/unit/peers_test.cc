@@ -250,7 +250,7 @@ TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
 
 bool is_of_recovery(const PersistCall &c)
 {
-    return std::string(c.site).find("recover.c") != std::string::npos;
+    return std::string(c.site).find("replay.c") != std::string::npos;
 }
 
 // Who maps a file that somebody else is just recovering waits until that is done.

@@ -9,7 +9,7 @@
 extern "C" {
 #include "reflection/layout.h"
 #include "reflection/manifest.h"
-#include "reflection/recover.h"
+#include "reflection/replay.h"
 #include "reflection/report.h"
 }
 
@@ -50,9 +50,9 @@ class Recover : public testing::Test
     // With the other file gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
-        recover_target targets[2] = {};
+        replay_target targets[2] = {};
         targets[file] = {lab.p, start(), size, nullptr, "FOLDER", "NAME", 0};
-        return recover_apply(&v, targets);
+        return replay_apply(&v, targets);
     }
 
     JournalLab lab{PERSIST_PMEM};
@@ -143,11 +143,11 @@ TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
                   {{JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(bytes)}});
         journal_view v;
         ASSERT_EQ(journal_look(&own.j, 0, &v), JOURNAL_COMMITTED);
-        recover_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
-        ASSERT_EQ(recover_apply(&v, &target), 0);
+        replay_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
+        ASSERT_EQ(replay_apply(&v, &target), 0);
         EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
         target.size = nullptr; // gone
-        ASSERT_EQ(recover_apply(&v, &target), 0);
+        ASSERT_EQ(replay_apply(&v, &target), 0);
     }
     EXPECT_EQ(size_words[0], 7u);
     EXPECT_EQ(size_words[2], 7u);
@@ -164,8 +164,8 @@ TEST_F(Recover, RefusesASizeThatTheReflectionHasNoPagesForAndThenStoresNothing)
          {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
-    const recover_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME", 0};
-    EXPECT_EQ(recover_apply(&v, &target), -1);
+    const replay_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME", 0};
+    EXPECT_EQ(replay_apply(&v, &target), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("FOLDER/NAME"), std::string::npos);
     EXPECT_EQ(size_word, 7u);
