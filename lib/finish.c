@@ -26,7 +26,8 @@ static int join(void **joined, const struct manifest_record *record, const struc
         return 0;
     }
     free(m);
-    return mapped ? -1 : 0;
+    /* It may be there, and be watched by readers, whom nobody asks for. */
+    return mapped || errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
 }
 
 static void leave(void *joined)

@@ -294,6 +294,20 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
 
 /* ---- one word ---- */
 
+/* By itself: nothing is told of it, for its bitmap is right before and after. Nor is anybody waited for, who may be
+ * waiting for a page of this thread's. I4. */
+static inline void show_one(struct held *at)
+{
+    const uint64_t bitmap = flipped(at);
+    seam_point(SEAM_FLIP, at->state);
+    pages_mark_flipping(at->state);
+    seam_point(SEAM_FLIPPING, at->state);
+    pages_set_bitmap(at->state, bitmap);
+    at->pending = 0;
+    seam_point(SEAM_FLIPPED, at->state);
+    pages_unmark_flipping(at->state);
+}
+
 int flip_one(struct mapping *m, struct held *at)
 {
     const struct persist *p = &at->file->persist;
@@ -310,13 +324,8 @@ int flip_one(struct mapping *m, struct held *at)
      * page is released and the homes it made invalid may be written. I3. */
     persist_fence(p);
     seam_point(SEAM_DURABLE, s);
-    seam_point(SEAM_FLIP, s);
-    pages_mark_flipping(s);
-    seam_point(SEAM_FLIPPING, s);
-    pages_set_bitmap(s, value); /* I4 */
     account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
-    at->pending = 0;
-    pages_unmark_flipping(s);
+    show_one(at);
     return 0;
 }
 
@@ -563,7 +572,10 @@ int flip_each(struct mapping *m, struct hold *h)
     if (store_words(h) < 0)
         return in_doubt(m->file);
     persist_fence(p); /* W2 */
-    show(&c, false);
+    seam_point(SEAM_DURABLE, h);
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].pending)
+            show_one(&h->pages[i]);
     account(m, COUNTERS, part.slices, part.pages);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "process.h"
 
+#include "../reflection/locks.h"
 #include "../reflection/report.h"
 #include "file.h"
 #include "finish.h"
@@ -55,6 +56,7 @@ static void in_child(void)
     identity_forget_process();
     tx_forget_all();
     waits_forget_all();
+    locks_forget();
     journals_forget_all();
     file_forget_all();
     thread_forget_others();

@@ -26,8 +26,9 @@ static inline uint64_t read_steady_version(struct file *f, const struct page_sta
 {
     for (unsigned i = 0;; i++) {
         uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-        if (__builtin_expect(v & 1, 1))
-            return v;
+        if (__builtin_expect(v & 1,
+                             1)) /* a takeover that fails says so before it takes a mark off */
+            return i && file_check(f) < 0 ? 0 : v;
         seam_point(SEAM_WAIT, s);
         if (pages_await(f, s, i) < 0)
             return 0;

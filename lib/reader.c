@@ -405,15 +405,19 @@ static enum view view_of_marked(const struct file *f, const struct page_state *s
 }
 
 /* How long the file is, by what is shown of that or holds of it: the same moment's as a version of `sizing` that is
- * the same before and after. */
-static uint64_t size_in_view(const struct file *f)
+ * the same before and after. False: that is not told. */
+static bool size_in_view(const struct file *f, uint64_t *size)
 {
     const struct shared_header *h = f->shared.header;
-    if ((__atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE) & 1) ||
-        view_of_marked(f, &h->sizing) != VIEW_MEDIA)
-        return file_size(f);
-    const uint64_t size = __atomic_load_n(&h->coming, __ATOMIC_ACQUIRE);
-    return size < f->max_size ? size : f->max_size;
+    enum view view = VIEW_BEFORE;
+    if (!(__atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE) & 1))
+        view = view_of_marked(f, &h->sizing);
+    *size = file_size(f);
+    if (view == VIEW_MEDIA) {
+        const uint64_t coming = __atomic_load_n(&h->coming, __ATOMIC_ACQUIRE);
+        *size = coming < f->max_size ? coming : f->max_size;
+    }
+    return view != VIEW_UNTOLD;
 }
 
 /* What a try goes by: of each page its version, and of one that a dead process has marked its view. Both only grow,
@@ -468,14 +472,20 @@ static const struct page_state *loaded_state(struct file *f, uint64_t page)
     return s && __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) ? s : NULL;
 }
 
+/* 1; 0 to be tried again; -1. */
 static int copy_page(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
 {
     const struct page_state *s = loaded_state(f, page);
-    if (!s || (!(__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1) &&
-               view_of_marked(f, s) == VIEW_MEDIA))
-        return copy_from_media(f, page, begin, n, dst);
+    enum view view = VIEW_MEDIA;
+    if (s)
+        view =
+            __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1 ? VIEW_BEFORE : view_of_marked(f, s);
+    if (view == VIEW_UNTOLD)
+        return 0;
+    if (view == VIEW_MEDIA)
+        return copy_from_media(f, page, begin, n, dst) < 0 ? -1 : 1;
     read_copy(f, s, page, begin, n, dst);
-    return 0;
+    return 1;
 }
 
 /* As try_many() in read.c; of pages that are not loaded nothing is noted. Those a shrink may cut off without moving
@@ -486,6 +496,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     struct try t = {0};
     int r = note(f, sizing, &t);
     bool same;
+    uint64_t size;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         if (r == 1 && (s = loaded_state(f, page)))
@@ -494,17 +505,21 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
     }
     if (r != 1)
         return r;
-    if (offset + n > size_in_view(f))
+    if (!size_in_view(f, &size))
+        return 0;
+    if (offset + n > size)
         return beyond(f, offset + n);
     RACES_MEANT_BEGIN(); /* as in read_try() */
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);
-        if (copy_page(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
-            return -1;
+        if (r == 1)
+            r = copy_page(f, page, (unsigned)begin, (unsigned)bytes, dst);
         dst += bytes;
     }
     RACES_MEANT_END(dst - n, n);
+    if (r != 1)
+        return r;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     same = is_as_noted(f, sizing, &t);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
@@ -513,6 +528,9 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
             same = is_as_noted(f, s, &t);
         (void)begin;
     }
+    /* Behind the versions: a takeover that fails says so before it takes a mark off. */
+    if (file_check(f) < 0)
+        return -1;
     return same && t.sum == 0;
 }
 
@@ -567,21 +585,25 @@ void reader_refresh(struct file *f)
     pthread_mutex_unlock(&r->lock);
 }
 
-uint64_t reader_size(struct file *f)
+int reader_size(struct file *f, uint64_t *size)
 {
-    enum { TRIES = 100 };
+    enum { TRIES = 1000 };
     const struct page_state *sizing = &f->shared.header->sizing;
-    uint64_t size = 0, before = 0;
+    bool told;
+    *size = file_size(f);
     if (__atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) != WATCHING)
-        return file_size(f);
-    for (unsigned i = 0;
-         i == 0 || (i < TRIES && before != __atomic_load_n(&sizing->version, __ATOMIC_RELAXED));
-         i++) {
-        before = __atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE);
-        size = size_in_view(f);
+        return 0;
+    for (unsigned i = 0; i < TRIES; i++) {
+        const uint64_t before = __atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE);
+        told = size_in_view(f, size);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (told && before == __atomic_load_n(&sizing->version, __ATOMIC_RELAXED))
+            return 0;
+        if (i > 100)
+            nap();
     }
-    return size;
+    return report_error(EAGAIN, "how long %s is has to be found out by one that may write to it",
+                        f->pairing.path);
 }
 
 bool reader_record(const struct file *f, struct manifest_record *record)

@@ -40,8 +40,9 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 /* Finds out whether somebody has begun to write. */
 void reader_refresh(struct file *f);
 
-/* How long the file is by now: file_size(), or what it is going to be, if one has died who had that on the media. */
-uint64_t reader_size(struct file *f);
+/* How long the file is by now: file_size(), or what it is going to be, if one has died who had that on the media. -1 with
+ * EAGAIN: recovery is due. */
+int reader_size(struct file *f, uint64_t *size);
 
 /* The record of its manifest; false: it has none. */
 bool reader_record(const struct file *f, struct manifest_record *record);

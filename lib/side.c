@@ -16,7 +16,8 @@ bool side_grew(struct side *s, const void *addr, size_t n)
     if (!s->m->file->reader)
         return false;
     reader_refresh(s->m->file);
-    return side_within(s, addr, n, reader_size(s->m->file)) == 0;
+    uint64_t size;
+    return reader_size(s->m->file, &size) == 0 && side_within(s, addr, n, size) == 0;
 }
 
 int side_none(const void *a, const void *b)

@@ -47,15 +47,19 @@ int ato_stat(const void *addr, struct ato_stat *st)
         return report_error(
             EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
     struct file *f = m->file;
-    if (f->reader)
+    uint64_t size = file_size(f);
+    if (f->reader) {
         reader_refresh(f);
+        if (reader_size(f, &size) < 0)
+            return -1;
+    }
     struct stat rs = {0};
     struct ato_stat all = {
         .struct_size = given,
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format,
         .read_policy = m->policy,
-        .size = f->reader ? reader_size(f) : file_size(f),
+        .size = size,
         .writes = count_total(m, COUNT_WRITES),
         .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
         .reads = count_total(m, COUNT_READS),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,11 +67,41 @@ int locks_drop(int fd, off_t start, off_t n)
     return r == 0 ? 0 : apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
 }
 
+/* Descriptors + 1; 0: none. What there is no room for is not known to a child. */
+enum { KEPT = 256 };
+static int kept[KEPT];
+
+static void replace_kept(int from, int to)
+{
+    for (unsigned i = 0; i < KEPT; i++) {
+        int seen = from;
+        if (__atomic_compare_exchange_n(&kept[i], &seen, to, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            return;
+    }
+}
+
+void locks_keep(int fd)
+{
+    replace_kept(0, fd + 1);
+}
+
+/* It only closes: to unlock would be to drop the parent's. */
+void locks_forget(void)
+{
+    for (unsigned i = 0; i < KEPT; i++) {
+        if (kept[i])
+            close(kept[i] - 1);
+        kept[i] = 0;
+    }
+}
+
 void locks_close(int fd)
 {
     int saved = errno;
     if (fd >= 0) {
         (void)locks_drop(fd, 0, 0);
+        replace_kept(fd + 1, 0);
         close(fd);
     }
     errno = saved;

@@ -265,6 +265,7 @@ static int acquire_file(struct named *n, struct named_file *file)
                             file->who.inode, f->path);
     if (trust_check(&maker, file->lock, f->path, manifest) < 0)
         return -1;
+    locks_keep(file->lock);
     if (locks_wait(file->lock, 0, 1) < 0)
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
     int result = folder_names(f, manifest, file->lock);

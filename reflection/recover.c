@@ -31,6 +31,7 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
 {
     const struct folder *f = journal->folder;
     int result = 0, named = 0;
+    locks_keep(fd);
     if (locks_wait(fd, 1, 1) < 0)
         result = report_errno(errno, "cannot lock the journal %s/%s", f->path, journal->name);
     else if ((named = folder_names(f, journal->name, fd)) < 0)

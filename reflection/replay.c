@@ -63,7 +63,11 @@ static int target_word(const struct journal_view *v, uint64_t i,
 }
 
 /* So many msync() calls take as long as one fsync() of all, in most cases. */
-enum { FEW_FLUSHES = 8 };
+#ifdef ATO_SEAM
+unsigned replay_few_flushes = 8;
+#else
+static const unsigned replay_few_flushes = 8;
+#endif
 
 static bool may_sync(const struct replay_target *to)
 {
@@ -105,7 +109,7 @@ int replay_apply(const struct journal_view *v, const struct replay_target *targe
             may_sync(t.to) && !(flushed && persist_shares_flush(&t.to->persist, flushed, t.word));
         flushed = t.word;
     }
-    const bool at_once = flushes > FEW_FLUSHES;
+    const bool at_once = flushes > replay_few_flushes;
     if (at_once && sync_files(v, targets) < 0)
         return -1;
     /* As they were committed: once for the words of a line, or in domain msync of a meta page, that follow one

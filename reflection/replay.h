@@ -8,6 +8,10 @@
 #include "pool.h"
 #include "trust.h"
 
+#ifdef ATO_SEAM
+extern unsigned replay_few_flushes; /* of domain msync, one by one */
+#endif
+
 /* Makes what a dead journal shows durable as it is. -1 with a sentence. */
 int replay_settle(const struct folder *f, const struct pool *pool);
 

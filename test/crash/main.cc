@@ -5,6 +5,10 @@
 #include "hunt.h"
 #include "mutants.h"
 
+extern "C" {
+#include "reflection/replay.h"
+}
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -221,6 +225,7 @@ int main(int argc, char **argv)
     Options o;
     if (!parse(argc, argv, o))
         return 2;
+    replay_few_flushes = 1; // files of more than two pages of bitmaps are too long for it
     char name[] = "/dev/shm/libato-explore-XXXXXX";
     if (!mkdtemp(name)) {
         perror("a folder in /dev/shm");

@@ -317,6 +317,41 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
     EXPECT_EQ(waitpid(forked, nullptr, 0), forked);
 }
 
+// Nor by one whose parent is killed there.
+TEST_F(PeersOfAFile, AreNotHinderedByAChildOfWhoWasKilledWhileItRecoveredAnother)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Pipe end;
+    Peer recovers([&](const auto &wait) {
+        Mapped his(path, opt());
+        wait();
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) -> int {
+            if (!is_of_recovery(c))
+                return GO_ON;
+            if (fork() == 0) { // as another thread might
+                end.hear();
+                _exit(0);
+            }
+            _exit(CUT);
+        };
+        his.write(0, pattern(10, 4));
+        return 1;
+    });
+    ASSERT_TRUE(recovers.is_ready());
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    recovers.go_on();
+    EXPECT_EQ(recovers.end(), CUT);
+    locks_patience_ms = 500;
+    Mapped a(path, opt()), b(second, opt());
+    locks_patience_ms = 30000;
+    end.tell();
+    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+}
+
 // In msync that would take along what it had stored, and nobody will ever read: where memory says of a page what the
 // media do, that is durable.
 TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)

@@ -4,8 +4,13 @@
 #include "support/child.h"
 #include "support/mapped.h"
 
+extern "C" {
+#include "reflection/seam.h"
+}
+
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <future>
@@ -229,6 +234,68 @@ TEST_F(Circles, AreNotSeenWhereSomebodyIsOnlySlow)
     EXPECT_NE(ato_tx_memcpy(tx, m.base, "mine", 4, 0), nullptr) << ato_errormsg();
     EXPECT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
     EXPECT_EQ(m.read(0, 4), Bytes({'m', 'i', 'n', 'e'}));
+}
+
+// Threads that have no number of their own (thread.h) take turns in showing: one of them makes the file shorter, and waits for
+// a page whose state is new since it drained them; the other one has that, to deploy what it has read.
+TEST(ThreadsWithoutANumber, DoNotWaitForOneAnother)
+{
+    static std::atomic<int> there, reserved;
+    static std::atomic<bool> drained, go_on, waits;
+    static thread_local int who;
+    TempDir dir;
+    const std::string path = dir / "file";
+    write_file(path, pattern(6 * 4096, 1));
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m.write(4 * 4096, pattern(4096, 9)));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
+    }
+    EXPECT_EQ(in_child([&] {
+                  constexpr int NUMBERS = 64;
+                  Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_NO_RTM));
+                  for (int i = 0; i < NUMBERS; i++)
+                      std::thread([&] {
+                          char byte;
+                          ato_memcpy(&byte, m.base, 1);
+                          there++;
+                          for (;;)
+                              pause();
+                      }).detach();
+                  while (there < NUMBERS)
+                      usleep(1000);
+                  seam_hook = [](enum seam_point point, const void *) {
+                      if (who == 2 && point == SEAM_RESERVED && ++reserved == 2) {
+                          go_on = true; // it has the page
+                          while (!waits)
+                              usleep(100);
+                      }
+                      if (who == 1 && point == SEAM_WAIT)
+                          waits = true;
+                  };
+                  std::atomic<int> done{0};
+                  std::thread([&] {
+                      who = 1;
+                      ato_tx *tx = ato_tx_begin(0);
+                      ato_tx_ftruncate(tx, m.base, 4096);
+                      drained = true;
+                      while (!go_on)
+                          usleep(100);
+                      done += ato_tx_commit(tx) == 0;
+                  }).detach();
+                  while (!drained)
+                      usleep(100);
+                  std::thread([&] {
+                      who = 2;
+                      char got[4096];
+                      done += ato_memcpy(got, m.base + 4 * 4096, sizeof(got)) != nullptr;
+                  }).detach();
+                  for (int i = 0; i < 100 && done < 2; i++)
+                      usleep(100000);
+                  _exit(done == 2 && waits ? 0 : 1);
+                  return 1;
+              }),
+              0);
 }
 
 } // namespace

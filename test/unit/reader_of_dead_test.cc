@@ -2,12 +2,16 @@
 //
 // Who may only read a file, beside somebody who may write to it, and does nothing, reads where another process was killed
 // in the middle of showing something: all of it or nothing, and for good.
+#include "support/dying.h"
+#include "support/faults.h"
 #include "unit/watched.h"
 
 extern "C" {
 #include "reflection/seam.h"
 }
 
+#include <cerrno>
+#include <string>
 #include <thread>
 
 using namespace watched;
@@ -305,6 +309,190 @@ TEST_F(ReaderOfTheDead, SeesASizeWithThePagesItWasCommittedWith)
             content = after;
             EXPECT_EQ(r.read(), content) << about;
         }
+}
+
+// What this process does where it comes to a point itself.
+std::function<void(enum seam_point)> here;
+
+void do_here(enum seam_point point, const void *)
+{
+    here(point);
+}
+
+// What of three pages is as it was, and what as it became: "OOO", "NNN"; "none": it could not be read.
+std::string kinds(const Bytes &got, const Bytes &before, const Bytes &after)
+{
+    std::string all;
+    for (size_t at = 0; at < got.size(); at += 4096) {
+        const auto is = [&](const Bytes &what) {
+            return std::equal(got.begin() + at, got.begin() + at + 4096, what.begin() + at);
+        };
+        all += is(before) ? 'O' : is(after) ? 'N' : '?';
+    }
+    return got.empty() ? "none" : all;
+}
+
+// In a commit of three pages of each file, that may make the second one longer.
+class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
+{
+  protected:
+    static constexpr size_t PIECE = 3 * 4096, LONG = SIZE + 3 * 4096;
+
+    void TearDown() override
+    {
+        seam_hook = nullptr;
+    }
+    static ato_options may_grow()
+    {
+        ato_options o = by_journal();
+        o.max_size = LONG;
+        return o;
+    }
+    void somebody_dies_in_both(const Moment &moment, bool grows)
+    {
+        const Bytes part = pattern(PIECE, ++seed);
+        before = after = content;
+        std::copy(part.begin(), part.end(), after.begin());
+        ASSERT_EQ(die_at(moment,
+                         [&] {
+                             Mapped a(path, by_journal()), b(second, may_grow());
+                             ato_tx *tx = ato_tx_begin(0);
+                             ato_tx_memcpy(tx, a.base, part.data(), part.size(), 0);
+                             ato_tx_memcpy(tx, b.base, part.data(), part.size(), 0);
+                             if (grows)
+                                 ato_tx_ftruncate(tx, b.base, LONG);
+                             ato_tx_commit(tx);
+                         }),
+                  CUT);
+    }
+    int finish_in_first(const std::function<void()> &first = [] {})
+    {
+        return in_child([&] {
+            seam_hook = nullptr;
+            first();
+            Mapped m(path, by_journal());
+            return m && m.write(0, Bytes(1, after[0])) ? 0 : 1;
+        });
+    }
+    static uint64_t size_of(const Watched &r)
+    {
+        struct ato_stat st = {};
+        st.struct_size = sizeof(st);
+        return ato_stat(r.base, &st) == 0 ? st.size : 0;
+    }
+};
+
+// What one file tells is read where the memory of the other one is opened, which may fail between two pages.
+TEST_F(ReaderOfACommit, IsNotTornByAnOpenThatFails)
+{
+    Watched s(second);
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, false);
+    EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "NNN");
+    for (long n = 0; n < 12; n++) {
+        FsFaults faults;
+        faults.fail_at(n, EMFILE);
+        const std::string seen = kinds(s.read(0, PIECE), before, after);
+        EXPECT_TRUE(seen == "NNN" || seen == "none") << n << ": " << seen;
+    }
+}
+
+// Between the first page and the last somebody hides them, and the next one has reloaded them when he dies.
+TEST_F(ReaderOfACommit, IsNotTornByWhoHidesAndWhoReloads)
+{
+    int copies = 0;
+    Watched s(second, LONG);
+    ASSERT_FALSE(s.read().empty());
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    here = [&](enum seam_point point) {
+        if (point != SEAM_VERSION)
+            return;
+        copies++;
+        if (copies == 2) {
+            EXPECT_EQ(finish_in_first(), 0);
+        }
+        if (copies == 3) {
+            EXPECT_EQ(die_at({SEAM_FLIPPING, 0, true},
+                             [&] {
+                                 Mapped m(second, may_grow());
+                                 m.write(0, Bytes(1));
+                             }),
+                      CUT);
+        }
+    };
+    seam_hook = do_here;
+    const std::string seen = kinds(s.read(0, PIECE), before, after);
+    EXPECT_TRUE(seen == "NNN" || seen == "none") << seen;
+    EXPECT_GE(copies, 2);
+}
+
+// Of a file whose size changes with it, who finishes the commit elsewhere hides all: it is not said to be as it was.
+TEST_F(ReaderOfACommit, IsNotToldTheOldSizeAfterTheNewOne)
+{
+    Watched s(second, LONG);
+    ASSERT_FALSE(s.read().empty());
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    EXPECT_EQ(size_of(s), LONG);
+    EXPECT_EQ(s.read(0, LONG).size(), LONG);
+    EXPECT_EQ(finish_in_first(), 0);
+    EXPECT_NE(size_of(s), SIZE);
+    EXPECT_TRUE(s.read(0, LONG).size() == LONG || s.error == EAGAIN) << s.error;
+}
+
+// Where nobody but readers looks, and their memory is not to be had, the commit is not finished.
+TEST_F(ReaderOfACommit, IsNotForgottenByWhoFinishesIt)
+{
+    Watched r(path), s(second);
+    ASSERT_FALSE(s.read().empty());
+    ASSERT_FALSE(r.read().empty());
+    somebody_dies_in_both({SEAM_DURABLE, 0, false}, false);
+    other.kill();
+    EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "OOO");
+    const std::string memory = fs::path(memory_of(second)).filename();
+    finish_in_first([&] {
+        static FsFaults faults;
+        faults.before = [&](const FsCall &c) {
+            return std::string(c.op) == "shm_open" && c.name.find(memory) != std::string::npos
+                       ? EMFILE
+                       : GO_ON;
+        };
+    });
+    const std::string first = kinds(r.read(0, PIECE), before, after),
+                      then = kinds(s.read(0, PIECE), before, after);
+    EXPECT_FALSE(first == "NNN" && then == "OOO") << first << ", then " << then;
+}
+
+// A takeover whose medium fails takes the marks off as the pages were before. Who had begun to read has asked before
+// whether the file is in doubt.
+TEST_F(ReaderOfTheDead, IsNotTornByATakeoverThatFails)
+{
+    bool waited = false;
+    Watched r(path);
+    somebody_dies({SEAM_FLIPPING, 0, true});
+    EXPECT_EQ(kinds(r.read(0, 12288), before, after), "NNN");
+    here = [&](enum seam_point point) {
+        if (point != SEAM_WAIT || waited)
+            return;
+        waited = true;
+        EXPECT_EQ(die_at({SEAM_FLIPPED, 1, false},
+                         [&] {
+                             PersistFaults faults;
+                             faults.before = [](const PersistCall &c) {
+                                 return std::string(c.op) == "flush_any" &&
+                                                std::string(c.site).find("pages.c") !=
+                                                    std::string::npos
+                                            ? EIO
+                                            : GO_ON;
+                             };
+                             Mapped m(path, by_journal());
+                             m.write(4096, Bytes(1));
+                         }),
+                  CUT);
+    };
+    seam_hook = do_here;
+    const std::string seen = kinds(r.read(0, 12288), before, after);
+    seam_hook = nullptr;
+    EXPECT_TRUE(waited);
+    EXPECT_TRUE(seen == "NNN" || seen == "none") << seen;
 }
 
 } // namespace
