@@ -31,6 +31,7 @@
 
 byte word[2], bitmap[2]; /* on the media, in memory */
 bit flipping[2];
+byte moves[2];           /* page_state.version */
 byte holder[2];          /* process + 1; 0: nobody */
 bit is_hidden[2], taken[2]; /* page_state.owner: PAGE_HIDDEN, PAGE_TAKEN_OVER */
 bit told[2];             /* the dead one's: SHOWING_WORDS */
@@ -51,15 +52,28 @@ inline drop(lock)
     lock = 0
 }
 
+inline mark(k)
+{
+    flipping[k] = 1;
+    moves[k]++
+}
+
+inline unmark(k)
+{
+    flipping[k] = 0;
+    moves[k]++
+}
+
 /* takeover_hide() */
 inline hide(k)
 {
     d_step {
         if
 #ifdef MUTANT_HIDE_UNMARKED
-        :: holder[k] == gone && !flipping[k] -> flipping[k] = 1; is_hidden[k] = 1; taken[k] = 0
+        :: holder[k] == gone && !flipping[k] -> mark(k); is_hidden[k] = 1; taken[k] = 0
 #else
-        :: holder[k] == gone -> flipping[k] = 1; is_hidden[k] = 1; taken[k] = 0
+        :: holder[k] == gone && flipping[k] -> is_hidden[k] = 1; taken[k] = 0
+        :: holder[k] == gone && !flipping[k] -> mark(k); is_hidden[k] = 1; taken[k] = 0
 #endif
         :: else
         fi
@@ -80,7 +94,7 @@ inline reveal(k)
 {
     d_step {
         if
-        :: holder[k] == gone && is_hidden[k] && flipping[k] -> flipping[k] = 0
+        :: holder[k] == gone && is_hidden[k] && flipping[k] -> unmark(k)
         :: else
         fi
     }
@@ -119,13 +133,13 @@ inline recover(f)
     :: holder[f] == gone ->
         d_step {
             if
-            :: !flipping[f] -> flipping[f] = 1; taken[f] = 1; is_hidden[f] = 0
+            :: !flipping[f] -> mark(f); taken[f] = 1; is_hidden[f] = 0
             :: else
             fi
         };
         reloaded[f] = 1;
         bitmap[f] = word[f];
-        flipping[f] = 0;
+        d_step { unmark(f) };
         d_step { holder[f] = 0; reloaded[f] = 0; taken[f] = 0; is_hidden[f] = 0 }
     :: else
     fi;
@@ -153,30 +167,51 @@ inline want(f)
 #define speaker(f) 0
 #endif
 
+#define UNTOLD 2
+
+/* view_of_marked(): is it the word that holds, not the bitmap? */
+inline view(f, is)
+{
+    d_step {
+        if
+        :: !flipping[f] -> is = 0
+        :: else ->
+            is = (reloaded[f] -> 1 : (is_hidden[f] -> UNTOLD : (taken[f] -> 0 : told[speaker(f)])))
+        fi
+    }
+}
+
+/* note(), copy_page() and is_as_noted() of reader.c, or read.c */
 inline read(f, got)
 {
     do
-    :: atomic { !flipping[f] -> got = bitmap[f] }; break
 #ifndef RO
+    :: atomic { !flipping[f] -> got = bitmap[f] }; break
     :: atomic { flipping[f] && holder[f] && dead[holder[f] - 1] -> gone = holder[f] };
         recover(f)
 #else
     :: atomic {
-        flipping[f] && holder[f] && dead[holder[f] - 1] && (reloaded[f] || !is_hidden[f]) ->
-        got = (reloaded[f] || (!taken[f] && told[speaker(f)]) -> word[f] : bitmap[f]);
-        break
-    }
-#if KILLS > 1 /* EAGAIN: who was finishing the commit is dead, too */
-    :: atomic { flipping[f] && is_hidden[f] && doomed[1] + doomed[2] > 0 -> first = 0; second = 1 }; break
-#endif
+        !flipping[f] || (holder[f] && dead[holder[f] - 1]) -> noted = moves[f];
+        view(f, before)
+    };
+        view(f, now);
+        if
+        :: now == 1 -> got = word[f]
+        :: else -> got = bitmap[f]
+        fi;
+        view(f, after);
+        if
+        :: before != UNTOLD && now != UNTOLD && before == after && noted == moves[f] -> break
+        :: else
+        fi
 #endif
     od
 }
 
-inline mark()
+inline mark_both()
 {
-    flipping[0] = 1;
-    flipping[1] = 1
+    d_step { mark(0) };
+    d_step { mark(1) }
 }
 
 inline commit()
@@ -185,11 +220,11 @@ inline commit()
     reserve(1);
 #ifdef RTM
 #ifndef MUTANT_WORDS_FIRST
-    mark();
+    mark_both();
 #endif
     atomic { word[0] = 1; word[1] = 1 };
 #ifdef MUTANT_WORDS_FIRST
-    mark();
+    mark_both();
 #endif
 #else
     lane = 1;
@@ -198,7 +233,7 @@ inline commit()
 #ifdef MUTANT_RETIRE_FIRST
     lane = 0;
 #endif
-    mark();
+    mark_both();
 #endif
     told[0] = 1;
 #ifdef MUTANT_TELL_EACH
@@ -206,8 +241,8 @@ inline commit()
 #endif
     bitmap[0] = 1;
     bitmap[1] = 1;
-    flipping[0] = 0;
-    flipping[1] = 0;
+    d_step { unmark(0) };
+    d_step { unmark(1) };
 #ifndef RTM
     lane = 0;
 #endif
@@ -230,6 +265,9 @@ inline die()
 proctype process(byte id)
 {
     byte gone, first, second;
+#ifdef RO
+    byte noted, before, now, after;
+#endif
     {
         if
         :: id == 0 -> commit()
