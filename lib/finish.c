@@ -100,4 +100,4 @@ static void reveal(void *joined, uint64_t process, uint64_t page)
         pages_unmark_flipping(s);
 }
 
-const struct replay_memory finish_memory = {join, leave, hide, hide_all, flip, reveal};
+const struct visible_memory finish_memory = {join, leave, hide, hide_all, flip, reveal};

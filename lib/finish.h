@@ -4,9 +4,9 @@
 #ifndef ATO_LIB_FINISH_H
 #define ATO_LIB_FINISH_H
 
-#include "../reflection/replay.h"
+#include "../reflection/visible.h"
 
 /* join(): EBUSY where others have the file mapped in another /dev/shm. */
-extern const struct replay_memory finish_memory;
+extern const struct visible_memory finish_memory;
 
 #endif

@@ -126,7 +126,8 @@ static void mark_pages(const struct flip *c, bool some_cut)
 
 /* ---- showing them ---- */
 
-/* Of threads that have no number of their own, who would speak in one place. */
+/* Of threads that have no number of their own, who would speak in one place. Locked behind all pages: whom size_mark()
+ * waits for meanwhile is about to load a page, or deploys one (show_one()), and never takes it. */
 static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
 
 void flip_forget_others(void)

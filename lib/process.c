@@ -80,7 +80,7 @@ static void try_to_set_up(void)
 {
     forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
     exits = exits || (forks && atexit(at_exit) == 0);
-    replay_memory = &finish_memory;
+    visible_memory = &finish_memory;
     if (exits)
         pages_set_up();
 }

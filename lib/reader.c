@@ -588,11 +588,11 @@ void reader_refresh(struct file *f)
 int reader_size(struct file *f, uint64_t *size)
 {
     enum { TRIES = 1000 };
-    const struct page_state *sizing = &f->shared.header->sizing;
     bool told;
     *size = file_size(f);
     if (__atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) != WATCHING)
         return 0;
+    const struct page_state *sizing = &f->shared.header->sizing;
     for (unsigned i = 0; i < TRIES; i++) {
         const uint64_t before = __atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE);
         told = size_in_view(f, size);

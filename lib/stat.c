@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 /* By the words on the media, through read(2): nothing is touched, so that nothing can fault. */
-static int count_slices(const struct file *f, uint64_t *slices)
+static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
-    uint64_t words[CHUNK_PAGES], pages = layout_pages(file_size(f));
+    uint64_t words[CHUNK_PAGES], pages = layout_pages(size);
     *slices = 0;
     if (f->pairing.reflection < 0) /* a reader's, of a plain file */
         return 0;
@@ -80,7 +80,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
     if (f->pairing.reflection >= 0 && fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
-    if (count_slices(f, &all.slices_in_reflection) < 0)
+    if (count_slices(f, size, &all.slices_in_reflection) < 0)
         return -1;
     memset(st, 0, given);
     memcpy(st, &all, given < sizeof(all) ? given : sizeof(all));

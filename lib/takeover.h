@@ -10,7 +10,7 @@
  * freed; with a medium that fails the file is poisoned, and all is. May be killed anywhere, and done again. */
 int takeover(struct file *f, uint32_t gone);
 
-/* Marks a page that a dead process holds, for a process that may not have mapped the file: who reads it waits for who
+/* Marks a page that a dead process holds, if it is loaded, for a process that may not have mapped the file: who reads it waits for who
  * frees it, whatever its holder was showing. May be done again. */
 void takeover_hide(struct page_state *s);
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Does a journal matter to a file that is about to be mapped? */
+#include "recover.h"
+
 #include "found.h"
 #include "locks.h"
 #include "replay.h"

@@ -253,6 +253,7 @@ static int acquire_file(struct named *n, struct named_file *file)
     if (file->lock < 0 || fstat(file->lock, &st) < 0)
         return report_errno(errno, "cannot open %s/%s, which the journal %s needs", f->path,
                             manifest, j->name);
+    locks_keep(file->lock);
     if (is_held(n, file, &st))
         return 0;
     file->owner = trust_of(&st);
@@ -265,7 +266,6 @@ static int acquire_file(struct named *n, struct named_file *file)
                             file->who.inode, f->path);
     if (trust_check(&maker, file->lock, f->path, manifest) < 0)
         return -1;
-    locks_keep(file->lock);
     if (locks_wait(file->lock, 0, 1) < 0)
         return report_errno(errno, "cannot lock %s/%s", f->path, manifest);
     int result = folder_names(f, manifest, file->lock);

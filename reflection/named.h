@@ -3,7 +3,7 @@
  * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of
  * its table, locked, and mapped.
  *
- * For replay.c alone: the caller holds the journal's recovery byte. Attach locks are taken in ascending
+ * For replay.c, and visible.c: the caller holds the journal's recovery byte. Attach locks are taken in ascending
  * order of ids. Nothing is changed but what make_space gives, and the pointers at the end.
  */
 #ifndef ATO_REFLECTION_NAMED_H

@@ -8,7 +8,6 @@
 #include "report.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 /* What is recovered. */
 struct wanted {
@@ -105,6 +104,7 @@ static int clear_unfinished(const struct folder *f, const char *name, const void
     int fd = found_open(f, name, &st, wanted->file);
     if (fd < 0)
         return fd == -1 ? -1 : 0;
+    locks_keep(fd);
     if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(f, name, fd) == 1 &&
         fsops->unlinkat(f->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the unfinished journal %s/%s", f->path, name);

@@ -36,21 +36,4 @@ struct replay_target {
  * the lane meanwhile). */
 int replay_apply(const struct journal_view *v, const struct replay_target *targets);
 
-/* Page states of the files of a dead process's commit to several (visible.h), each with its attach lock held: what it
- * held of them is dealt with, of a page or of the file as a whole. NULL: nobody has any. */
-struct replay_memory {
-    /* *memory stays NULL: there is none. -1 with a sentence: and others have the file `mapped`. */
-    int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
-                bool mapped);
-    void (*leave)(void *memory);
-    /* Marked: who comes to it waits until it is revealed, or freed. */
-    void (*hide)(void *memory, uint64_t process, uint64_t page);
-    void (*hide_all)(void *memory, uint64_t process);
-    /* What is hidden gets its bitmap, which is durable. */
-    void (*flip)(void *memory, uint64_t process, uint64_t page, uint64_t bitmap);
-    void (*reveal)(void *memory, uint64_t process, uint64_t page);
-};
-
-extern const struct replay_memory *replay_memory;
-
 #endif

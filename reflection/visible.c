@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-const struct replay_memory *replay_memory;
+const struct visible_memory *visible_memory;
 
 static int join(const struct named_file *file, void **memory)
 {
@@ -18,20 +18,20 @@ static int join(const struct named_file *file, void **memory)
     if (lives == LOCKS_FAILED)
         return report_errno(errno, "cannot ask for the locks of the manifest %s/%s",
                             file->folder->path, file->name);
-    return replay_memory->join(memory, &file->record, &file->owner, lives == LOCKS_TAKEN);
+    return visible_memory->join(memory, &file->record, &file->owner, lives == LOCKS_TAKEN);
 }
 
 static void leave(void *memory)
 {
     if (memory)
-        replay_memory->leave(memory);
+        visible_memory->leave(memory);
 }
 
 int visible_begin(struct visible *v, const struct named *n)
 {
     void *memory;
     *v = (struct visible){.named = NULL};
-    if (!replay_memory || !n->held || !n->held->next ||
+    if (!visible_memory || !n->held || !n->held->next ||
         !pool_process(n->journal->name, &v->process))
         return 0;
     for (const struct named_file *file = n->held; file; file = file->next) {
@@ -74,13 +74,13 @@ static void do_page(const struct visible *v, void *memory, enum step step, uint6
 {
     switch (step) {
     case HIDE:
-        replay_memory->hide(memory, v->process, page);
+        visible_memory->hide(memory, v->process, page);
         break;
     case FLIP:
-        replay_memory->flip(memory, v->process, page, bitmap);
+        visible_memory->flip(memory, v->process, page, bitmap);
         break;
     case REVEAL:
-        replay_memory->reveal(memory, v->process, page);
+        visible_memory->reveal(memory, v->process, page);
     }
 }
 
@@ -116,7 +116,7 @@ static int hide_sized(struct visible *v, const struct journal_view *lane,
         if (memory_of(v, files[i], &memory) < 0)
             return -1;
         if (memory)
-            replay_memory->hide_all(memory, v->process);
+            visible_memory->hide_all(memory, v->process);
     }
     return 0;
 }

@@ -12,6 +12,23 @@
 
 #include "named.h"
 
+/* Page states of the files of a dead process's commit to several, each with its attach lock held: what it
+ * held of them is dealt with, of a page or of the file as a whole. NULL: nobody has any. */
+struct visible_memory {
+    /* *memory stays NULL: there is none. -1 with a sentence: and others have the file `mapped`. */
+    int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
+                bool mapped);
+    void (*leave)(void *memory);
+    /* Marked: who comes to it waits until it is revealed, or freed. */
+    void (*hide)(void *memory, uint64_t process, uint64_t page);
+    void (*hide_all)(void *memory, uint64_t process);
+    /* What is hidden gets its bitmap, which is durable. */
+    void (*flip)(void *memory, uint64_t process, uint64_t page, uint64_t bitmap);
+    void (*reveal)(void *memory, uint64_t process, uint64_t page);
+};
+
+extern const struct visible_memory *visible_memory;
+
 enum { VISIBLE_KEPT = 8 };
 
 struct visible {
