@@ -62,6 +62,16 @@ static int act(const std::string &what, const std::string &path)
                 }
         return m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
+    if (what == "busy") { // with a page in an open transaction
+        struct pollfd end = {0, POLLIN, 0};
+        ato_tx *tx = ato_tx_begin(0);
+        bool good = ato_tx_memcpy(tx, m.base + 16384, "held", 4, 0);
+        while (good && poll(&end, 1, 1) == 0)
+            for (int i = 0; i < 30; i++)
+                good = good && m.write(3000, pattern(6000, i)) && !m.read(0, 9000).empty() &&
+                       ato_deploy(m.base, 9000) == 0;
+        return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
+    }
     Bytes record = pattern(6000, 2);
     if (!m.write(3000, record))
         return 2;

@@ -332,6 +332,21 @@ class Top(Lab):
         self.assertIn(f'pid {idle.pid} (a"holder\\x0a)', text)
         self.assertNotIn('cannot be seen', text)
 
+    def test_shows_what_is_held_read_deployed_and_committed(self):
+        self.make()
+        with subprocess.Popen([lab.ACTOR, 'busy', self.file], env=self.env,
+                              stdin=subprocess.PIPE) as busy:
+            while len(self.info(self.file)['mapped_by']) < 1:
+                self.assertIsNone(busy.poll())
+            seen = self.json('top', '--every', '300', '--count', '2', self.file)['sights'][1]
+            busy.stdin.close()
+        self.assertEqual(busy.returncode, 0)
+        (process,) = seen['processes']
+        self.assertGreaterEqual(process['reservations'], 1)
+        for key in 'writes', 'reads', 'deployed_slices', 'bytes_to_media':
+            self.assertGreater(process[key], 0, key)
+        self.assertGreater(process['commits_journal'] + process['commits_rtm'], 0)
+
     def test_of_a_file_that_nobody_has_mapped_shows_nobody(self):
         self.make('fast')
         (sight,) = self.json('top', '--every', '1', self.file)['sights']
