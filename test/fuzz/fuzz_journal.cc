@@ -175,7 +175,7 @@ void apply(const struct journal &j, const journal_view &v, unsigned file, const 
     struct persist p;
     persist_init(&p, j.domain);
     uint64_t size = 0, expected_size = 0, bytes;
-    targets[file] = {p, r.begin, r.n, &size, "there", "the reflection"};
+    targets[file] = {p, r.begin, r.n, &size, "there", "the reflection", 0};
     Bytes expected(r.begin, r.begin + r.n);
     bool good = true;
     for (uint64_t i = 0; i < v.nwords; i++) {
