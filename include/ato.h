@@ -297,6 +297,12 @@ int ato_deploy(const void *addr, size_t n);
  * epoch stays open. Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
 
+/* The mapping that `addr` lies in has the read policy `policy` (enum ato_read_policy) from now on, also while
+ * others use it; a call that is under way goes by the old one or the new. Changes nothing that is in the file, and
+ * nothing durable. EINVAL: not in a mapping, or a policy that is not known; EACCES: anything but gather, of a
+ * read-only descriptor. Since 0.1. */
+int ato_set_read_policy(void *addr, int policy);
+
 /*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
  * new one. What is new reads as zeros, and takes no space until it is written to. Every mapping that

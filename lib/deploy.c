@@ -83,11 +83,11 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 }
 
 /* Pages that a reader asks for and that it may deploy now. */
-static bool wants_deploy(struct mapping *m, struct page_state *s, uint64_t asked)
+static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
 {
     if (!(__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked))
         return false;
-    if (m->policy != ATO_READ_ADAPTIVE)
+    if (policy != ATO_READ_ADAPTIVE)
         return true;
     if ((__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS) >= 3)
         return true;
@@ -99,6 +99,7 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 {
     struct file *f = m->file;
     uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
+    const int policy = policy_of(m);
     struct hold h;
     hold_init(&h);
     for (uint64_t page = first; page <= last; page++) {
@@ -107,7 +108,7 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
         struct page_state *s = pages_look(f, page);
         if (!s)
             break;
-        if (wants_deploy(m, s, bitmap_touched(begin, (unsigned)end - begin)) &&
+        if (wants_deploy(policy, s, bitmap_touched(begin, (unsigned)end - begin)) &&
             pages_try_reserve(f, s))
             h.pages[h.n++] = (struct held){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {

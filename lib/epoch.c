@@ -122,7 +122,7 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
         for (unsigned i = 0; i < count && r == 0; i++)
             r = get_range(e, m, &ranges[i], &blocked);
         if (r == 0) {
-            t->parts[0].eager |= (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+            t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
             return 0;
         }
         give_back(e, before);

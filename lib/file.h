@@ -103,7 +103,7 @@ struct mapping {
     uint64_t offset;   /* of base in the file */
     bool writable;
     bool reader;               /* its maker may not write the file: nothing is changed through it */
-    int policy;                /* enum ato_read_policy */
+    int policy;                /* enum ato_read_policy: policy_of() */
     unsigned flags;            /* ato_options.flags */
     struct counters *counters; /* THREAD_SHARED + 1 of them */
     bool shows;                /* they lie in shared memory */
@@ -111,6 +111,13 @@ struct mapping {
     unsigned calls;      /* under way; counted where assertions are (calls.h) */
     struct epoch *epoch; /* ATO_EPOCHS */
 };
+
+/* Another thread may change it (ato_set_read_policy()): who goes by it twice looks once. Relaxed: nothing is
+ * told by it, and each policy is right at any moment. */
+static inline int policy_of(const struct mapping *m)
+{
+    return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
+}
 
 /* The calling thread's counters of a mapping. */
 struct tally {

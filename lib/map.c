@@ -197,6 +197,23 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
     return map(fd, &o, &v, access);
 }
 
+int ato_set_read_policy(void *addr, int policy)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+    CALL_ON(call, m);
+    if (options_check_policy(policy) < 0)
+        return -1;
+    if (m->reader && policy != ATO_READ_GATHER)
+        return report_error(EACCES,
+                            "the mapping at %p is of a read-only descriptor: it brings nothing "
+                            "home, and reads gather",
+                            addr);
+    __atomic_store_n(&m->policy, policy, __ATOMIC_RELAXED); /* policy_of() */
+    return 0;
+}
+
 static bool has_transactions(const struct mapping *m)
 {
     return open_total(m) != 0;

@@ -23,6 +23,13 @@ int options_take(void *to, size_t known, const void *from, const char *name)
     return 0;
 }
 
+int options_check_policy(int policy)
+{
+    if (policy < ATO_READ_LAZY || policy > ATO_READ_EAGER)
+        return report_error(EINVAL, "read policy %d is not known", policy);
+    return 0;
+}
+
 static int policy_from_environment(void)
 {
     static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
@@ -41,8 +48,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     memset(o, 0, sizeof(*o));
     if (given && options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
-    if (o->read_policy < ATO_READ_LAZY || o->read_policy > ATO_READ_EAGER)
-        return report_error(EINVAL, "read policy %d is not known", o->read_policy);
+    if (options_check_policy(o->read_policy) < 0)
+        return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
     if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)

@@ -9,6 +9,9 @@
  * must not have set what is not known here. `to` is zeros, and `known` bytes long. EINVAL. */
 int options_take(void *to, size_t known, const void *from, const char *name);
 
+/* -1 with EINVAL: no read policy that is known. */
+int options_check_policy(int policy);
+
 /* given: NULL for all defaults. EINVAL, ENOTSUP, EFBIG. */
 int options_complete(struct ato_options *o, const struct ato_options *given);
 

@@ -63,7 +63,7 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     if (!s)
         return -1;
     uint64_t asked = bitmap_touched(begin, n), away = 0;
-    if (m->policy != ATO_READ_GATHER)
+    if (policy_of(m) != ATO_READ_GATHER)
         away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
     /* What comes home may go past the CPU's caches, and would be fetched again to be read. So what lies
      * in R as a whole is read there before; pieces in two homes are read faster from one. */
@@ -118,7 +118,7 @@ static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
 
 static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
 {
-    if (m->policy != ATO_READ_GATHER)
+    if (policy_of(m) != ATO_READ_GATHER)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
         int r = try_many(m->file, offset, dst, n);

@@ -75,7 +75,8 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
         return false;
     /* Addresses are looked up while the bitmap comes. */
     __builtin_prefetch(f->o + offset);
-    if (m->policy == ATO_READ_GATHER)
+    const bool gathers = policy_of(m) == ATO_READ_GATHER;
+    if (gathers)
         __builtin_prefetch((const void *)((uintptr_t)f->r + layout_reflected(offset)));
     /* Acquire: pairs with reader_read(), for what comes next. */
     if (offset + n > m->offset + __atomic_load_n(&m->quick, __ATOMIC_ACQUIRE))
@@ -96,8 +97,7 @@ static inline bool read_at_once(struct mapping *m, const char *src, char *dst, s
     RACES_MEANT_BEGIN(); /* as in read_try() */
     if (bitmap == 0) {
         f->persist.kernel->plain(dst, f->o + offset, n);
-    } else if (m->policy == ATO_READ_GATHER ||
-               !(bitmap & bitmap_touched((unsigned)begin, (unsigned)n))) {
+    } else if (gathers || !(bitmap & bitmap_touched((unsigned)begin, (unsigned)n))) {
         copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap,
                           (unsigned)begin, (unsigned)n);
     } else {

@@ -58,7 +58,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .struct_size = given,
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format,
-        .read_policy = m->policy,
+        .read_policy = policy_of(m),
         .size = size,
         .writes = count_total(m, COUNT_WRITES),
         .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),

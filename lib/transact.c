@@ -169,7 +169,7 @@ static int write_to(struct tx *t, const struct side *to, const struct side *from
     if (!part || stage_write(t, m, to->offset, n, &source, flags) < 0)
         return -1;
     part->written = true;
-    part->eager |= (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     return 0;
 }
 

@@ -112,7 +112,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     struct file *f = m->file;
     uint64_t npages = span->last - span->first + 1;
     uint64_t stored = 0;
-    bool eager = (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     char bounce[PAGE_BYTES];
     const char *bytes = src->bytes;
     uint64_t from = src->from_offset;
@@ -237,7 +237,7 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
 
 int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, unsigned flags)
 {
-    bool eager = (flags & ATO_EAGER) || m->policy == ATO_READ_EAGER;
+    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
         return write_page(m, offset, (unsigned)n, bytes, flags);
     struct source src = {.bytes = bytes};

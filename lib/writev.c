@@ -112,7 +112,7 @@ static int write_all(struct tx *t, struct ranges *r, unsigned flags)
         if (!part)
             return -1;
         part->written = true;
-        part->eager |= (flags & ATO_EAGER) || r->each[i].to.m->policy == ATO_READ_EAGER;
+        part->eager |= (flags & ATO_EAGER) || policy_of(r->each[i].to.m) == ATO_READ_EAGER;
     }
     if (stage_claim_in_order(t, r->spans, r->nspans) < 0)
         return -1;

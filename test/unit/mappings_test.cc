@@ -8,10 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -72,6 +74,89 @@ TEST_F(Mappings, KeepTheirOwnPolicy)
     EXPECT_EQ(gather.stat().slices_in_reflection, 1u);
     EXPECT_EQ(lazy.read(0, 64), pattern(64, 2));
     EXPECT_EQ(gather.stat().slices_in_reflection, 0u);
+}
+
+TEST_F(Mappings, ChangeTheirPolicyWhenTheyAreTold)
+{
+    Mapped m(path, options(0, ATO_READ_GATHER)), other(path, options(0, ATO_READ_GATHER));
+    ASSERT_TRUE(m && other);
+    auto away = [&] { return m.stat().slices_in_reflection; };
+    ASSERT_TRUE(m.write(0, pattern(128, 2)));
+    ASSERT_EQ(ato_set_read_policy(m.base + 5000, ATO_READ_ADAPTIVE), 0) << ato_errormsg();
+    EXPECT_EQ(m.stat().read_policy, ATO_READ_ADAPTIVE);
+    EXPECT_EQ(other.stat().read_policy, ATO_READ_GATHER);
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(m.read(0, 128), pattern(128, 2));
+        EXPECT_EQ(away(), 2u);
+    }
+    EXPECT_EQ(m.read(0, 128), pattern(128, 2)); // the fourth
+    EXPECT_EQ(away(), 0u);
+    ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_EAGER), 0) << ato_errormsg();
+    ASSERT_TRUE(m.write(100, pattern(5000, 3)));
+    EXPECT_EQ(away(), 0u);
+    ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_GATHER), 0) << ato_errormsg();
+    ASSERT_TRUE(m.write(100, pattern(5000, 4)));
+    EXPECT_EQ(m.read(100, 5000), pattern(5000, 4));
+    EXPECT_GT(away(), 0u);
+    ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_LAZY), 0) << ato_errormsg();
+    EXPECT_GT(away(), 0u); // not by the call
+    EXPECT_EQ(m.read(100, 5000), pattern(5000, 4));
+    EXPECT_EQ(away(), 0u);
+}
+
+TEST_F(Mappings, KeepTheirPolicyWhereAnotherOneIsNone)
+{
+    Mapped m(path, options(0, ATO_READ_ADAPTIVE));
+    Fd fd(path, O_RDONLY);
+    void *view = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_TRUE(m && view != MAP_FAILED) << ato_errormsg();
+    auto refused = [](void *addr, int policy, int err) {
+        EXPECT_EQ(ato_set_read_policy(addr, policy), -1);
+        EXPECT_EQ(errno, err) << ato_errormsg();
+    };
+    refused(m.base, -1, EINVAL);
+    refused(m.base, ATO_READ_EAGER + 1, EINVAL);
+    refused(&m, ATO_READ_LAZY, EINVAL);
+    for (int policy : {ATO_READ_LAZY, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
+        refused(view, policy, EACCES);
+    refused(view, 7, EINVAL);
+    EXPECT_EQ(ato_set_read_policy(view, ATO_READ_GATHER), 0) << ato_errormsg();
+    EXPECT_EQ(m.stat().read_policy, ATO_READ_ADAPTIVE);
+    EXPECT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0) << ato_errormsg();
+}
+
+// One thread changes it, others read and write: each read is one write's.
+TEST_F(Mappings, ChangeTheirPolicyWhileTheyAreUsed)
+{
+    Mapped m(path), e(path, options(0, ATO_READ_LAZY, ATO_EPOCHS));
+    ASSERT_TRUE(m && e);
+    ASSERT_NE(ato_memset(m.base, 1, SIZE), nullptr) << ato_errormsg();
+    std::atomic<bool> over{false};
+    std::vector<std::thread> threads;
+    for (size_t n : {size_t{100}, size_t{9000}})
+        threads.emplace_back([&, n] {
+            Bytes seen(n);
+            while (!over) {
+                ASSERT_NE(ato_memcpy(seen.data(), m.base + 4000, n), nullptr) << ato_errormsg();
+                ASSERT_EQ(seen, Bytes(n, seen[0]));
+            }
+        });
+    threads.emplace_back([&] {
+        for (int i = 0; !over; i++) {
+            ASSERT_NE(ato_memset(m.base + 4000, i % 200, 9000), nullptr) << ato_errormsg();
+            ASSERT_NE(ato_memset(e.base + 5 * 4096, i % 200, 900), nullptr) << ato_errormsg();
+            ASSERT_EQ(ato_msync(e.base, SIZE, MS_SYNC), 0) << ato_errormsg();
+        }
+    });
+    for (int i = 0; i < 20000; i++) {
+        ASSERT_EQ(ato_set_read_policy(m.base, i % 4), 0) << ato_errormsg();
+        ASSERT_EQ(ato_set_read_policy(e.base, i / 4 % 4), 0) << ato_errormsg();
+        if (i % 100 == 0)
+            std::this_thread::yield();
+    }
+    over = true;
+    for (std::thread &thread : threads)
+        thread.join();
 }
 
 TEST_F(Mappings, CopyFromOneToTheOtherIsACopyWithinTheFile)
