@@ -411,6 +411,12 @@ int ato_tx_abort(ato_tx *tx);
  * descriptor, as ato_memcpy(). Since 0.1. */
 int ato_stat(const void *addr, struct ato_stat *st);
 
+/* The file that `addr` lies in a mapping of is so many bytes long: what ato_stat() calls its size, without the
+ * rest; of a file that the process may write to, a few loads. It is what is committed: a size that a transaction
+ * of the caller is going to make is not there yet. -1 with EINVAL: not in a mapping; EAGAIN: as ato_stat().
+ * Since 0.1. */
+off_t ato_size(const void *addr);
+
 /* What the calling thread's last failed call has to say: a sentence, valid until its next call.
  * "" if there was none. To be asked after a failure: a call that succeeded may have left a sentence
  * about something that it found a way around. Since 0.1. */

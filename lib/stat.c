@@ -36,23 +36,49 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     }
 }
 
-int ato_stat(const void *addr, struct ato_stat *st)
+/* NULL with EINVAL. */
+static struct mapping *find(const void *addr)
 {
     struct mapping *m = table_find_exactly(addr);
     if (!m)
-        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+        report_error(EINVAL, "%p does not lie in a mapping", addr);
+    return m;
+}
+
+/* What others have committed. -1: reader_size(). */
+static int look_at_size(struct file *f, uint64_t *size)
+{
+    *size = file_size(f);
+    if (__builtin_expect(!f->reader, 1))
+        return 0;
+    reader_refresh(f);
+    return reader_size(f, size);
+}
+
+off_t ato_size(const void *addr)
+{
+    struct mapping *m = find(addr);
+    uint64_t size;
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
+}
+
+int ato_stat(const void *addr, struct ato_stat *st)
+{
+    struct mapping *m = find(addr);
+    if (!m)
+        return -1;
     CALL_ON(call, m);
     size_t given = st->struct_size;
     if (given < sizeof(size_t) || given > 65536)
         return report_error(
             EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
     struct file *f = m->file;
-    uint64_t size = file_size(f);
-    if (f->reader) {
-        reader_refresh(f);
-        if (reader_size(f, &size) < 0)
-            return -1;
-    }
+    uint64_t size;
+    if (look_at_size(f, &size) < 0)
+        return -1;
     struct stat rs = {0};
     struct ato_stat all = {
         .struct_size = given,

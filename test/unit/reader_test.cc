@@ -77,6 +77,23 @@ TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
     EXPECT_EQ(everything(), before);
 }
 
+TEST_F(Reader, KnowsHowLongTheFileIsByNow)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(ato_size(r.base), static_cast<off_t>(SIZE));
+    auto resize = [](off_t to) {
+        return [=](Mapped &m) { return ato_ftruncate(m.base, to) == 0; };
+    };
+    Writer w(path, {resize(3 * SIZE), resize(5000), unmap(ATO_UNMAP_SPATIAL)});
+    for (off_t size : {off_t{3 * SIZE}, off_t{5000}, off_t{5000}}) {
+        w.act();
+        EXPECT_EQ(ato_size(r.base), size) << ato_errormsg();
+    }
+    w.end();
+    EXPECT_EQ(ato_size(r.base + 4096), 5000) << ato_errormsg();
+}
+
 // Nothing keeps the reflection from being taken away while nobody watches.
 TEST_F(Reader, NoticesThatTheFileBecamePlain)
 {

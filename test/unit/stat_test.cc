@@ -181,6 +181,34 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     EXPECT_EQ(older.writes, UINT64_MAX) << "behind what the caller has";
 }
 
+// Whatever of the file is mapped, and whoever changed it.
+TEST_F(Stat, SizeIsThatOfTheFileAsItIsCommitted)
+{
+    Mapped whole(path), part(path, options(), 4096, 4096);
+    ASSERT_TRUE(whole && part);
+    auto expect = [&](off_t size) {
+        for (const char *addr : {whole.base, whole.base + SIZE, part.base + 100})
+            EXPECT_EQ(ato_size(addr), size);
+        EXPECT_EQ(whole.stat().size, static_cast<uint64_t>(size));
+    };
+    expect(SIZE);
+    ASSERT_EQ(ato_ftruncate(whole.base, SIZE + 5000), 0) << ato_errormsg();
+    expect(SIZE + 5000);
+    ato_tx *t = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(t, whole.base, 3), 0) << ato_errormsg();
+    expect(SIZE + 5000);
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    expect(SIZE + 5000);
+    t = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(t, whole.base, 0), 0) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(ato_size(whole.base), 0);
+    EXPECT_EQ(ato_size(part.base), 0);
+    EXPECT_EQ(ato_size(&t), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_NE(std::string(ato_errormsg()).find("mapping"), std::string::npos);
+}
+
 TEST_F(Stat, RefusesWhatIsNoMappingAndNoStruct)
 {
     Mapped m(path);
