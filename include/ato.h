@@ -371,6 +371,20 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all default
 int ato_tx_adopt(ato_tx *tx);
 
 /*
+ * Two transactions become one: all that `from` has (what it wrote and read, its pages, new sizes of files) is
+ * `into`'s, `from` is over, and its handle nobody's. Commit or abort of `into` is one step for both. Its flags
+ * and options are what counts from then on. Pages stay held all the time. Nothing is durable yet. Takes time by
+ * the pages that `from` has. 0, or -1 with errno, and both are as they were:
+ *   E2BIG     more pages than the max_bytes of `into`
+ *   EINVAL    one of them is not open, or they are the same
+ *   ENOMEM    no memory for what `into` has to note
+ *   EPERM     one of them is another thread's (ato_tx_adopt())
+ *   EXDEV     files that both write to cannot be in one commit (ato_tx_memcpy())
+ * Since 0.1.
+ */
+int ato_tx_join(ato_tx *into, ato_tx *from);
+
+/*
  * ato_memcpy_opt() within a transaction: into a mapping, out of one, or both. Reads see what the transaction
  * wrote. Nothing is durable yet, and nothing is lost to others by an abort. Returns dst, or NULL with errno,
  * and the transaction as it was before the call:

@@ -7,6 +7,7 @@
 #include "size.h"
 #include "stage.h"
 
+#include <assert.h>
 #include <errno.h>
 
 /* Whole pages of the file from `from` bytes to `to`. */
@@ -67,6 +68,22 @@ void resize_end(struct tx *t, struct flip_part *part)
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     release_sizing(f);
     part->sized = part->resizes = false;
+}
+
+void resize_move(struct tx *to, const struct tx *from, const struct flip_part *part)
+{
+    struct file *f = part->mapping->file;
+    struct size_range drained = range_of(from, f, part->low, part->old);
+    struct flip_part *speaks = tx_part_of(to, f);
+    assert(part->sized && !speaks->sized); /* `sizing` is one's */
+    speaks->sized = true;
+    speaks->resizes = part->resizes;
+    speaks->size = part->size;
+    speaks->old = part->old;
+    speaks->low = part->low;
+    size_move(&drained, to->hold.tag);
+    __atomic_store_n(&f->shared.header->sizing.tx, hold_note(to->hold.tag, SIZE_DRAINED),
+                     __ATOMIC_RELAXED);
 }
 
 /* ---- shorter ---- */

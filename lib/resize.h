@@ -26,6 +26,9 @@ int resize_announce(const struct tx *t);
 /* After it: what was cut off is thrown away. */
 void resize_clear(const struct tx *t);
 
+/* For join.c: the size that the part speaks for is another's from now on, which has parts for the file, too. */
+void resize_move(struct tx *to, const struct tx *from, const struct flip_part *part);
+
 /* The transaction ends, or the call that made the part has failed: everybody may change the size. */
 void resize_end(struct tx *t, struct flip_part *part);
 

@@ -335,6 +335,14 @@ void size_release(const struct size_range *r)
     __atomic_store_n(&r->file->shared.header->cut, UINT64_MAX, __ATOMIC_RELEASE);
 }
 
+void size_move(const struct size_range *r, uint32_t to)
+{
+    uint64_t page = r->first;
+    for (struct page_state *s; (s = next_state(r, &page));)
+        if (is_ours(r, s) && (uint32_t)s->tx == SIZE_DRAINED)
+            __atomic_store_n(&s->tx, hold_note(to, SIZE_DRAINED), __ATOMIC_RELAXED);
+}
+
 static int announce(struct pairing *pr, uint64_t unused)
 {
     (void)unused;

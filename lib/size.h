@@ -68,6 +68,9 @@ void size_clear_behind(const struct size_range *r, uint64_t to);
  * from them. */
 void size_note_lowest(struct file *f, uint64_t size);
 
+/* Drained pages of the range are another transaction's from now on, of the same process. */
+void size_move(const struct size_range *r, uint32_t to);
+
 /* Gives drained pages of the range back; `cut` says none. */
 void size_release(const struct size_range *r);
 

@@ -59,7 +59,7 @@ int stage_settle(struct tx *t)
     return 0;
 }
 
-static int make_room(struct tx *t, uint64_t more)
+int stage_make_room(struct tx *t, uint64_t more)
 {
     if (more > t->max_pages - t->hold.n)
         return report_error(E2BIG,
@@ -155,7 +155,7 @@ static struct held *have(struct tx *t, struct file *f, uint64_t page)
 {
     struct held *at = stage_find(t, f, page);
     uint64_t before = t->hold.n;
-    if (at || make_room(t, 1) < 0)
+    if (at || stage_make_room(t, 1) < 0)
         return at;
     if (claim(t, f, page, false) == 0)
         return &t->hold.pages[before];
@@ -170,7 +170,7 @@ static int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t la
     uint64_t missing = 0;
     for (uint64_t at = first; at <= last; at++)
         missing += !stage_find(t, f, at);
-    if (missing && make_room(t, missing) < 0)
+    if (missing && stage_make_room(t, missing) < 0)
         return -1;
     for (*page = first; *page <= last && missing; (*page)++) {
         int r = stage_find(t, f, *page) ? 0 : claim(t, f, *page, not_for_tx);
@@ -219,7 +219,7 @@ static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, 
         for (*page = spans[i].first; *page <= spans[i].last; (*page)++) {
             if (stage_find(t, *file, *page))
                 continue;
-            int r = make_room(t, 1);
+            int r = stage_make_room(t, 1);
             if (r == 0)
                 r = claim(t, *file, *page, true);
             if (r != 0)

@@ -74,6 +74,9 @@ int stage_flush(struct tx *t);
 /* From now on its pages lie where they are for good, until tx_unmake(): others look at them. ENOMEM. */
 int stage_settle(struct tx *t);
 
+/* Room for so many pages more. E2BIG, ENOMEM. */
+int stage_make_room(struct tx *t, uint64_t more);
+
 /* How it waits, from now on. */
 struct patience stage_patience(const struct tx *t);
 

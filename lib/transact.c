@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of transactions: whose they are, what they are given, and what becomes of them.
+ * The calls of transactions: whose they are, what they are given, and what becomes of them. How two become
+ * one: join.h.
  *
  * A transaction is its owner's alone, so that its calls take no lock. Another thread takes it over in two
  * steps: it puts itself in the owner's place, has every thread pass a barrier, and looks whether the owner
@@ -10,6 +11,7 @@
 
 #include "../reflection/report.h"
 #include "calls.h"
+#include "join.h"
 #include "options.h"
 #include "pages.h"
 #include "put.h"
@@ -144,6 +146,21 @@ int ato_tx_adopt(ato_tx *tx)
     if (over)
         return not_open();
     return report_error(EBUSY, "the transaction's thread is in a call on it");
+}
+
+int ato_tx_join(ato_tx *into, ato_tx *from)
+{
+    if (into == from)
+        return report_error(EINVAL, "a transaction is not joined with itself");
+    struct tx *to = enter(into);
+    if (!to)
+        return -1;
+    struct tx *t = enter(from);
+    int r = t ? join(to, t) : -1;
+    if (t && r < 0)
+        leave(t);
+    leave(to);
+    return r;
 }
 
 /* ---- what it is given ---- */

@@ -154,6 +154,14 @@ static int more_parts(struct tx *t)
     return 0;
 }
 
+int tx_make_room(struct tx *t, unsigned more)
+{
+    while (t->parts_room - t->nparts < more)
+        if (more_parts(t) < 0)
+            return -1;
+    return 0;
+}
+
 static struct flip_part *find_part(struct tx *t, const struct mapping *m)
 {
     for (unsigned i = 0; i < t->nparts; i++)
@@ -164,7 +172,7 @@ static struct flip_part *find_part(struct tx *t, const struct mapping *m)
 
 /* One commit has one way of being durable, and is recovered by who may recover all of it. Whoever is like
  * one of its files is like all. */
-static int check_alike(const struct tx *t, const struct mapping *m)
+int tx_check_alike(const struct tx *t, const struct mapping *m)
 {
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].written)
@@ -175,15 +183,31 @@ static int check_alike(const struct tx *t, const struct mapping *m)
 struct flip_part *tx_part(struct tx *t, struct mapping *m, bool to_write)
 {
     struct flip_part *part = find_part(t, m);
-    if (to_write && !(part && part->written) && check_alike(t, m) < 0)
+    if (to_write && !(part && part->written) && tx_check_alike(t, m) < 0)
         return NULL;
     if (part)
         return part;
-    if (t->nparts == t->parts_room && more_parts(t) < 0)
+    if (tx_make_room(t, 1) < 0)
         return NULL;
     count_open(m, 1);
     t->parts[t->nparts] = (struct flip_part){.mapping = m};
     return &t->parts[t->nparts++];
+}
+
+void tx_move_parts(struct tx *to, const struct tx *from)
+{
+    for (unsigned i = 0; i < from->nparts; i++) {
+        const struct flip_part *part = &from->parts[i];
+        struct flip_part *there = find_part(to, part->mapping);
+        if (there) {
+            there->written |= part->written;
+            there->eager |= part->eager;
+            count_open(part->mapping, UINT64_MAX); /* it counts for both */
+        } else {
+            to->parts[to->nparts++] = (struct flip_part){
+                .mapping = part->mapping, .written = part->written, .eager = part->eager};
+        }
+    }
 }
 
 void tx_drop_parts(struct tx *t, unsigned n)
@@ -271,6 +295,26 @@ static void forget_behind(struct tx *t)
         size_forget_behind(&t->hold.pages[i]);
 }
 
+/* It had so many pages, and has none. */
+static void keep_few(struct tx *t, uint64_t pages)
+{
+    if (t->hold.pages == t->region && pages > MUCH)
+        (void)madvise(t->region, t->region_bytes, MADV_DONTNEED);
+    if (!t->settled) {
+        t->hold.pages = t->hold.small;
+        t->hold.room = HOLD_SMALL;
+    }
+}
+
+void tx_let_go(struct tx *t)
+{
+    const uint64_t pages = t->hold.n;
+    t->hold.n = 0;
+    t->hold.forgotten = NULL;
+    t->nparts = 0;
+    keep_few(t, pages);
+}
+
 void tx_empty(struct tx *t)
 {
     uint64_t pages = t->hold.n;
@@ -280,12 +324,7 @@ void tx_empty(struct tx *t)
         if (t->parts[i].sized)
             resize_end(t, &t->parts[i]);
     hold_release_from(&t->hold, 0);
-    if (t->hold.pages == t->region && pages > MUCH)
-        (void)madvise(t->region, t->region_bytes, MADV_DONTNEED);
-    if (!t->settled) {
-        t->hold.pages = t->hold.small;
-        t->hold.room = HOLD_SMALL;
-    }
+    keep_few(t, pages);
     tx_drop_parts(t, 0);
     if (__builtin_expect(t->parts != t->few, 0)) {
         free(t->parts);

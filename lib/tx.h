@@ -87,6 +87,17 @@ void tx_unmake(struct tx *t);
  * with EXDEV: not in one commit with the others. */
 struct flip_part *tx_part(struct tx *t, struct mapping *m, bool to_write);
 
+/* -1 with EXDEV: a file that is written to through m is not in one commit with those that it writes to. */
+int tx_check_alike(const struct tx *t, const struct mapping *m);
+
+/* Room for so many parts more. ENOMEM. */
+int tx_make_room(struct tx *t, unsigned more);
+
+/* For join.c: the parts of one become another's, which has room for them, but for the sizes; and the one
+ * has no more pages and mappings, since all are the other's. */
+void tx_move_parts(struct tx *to, const struct tx *from);
+void tx_let_go(struct tx *t);
+
 /* Forgets parts from the n-th on: the call that they were for has failed. */
 void tx_drop_parts(struct tx *t, unsigned n);
 

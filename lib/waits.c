@@ -115,6 +115,12 @@ void waits_hand_over(const struct tx *t)
     pthread_mutex_unlock(&lock);
 }
 
+void waits_pass(void)
+{
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+}
+
 void waits_lock(void)
 {
     pthread_mutex_lock(&lock);

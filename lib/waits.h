@@ -52,6 +52,10 @@ void waits_forget_epoch(struct tx *t);
  * more when this returns. */
 void waits_hand_over(const struct tx *t);
 
+/* Who has read, of a page, whose it is, and is finding out what that means, is done when this returns: so that
+ * a number that no page has any more may become nobody's. */
+void waits_pass(void);
+
 void waits_lock(void); /* around fork() */
 void waits_unlock(void);
 void waits_forget_all(void); /* in a forked child */

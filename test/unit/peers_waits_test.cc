@@ -118,6 +118,59 @@ TEST_F(Circles, ThroughAnEpoch)
     run(2, true);
 }
 
+// Process 0 has its page by a transaction that it joins with another: before the other process waits for it, or while it
+// does.
+TEST_F(Circles, ThroughAJoinedTransaction)
+{
+    for (bool early : {false, true}) {
+        Pipe held, holds, joined;
+        const pid_t other = fork();
+        if (other == 0) {
+            alarm(20); // for ever
+            Mapped own(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            Mapped next(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            ato_tx *tx = ato_tx_begin(0);
+            if (!own || !next || !ato_tx_memcpy(tx, own.base, "own", 3, 0))
+                _exit(1);
+            held.tell();
+            (early ? holds : joined).hear();
+            const bool went = ato_tx_memcpy(tx, next.base, "next", 4, 0);
+            if (!went && errno != EDEADLK)
+                _exit(2);
+            ato_tx_abort(tx);
+            _exit(went ? 0 : 3);
+        }
+        const pid_t first = fork();
+        if (first == 0) {
+            alarm(20);
+            Mapped own(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            Mapped next(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            Mapped third(path(2), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            ato_tx *into = ato_tx_begin(0), *from = ato_tx_begin(0);
+            if (!own || !next || !third || !ato_tx_memcpy(into, third.base, "own", 3, 0) ||
+                !ato_tx_memcpy(from, own.base, "own", 3, 0) || !held.hear())
+                _exit(1);
+            holds.tell();
+            if (early)
+                usleep(100000); // so that it waits; and if not, the test passes as well
+            if (ato_tx_join(into, from) < 0)
+                _exit(2);
+            joined.tell();
+            const bool went = ato_tx_memcpy(into, next.base, "next", 4, 0);
+            if (!went && errno != EDEADLK)
+                _exit(5);
+            ato_tx_abort(into);
+            _exit(went ? 0 : 4);
+        }
+        int status[2] = {-1, -1};
+        waitpid(first, &status[0], 0);
+        waitpid(other, &status[1], 0);
+        EXPECT_TRUE(WIFEXITED(status[0]) && WIFEXITED(status[1])) << status[0] << ' ' << status[1];
+        EXPECT_EQ(WEXITSTATUS(status[0]) + WEXITSTATUS(status[1]), WEXITSTATUS(status[0]) ? 4 : 3)
+            << status[0] << ' ' << status[1];
+    }
+}
+
 // Process 0 has a thread that waits already when its epoch is committed, and another begins.
 TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
 {
