@@ -104,6 +104,33 @@ void commit_files(Actor &a)
     }
 }
 
+// Two transactions, each over files of its own, and over pages of its own of one file: joined, and committed in one
+// step, or left open.
+void join(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        Draft into(a, any_reads(a)), from(a, any_reads(a));
+        uint64_t at = a.random.below(PAGE - 200);
+        into.write(the(a), at, 90);
+        into.write(the(a), 2 * PAGE + at, 150, a.random.one_in(4) ? ATO_EAGER : 0);
+        from.write(the(a), PAGE + at, 64 + a.random.below(90)); // between them
+        for (int n = 0; n < 2; n++)
+            from.write(the(a, 1), a.random.below(SIZE - 200), 1 + a.random.below(200));
+        if (i) // and a size
+            from.resize(the(a, 1), 200 + a.random.below(SIZE + PAGE));
+        if (a.random.one_in(2))
+            into.copy(the(a, 2), PAGE - 30, the(a), 2 * PAGE + at, 90);
+        into.join(from);
+        into.write(the(a), PAGE + at + 20, 60); // of what was the other's
+        into.check(the(a, 1), 0, into.size(the(a, 1)));
+        if (i && a.random.one_in(4))
+            return;
+        into.commit();
+        a.write(the(a), PAGE + at + 10, 90);
+        a.check(the(a, 1));
+    }
+}
+
 // What an abort leaves lies in invalid homes: whoever comes to the pages then is not troubled.
 void abort(Actor &a)
 {
@@ -349,6 +376,7 @@ const std::vector<Case> &tx_cases()
         {"transaction", ALL, {SIZE}, before_any, commit},
         {"transaction, one page", COSTLY, {SIZE}, before_any, commit_page},
         {"transaction, files", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_files},
+        {"transaction, joined", COSTLY, {SIZE, SIZE, SIZE}, before_three, join},
         {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
         {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},
         {"transaction, adopted", DURABLE, {SIZE}, before_any, commit_anothers},

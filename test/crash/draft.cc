@@ -104,6 +104,20 @@ void Draft::adopt()
     must(ato_tx_adopt(tx) == 0, "ato_tx_adopt");
 }
 
+void Draft::join(Draft &from)
+{
+    must(ato_tx_join(tx, from.tx) == 0, "ato_tx_join");
+    for (size_t file = 0; file < seen.size(); file++) {
+        const Bytes &before = actor.contents[file], &his = from.seen[file];
+        if (his.size() != before.size())
+            seen[file].resize(his.size());
+        for (size_t i = 0; i < seen[file].size() && i < his.size(); i++)
+            if (i >= before.size() || his[i] != before[i])
+                seen[file][i] = his[i];
+    }
+    resized.insert(resized.end(), from.resized.begin(), from.resized.end());
+}
+
 void Draft::commit()
 {
     uint64_t before = hash_of(actor.contents), after = hash_of(seen);

@@ -32,7 +32,8 @@ class Draft
     // It is read there as it was written there.
     void check(const Mapping *m, uint64_t at, uint64_t n);
 
-    void adopt(); // by the calling thread
+    void adopt();           // by the calling thread
+    void join(Draft &from); // which is over. Nothing was committed since either began
     void commit();
     void abort();
 

@@ -316,6 +316,25 @@ void Steps::fail_in(Transaction &t)
     }
 }
 
+/* With another one, or with itself. */
+void Steps::join(std::list<Transaction>::iterator into)
+{
+    auto from = std::next(open.begin(), static_cast<long>(random.below(open.size())));
+    if (setup.commit == Commit::Single && !from->draft.puts.empty())
+        return; /* both would be of more than a word */
+    size_t pages = into->draft.pages.size() + from->draft.pages.size();
+    int expected = into == from ? EINVAL : pages > into->limit ? E2BIG : 0;
+    if (!went(ato_tx_join(into->tx, from->tx) == 0, expected))
+        return;
+    joins++;
+    Draft &d = into->draft;
+    d.puts.insert(d.puts.end(), from->draft.puts.begin(), from->draft.puts.end());
+    d.pages.insert(from->draft.pages.begin(), from->draft.pages.end());
+    into->maps.insert(from->maps.begin(), from->maps.end());
+    went(ato_tx_abort(from->tx) == 0, EINVAL);
+    open.erase(from);
+}
+
 void Steps::commit(std::list<Transaction>::iterator t)
 {
     bool done = false;
@@ -355,6 +374,8 @@ void Steps::in_some_transaction()
         copy_in(*t);
     else if (dice < 80)
         fail_in(*t);
+    else if (dice < 84)
+        join(t);
     else if (dice < 94)
         commit(t);
     else
@@ -531,6 +552,15 @@ void Steps::map_part_again()
     map_part(f);
 }
 
+void Steps::change_policy()
+{
+    const File &f = files[random.below(2)];
+    int policy = static_cast<int>(random.below(6)) - 1;
+    went(ato_set_read_policy(f.part.base, policy) == 0,
+         policy < ATO_READ_LAZY || policy > ATO_READ_EAGER ? EINVAL : 0);
+    EXPECT_EQ(ato_size(f.part.base), static_cast<off_t>(f.bytes.size()));
+}
+
 void Steps::compare_all()
 {
     std::vector<unsigned char> now;
@@ -561,6 +591,7 @@ void Steps::step()
         {5, "copy", &Steps::copy_plainly},
         {3, "deploy", &Steps::deploy},
         {2, "map again", &Steps::map_part_again},
+        {2, "another policy", &Steps::change_policy},
     };
     const auto &op = random.weighted(operations);
     doing = "step " + std::to_string(++steps) + ": " + op.name;

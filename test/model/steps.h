@@ -30,7 +30,8 @@ class Steps
 
     Tally tally;
     /* What happened at least once. */
-    uint64_t commits = 0, aborts = 0, syncs = 0, too_big = 0, kept_by_others = 0, busy = 0;
+    uint64_t commits = 0, aborts = 0, joins = 0, syncs = 0, too_big = 0, kept_by_others = 0,
+             busy = 0;
 
   private:
     using Page = std::pair<size_t, size_t>; /* file, page */
@@ -91,6 +92,7 @@ class Steps
     void read_in(Transaction &t);
     void copy_in(Transaction &t);
     void fail_in(Transaction &t);
+    void join(std::list<Transaction>::iterator into);
     void commit(std::list<Transaction>::iterator t);
     void abort(std::list<Transaction>::iterator t);
     void in_some_transaction();
@@ -106,6 +108,7 @@ class Steps
     void copy_plainly();
     void deploy();
     void map_part_again();
+    void change_policy();
     void compare_all();
 
     void map_part(File &f);
