@@ -421,7 +421,7 @@ int ato_tx_abort(ato_tx *tx);
 /* ---- Diagnostics ---- */
 
 /* Counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
- * bitmaps of the whole file. EINVAL: not in a mapping, or a struct_size that is none; EIO; EAGAIN: of a read-only
+ * bitmaps of the whole file, and is left out where struct_size ends before it. EINVAL: not in a mapping, or a struct_size that is none; EIO; EAGAIN: of a read-only
  * descriptor, as ato_memcpy(). Since 0.1. */
 int ato_stat(const void *addr, struct ato_stat *st);
 

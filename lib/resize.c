@@ -65,7 +65,12 @@ void resize_end(struct tx *t, struct flip_part *part)
     if (!part->sized)
         return;
     size_release(&drained);
+    const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
+    /* What it got longer by and does not need: else others find the file longer than it is until its size changes
+     * again. No reader was ever told of it (size_forget_behind()). Where that fails it is as before. */
+    if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
+        (void)size_settle(f);
     release_sizing(f);
     part->sized = part->resizes = false;
 }

@@ -106,7 +106,8 @@ int ato_stat(const void *addr, struct ato_stat *st)
     if (f->pairing.reflection >= 0 && fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
-    if (count_slices(f, size, &all.slices_in_reflection) < 0)
+    if (given > offsetof(struct ato_stat, slices_in_reflection) &&
+        count_slices(f, size, &all.slices_in_reflection) < 0)
         return -1;
     memset(st, 0, given);
     memcpy(st, &all, given < sizeof(all) ? given : sizeof(all));

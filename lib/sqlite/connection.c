@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "connection.h"
+
+#include "database.h"
+#include "fault.h"
+#include "pragma.h"
+#include "super.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct connection *of(sqlite3_file *file)
+{
+    return ((struct connection_file *)file)->connection;
+}
+
+/* Of all calls that have to do with the view. Nearly always there is nobody to wait for. */
+static struct connection *enter(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    pthread_mutex_lock(&c->in_call);
+    return c;
+}
+
+static int leave(struct connection *c, int result)
+{
+    pthread_mutex_unlock(&c->in_call);
+    return result;
+}
+
+/* Are writes part of a transaction? Without such a lock they are a checkpoint's, which are in the WAL until
+ * all of them are there. With a journal on the disk they are as SQLite means them: at once. */
+static bool stages(const struct connection *c)
+{
+    if (c->checkpoint || c->journal_file)
+        return false;
+    return c->lock >= SQLITE_LOCK_RESERVED || c->without_locks || c->batch;
+}
+
+/* ---- commit and abort ---- */
+
+static int commit(struct connection *c, int code)
+{
+    if (!c->staged.tx || staged_commit(&c->staged) == 0)
+        return SQLITE_OK;
+    return fault_of_libato(code, "cannot commit to", c->name);
+}
+
+static void abandon(struct connection *c)
+{
+    super_give_up(c);
+    staged_abort(&c->staged);
+    c->batch = false;
+}
+
+/* The rollback of a prepared database ends so, too: what is staged by then is what was there before. */
+static int sync_control(struct connection *c, const char *super)
+{
+    if (c->journal_file)
+        return SQLITE_OK;
+    if (super)
+        return super_bind(c, super);
+    super_give_up(c);
+    return commit(c, SQLITE_IOERR_FSYNC);
+}
+
+/* A file that got shorter keeps its length while it is mapped. */
+static void cut(struct connection *c)
+{
+    if (c->writable && database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view))
+        database_renew(c->db, c, c->journal_file, c->name);
+}
+
+/* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
+static int after_commit(struct connection *c)
+{
+    if (c->super)
+        return SQLITE_OK;
+    if (c->staged.tx && c->staged.writes) {
+        int r = commit(c, SQLITE_IOERR_FSYNC);
+        if (r != SQLITE_OK)
+            return r;
+    } else if (c->staged.tx && staged_commit(&c->staged) < 0) {
+        fault_ignored("cannot cut", c->name);
+        staged_abort(&c->staged);
+    }
+    cut(c);
+    return SQLITE_OK;
+}
+
+/* ---- data ---- */
+
+/* Others may have cut the file, by their own means, and what lies behind its end is SIGBUS. */
+static sqlite3_int64 committed_size(struct connection *c)
+{
+    const sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view);
+    return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
+}
+
+static int size_of(struct connection *c, sqlite3_int64 *size)
+{
+    *size = c->staged.tx ? c->staged.size : committed_size(c);
+    return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot tell the size of", c->name)
+                     : SQLITE_OK;
+}
+
+static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    if (c->staged.tx)
+        return staged_read(&c->staged, to, n, offset);
+    return ato_memcpy(to, c->staged.view + offset, (size_t)n) ? 0 : -1;
+}
+
+static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    for (int tries = 0;; tries++) {
+        sqlite3_int64 size;
+        int r = size_of(c, &size);
+        if (r != SQLITE_OK)
+            return r;
+        const sqlite3_int64 there = size - offset;
+        const int some = there >= n ? n : there > 0 ? (int)there : 0;
+        if (!some || read_there(c, to, some, offset) == 0) {
+            if (some == n)
+                return SQLITE_OK;
+            memset((char *)to + some, 0, (size_t)(n - some));
+            return SQLITE_IOERR_SHORT_READ;
+        }
+        /* Who reads without a lock may see the file get shorter in between. */
+        if (errno != EFAULT || tries == 100)
+            return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
+    }
+}
+
+static int check_writable(const struct connection *c)
+{
+    if (c->cut_to)
+        return fault(SQLITE_IOERR_WRITE,
+                     "%s was cut to %lld bytes by other means while it was open", c->name,
+                     (long long)c->cut_to - 1);
+    return c->writable ? SQLITE_OK : SQLITE_READONLY;
+}
+
+/* One write that is atomic by itself. */
+static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    const sqlite3_int64 end = offset + n, size = (sqlite3_int64)ato_size(c->staged.view);
+    if (size < 0 || (end > size && ato_ftruncate(c->staged.view, end) < 0))
+        return -1;
+    /* With a journal on the disk the file is at all times what SQLite's own VFS would leave. */
+    const unsigned flags = c->journal_file ? ATO_SKIP_EQUAL | ATO_EAGER : ATO_SKIP_EQUAL;
+    return ato_memcpy_opt(c->staged.view + offset, from, (size_t)n, flags) ? 0 : -1;
+}
+
+static int write_bytes(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    int r = check_writable(c);
+    if (r != SQLITE_OK)
+        return r;
+    if ((stages(c) ? staged_write(&c->staged, from, n, offset)
+                   : write_through(c, from, n, offset)) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    return SQLITE_OK;
+}
+
+static sqlite3_int64 in_chunks(const struct connection *c, sqlite3_int64 size)
+{
+    return c->chunk ? (size + c->chunk - 1) / c->chunk * c->chunk : size;
+}
+
+static int change_size(struct connection *c, sqlite3_int64 size)
+{
+    int r = check_writable(c);
+    if (r != SQLITE_OK)
+        return r;
+    size = in_chunks(c, size);
+    if ((stages(c) ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
+        return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    if (!stages(c))
+        cut(c);
+    return SQLITE_OK;
+}
+
+/* What is committed is durable, as far as the domain reaches; one that does not reach the medium leaves the
+ * rest to the VFS below. */
+static int sync_all(struct connection *c, int flags)
+{
+    int r = c->super ? SQLITE_OK : commit(c, SQLITE_IOERR_FSYNC);
+    if (r == SQLITE_OK && !database_is_durable(c->db))
+        r = c->real->pMethods->xSync(c->real, flags);
+    return r;
+}
+
+/* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
+ * taken for what it is. */
+static void find_length(struct connection *c)
+{
+    sqlite3_int64 length = database_length(c->db), size = (sqlite3_int64)ato_size(c->staged.view);
+    if (c->journal_file && length != size) {
+        database_renew(c->db, c, true, c->name);
+        length = database_length(c->db);
+        size = (sqlite3_int64)ato_size(c->staged.view);
+    }
+    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
+}
+
+/* SQLite asks at the beginning of each transaction. */
+static int find_size(struct connection *c, sqlite3_int64 *size)
+{
+    if (!c->staged.tx)
+        find_length(c);
+    return size_of(c, size);
+}
+
+static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
+{
+    const sqlite3_int64 end = offset + n;
+    *page = NULL;
+    if (end > c->fetch_limit || c->staged.tx || !c->writable || end > committed_size(c))
+        return SQLITE_OK;
+    if (ato_deploy(c->staged.view + offset, (size_t)n) == 0) {
+        *page = c->staged.view + offset;
+        c->fetched++;
+    }
+    return SQLITE_OK;
+}
+
+/* ---- locks ---- */
+
+static int connection_lock(sqlite3_file *file, int level)
+{
+    struct connection *c = of(file);
+    int r = c->real->pMethods->xLock(c->real, level);
+    if (r == SQLITE_OK && level > c->lock)
+        __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
+    return r;
+}
+
+static int unlock(struct connection *c, int level)
+{
+    /* Before others may write: their transactions would wait for this one's pages. */
+    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
+        abandon(c);
+    int r = c->real->pMethods->xUnlock(c->real, level);
+    if (level < c->lock)
+        __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
+    return r;
+}
+
+static int connection_reserved(sqlite3_file *file, int *reserved)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xCheckReservedLock(c->real, reserved);
+}
+
+/* ---- what SQLite has to say, and to ask ---- */
+
+static int hint(struct connection *c, sqlite3_int64 size)
+{
+    sqlite3_int64 now = 0;
+    int r = c->writable ? size_of(c, &now) : SQLITE_OK;
+    if (r != SQLITE_OK || size <= now || !c->writable)
+        return r;
+    if (!stages(c))
+        r = c->chunk ? ato_ftruncate(c->staged.view, in_chunks(c, size)) : 0;
+    else
+        r = c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
+                     : staged_hint(&c->staged, size);
+    return r == 0 ? SQLITE_OK
+                  : fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+}
+
+/* The VFS below knows what limit there is to limits; it maps nothing, for it is not asked for data. */
+static int limit_fetches(struct connection *c, sqlite3_int64 *limit)
+{
+    sqlite3_int64 now = -1;
+    if (c->fetched)
+        *limit = -1;
+    int r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, limit);
+    if (r == SQLITE_OK)
+        r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, &now);
+    if (r == SQLITE_OK)
+        c->fetch_limit = now;
+    return r;
+}
+
+static int begin_batch(struct connection *c)
+{
+    c->batch = true;
+    return SQLITE_OK;
+}
+
+/* A failure that is SQLITE_IOERR makes SQLITE try with a journal. */
+static int end_batch(struct connection *c)
+{
+    int r = commit(c, SQLITE_IOERR_COMMIT_ATOMIC);
+    if (r == SQLITE_OK)
+        c->batch = false;
+    return r == SQLITE_FULL ? SQLITE_IOERR_COMMIT_ATOMIC : r;
+}
+
+static int control(struct connection *c, int what, void *arg)
+{
+    int r;
+    switch (what) {
+    case SQLITE_FCNTL_SYNC:
+        return sync_control(c, arg);
+    case SQLITE_FCNTL_COMMIT_PHASETWO:
+        return after_commit(c);
+    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE:
+        return begin_batch(c);
+    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE:
+        return end_batch(c);
+    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
+        abandon(c);
+        return SQLITE_OK;
+    case SQLITE_FCNTL_CKPT_START:
+    case SQLITE_FCNTL_CKPT_DONE:
+        c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_SIZE_HINT:
+        return hint(c, *(sqlite3_int64 *)arg);
+    case SQLITE_FCNTL_CHUNK_SIZE:
+        c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_MMAP_SIZE:
+        return limit_fetches(c, arg);
+    case SQLITE_FCNTL_PRAGMA:
+        r = pragma(c, arg);
+        return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
+    default:
+        r = c->real->pMethods->xFileControl(c->real, what, arg);
+        if (r == SQLITE_OK && what == SQLITE_FCNTL_VFSNAME)
+            *(char **)arg = sqlite3_mprintf("ato/%z", *(char **)arg);
+        return r;
+    }
+}
+
+static int connection_sector_size(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xSectorSize(c->real);
+}
+
+/* Neither SAFE_APPEND nor SEQUENTIAL, which save syncs of a journal: one in memory has none to save. */
+static int connection_characteristics(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    int is = c->real->pMethods->xDeviceCharacteristics(c->real);
+    if (!c->journal_file && sqlite3_compileoption_used("ENABLE_BATCH_ATOMIC_WRITE"))
+        is |= SQLITE_IOCAP_BATCH_ATOMIC;
+    return is;
+}
+
+/* ---- the shared memory of WAL mode ---- */
+
+static int connection_shm_map(sqlite3_file *file, int region, int n, int extend, void volatile **at)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmMap(c->real, region, n, extend, at);
+}
+
+static int connection_shm_lock(sqlite3_file *file, int offset, int n, int flags)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmLock(c->real, offset, n, flags);
+}
+
+static void connection_shm_barrier(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    c->real->pMethods->xShmBarrier(c->real);
+}
+
+static int connection_shm_unmap(sqlite3_file *file, int remove)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmUnmap(c->real, remove);
+}
+
+/* ---- open and close ---- */
+
+static int connection_close(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    abandon(c);
+    find_length(c);
+    const int r = c->real->pMethods->xClose(c->real);
+    database_close(c->db, c, c->name);
+    free(c);
+    return r;
+}
+
+/* ---- as a file ---- */
+
+static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
+{
+    struct connection *c = enter(file);
+    return leave(c, read_bytes(c, to, n, offset));
+}
+
+static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
+{
+    struct connection *c = enter(file);
+    return leave(c, write_bytes(c, from, n, offset));
+}
+
+static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    struct connection *c = enter(file);
+    return leave(c, change_size(c, size));
+}
+
+static int connection_sync(sqlite3_file *file, int flags)
+{
+    struct connection *c = enter(file);
+    return leave(c, sync_all(c, flags));
+}
+
+static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
+{
+    struct connection *c = enter(file);
+    return leave(c, find_size(c, size));
+}
+
+static int connection_unlock(sqlite3_file *file, int level)
+{
+    struct connection *c = enter(file);
+    return leave(c, unlock(c, level));
+}
+
+static int connection_control(sqlite3_file *file, int what, void *arg)
+{
+    struct connection *c = enter(file);
+    return leave(c, control(c, what, arg));
+}
+
+static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
+{
+    struct connection *c = enter(file);
+    return leave(c, fetch(c, offset, n, page));
+}
+
+/* page: NULL when SQLite wants addresses to be forgotten, with none in use. */
+static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
+{
+    struct connection *c = enter(file);
+    (void)offset;
+    c->fetched -= page != NULL;
+    return leave(c, SQLITE_OK);
+}
+
+static const sqlite3_io_methods methods = {
+    .iVersion = 3,
+    .xClose = connection_close,
+    .xRead = connection_read,
+    .xWrite = connection_write,
+    .xTruncate = connection_truncate,
+    .xSync = connection_sync,
+    .xFileSize = connection_size,
+    .xLock = connection_lock,
+    .xUnlock = connection_unlock,
+    .xCheckReservedLock = connection_reserved,
+    .xFileControl = connection_control,
+    .xSectorSize = connection_sector_size,
+    .xDeviceCharacteristics = connection_characteristics,
+    .xShmMap = connection_shm_map,
+    .xShmLock = connection_shm_lock,
+    .xShmBarrier = connection_shm_barrier,
+    .xShmUnmap = connection_shm_unmap,
+    .xFetch = connection_fetch,
+    .xUnfetch = connection_unfetch,
+};
+
+bool connection_has_journal(const struct connection *c, const char *journal)
+{
+    static const char ending[] = "-journal";
+    const size_t n = strlen(c->name);
+    return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, ending) == 0;
+}
+
+/* One of two words that a parameter of the URI, or the environment, may say. */
+static int choose(const struct connection *c, const char *parameter, const char *value,
+                  const char *const words[2], bool *second)
+{
+    *second = value && strcmp(value, words[1]) == 0;
+    if (!value || *second || strcmp(value, words[0]) == 0)
+        return SQLITE_OK;
+    return fault(SQLITE_CANTOPEN, "%s: %s=%s, which is neither %s nor %s", c->name, parameter,
+                 value, words[0], words[1]);
+}
+
+static int read_parameters(struct connection *c, struct database_wish *wish)
+{
+    static const char *const journals[] = {"memory", "file"}, *const modes[] = {"plain", "fast"};
+    const char *journal = sqlite3_uri_parameter(c->name, "journal");
+    if (!journal)
+        journal = getenv("ATO_SQLITE_JOURNAL");
+    c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
+    wish->max_size = (size_t)sqlite3_uri_int64(c->name, "max_size", 0);
+    int r = choose(c, "journal", journal, journals, &c->journal_file);
+    if (r == SQLITE_OK)
+        r = choose(c, "unmap", sqlite3_uri_parameter(c->name, "unmap"), modes, &c->unmap_fast);
+    return r;
+}
+
+/* The one below is open. */
+static int attach(struct connection *c, int flags)
+{
+    struct database_wish wish = {.path = c->name, .writable = !(flags & SQLITE_OPEN_READONLY)};
+    bool by_system;
+    int r = read_parameters(c, &wish);
+    if (r != SQLITE_OK)
+        return r;
+    c->writable = wish.writable;
+    c->db = database_open(&wish, c, &by_system);
+    if (!c->db)
+        return by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
+                         : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+    return SQLITE_OK;
+}
+
+int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                    int *out_flags)
+{
+    struct connection *c = calloc(1, sizeof(*c) + (size_t)below->szOsFile);
+    int opened = flags;
+    if (!c)
+        return SQLITE_NOMEM;
+    *c = (struct connection){
+        .real = (sqlite3_file *)(c + 1), .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
+    int r = below->xOpen(below, name, c->real, flags, &opened);
+    if (r == SQLITE_OK) {
+        r = attach(c, opened);
+        if (r != SQLITE_OK)
+            (void)c->real->pMethods->xClose(c->real);
+    }
+    if (r != SQLITE_OK) {
+        free(c);
+        return r;
+    }
+    if (out_flags)
+        *out_flags = opened;
+    f->connection = c;
+    f->as_file.pMethods = &methods;
+    return SQLITE_OK;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An open database: what SQLite's calls on it mean for what is staged.
+ *
+ *   begin     the first write or change of size under a RESERVED lock or above; without one (a checkpoint)
+ *             writes are committed one by one
+ *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, of a new size that
+ *             comes after the commit, and of what a VFS above holds back for so long
+ *   prepare   FCNTL_SYNC with the name of a super-journal (super.h)
+ *   abort     the lock drops below RESERVED, or the database is closed
+ *
+ * With ?journal=file nothing is staged: writes count at once, the rollback journal is the VFS's below, and the
+ * file is plain whenever SQLite's locks say that nobody writes.
+ */
+#ifndef ATO_SQLITE_CONNECTION_H
+#define ATO_SQLITE_CONNECTION_H
+
+#include "staged.h"
+
+struct database;
+struct super;
+
+/* What SQLite has. It counts the memory of its handles as a database's: they are no larger than those of the
+ * VFS below. */
+struct connection_file {
+    sqlite3_file as_file; /* first */
+    struct connection *connection;
+};
+
+struct connection {
+    sqlite3_file *real;      /* of the VFS below: locks, shared memory of WAL */
+    const char *name;        /* SQLite's, with the parameters of its URI behind it */
+    struct database *db;     /* with its list of connections: */
+    struct connection *next; /* of the same database */
+    struct super *super;     /* that it is bound to; NULL */
+    struct connection *next_bound;
+    struct staged staged;
+    pthread_mutex_t in_call; /* the view stays where it is (database_renew()) */
+    int lock;                /* SQLITE_LOCK_... */
+    bool writable;
+    bool without_locks; /* ?nolock=1: xLock is not called */
+    bool checkpoint;    /* is being made */
+    bool batch;         /* BEGIN_ATOMIC_WRITE */
+    bool journal_file;  /* ?journal=file: its rollback journal lies on the disk */
+    bool unmap_fast;
+    int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
+    sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
+    int fetched;               /* pages that xFetch gave out */
+    sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
+};
+
+/* xOpen. */
+int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                    int *out_flags);
+
+/* Is it the connection's rollback journal that has this name? */
+bool connection_has_journal(const struct connection *c, const char *journal);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A database file as this process has it: one mapping for all connections that write, one for those that may
+ * only read, and the list of the connections.
+ *
+ * One of each, because of the locks: the VFS beneath takes locks of fcntl(2), which a process loses on a file
+ * when it closes any descriptor of that file. So no descriptor of a database, libato's own among them, may
+ * be closed while one of its connections is open: mappings are made by the first that needs them, and go
+ * with the last connection.
+ */
+#ifndef ATO_SQLITE_DATABASE_H
+#define ATO_SQLITE_DATABASE_H
+
+#include "api.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct connection;
+struct kept_descriptor;
+
+struct database {
+    struct database *next;
+    dev_t device;
+    ino_t inode;
+    void *views[2]; /* [may write]: where it is mapped; NULL */
+    struct kept_descriptor *kept;
+    struct connection *connections;
+    int fd;          /* one of them, to look at the file */
+    size_t max_size; /* as the view that may write was made */
+    bool durable;
+    bool unmap_fast; /* by what the connection said that closed last */
+};
+
+struct database_wish {
+    const char *path;
+    bool writable;
+    size_t max_size; /* bytes that it may grow to; 0: the default */
+    unsigned flags;  /* ato_options.flags */
+};
+
+/* For a connection that is to be listed. NULL with errno, and ato_errormsg() or `*by_system`. */
+struct database *database_open(const struct database_wish *wish, struct connection *c,
+                               bool *by_system);
+
+/* The connection is gone; the last one unmaps the file, and makes it plain unless `unmap_fast`. `name`: for
+ * the sentence, if that fails. */
+void database_close(struct database *db, struct connection *c, const char *name);
+
+/* How long the file is for everybody; -1. */
+sqlite3_int64 database_length(const struct database *db);
+
+/* Does its domain reach the medium? */
+static inline bool database_is_durable(const struct database *db)
+{
+    return db->durable;
+}
+
+/* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
+ * has it mapped. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
+ * length by other means and all was home: then it is right as it is. Where it cannot be mapped again its
+ * connections fail from then on; `name` is for the sentence. */
+void database_renew(struct database *db, const struct connection *self, bool prefer_file,
+                    const char *name);
+
+/* Is that so of one of the connections of this process? */
+bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
+
+#endif

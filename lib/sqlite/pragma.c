@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pragma.h"
+
+#include "connection.h"
+
+#include <string.h>
+
+static const char *const policies[] = {
+    [ATO_READ_LAZY] = "lazy",
+    [ATO_READ_GATHER] = "gather",
+    [ATO_READ_ADAPTIVE] = "adaptive",
+    [ATO_READ_EAGER] = "eager",
+};
+static const char *const domains[] = {
+    [ATO_DOMAIN_PMEM] = "pmem",
+    [ATO_DOMAIN_EADR] = "eadr",
+    [ATO_DOMAIN_MSYNC] = "msync",
+    [ATO_DOMAIN_PROCESS] = "process",
+};
+static const char *const modes[] = {"plain", "fast"};
+
+enum { POLICIES = sizeof(policies) / sizeof(*policies), MODES = 2 };
+
+/* words[0] is the answer, or the error's sentence. */
+static int answer(char **words, const char *text)
+{
+    words[0] = sqlite3_mprintf("%s", text);
+    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int refuse(char **words, const char *why)
+{
+    words[0] = sqlite3_mprintf("%s: %s", words[1], why);
+    return SQLITE_ERROR;
+}
+
+/* Which of the words; -1: none. */
+static int find(const char *word, const char *const *known, int n)
+{
+    while (n-- > 0)
+        if (sqlite3_stricmp(word, known[n]) == 0)
+            return n;
+    return -1;
+}
+
+static int show(struct connection *c, char **words)
+{
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    if (ato_stat(c->staged.view, &st) < 0)
+        return refuse(words, ato_errormsg());
+    words[0] = sqlite3_mprintf(
+        "{\"domain\":\"%s\",\"read_policy\":\"%s\",\"size\":%llu,\"slices_in_reflection\":%llu,"
+        "\"reflection_bytes\":%llu,\"writes\":%llu,\"bytes_written\":%llu,\"reads\":%llu,"
+        "\"bytes_read\":%llu,\"bytes_to_media\":%llu,\"flips\":%llu,\"commits_single\":%llu,"
+        "\"commits_rtm\":%llu,\"commits_journal\":%llu,\"rtm_aborts\":%llu,"
+        "\"deployed_slices\":%llu,\"read_retries\":%llu}",
+        domains[st.domain], policies[st.read_policy], st.size, st.slices_in_reflection,
+        st.reflection_bytes, st.writes, st.bytes_written, st.reads, st.bytes_read,
+        st.bytes_to_media, st.flips, st.commits_single, st.commits_rtm, st.commits_journal,
+        st.rtm_aborts, st.deployed_slices, st.read_retries);
+    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int read_policy(struct connection *c, char **words)
+{
+    if (words[2]) {
+        int policy = find(words[2], policies, POLICIES);
+        if (policy < 0)
+            return refuse(words, "lazy, gather, adaptive or eager");
+        if (ato_set_read_policy(c->staged.view, policy) < 0)
+            return refuse(words, ato_errormsg());
+    }
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    if (ato_stat(c->staged.view, &st) < 0)
+        return refuse(words, ato_errormsg());
+    return answer(words, policies[st.read_policy]);
+}
+
+static int unmap(struct connection *c, char **words)
+{
+    if (words[2]) {
+        int mode = find(words[2], modes, MODES);
+        if (mode < 0)
+            return refuse(words, "plain or fast");
+        c->unmap_fast = mode;
+    }
+    return answer(words, modes[c->unmap_fast]);
+}
+
+int pragma(struct connection *c, char **words)
+{
+    if (sqlite3_stricmp(words[1], "ato_stat") == 0)
+        return show(c, words);
+    if (sqlite3_stricmp(words[1], "ato_read_policy") == 0)
+        return read_policy(c, words);
+    if (sqlite3_stricmp(words[1], "ato_unmap") == 0)
+        return unmap(c, words);
+    return SQLITE_NOTFOUND;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "staged.h"
+
+#include <errno.h>
+
+/* Pages are held by nobody else for long: SQLite's locks keep writers apart. Not for ever, where another
+ * program uses libato on the file in its own way. */
+enum { WAIT_MS = 60000 };
+
+/* As much as a database grows to by default (database.c): a VACUUM writes all of it. */
+#define MAX_BYTES ((64ull << 30) + (32u << 20))
+
+/* A file that grows page by page, in a transaction that does not fit into SQLite's cache, is made ready for as
+ * much again as it has grown by, in such steps, up to so much. */
+enum { AHEAD = 256 << 10, MOST_AHEAD = 64 << 20 };
+
+static int begin(struct staged *s)
+{
+    const struct ato_tx_options options = {.struct_size = sizeof(options),
+                                           .flags = ATO_TX_READ_COMMITTED,
+                                           .wait_ms = WAIT_MS,
+                                           .max_bytes = MAX_BYTES};
+    const off_t size = ato_size(s->view);
+    s->tx = size < 0 ? NULL : ato_tx_begin_opt(&options);
+    if (!s->tx)
+        return -1;
+    s->thread = pthread_self();
+    s->writes = false;
+    s->begin = s->size = s->room = size;
+    return 0;
+}
+
+/* It is this thread's. */
+static int take(struct staged *s)
+{
+    if (__builtin_expect(pthread_equal(s->thread, pthread_self()), 1))
+        return 0;
+    if (ato_tx_adopt(s->tx) < 0)
+        return -1;
+    s->thread = pthread_self();
+    return 0;
+}
+
+static int have(struct staged *s)
+{
+    return s->tx ? take(s) : begin(s);
+}
+
+static int grow(struct staged *s, sqlite3_int64 size)
+{
+    sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
+    if (ahead > MOST_AHEAD)
+        ahead = MOST_AHEAD;
+    /* Where there is no room to be ahead, there may be for what is needed. */
+    if (size > s->room && ato_tx_ftruncate(s->tx, s->view, size + ahead) == 0)
+        s->room = size + ahead;
+    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
+        return -1;
+    if (size > s->room)
+        s->room = size;
+    s->size = size;
+    return 0;
+}
+
+int staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset)
+{
+    const sqlite3_int64 end = offset + n;
+    if (have(s) < 0 || (end > s->size && grow(s, end) < 0))
+        return -1;
+    s->writes = true;
+    return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
+}
+
+int staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset)
+{
+    return take(s) == 0 && ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0) ? 0 : -1;
+}
+
+int staged_resize(struct staged *s, sqlite3_int64 size)
+{
+    if (have(s) < 0)
+        return -1;
+    if (size > s->size)
+        return grow(s, size);
+    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
+        return -1;
+    s->size = size;
+    return 0;
+}
+
+int staged_hint(struct staged *s, sqlite3_int64 size)
+{
+    if (have(s) < 0)
+        return -1;
+    if (size <= s->room)
+        return 0;
+    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
+        return -1;
+    s->room = size;
+    return ato_tx_ftruncate(s->tx, s->view, s->size);
+}
+
+int staged_commit(struct staged *s)
+{
+    if (take(s) < 0 || ato_tx_commit(s->tx) < 0)
+        return -1;
+    s->tx = NULL;
+    return 0;
+}
+
+int staged_join(struct staged *s, struct staged *other)
+{
+    if (take(s) < 0 || take(other) < 0 || ato_tx_join(s->tx, other->tx) < 0)
+        return -1;
+    other->tx = NULL;
+    return 0;
+}
+
+void staged_abort(struct staged *s)
+{
+    /* A thread that is in a call on it cannot be: SQLite is in no two of them. */
+    if (s->tx && take(s) == 0)
+        (void)ato_tx_abort(s->tx);
+    s->tx = NULL;
+}

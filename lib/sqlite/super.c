@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "super.h"
+
+#include "connection.h"
+#include "database.h"
+#include "fault.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct super {
+    struct super *next;
+    char *name;
+    struct bytes bytes;       /* names of journals, each with its NUL */
+    unsigned handles;         /* that are open */
+    struct connection *bound; /* databases, by next_bound */
+    bool given_up;            /* SQLite rolls it back */
+};
+
+static struct super *supers;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- names ---- */
+
+static bool has_journal_in_memory(const struct connection *c, const void *journal)
+{
+    return !c->journal_file && connection_has_journal(c, journal);
+}
+
+static bool is_being_written(const struct connection *c, const void *journal)
+{
+    return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED &&
+           connection_has_journal(c, journal);
+}
+
+/* Is a name that the super-journal holds such a one? */
+static bool any_name(const struct super *s,
+                     bool (*is)(const struct connection *c, const void *journal))
+{
+    const char *at = s->bytes.at, *end = at + s->bytes.size;
+    while (at < end) {
+        const size_t n = strnlen(at, (size_t)(end - at));
+        if (at + n < end && database_any(is, at))
+            return true;
+        at += n + 1;
+    }
+    return false;
+}
+
+/* ---- which there are; with the lock held ---- */
+
+static void forget(struct super *s)
+{
+    struct super **at = &supers;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    bytes_free(&s->bytes);
+    free(s->name);
+    free(s);
+}
+
+static bool is_over(const struct super *s)
+{
+    return !s->handles && !s->bound && !any_name(s, is_being_written);
+}
+
+static struct super *find(const char *name)
+{
+    struct super *found = NULL;
+    for (struct super *s = supers, *next; s; s = next) {
+        next = s->next;
+        if (is_over(s))
+            forget(s);
+        else if (strcmp(s->name, name) == 0)
+            found = s;
+    }
+    return found;
+}
+
+static struct super *make(const char *name)
+{
+    struct super *s = calloc(1, sizeof(*s));
+    char *copy = strdup(name);
+    if (!s || !copy) {
+        free(s);
+        free(copy);
+        return NULL;
+    }
+    *s = (struct super){.name = copy, .next = supers};
+    supers = s;
+    return s;
+}
+
+bool super_exists(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const bool exists = supers && find(name);
+    pthread_mutex_unlock(&lock);
+    return exists;
+}
+
+/* ---- what becomes of the databases ---- */
+
+static void unbind_all(struct super *s)
+{
+    while (s->bound) {
+        struct connection *c = s->bound;
+        s->bound = c->next_bound;
+        c->super = NULL;
+    }
+}
+
+int super_bind(struct connection *c, const char *name)
+{
+    int r = SQLITE_OK;
+    pthread_mutex_lock(&lock);
+    struct super *s = find(name);
+    if (!s)
+        r = fault(
+            SQLITE_IOERR_FSYNC,
+            "%s cannot take part in a transaction over several databases, of which the main one is "
+            "opened through another VFS or has its journal on the disk: open all with vfs=ato, or "
+            "all with journal=file",
+            c->name);
+    else if (c->super != s) {
+        c->super = s;
+        c->next_bound = s->bound;
+        s->bound = c;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* With the lock held. */
+static void give_up(struct super *s)
+{
+    s->given_up = true;
+    unbind_all(s);
+}
+
+void super_give_up(struct connection *c)
+{
+    pthread_mutex_lock(&lock);
+    if (c->super)
+        give_up(c->super);
+    pthread_mutex_unlock(&lock);
+}
+
+/* All that its databases have staged, as one transaction. After a failure nothing is staged. */
+static int commit(struct super *s)
+{
+    struct connection *first = NULL;
+    int r = SQLITE_OK;
+    for (struct connection *c = s->bound; c && r == SQLITE_OK; c = c->next_bound) {
+        if (!c->staged.tx)
+            continue;
+        if (!first)
+            first = c;
+        else if (staged_join(&first->staged, &c->staged) < 0)
+            r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit, with others,", c->name);
+    }
+    if (r == SQLITE_OK && first && staged_commit(&first->staged) < 0)
+        r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
+    for (struct connection *c = s->bound; c; c = c->next_bound)
+        staged_abort(&c->staged);
+    return r;
+}
+
+int super_delete(const char *name, bool *mine)
+{
+    int r = SQLITE_OK;
+    pthread_mutex_lock(&lock);
+    struct super *s = supers ? find(name) : NULL;
+    *mine = s;
+    if (s && !s->given_up) {
+        r = commit(s);
+        if (r != SQLITE_OK) {
+            give_up(s);
+        } else {
+            unbind_all(s);
+            if (!s->handles)
+                forget(s);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* ---- as a file ---- */
+
+static int super_close(sqlite3_file *file)
+{
+    struct super_file *f = (struct super_file *)file;
+    pthread_mutex_lock(&lock);
+    if (f->super)
+        f->super->handles--;
+    pthread_mutex_unlock(&lock);
+    if (!f->real)
+        return SQLITE_OK;
+    const int r = f->real->pMethods->xClose(f->real);
+    free(f->real);
+    return r;
+}
+
+static int super_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
+{
+    const struct super_file *f = (struct super_file *)file;
+    return f->super ? bytes_read(&f->super->bytes, to, n, offset)
+                    : f->real->pMethods->xRead(f->real, to, n, offset);
+}
+
+static int open_real(struct super_file *f, int *out_flags)
+{
+    f->real = calloc(1, (size_t)f->below->szOsFile);
+    if (!f->real)
+        return SQLITE_NOMEM;
+    int r = f->below->xOpen(f->below, f->name, f->real, f->flags, out_flags);
+    if (r == SQLITE_OK)
+        return r;
+    free(f->real);
+    f->real = NULL;
+    return r;
+}
+
+/* The first name is one that needs it on the disk. */
+static int move_to_disk(struct super_file *f)
+{
+    int r = open_real(f, NULL);
+    if (r != SQLITE_OK)
+        return r;
+    pthread_mutex_lock(&lock);
+    f->super->handles--;
+    forget(f->super);
+    f->super = NULL;
+    pthread_mutex_unlock(&lock);
+    return SQLITE_OK;
+}
+
+/* SQLite writes one name a call. */
+static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
+{
+    struct super_file *f = (struct super_file *)file;
+    const bool in_memory = memchr(from, 0, (size_t)n) && database_any(has_journal_in_memory, from);
+    if (f->super && !in_memory && !f->super->bytes.size) {
+        int r = move_to_disk(f);
+        if (r != SQLITE_OK)
+            return r;
+    }
+    if (in_memory != !!f->super)
+        return fault(
+            SQLITE_IOERR_WRITE,
+            "a transaction over several databases, of which some have their journals in memory "
+            "and some do not (%.*s): open all with vfs=ato, or all with journal=file",
+            n, (const char *)from);
+    return f->super ? bytes_write(&f->super->bytes, from, n, offset)
+                    : f->real->pMethods->xWrite(f->real, from, n, offset);
+}
+
+static int super_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    struct super_file *f = (struct super_file *)file;
+    if (!f->super)
+        return f->real->pMethods->xTruncate(f->real, size);
+    bytes_cut(&f->super->bytes, size);
+    return SQLITE_OK;
+}
+
+static int super_sync(sqlite3_file *file, int flags)
+{
+    struct super_file *f = (struct super_file *)file;
+    return f->super ? SQLITE_OK : f->real->pMethods->xSync(f->real, flags);
+}
+
+static int super_size(sqlite3_file *file, sqlite3_int64 *size)
+{
+    struct super_file *f = (struct super_file *)file;
+    if (!f->super)
+        return f->real->pMethods->xFileSize(f->real, size);
+    *size = f->super->bytes.size;
+    return SQLITE_OK;
+}
+
+static int super_lock(sqlite3_file *file, int level)
+{
+    (void)file, (void)level;
+    return SQLITE_OK;
+}
+
+static int super_reserved(sqlite3_file *file, int *reserved)
+{
+    (void)file;
+    *reserved = 0;
+    return SQLITE_OK;
+}
+
+static int super_control(sqlite3_file *file, int what, void *arg)
+{
+    (void)file, (void)what, (void)arg;
+    return SQLITE_NOTFOUND;
+}
+
+static int super_none(sqlite3_file *file)
+{
+    (void)file;
+    return 0;
+}
+
+static const sqlite3_io_methods methods = {
+    .iVersion = 1,
+    .xClose = super_close,
+    .xRead = super_read,
+    .xWrite = super_write,
+    .xTruncate = super_truncate,
+    .xSync = super_sync,
+    .xFileSize = super_size,
+    .xLock = super_lock,
+    .xUnlock = super_lock,
+    .xCheckReservedLock = super_reserved,
+    .xFileControl = super_control,
+    .xSectorSize = super_none,
+    .xDeviceCharacteristics = super_none,
+};
+
+int super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
+               int *out_flags)
+{
+    *f = (struct super_file){.below = below, .name = name, .flags = flags};
+    pthread_mutex_lock(&lock);
+    f->super = find(name);
+    if (f->super)
+        give_up(f->super); /* it is read only to find out whether a rollback needs it */
+    else if (flags & SQLITE_OPEN_CREATE)
+        f->super = make(name);
+    if (f->super)
+        f->super->handles++;
+    pthread_mutex_unlock(&lock);
+    int r = SQLITE_OK;
+    if (!f->super)
+        r = flags & SQLITE_OPEN_CREATE ? SQLITE_IOERR_NOMEM : open_real(f, out_flags);
+    else if (out_flags)
+        *out_flags = flags;
+    if (r != SQLITE_OK)
+        return r;
+    f->as_file.pMethods = &methods;
+    return SQLITE_OK;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The VFS `ato`: which file is whose. Databases are connection.c's, their rollback journals memory
+ * (journal.c), and so are super-journals (super.c). All else (WALs, temporary files, paths, time, random
+ * numbers) is left to the VFS below, SQLite's own.
+ */
+#include "vfs.h"
+
+#include "connection.h"
+#include "database.h"
+#include "fault.h"
+#include "journal.h"
+#include "super.h"
+
+#include <sys/stat.h>
+
+static sqlite3_vfs *below(sqlite3_vfs *vfs)
+{
+    return vfs->pAppData;
+}
+
+/* ---- files ---- */
+
+static bool has_journal_in_memory(const struct connection *c, const void *name)
+{
+    return !c->journal_file && connection_has_journal(c, name);
+}
+
+/* Others, a folder for one, are for the VFS below to say something about. */
+static bool is_file(const char *name)
+{
+    struct stat st;
+    return stat(name, &st) < 0 || S_ISREG(st.st_mode);
+}
+
+static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
+                    int *out_flags)
+{
+    file->pMethods = NULL;
+    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_file(name))
+        return connection_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
+    if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
+        return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
+    /* One that is only to be opened if it is there was left by another VFS. */
+    if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE) &&
+        database_any(has_journal_in_memory, name)) {
+        journal_open((struct journal *)file);
+        if (out_flags)
+            *out_flags = flags;
+        return SQLITE_OK;
+    }
+    return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
+}
+
+static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
+{
+    bool mine;
+    int r = super_delete(name, &mine);
+    if (mine)
+        return r;
+    r = below(vfs)->xDelete(below(vfs), name, sync);
+    if (r == SQLITE_IOERR_DELETE_NOENT && database_any(has_journal_in_memory, name))
+        return SQLITE_OK;
+    return r;
+}
+
+static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
+{
+    if (!super_exists(name))
+        return below(vfs)->xAccess(below(vfs), name, flags, result);
+    *result = 1;
+    return SQLITE_OK;
+}
+
+/* ---- what is left to the VFS below ---- */
+
+static int vfs_full_pathname(sqlite3_vfs *vfs, const char *name, int n, char *out)
+{
+    return below(vfs)->xFullPathname(below(vfs), name, n, out);
+}
+
+static void *vfs_dl_open(sqlite3_vfs *vfs, const char *name)
+{
+    return below(vfs)->xDlOpen(below(vfs), name);
+}
+
+static void vfs_dl_error(sqlite3_vfs *vfs, int n, char *sentence)
+{
+    below(vfs)->xDlError(below(vfs), n, sentence);
+}
+
+static void (*vfs_dl_sym(sqlite3_vfs *vfs, void *handle, const char *symbol))(void)
+{
+    return below(vfs)->xDlSym(below(vfs), handle, symbol);
+}
+
+static void vfs_dl_close(sqlite3_vfs *vfs, void *handle)
+{
+    below(vfs)->xDlClose(below(vfs), handle);
+}
+
+static int vfs_randomness(sqlite3_vfs *vfs, int n, char *out)
+{
+    return below(vfs)->xRandomness(below(vfs), n, out);
+}
+
+static int vfs_sleep(sqlite3_vfs *vfs, int microseconds)
+{
+    return below(vfs)->xSleep(below(vfs), microseconds);
+}
+
+static int vfs_current_time(sqlite3_vfs *vfs, double *days)
+{
+    return below(vfs)->xCurrentTime(below(vfs), days);
+}
+
+static int vfs_get_last_error(sqlite3_vfs *vfs, int n, char *sentence)
+{
+    return below(vfs)->xGetLastError(below(vfs), n, sentence);
+}
+
+static int vfs_current_time64(sqlite3_vfs *vfs, sqlite3_int64 *milliseconds)
+{
+    return below(vfs)->xCurrentTimeInt64(below(vfs), milliseconds);
+}
+
+static int vfs_set_system_call(sqlite3_vfs *vfs, const char *name, sqlite3_syscall_ptr call)
+{
+    return below(vfs)->xSetSystemCall(below(vfs), name, call);
+}
+
+static sqlite3_syscall_ptr vfs_get_system_call(sqlite3_vfs *vfs, const char *name)
+{
+    return below(vfs)->xGetSystemCall(below(vfs), name);
+}
+
+static const char *vfs_next_system_call(sqlite3_vfs *vfs, const char *name)
+{
+    return below(vfs)->xNextSystemCall(below(vfs), name);
+}
+
+/* ---- registration ---- */
+
+/* Handles of one's own. */
+union handle {
+    struct connection_file connection;
+    struct journal journal;
+    struct super_file super;
+};
+
+static sqlite3_vfs ato = {
+    .iVersion = 3,
+    .zName = "ato",
+    .xOpen = vfs_open,
+    .xDelete = vfs_delete,
+    .xAccess = vfs_access,
+    .xFullPathname = vfs_full_pathname,
+    .xDlOpen = vfs_dl_open,
+    .xDlError = vfs_dl_error,
+    .xDlSym = vfs_dl_sym,
+    .xDlClose = vfs_dl_close,
+    .xRandomness = vfs_randomness,
+    .xSleep = vfs_sleep,
+    .xCurrentTime = vfs_current_time,
+    .xGetLastError = vfs_get_last_error,
+    .xCurrentTimeInt64 = vfs_current_time64,
+    .xSetSystemCall = vfs_set_system_call,
+    .xGetSystemCall = vfs_get_system_call,
+    .xNextSystemCall = vfs_next_system_call,
+};
+
+int vfs_register(bool make_default)
+{
+    if (sqlite3_libversion_number() < OLDEST_SQLITE)
+        return fault(SQLITE_ERROR, "SQLite %s is too old: 3.34 or newer is needed",
+                     sqlite3_libversion());
+    /* Of one that is registered already only the place in SQLite's list may change. */
+    if (!ato.pAppData) {
+        sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
+        if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
+            (size_t)unix_vfs->szOsFile < sizeof(union handle))
+            return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
+        ato.pAppData = unix_vfs;
+        ato.mxPathname = unix_vfs->mxPathname;
+        ato.szOsFile = unix_vfs->szOsFile;
+    }
+    return sqlite3_vfs_register(&ato, make_default);
+}
