@@ -574,14 +574,14 @@ TEST_P(TxJoin, WhoWaitsForAPageGoesOnWhenTheOneEndsThatHasItNow)
 TEST_P(TxJoin, ACircleThroughItIsFound)
 {
     for (int round = 0; round < 12; round++) {
-        std::atomic<bool> has{false}, joined{false};
+        std::atomic<bool> has{false}, held{false}, joined{false};
         std::atomic<int> told{0};
         const bool early = round % 2, sizes = round % 4 > 1;
         std::thread other([&] {
             ato_tx *t = begin();
             EXPECT_NE(ato_tx_memcpy(t, b.m->base + 9 * PAGE, "other", 5, 0), nullptr);
             has = true;
-            while (!early && !joined)
+            while (!(early ? held : joined))
                 usleep(100);
             bool went = sizes ? ato_tx_ftruncate(t, a.m->base, 30 * PAGE) == 0
                               : ato_tx_memcpy(t, a.m->base + PAGE, "other", 5, 0) != nullptr;
@@ -596,6 +596,7 @@ TEST_P(TxJoin, ACircleThroughItIsFound)
         put(from, a, PAGE, pattern(10, 4));
         if (sizes)
             resize(from, a, 25 * PAGE);
+        held = true;
         while (!has)
             usleep(100);
         if (early)
