@@ -46,7 +46,9 @@ struct connection {
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out */
+    bool got_shorter;          /* the file, by what this connection did, and is to be cut */
     sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
+    sqlite3_int64 left_length, left_size; /* as the file was when it was looked at last */
 };
 
 /* xOpen. */

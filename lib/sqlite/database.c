@@ -173,7 +173,8 @@ static void let_in(struct database *db, const struct connection *self, const str
             pthread_mutex_unlock(&c->in_call);
 }
 
-/* Keeps all connections but one out of their views. False: one is in a call, or has pages of xFetch. */
+/* Keeps all connections but one out of their views. False: one is in a call, or has a lock, something staged or
+ * pages of xFetch. */
 static bool keep_out(struct database *db, const struct connection *self)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
@@ -181,7 +182,7 @@ static bool keep_out(struct database *db, const struct connection *self)
             let_in(db, self, c);
             return false;
         }
-        if (c->fetched || c->staged.tx) {
+        if (c->lock != SQLITE_LOCK_NONE || c->fetched || c->staged.tx) {
             let_in(db, self, c->next);
             return false;
         }
@@ -218,11 +219,12 @@ static bool is_plain(void *view)
     return ato_stat(view, &st) == 0 && st.slices_in_reflection == 0;
 }
 
-void database_renew(struct database *db, const struct connection *self, bool prefer_file,
+bool database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name)
 {
     pthread_mutex_lock(&lock);
-    if (db->views[1] && !db->views[0] && keep_out(db, self)) {
+    const bool alone = db->views[1] && !db->views[0] && keep_out(db, self);
+    if (alone) {
         prefer_file = prefer_file && is_plain(db->views[1]);
         if (unmap_fast(db->views[1])) {
             db->views[1] = map_again(db, prefer_file, name);
@@ -232,6 +234,7 @@ void database_renew(struct database *db, const struct connection *self, bool pre
         let_in(db, self, NULL);
     }
     pthread_mutex_unlock(&lock);
+    return alone;
 }
 
 static void unmap(const struct database *db, const char *name)

@@ -57,11 +57,12 @@ static inline bool database_is_durable(const struct database *db)
     return db->durable;
 }
 
-/* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
- * has it mapped. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
- * length by other means and all was home: then it is right as it is. Where it cannot be mapped again its
- * connections fail from then on; `name` is for the sentence. */
-void database_renew(struct database *db, const struct connection *self, bool prefer_file,
+/* Maps the file anew, unless somebody is in it, or holds a lock, which would be lost: so a file that got shorter
+ * is cut, which waits until nobody has it mapped. `self`: whose call it is; the others are kept out.
+ * `prefer_file`: also if the file was given another length by other means and all was home: then it is right as
+ * it is. Where it cannot be mapped again its connections fail from then on; `name` is for the sentence. False: it
+ * was left as it is. */
+bool database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
 /* Is that so of one of the connections of this process? */
