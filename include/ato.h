@@ -404,9 +404,9 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 /*
  * ato_ftruncate() within a transaction: for its own reads and writes at once, for others when it commits.
  * Nobody else changes the file's size meanwhile, and nobody writes to what is going to be cut off; readers go
- * on. What is cut off and comes back within the transaction is zeros, which count against max_bytes. A growth
- * that is aborted may leave the file longer for others, with zeros, until the next change of its size or
- * the last unmapping. Errors: those of both, and the transaction is as it was before. Since 0.1.
+ * on. What is cut off and comes back within the transaction is zeros, which count against max_bytes. To others the
+ * file may be longer meanwhile, with zeros, and after a crash until its size changes or it is mapped.
+ * Errors: those of both, and the transaction is as it was before. Since 0.1.
  */
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 

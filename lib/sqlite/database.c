@@ -41,6 +41,38 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
+/* Whose rollback journal has this name, and lies in memory. With the lock held. */
+static struct database *find_by_journal(const char *name)
+{
+    for (struct database *db = databases; db; db = db->next)
+        for (const struct connection *c = db->connections; c; c = c->next)
+            if (!c->journal_file && connection_has_journal(c, name))
+                return db;
+    return NULL;
+}
+
+bool database_make_journal(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct database *db = find_by_journal(name);
+    if (db)
+        db->journal = true;
+    pthread_mutex_unlock(&lock);
+    return db;
+}
+
+bool database_delete_journal(const char *name, bool *needless)
+{
+    pthread_mutex_lock(&lock);
+    struct database *db = find_by_journal(name);
+    const bool was_there = db && db->journal;
+    if (db)
+        db->journal = false;
+    pthread_mutex_unlock(&lock);
+    *needless = db;
+    return was_there;
+}
+
 static struct database *find(const struct stat *st)
 {
     struct database *db = databases;

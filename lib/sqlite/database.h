@@ -31,6 +31,7 @@ struct database {
     size_t max_size; /* as the view that may write was made */
     bool durable;
     bool unmap_fast; /* by what the connection said that closed last */
+    bool journal;    /* one in memory was made since the last was deleted */
 };
 
 struct database_wish {
@@ -63,6 +64,12 @@ static inline bool database_is_durable(const struct database *db)
  * connections fail from then on; `name` is for the sentence. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
+
+/* A rollback journal of this name is made: in memory? */
+bool database_make_journal(const char *name);
+
+/* It is deleted: was it in memory? *needless: it would be, if there were one. */
+bool database_delete_journal(const char *name, bool *needless);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
