@@ -86,6 +86,10 @@ enum ato_format {
 #define ATO_PREFER_REFLECTION 0x10u
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. */
 #define ATO_EPOCHS 0x20u
+/* The library uses fd itself for as long as the file is mapped, and opens and closes no descriptor of the file:
+ * for who holds locks of fcntl(2) on it, which closing any would drop. fd has to stay open, is used for nothing
+ * else, and the file is mapped once in the process: EBUSY. */
+#define ATO_BORROW_FD 0x40u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -190,7 +194,7 @@ struct ato_stat {
  *   EAGAIN    fd is read-only, and who may write to the file has to recover it first; or 1024 processes
  *             have it mapped
  *   EBUSY     another process has the file mapped whose /dev/shm is not this one's, or this one an image
- *             of it with the same id
+ *             of it with the same id; or this one has it mapped and ATO_BORROW_FD was or is asked for
  *   EFBIG     the file is larger than the maximum the first mapper chose, or than 256 TiB
  *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file, one whose
  *             path does not lead to it any more, one with several links where the file system has

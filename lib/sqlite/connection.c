@@ -35,7 +35,7 @@ static bool stages(const struct connection *c)
 {
     if (c->checkpoint || c->journal_file)
         return false;
-    return c->lock >= SQLITE_LOCK_RESERVED || c->without_locks || c->batch;
+    return connection_writes(c) || c->batch;
 }
 
 /* ---- commit and abort ---- */
@@ -68,8 +68,9 @@ static int sync_control(struct connection *c, const char *super)
 /* A file that got shorter keeps its length while it is mapped. */
 static void cut(struct connection *c)
 {
-    if (c->writable && database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view))
+    if (c->shorter && database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view))
         database_renew(c->db, c, c->journal_file, c->name);
+    c->shorter = false;
 }
 
 /* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
@@ -177,6 +178,7 @@ static int change_size(struct connection *c, sqlite3_int64 size)
     size = in_chunks(c, size);
     if ((stages(c) ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
         return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    c->shorter = true;
     if (!stages(c))
         cut(c);
     return SQLITE_OK;
@@ -196,11 +198,12 @@ static int sync_all(struct connection *c, int flags)
  * taken for what it is. */
 static void find_length(struct connection *c)
 {
-    sqlite3_int64 length = database_length(c->db), size = (sqlite3_int64)ato_size(c->staged.view);
+    /* In this order: another process may make it longer, which begins with its length. */
+    sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view), length = database_length(c->db);
     if (c->journal_file && length != size) {
         database_renew(c->db, c, true, c->name);
-        length = database_length(c->db);
         size = (sqlite3_int64)ato_size(c->staged.view);
+        length = database_length(c->db);
     }
     c->cut_to = length >= 0 && length < size ? length + 1 : 0;
 }
@@ -472,6 +475,11 @@ static const sqlite3_io_methods methods = {
     .xFetch = connection_fetch,
     .xUnfetch = connection_unfetch,
 };
+
+bool connection_writes(const struct connection *c)
+{
+    return c->without_locks || __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+}
 
 bool connection_has_journal(const struct connection *c, const char *journal)
 {

@@ -42,6 +42,7 @@ struct connection {
     bool checkpoint;    /* is being made */
     bool batch;         /* BEGIN_ATOMIC_WRITE */
     bool journal_file;  /* ?journal=file: its rollback journal lies on the disk */
+    bool shorter;       /* its file is, than it was when it was mapped */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
@@ -52,6 +53,9 @@ struct connection {
 /* xOpen. */
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                     int *out_flags);
+
+/* Does it hold the lock of who writes? To be asked of any connection. */
+bool connection_writes(const struct connection *c);
 
 /* Is it the connection's rollback journal that has this name? */
 bool connection_has_journal(const struct connection *c, const char *journal);

@@ -46,7 +46,7 @@ static struct database *find_by_journal(const char *name)
 {
     for (struct database *db = databases; db; db = db->next)
         for (const struct connection *c = db->connections; c; c = c->next)
-            if (!c->journal_file && connection_has_journal(c, name))
+            if (!c->journal_file && connection_writes(c) && connection_has_journal(c, name))
                 return db;
     return NULL;
 }
@@ -124,6 +124,8 @@ static void *map(int fd, const struct database_wish *wish, const struct stat *st
     struct ato_options o = {
         .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
     const size_t least = (size_t)st->st_size * LEAST_GROWTH;
+    /* See database.h: no descriptor of the file may be closed. */
+    o.flags |= ATO_BORROW_FD;
     /* SQLite keeps pages that it has read: deploying for the sake of the next read would not pay. */
     o.read_policy = getenv("ATO_READ_POLICY") ? ATO_READ_LAZY : ATO_READ_GATHER;
     if (!o.max_size)
@@ -136,6 +138,12 @@ static void *map(int fd, const struct database_wish *wish, const struct stat *st
     return view == MAP_FAILED ? NULL : view;
 }
 
+/* Who may only read may use what those who write have. */
+static void *view_for(const struct database *db, bool writable)
+{
+    return db->views[1] || writable ? db->views[1] : db->views[0];
+}
+
 /* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
 static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
 {
@@ -143,7 +151,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     *by_system = true;
     /* The view may be there; to look is not to open. */
     struct database *db = stat(wish->path, &st) == 0 ? find(&st) : NULL;
-    if (db && db->views[wish->writable])
+    if (db && view_for(db, wish->writable))
         return db;
     struct kept_descriptor *d = calloc(1, sizeof(*d));
     if (!d)
@@ -161,7 +169,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     }
     d->next = db->kept;
     db->kept = d;
-    if (!db->views[wish->writable]) {
+    if (!view_for(db, wish->writable)) {
         *by_system = false;
         db->views[wish->writable] = map(d->fd, wish, &st);
         if (db->views[wish->writable]) {
@@ -170,7 +178,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
             db->durable = reaches_medium(db->views[wish->writable]);
         }
     }
-    if (db->views[wish->writable])
+    if (view_for(db, wish->writable))
         return db;
     const int saved = errno;
     forget_unused(db);
@@ -190,7 +198,7 @@ struct database *database_open(const struct database_wish *wish, struct connecti
     pthread_mutex_lock(&lock);
     struct database *db = open_and_map(wish, by_system);
     if (db) {
-        c->staged.view = db->views[wish->writable];
+        c->staged.view = view_for(db, wish->writable);
         c->next = db->connections;
         db->connections = c;
     }
