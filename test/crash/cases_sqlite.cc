@@ -209,6 +209,13 @@ void grow(Actor &a)
     run(a, {"BEGIN", insert(a), insert(a), insert(a), "COMMIT", insert(a)});
 }
 
+// So much in one transaction, and in a small cache, that the VFS makes the file ready for more. Zeros cost little.
+void grow_ahead(Actor &a)
+{
+    run(a, {"BEGIN", "INSERT INTO t(n, v) VALUES(1, zeroblob(600000))", change_a_row(a)});
+    run(a, {a.random.one_in(2) ? "COMMIT" : "ROLLBACK", change_a_row(a)});
+}
+
 void vacuum(Actor &a)
 {
     run(a, {remove_many(a), a.random.one_in(2) ? "PRAGMA incremental_vacuum" : "VACUUM",
@@ -303,6 +310,8 @@ void go_on(Actor &a)
 
 constexpr Use SQLITE = {look, go_on};
 
+constexpr uint64_t AHEAD = 256 << 10; // of some such a size it is, soon
+
 } // namespace
 
 const std::vector<Case> &sqlite_cases()
@@ -314,6 +323,13 @@ const std::vector<Case> &sqlite_cases()
         {"SQLite, spill, rollback", COSTLY, {PAGE}, before_spills, spill_and_roll_back, 0, &SQLITE},
         {"SQLite, savepoints", COSTLY, {PAGE}, before_one, savepoints, 0, &SQLITE},
         {"SQLite, grow", COSTLY, {PAGE}, before_one, grow, 0, &SQLITE},
+        {"SQLite, grow ahead",
+         1u << ATO_DOMAIN_PMEM,
+         {AHEAD},
+         before_spills,
+         grow_ahead,
+         0,
+         &SQLITE},
         {"SQLite, vacuum", COSTLY, {PAGE}, before_vacuum, vacuum, 0, &SQLITE},
         {"SQLite, left open", COSTLY, {PAGE}, before_spills, left_open, 0, &SQLITE},
         {"SQLite, closed", COSTLY, {PAGE}, before_one, closed, 0, &SQLITE},
