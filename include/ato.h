@@ -86,6 +86,10 @@ enum ato_format {
 #define ATO_PREFER_REFLECTION 0x10u
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. */
 #define ATO_EPOCHS 0x20u
+/* The library uses fd itself for as long as the file is mapped, and opens and closes no descriptor of the file:
+ * for who holds locks of fcntl(2) on it, which closing any would drop. fd has to stay open, is used for nothing
+ * else, and the file is mapped once in the process: EBUSY. */
+#define ATO_BORROW_FD 0x40u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -190,7 +194,7 @@ struct ato_stat {
  *   EAGAIN    fd is read-only, and who may write to the file has to recover it first; or 1024 processes
  *             have it mapped
  *   EBUSY     another process has the file mapped whose /dev/shm is not this one's, or this one an image
- *             of it with the same id
+ *             of it with the same id; or this one has it mapped and ATO_BORROW_FD was or is asked for
  *   EFBIG     the file is larger than the maximum the first mapper chose, or than 256 TiB
  *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED, no regular file, an unlinked file, one whose
  *             path does not lead to it any more, one with several links where the file system has
@@ -404,9 +408,9 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 /*
  * ato_ftruncate() within a transaction: for its own reads and writes at once, for others when it commits.
  * Nobody else changes the file's size meanwhile, and nobody writes to what is going to be cut off; readers go
- * on. What is cut off and comes back within the transaction is zeros, which count against max_bytes. A growth
- * that is aborted may leave the file longer for others, with zeros, until the next change of its size or
- * the last unmapping. Errors: those of both, and the transaction is as it was before. Since 0.1.
+ * on. What is cut off and comes back within the transaction is zeros, which count against max_bytes. To others the
+ * file may be longer meanwhile, with zeros, and after a crash until its size changes or it is mapped.
+ * Errors: those of both, and the transaction is as it was before. Since 0.1.
  */
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 

@@ -288,6 +288,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
                               .domain = wish->options->domain,
                               .domain_word = secure_getenv("ATO_DURABILITY"),
+                              .borrow = wish->options->flags & ATO_BORROW_FD,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
@@ -321,6 +322,10 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
 static int fits(const struct file *f, const struct file_wish *wish)
 {
     const struct ato_options *o = wish->options;
+    if (f->pairing.borrowed || (o->flags & ATO_BORROW_FD))
+        return report_error(EBUSY,
+                            "%s is mapped in this process: with ATO_BORROW_FD it is mapped once",
+                            f->pairing.path);
     if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
         return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
                             f->pairing.path, domain_name(f->persist.domain),

@@ -57,7 +57,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     if (o->format == ATO_FORMAT_SPARSE)
         return report_error(ENOTSUP, "the sparse format is not in this version");
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
-    if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | both))
+    if (o->flags &
+        ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if ((o->flags & both) == both)
         return report_error(EINVAL, "file and reflection cannot both be preferred");

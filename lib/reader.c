@@ -641,7 +641,8 @@ int reader_open(struct file *f, int fd, const struct identity *who, const struct
         strcpy(r->folder, folder);
         r->wish.folder = r->folder;
     }
-    pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    pr->borrowed = wish->options->flags & ATO_BORROW_FD;
+    pr->original = pr->borrowed ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (pr->original < 0) {
         report_errno(errno, "cannot duplicate descriptor %d", fd);
         goto fail;
@@ -688,7 +689,7 @@ void reader_close(struct file *f)
     if (r->state == WATCHING)
         shared_close(&f->shared, false);
     close_manifest(&f->pairing); /* and with it go the locks */
-    if (f->pairing.original >= 0)
+    if (f->pairing.original >= 0 && !f->pairing.borrowed)
         close(f->pairing.original);
     free(r);
 }

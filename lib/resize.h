@@ -5,8 +5,9 @@
  * From the first change on the transaction has the file's `sizing`, so that nobody else changes the size. To
  * others the file stays as long as it is. What goes on until the commit:
  *
- *   longer    both files get as long on the media as they are going to be; an abort leaves that to the next
- *             change, or to the end of the last mapping (growth.h)
+ *   longer    both files get as long on the media as they are going to be; what is not needed is
+ *             cut off when the transaction ends; where that fails, or in a crash, the next change does it, or
+ *             the end of the last mapping (growth.h)
  *   shorter   everybody is kept from the pages that are cut off (size.h); what the transaction wrote there
  *             is forgotten
  *   longer again than it was in between: what lies there is written anew, as zeros, like anything else

@@ -214,6 +214,13 @@ static void let_go(struct pairing *pr)
     pr->lock = -1;
 }
 
+static void close_original(struct pairing *pr)
+{
+    if (pr->borrowed)
+        pr->original = -1;
+    close_fd(&pr->original);
+}
+
 /* An open file of our own: the kernel reports a failed write-back once an open file, and the caller's
  * fsync() must not get what is meant for us. Who may not open the file any more, but has it open,
  * shares. */
@@ -234,7 +241,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         return -1; /* before anything is made */
     if (who->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
-    pr->original = open_again(fd);
+    pr->borrowed = wish->borrow;
+    pr->original = wish->borrow ? fd : open_again(fd);
     if (pr->original < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     struct place_names n = place_names(who->inode);
@@ -393,7 +401,7 @@ void pairing_forget(struct pairing *pr)
 {
     close_fd(&pr->lock);
     close_fd(&pr->reflection);
-    close_fd(&pr->original);
+    close_original(pr);
     folder_close(&pr->folder);
     pr->manifest = NULL; /* was not inherited */
 }
@@ -402,5 +410,5 @@ void pairing_close(struct pairing *pr)
 {
     let_go(pr);
     folder_close(&pr->folder);
-    close_fd(&pr->original);
+    close_original(pr);
 }

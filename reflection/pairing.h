@@ -38,7 +38,7 @@
 #include "identity.h"
 
 struct pairing {
-    int original;   /* the caller's file, opened again */
+    int original;   /* the caller's file, opened again; or his descriptor, `borrowed` */
     int reflection; /* open for reading and writing */
     int lock;       /* manifest: locks only */
     struct folder folder;
@@ -48,6 +48,7 @@ struct pairing {
     uint64_t size;  /* logical size of the original, as the manifest has it */
     int copy;       /* of the manifest, that `record` is in */
     char *manifest; /* its mapping, MANIFEST_BYTES */
+    bool borrowed; /* he keeps it open, and closes it */
     bool has_attributes;
     bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
     bool orphaned; /* its last user died: mtime is the kernel's */
@@ -64,6 +65,7 @@ struct pairing_wish {
     const char *folder;      /* NULL: beside the file */
     int domain;              /* enum persist_domain; auto: detected, after `environment` */
     const char *domain_word; /* ATO_DURABILITY, or NULL */
+    bool borrow;             /* open and close no descriptor of the original */
     /* What to do instead of ESTALE: */
     bool prefer_file;       /* forget the reflection: it is set aside */
     bool prefer_reflection; /* written by others, the same size: believe it */

@@ -35,7 +35,7 @@ static bool stages(const struct connection *c)
 {
     if (c->checkpoint || c->journal_file)
         return false;
-    return c->lock >= SQLITE_LOCK_RESERVED || c->without_locks || c->batch;
+    return connection_writes(c) || c->batch;
 }
 
 /* ---- commit and abort ---- */
@@ -68,10 +68,9 @@ static int sync_control(struct connection *c, const char *super)
 /* A file that got shorter keeps its length while it is mapped. */
 static void cut(struct connection *c)
 {
-    if (!c->got_shorter || !c->writable)
-        return;
-    c->got_shorter = database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view) &&
-                     !database_renew(c->db, c, c->journal_file, c->name);
+    if (c->shorter && database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view))
+        database_renew(c->db, c, c->journal_file, c->name);
+    c->shorter = false;
 }
 
 /* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
@@ -87,8 +86,7 @@ static int after_commit(struct connection *c)
         fault_ignored("cannot cut", c->name);
         staged_abort(&c->staged);
     }
-    if (c->without_locks)
-        cut(c);
+    cut(c);
     return SQLITE_OK;
 }
 
@@ -178,10 +176,10 @@ static int change_size(struct connection *c, sqlite3_int64 size)
     if (r != SQLITE_OK)
         return r;
     size = in_chunks(c, size);
-    c->got_shorter |= size < (sqlite3_int64)ato_size(c->staged.view);
     if ((stages(c) ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
         return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
-    if (c->without_locks && !stages(c))
+    c->shorter = true;
+    if (!stages(c))
         cut(c);
     return SQLITE_OK;
 }
@@ -196,11 +194,17 @@ static int sync_all(struct connection *c, int flags)
     return r;
 }
 
-/* By now the file may have been cut by other means than this. */
+/* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
+ * taken for what it is. */
 static void find_length(struct connection *c)
 {
-    const sqlite3_int64 length = database_length(c->db),
-                        size = (sqlite3_int64)ato_size(c->staged.view);
+    /* In this order: another process may make it longer, which begins with its length. */
+    sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view), length = database_length(c->db);
+    if (c->journal_file && length != size) {
+        database_renew(c->db, c, true, c->name);
+        size = (sqlite3_int64)ato_size(c->staged.view);
+        length = database_length(c->db);
+    }
     c->cut_to = length >= 0 && length < size ? length + 1 : 0;
 }
 
@@ -227,38 +231,10 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 
 /* ---- locks ---- */
 
-/* Was nothing done to the file's length, by other means, since it was looked at last? */
-static bool is_as_left(struct connection *c)
+static int connection_lock(sqlite3_file *file, int level)
 {
-    const sqlite3_int64 length = database_length(c->db),
-                        size = (sqlite3_int64)ato_size(c->staged.view);
-    const bool same = length == c->left_length && size == c->left_size;
-    c->left_length = length;
-    c->left_size = size;
-    return same || length == size;
-}
-
-/* The file may have been cut, or written anew, by other means than this; where all was home, that is taken
- * for what it is. Not under a lock, which would be lost (database.h). */
-static int lock_as_it_is(struct connection *c, int level)
-{
+    struct connection *c = of(file);
     int r = c->real->pMethods->xLock(c->real, level);
-    if (r != SQLITE_OK || !c->writable || is_as_left(c))
-        return r;
-    r = c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
-    if (r != SQLITE_OK)
-        return r;
-    (void)database_renew(c->db, c, true, c->name);
-    r = c->real->pMethods->xLock(c->real, level);
-    (void)is_as_left(c);
-    return r;
-}
-
-static int lock(struct connection *c, int level)
-{
-    int r = c->journal_file && c->lock == SQLITE_LOCK_NONE
-                ? lock_as_it_is(c, level)
-                : c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;
@@ -272,8 +248,6 @@ static int unlock(struct connection *c, int level)
     int r = c->real->pMethods->xUnlock(c->real, level);
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    if (r == SQLITE_OK && level == SQLITE_LOCK_NONE)
-        cut(c);
     return r;
 }
 
@@ -453,12 +427,6 @@ static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
     return leave(c, find_size(c, size));
 }
 
-static int connection_lock(sqlite3_file *file, int level)
-{
-    struct connection *c = enter(file);
-    return leave(c, lock(c, level));
-}
-
 static int connection_unlock(sqlite3_file *file, int level)
 {
     struct connection *c = enter(file);
@@ -507,6 +475,11 @@ static const sqlite3_io_methods methods = {
     .xFetch = connection_fetch,
     .xUnfetch = connection_unfetch,
 };
+
+bool connection_writes(const struct connection *c)
+{
+    return c->without_locks || __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+}
 
 bool connection_has_journal(const struct connection *c, const char *journal)
 {

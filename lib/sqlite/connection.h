@@ -42,18 +42,20 @@ struct connection {
     bool checkpoint;    /* is being made */
     bool batch;         /* BEGIN_ATOMIC_WRITE */
     bool journal_file;  /* ?journal=file: its rollback journal lies on the disk */
+    bool shorter;       /* its file is, than it was when it was mapped */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out */
-    bool got_shorter;          /* the file, by what this connection did, and is to be cut */
     sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
-    sqlite3_int64 left_length, left_size; /* as the file was when it was looked at last */
 };
 
 /* xOpen. */
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                     int *out_flags);
+
+/* Does it hold the lock of who writes? To be asked of any connection. */
+bool connection_writes(const struct connection *c);
 
 /* Is it the connection's rollback journal that has this name? */
 bool connection_has_journal(const struct connection *c, const char *journal);

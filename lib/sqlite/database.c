@@ -41,6 +41,38 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
+/* Whose rollback journal has this name, and lies in memory. With the lock held. */
+static struct database *find_by_journal(const char *name)
+{
+    for (struct database *db = databases; db; db = db->next)
+        for (const struct connection *c = db->connections; c; c = c->next)
+            if (!c->journal_file && connection_writes(c) && connection_has_journal(c, name))
+                return db;
+    return NULL;
+}
+
+bool database_make_journal(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct database *db = find_by_journal(name);
+    if (db)
+        db->journal = true;
+    pthread_mutex_unlock(&lock);
+    return db;
+}
+
+bool database_delete_journal(const char *name, bool *needless)
+{
+    pthread_mutex_lock(&lock);
+    struct database *db = find_by_journal(name);
+    const bool was_there = db && db->journal;
+    if (db)
+        db->journal = false;
+    pthread_mutex_unlock(&lock);
+    *needless = db;
+    return was_there;
+}
+
 static struct database *find(const struct stat *st)
 {
     struct database *db = databases;
@@ -92,6 +124,8 @@ static void *map(int fd, const struct database_wish *wish, const struct stat *st
     struct ato_options o = {
         .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
     const size_t least = (size_t)st->st_size * LEAST_GROWTH;
+    /* See database.h: no descriptor of the file may be closed. */
+    o.flags |= ATO_BORROW_FD;
     /* SQLite keeps pages that it has read: deploying for the sake of the next read would not pay. */
     o.read_policy = getenv("ATO_READ_POLICY") ? ATO_READ_LAZY : ATO_READ_GATHER;
     if (!o.max_size)
@@ -104,6 +138,12 @@ static void *map(int fd, const struct database_wish *wish, const struct stat *st
     return view == MAP_FAILED ? NULL : view;
 }
 
+/* Who may only read may use what those who write have. */
+static void *view_for(const struct database *db, bool writable)
+{
+    return db->views[1] || writable ? db->views[1] : db->views[0];
+}
+
 /* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
 static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
 {
@@ -111,7 +151,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     *by_system = true;
     /* The view may be there; to look is not to open. */
     struct database *db = stat(wish->path, &st) == 0 ? find(&st) : NULL;
-    if (db && db->views[wish->writable])
+    if (db && view_for(db, wish->writable))
         return db;
     struct kept_descriptor *d = calloc(1, sizeof(*d));
     if (!d)
@@ -129,7 +169,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     }
     d->next = db->kept;
     db->kept = d;
-    if (!db->views[wish->writable]) {
+    if (!view_for(db, wish->writable)) {
         *by_system = false;
         db->views[wish->writable] = map(d->fd, wish, &st);
         if (db->views[wish->writable]) {
@@ -138,7 +178,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
             db->durable = reaches_medium(db->views[wish->writable]);
         }
     }
-    if (db->views[wish->writable])
+    if (view_for(db, wish->writable))
         return db;
     const int saved = errno;
     forget_unused(db);
@@ -158,7 +198,7 @@ struct database *database_open(const struct database_wish *wish, struct connecti
     pthread_mutex_lock(&lock);
     struct database *db = open_and_map(wish, by_system);
     if (db) {
-        c->staged.view = db->views[wish->writable];
+        c->staged.view = view_for(db, wish->writable);
         c->next = db->connections;
         db->connections = c;
     }
@@ -173,8 +213,7 @@ static void let_in(struct database *db, const struct connection *self, const str
             pthread_mutex_unlock(&c->in_call);
 }
 
-/* Keeps all connections but one out of their views. False: one is in a call, or has a lock, something staged or
- * pages of xFetch. */
+/* Keeps all connections but one out of their views. False: one is in a call, or has pages of xFetch. */
 static bool keep_out(struct database *db, const struct connection *self)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
@@ -182,7 +221,7 @@ static bool keep_out(struct database *db, const struct connection *self)
             let_in(db, self, c);
             return false;
         }
-        if (c->lock != SQLITE_LOCK_NONE || c->fetched || c->staged.tx) {
+        if (c->fetched || c->staged.tx) {
             let_in(db, self, c->next);
             return false;
         }
@@ -219,12 +258,11 @@ static bool is_plain(void *view)
     return ato_stat(view, &st) == 0 && st.slices_in_reflection == 0;
 }
 
-bool database_renew(struct database *db, const struct connection *self, bool prefer_file,
+void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name)
 {
     pthread_mutex_lock(&lock);
-    const bool alone = db->views[1] && !db->views[0] && keep_out(db, self);
-    if (alone) {
+    if (db->views[1] && !db->views[0] && keep_out(db, self)) {
         prefer_file = prefer_file && is_plain(db->views[1]);
         if (unmap_fast(db->views[1])) {
             db->views[1] = map_again(db, prefer_file, name);
@@ -234,7 +272,6 @@ bool database_renew(struct database *db, const struct connection *self, bool pre
         let_in(db, self, NULL);
     }
     pthread_mutex_unlock(&lock);
-    return alone;
 }
 
 static void unmap(const struct database *db, const char *name)

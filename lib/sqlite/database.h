@@ -31,6 +31,7 @@ struct database {
     size_t max_size; /* as the view that may write was made */
     bool durable;
     bool unmap_fast; /* by what the connection said that closed last */
+    bool journal;    /* one in memory was made since the last was deleted */
 };
 
 struct database_wish {
@@ -57,13 +58,18 @@ static inline bool database_is_durable(const struct database *db)
     return db->durable;
 }
 
-/* Maps the file anew, unless somebody is in it, or holds a lock, which would be lost: so a file that got shorter
- * is cut, which waits until nobody has it mapped. `self`: whose call it is; the others are kept out.
- * `prefer_file`: also if the file was given another length by other means and all was home: then it is right as
- * it is. Where it cannot be mapped again its connections fail from then on; `name` is for the sentence. False: it
- * was left as it is. */
-bool database_renew(struct database *db, const struct connection *self, bool prefer_file,
+/* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
+ * has it mapped. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
+ * length by other means and all was home: then it is right as it is. Where it cannot be mapped again its
+ * connections fail from then on; `name` is for the sentence. */
+void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
+
+/* A rollback journal of this name is made: in memory? */
+bool database_make_journal(const char *name);
+
+/* It is deleted: was it in memory? *needless: it would be, if there were one. */
+bool database_delete_journal(const char *name, bool *needless);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);

@@ -25,13 +25,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool has_journal_in_memory(const struct connection *c, const void *journal)
 {
-    return !c->journal_file && connection_has_journal(c, journal);
+    return !c->journal_file && connection_writes(c) && connection_has_journal(c, journal);
 }
 
 static bool is_being_written(const struct connection *c, const void *journal)
 {
-    return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED &&
-           connection_has_journal(c, journal);
+    return connection_writes(c) && connection_has_journal(c, journal);
 }
 
 /* Is a name that the super-journal holds such a one? */

@@ -21,11 +21,6 @@ static sqlite3_vfs *below(sqlite3_vfs *vfs)
 
 /* ---- files ---- */
 
-static bool has_journal_in_memory(const struct connection *c, const void *name)
-{
-    return !c->journal_file && connection_has_journal(c, name);
-}
-
 /* Others, a folder for one, are for the VFS below to say something about. */
 static bool is_file(const char *name)
 {
@@ -43,7 +38,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
     /* One that is only to be opened if it is there was left by another VFS. */
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE) &&
-        database_any(has_journal_in_memory, name)) {
+        database_make_journal(name)) {
         journal_open((struct journal *)file);
         if (out_flags)
             *out_flags = flags;
@@ -54,14 +49,12 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
-    bool mine;
+    bool mine, needless;
     int r = super_delete(name, &mine);
-    if (mine)
+    if (mine || database_delete_journal(name, &needless))
         return r;
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    if (r == SQLITE_IOERR_DELETE_NOENT && database_any(has_journal_in_memory, name))
-        return SQLITE_OK;
-    return r;
+    return r == SQLITE_IOERR_DELETE_NOENT && needless ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)

@@ -207,7 +207,7 @@ Result replay(const Combination &c, const Crash &crash, const Mutation &mutation
 
 Bounds fitting(Bounds b, const Case &c)
 {
-    uint64_t share = c.sizes[0] > (1 << 20) ? 8 : c.sizes[0] > (1 << 17) ? 3 : 1;
+    uint64_t share = c.sizes[0] > (1 << 20) ? 8 : c.sizes[0] > (1 << 17) ? 3 : c.use ? 2 : 1;
     b.whole /= share;
     b.images = std::max<uint64_t>(b.images / share, 8);
     b.lives = b.lives / share + 1;

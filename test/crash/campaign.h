@@ -45,7 +45,7 @@ const Combination *combination_of(const std::vector<Combination> &list, const Cr
 Result replay(const Combination &c, const Crash &crash, const Mutation &mutation,
               const std::string &folder, std::string &story);
 
-// A large file costs more: fewer crashes of it.
+// A large file costs more, and so does a program: fewer crashes of it.
 Bounds fitting(Bounds bounds, const Case &c);
 
 struct Effort {

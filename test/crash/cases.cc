@@ -11,6 +11,9 @@ const std::vector<Case> &all_cases()
         for (const auto *part : {&call_cases(), &past_cases(), &chunk_cases(), &thread_cases(),
                                  &size_cases(), &folder_cases(), &tx_cases(), &peer_cases()})
             all.insert(all.end(), part->begin(), part->end());
+#ifdef WITH_SQLITE
+        all.insert(all.end(), sqlite_cases().begin(), sqlite_cases().end());
+#endif
         return all;
     }();
     return cases;

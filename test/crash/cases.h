@@ -9,13 +9,21 @@
 namespace crash
 {
 
+// By a program that the originals belong to: they hold what the actor knows.
+struct Use {
+    void (*look)(Actor &a); // at all, after a crash
+    void (*go_on)(
+        Actor &a); // in a life after one: looks, says that it did, and does its next operation
+};
+
 struct Case {
     const char *name;
     unsigned domains;            // a bit for each ato_domain
     std::vector<uint64_t> sizes; // of the originals
     void (*before)(Actor &a);    // not looked at; may be NULL
     void (*run)(Actor &a);
-    uint64_t orders = 0; // of its threads, that are looked at besides, with a few crashes each
+    uint64_t orders = 0;      // of its threads, that are looked at besides, with a few crashes each
+    const Use *use = nullptr; // the explorer's own
 };
 
 const std::vector<Case> &all_cases();

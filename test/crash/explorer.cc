@@ -314,6 +314,10 @@ void Explorer::recover(const Disk &image, After after, const std::vector<Found> 
             result.recoveries++;
         }
     };
+    if (what.use && how >> 10 & 1) {
+        what.use->look(actor);
+        result.recoveries += static_cast<uint64_t>(n);
+    }
     map_all(how >> 9 & 1 ? ATO_READ_GATHER : ATO_READ_LAZY);
     switch (how & 3) {
     case 0:
@@ -439,12 +443,17 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
     actor.allow(power ? std::vector<uint64_t>{hash_of(actor.contents)} : allowed);
     int file = static_cast<int>(actor.random.below(world->originals()));
     int policy = actor.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY;
-    Mapping *m = actor.map(file, policy, ATO_NO_RTM);
+    const bool blindly = !power && actor.random.one_in(3);
     result.recoveries++;
-    if (!power && actor.random.one_in(3))
-        work_blindly(actor, m);
-    else
-        work_on(actor, m, policy);
+    if (what.use && !blindly) {
+        what.use->go_on(actor);
+    } else {
+        Mapping *m = actor.map(file, policy, ATO_NO_RTM);
+        if (blindly)
+            work_blindly(actor, m);
+        else
+            work_on(actor, m, policy);
+    }
     world->record(nullptr);
     honest(life.start, life.trace);
     world->die();

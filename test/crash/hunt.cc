@@ -62,7 +62,8 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
 {
     Where w;
     for (const Combination &c : list) {
-        if (!may_show(m, c))
+        // A program's cases are for faults of its own: what it does to the library others do, and cheaper.
+        if (!may_show(m, c) || (c.what().use && m.code == CodeFault::None))
             continue;
         bool near = c.own_sites.count(m.mutation.site) != 0 || m.code != CodeFault::None;
         if (near && is_one_of(c.name(), m.cases))

@@ -133,6 +133,13 @@ std::vector<Mutant> all_mutants()
          "peers, in several pages"},
         {CodeFault::NoChecksum, "a lane counts without its checksum", "journal made"},
         {CodeFault::NeverRetired, "a lane is never retired", "journal made"},
+#ifdef WITH_SQLITE
+        {CodeFault::FileByFile, "a transaction over several databases is one of each",
+         "SQLite, files"},
+        {CodeFault::NeverDeleted, "a super-journal is deleted, which commits nothing",
+         "SQLite, files"},
+        {CodeFault::WrittenThrough, "what SQLite writes counts before it commits", "SQLite, spill"},
+#endif
     };
     for (const auto &c : code) {
         Mutant m;

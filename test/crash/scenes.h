@@ -63,6 +63,8 @@ const std::vector<Case> &folder_cases();
 const std::vector<Case> &thread_cases();
 // Steps of several calls: transactions, ato_writev(), epochs.
 const std::vector<Case> &tx_cases();
+// SQLite, with the VFS of lib/sqlite: where there is SQLite.
+const std::vector<Case> &sqlite_cases();
 
 // Several processes.
 const std::vector<Case> &peer_cases();

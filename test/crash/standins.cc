@@ -52,6 +52,11 @@ void set_fault(CodeFault f)
     code_fault = f;
 }
 
+CodeFault fault()
+{
+    return code_fault;
+}
+
 const Region *region(const void *address)
 {
     std::lock_guard<std::mutex> hold(lock);

@@ -25,12 +25,15 @@ namespace crash
 
 enum class CodeFault {
     None,
-    AnyIdentity,  // every file is the one that the manifest means
-    NoReplay,     // journals of the dead are removed, not replayed
-    LeftToOthers, // who takes pages over from a dead one does not replay its journals
-    NoChecksum,   // a lane counts without its checksum
-    NeverRetired, // a lane stays committed
-    AnyTime,      // a clean file is believed whatever its mtime and size
+    AnyIdentity,    // every file is the one that the manifest means
+    NoReplay,       // journals of the dead are removed, not replayed
+    LeftToOthers,   // who takes pages over from a dead one does not replay its journals
+    NoChecksum,     // a lane counts without its checksum
+    NeverRetired,   // a lane stays committed
+    AnyTime,        // a clean file is believed whatever its mtime and size
+    FileByFile,     // of the VFS for SQLite: what is to be one commit is one of each database
+    NeverDeleted,   // that a super-journal is deleted commits nothing
+    WrittenThrough, // what SQLite writes is committed at once
 };
 
 struct Region {
@@ -47,6 +50,7 @@ void set_random(uint64_t seed);
 void another_process();
 void new_boot();
 void set_fault(CodeFault fault);
+CodeFault fault();
 // The shared file mapping that an address lies in; NULL.
 const Region *region(const void *address);
 } // namespace standins

@@ -130,6 +130,7 @@ void World::die()
     peers.clear();
     standins::another_process();
     recorder.die([this] {
+        company = nullptr;
         for (ato_tx *tx : transactions)
             if (ato_tx_adopt(tx) == 0)
                 ato_tx_abort(tx);

@@ -131,6 +131,24 @@ class World
         recorder.quietly(what);
     }
 
+    // What the process has open besides. It goes when the process dies, and reaches nothing any more.
+    std::shared_ptr<void> company;
+
+    const std::string &path() const // of the folder
+    {
+        return files.path();
+    }
+    std::string path_of(int file) const
+    {
+        return files.path() + "/" + files.originals()[static_cast<size_t>(file)].name;
+    }
+    // Where its reflection is to be; "": anywhere.
+    std::string reflected_in(int file) const
+    {
+        auto place = places.find(file);
+        return place == places.end() ? "" : place->second;
+    }
+
     size_t originals() const
     {
         return files.originals().size();

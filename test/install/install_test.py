@@ -52,6 +52,28 @@ def declared():
     return set(re.findall(r'\b(ato_\w+)\(', code))
 
 
+def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
+    for name in ('ato_sqlite.h', 'libato_vfs.a', 'libato-sqlite.pc', 'ato_sqlite.7'):
+        claim(f'{name} is installed', name in by_name)
+    claim('the extension exports its entry and nothing else',
+          exported(by_name['libato_sqlite.so']) == {'sqlite3_extension_init'})
+    status, text = run(['pkg-config', '--libs', 'libato-sqlite'], **pkg)
+    claim('pkg-config --libs libato-sqlite', status == 0 and '-lato_vfs' in text, text)
+    program = os.path.join(stage, 'sample_sqlite')
+    here = os.path.dirname(os.path.abspath(__file__))
+    status, text = run([*CC, '-std=c99', *strict, os.path.join(here, 'sample_sqlite.c'), *place,
+                        *[flag for flag in shlex.split(text) if not flag.startswith(('-I', '-L'))],
+                        '-o', program])
+    if not claim('a sample with SQLite compiles', status == 0, text):
+        return
+    for what, words in (('linked', []), ('loaded', [by_name['libato_sqlite.so'][:-len('.so')]])):
+        file = os.path.join(data, what + '.db')
+        status, text = run([program, file, *words], **libraries)
+        claim(f'it runs ({what})', status == 0 and text == 'wholly or\n', text)
+        with open(file, 'rb') as f:
+            claim(f'what it wrote is in the file ({what})', b'wholly or' in f.read())
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     with tempfile.TemporaryDirectory(prefix='ato-install-') as stage, \
@@ -126,6 +148,8 @@ def main():
             _, text = run(['readelf', '-d', program])
             claim(f'it needs libato.so.0 only when shared ({what})',
                   ('libato.so.0' in text) == ('shared' in what), text)
+        if 'libato_sqlite.so' in by_name:
+            try_sqlite(by_name, stage, data, pkg, place, strict, libraries)
         claim('nothing is left in .ato', not os.listdir(os.path.join(data, '.ato')))
 
 

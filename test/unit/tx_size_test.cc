@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace support;
@@ -337,6 +338,38 @@ TEST_P(TxSize, WhatIsRefusedChangesNothing)
     ASSERT_EQ(ato_tx_abort(t), 0);
     expect_others();
     EXPECT_EQ(ato_ftruncate(m->base, SIZE - 5), 0); // and all is free again
+}
+
+static off_t length(const std::string &path)
+{
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 ? st.st_size : -1;
+}
+
+// What others find is as long as the file is, also behind what an abort leaves, or more growth than was needed.
+TEST_P(TxSize, IsTheFilesLengthWhenTheTransactionIsOver)
+{
+    begin();
+    ASSERT_EQ(resize(SIZE + 10 * PAGE), 0) << ato_errormsg();
+    put(SIZE + 9 * PAGE, pattern(PAGE, 2));
+    EXPECT_EQ(length(path), static_cast<off_t>(SIZE + 10 * PAGE));
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    EXPECT_EQ(length(path), static_cast<off_t>(SIZE));
+
+    begin();
+    ASSERT_EQ(resize(SIZE + 10 * PAGE), 0) << ato_errormsg();
+    ASSERT_EQ(resize(SIZE + PAGE), 0) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(length(path), static_cast<off_t>(SIZE + PAGE));
+
+    // It may grow into there again, and reads as zeros.
+    begin();
+    ASSERT_EQ(resize(SIZE + 10 * PAGE), 0) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    model.resize(SIZE + 10 * PAGE, 0);
+    Bytes seen(model.size());
+    ASSERT_NE(ato_memcpy(seen.data(), m->base, seen.size()), nullptr) << ato_errormsg();
+    EXPECT_EQ(seen, model);
 }
 
 TEST_P(TxSize, CutAndComeBackCountsAgainstTheLimit)

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// SQLite's transactions, through the VFS of lib/sqlite. Databases are small, with pages that are parts of
+// libato's or just as large: what they cross there is what matters.
+//
+// Not here, for what lies in ordinary files is not recorded: WAL mode and journal=file.
+#include "program.h"
+#include "scenes.h"
+
+namespace crash
+{
+
+namespace
+{
+
+std::string number(uint64_t n)
+{
+    return std::to_string(n);
+}
+
+// A row is a little more than a sixth of a page. Small pages are more, so that several of libato's are there.
+uint64_t rows_of(uint64_t page_size)
+{
+    return page_size < PAGE ? 64 * 1024 / page_size : 24;
+}
+
+struct Make {
+    uint64_t page_size, auto_vacuum;
+};
+
+std::vector<std::string> statements(const Make &m)
+{
+    const std::string bytes = number(m.page_size / 6), rows = number(rows_of(m.page_size));
+    return {
+        "PRAGMA page_size = " + number(m.page_size),
+        "PRAGMA auto_vacuum = " + number(m.auto_vacuum),
+        "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, v BLOB)",
+        "CREATE INDEX i ON t(n)",
+        // Bytes that all differ, and are the same in every run.
+        "WITH RECURSIVE r(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM r WHERE k < " + rows +
+            ") INSERT INTO t SELECT k, k * 7919 % 1000, CAST(printf('%0" + bytes +
+            "d', k * 104729) AS BLOB) FROM r",
+    };
+}
+
+std::string table(size_t file)
+{
+    return file ? "b.t" : "main.t";
+}
+
+// ---- statements ----
+
+std::string value(Actor &a, uint64_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    std::string hex;
+    for (const unsigned char byte : a.some(n)) {
+        hex += digits[byte >> 4];
+        hex += digits[byte & 15];
+    }
+    return "x'" + hex + "'";
+}
+
+uint64_t page_size(const Actor &a, size_t file = 0)
+{
+    const Bytes &first = a.contents[file];
+    const uint64_t n = first[16] * 256u + first[17];
+    return n == 1 ? 65536 : n;
+}
+
+std::string change_a_row(Actor &a, size_t file = 0)
+{
+    return "UPDATE " + table(file) + " SET n = " + number(a.random.below(1000)) +
+           ", v = " + value(a, page_size(a, file) / 6) +
+           " WHERE k = " + number(1 + a.random.below(rows_of(page_size(a, file))));
+}
+
+std::string change_many(Actor &a, size_t file = 0)
+{
+    return "UPDATE " + table(file) + " SET n = n * 31 % 1000 + " + number(a.random.below(99)) +
+           ", v = CAST(v || " + value(a, 3) + " AS BLOB) WHERE k % 4 <> " +
+           number(a.random.below(4));
+}
+
+// Of several pages, or of one.
+std::string insert(Actor &a, size_t file = 0)
+{
+    const uint64_t page = page_size(a, file), n = page / (a.random.one_in(2) ? 1 : 6) * 2;
+    return "INSERT INTO " + table(file) + "(n, v) VALUES(" + number(a.random.below(1000)) + ", " +
+           value(a, n + a.random.below(40)) + ")";
+}
+
+std::string remove_many(Actor &a, size_t file = 0)
+{
+    return "DELETE FROM " + table(file) + " WHERE k > " +
+           number(2 + a.random.below(rows_of(page_size(a, file)) - 6)) + " AND k % 5 <> 1";
+}
+
+void run(Actor &a, const std::vector<std::string> &sql)
+{
+    for (const std::string &statement : sql)
+        Program::of(a).run(statement);
+}
+
+// So few pages that nearly all that is written leaves it at once.
+std::vector<std::string> tiny_cache(size_t files)
+{
+    std::vector<std::string> sql;
+    for (size_t i = 0; i < files; i++) {
+        sql.push_back(i ? "PRAGMA b.cache_size = 2" : "PRAGMA main.cache_size = 2");
+        sql.push_back(i ? "PRAGMA b.cache_spill = 1" : "PRAGMA main.cache_spill = 1");
+    }
+    return sql;
+}
+
+// ---- before ----
+
+void open(Actor &a, const std::vector<Make> &files)
+{
+    std::vector<std::vector<std::string>> sql;
+    for (const Make &m : files)
+        sql.push_back(statements(m));
+    Program::make(a, sql);
+    Program::open(a);
+    litter(a, 0);
+    if (files.size() > 1)
+        litter(a, 1, ".far");
+    // Slices lie in both homes, and there is a journal.
+    for (size_t i = 0; i < files.size(); i++)
+        run(a, {change_many(a, i), change_a_row(a, i)});
+    litter_journals(a);
+}
+
+Make any_make(Actor &a)
+{
+    static const uint64_t sizes[] = {512, 1024, 4096};
+    return {sizes[a.random.below(3)], 0};
+}
+
+void before_one(Actor &a)
+{
+    open(a, {any_make(a)});
+}
+
+void before_spills(Actor &a)
+{
+    before_one(a);
+    run(a, tiny_cache(1));
+}
+
+void before_vacuum(Actor &a)
+{
+    Make m = any_make(a);
+    m.auto_vacuum = a.random.below(3);
+    open(a, {m});
+}
+
+// In two folders, as libato sees them: reflections, journals and their pointers.
+void before_files(Actor &a)
+{
+    a.world.reflect_in(1, ".far");
+    Make first = any_make(a), second = any_make(a);
+    second.auto_vacuum = a.random.below(3);
+    open(a, {first, second});
+}
+
+void before_files_that_spill(Actor &a)
+{
+    before_files(a);
+    run(a, tiny_cache(2));
+}
+
+// ---- run ----
+
+void rows(Actor &a)
+{
+    run(a, {change_a_row(a), insert(a), change_a_row(a)});
+}
+
+void many_pages(Actor &a)
+{
+    run(a, {"BEGIN", change_many(a), insert(a), change_a_row(a), "COMMIT", change_a_row(a)});
+}
+
+void spill(Actor &a)
+{
+    run(a, {"BEGIN", change_many(a), insert(a), change_a_row(a), "COMMIT", change_a_row(a)});
+}
+
+void spill_and_roll_back(Actor &a)
+{
+    run(a, {"BEGIN", insert(a), change_many(a), a.random.one_in(2) ? remove_many(a) : insert(a),
+            "ROLLBACK", change_a_row(a)});
+}
+
+void savepoints(Actor &a)
+{
+    if (a.random.one_in(2))
+        run(a, tiny_cache(1));
+    run(a, {"BEGIN", change_a_row(a), "SAVEPOINT one", change_many(a), "SAVEPOINT two", insert(a),
+            "ROLLBACK TO two", "RELEASE two", change_a_row(a)});
+    if (a.random.one_in(2))
+        run(a, {"ROLLBACK TO one"});
+    run(a, {"RELEASE one", "COMMIT", "SAVEPOINT three", change_a_row(a), "RELEASE three"});
+}
+
+void grow(Actor &a)
+{
+    run(a, {"BEGIN", insert(a), insert(a), insert(a), "COMMIT", insert(a)});
+}
+
+// So much in one transaction, and in a small cache, that the VFS makes the file ready for more. Zeros cost little.
+void grow_ahead(Actor &a)
+{
+    run(a, {"BEGIN", "INSERT INTO t(n, v) VALUES(1, zeroblob(600000))", change_a_row(a)});
+    run(a, {a.random.one_in(2) ? "COMMIT" : "ROLLBACK", change_a_row(a)});
+}
+
+void vacuum(Actor &a)
+{
+    run(a, {remove_many(a), a.random.one_in(2) ? "PRAGMA incremental_vacuum" : "VACUUM",
+            change_a_row(a), insert(a)});
+}
+
+void left_open(Actor &a)
+{
+    run(a, {change_a_row(a), "BEGIN", change_many(a), insert(a), change_a_row(a)});
+}
+
+void closed(Actor &a)
+{
+    run(a, {change_many(a)});
+    for (int i = 0; i < 2; i++) {
+        Program::close(a, a.random.one_in(2) ? Program::Leaves::Plain : Program::Leaves::Fast);
+        Program::open(a).check();
+        run(a, {change_a_row(a), insert(a)});
+    }
+}
+
+void files(Actor &a)
+{
+    const size_t first = a.random.below(2);
+    run(a, {"BEGIN", change_a_row(a, first), change_a_row(a, 1 - first), "COMMIT"});
+    run(a,
+        {"BEGIN", change_many(a, 1 - first), insert(a, first), "COMMIT", change_a_row(a, first)});
+}
+
+void files_that_spill(Actor &a)
+{
+    const size_t first = a.random.below(2);
+    run(a, {"BEGIN", change_many(a, first), change_many(a, 1 - first), "SAVEPOINT s",
+            insert(a, first), change_a_row(a, 1 - first), "ROLLBACK TO s",
+            a.random.one_in(4) ? "ROLLBACK" : "COMMIT", change_a_row(a, first)});
+}
+
+// One grows while the other shrinks, if it is of that kind.
+void files_that_shrink(Actor &a)
+{
+    run(a, {"BEGIN", remove_many(a, 1), insert(a, 0), "PRAGMA b.incremental_vacuum", "COMMIT"});
+    run(a, {"VACUUM b", "BEGIN", change_a_row(a, 0), insert(a, 1), "COMMIT"});
+}
+
+// ---- after a crash ----
+
+void look(Actor &a)
+{
+    Program::open(a).check();
+    switch (a.random.below(3)) {
+    case 0:
+        Program::close(a, Program::Leaves::Plain);
+        for (size_t i = 0; i < a.contents.size(); i++)
+            if (a.world.plain_content(static_cast<int>(i)) != a.contents[i])
+                throw Violation("closed after the recovery, a database is not what it was");
+        break;
+    case 1:
+        Program::close(a, Program::Leaves::Fast);
+        break;
+    case 2:
+        a.world.die();
+        break;
+    }
+}
+
+void go_on(Actor &a)
+{
+    Program::open(a).check();
+    a.allow_this();
+    const size_t last = a.contents.size() - 1;
+    switch (a.random.below(4)) {
+    case 0:
+        run(a, {change_a_row(a), change_a_row(a, last)});
+        break;
+    case 1:
+        run(a, {"BEGIN", insert(a, last), change_many(a), "COMMIT"});
+        break;
+    case 2:
+        run(a, {"BEGIN", change_many(a, last), "ROLLBACK", "BEGIN", change_a_row(a),
+                remove_many(a, last), "COMMIT"});
+        break;
+    }
+    switch (a.random.below(3)) {
+    case 0:
+        Program::close(a, Program::Leaves::Plain);
+        break;
+    case 1:
+        Program::close(a, Program::Leaves::Fast);
+        break;
+    }
+}
+
+constexpr Use SQLITE = {look, go_on};
+
+constexpr uint64_t AHEAD = 256 << 10; // of some such a size it is, soon
+
+} // namespace
+
+const std::vector<Case> &sqlite_cases()
+{
+    static const std::vector<Case> cases = {
+        {"SQLite, rows", COSTLY, {PAGE}, before_one, rows, 0, &SQLITE},
+        {"SQLite, many pages", ALL, {PAGE}, before_one, many_pages, 0, &SQLITE},
+        {"SQLite, spill", COSTLY, {PAGE}, before_spills, spill, 0, &SQLITE},
+        {"SQLite, spill, rollback", COSTLY, {PAGE}, before_spills, spill_and_roll_back, 0, &SQLITE},
+        {"SQLite, savepoints", COSTLY, {PAGE}, before_one, savepoints, 0, &SQLITE},
+        {"SQLite, grow", COSTLY, {PAGE}, before_one, grow, 0, &SQLITE},
+        {"SQLite, grow ahead",
+         1u << ATO_DOMAIN_PMEM,
+         {AHEAD},
+         before_spills,
+         grow_ahead,
+         0,
+         &SQLITE},
+        {"SQLite, vacuum", COSTLY, {PAGE}, before_vacuum, vacuum, 0, &SQLITE},
+        {"SQLite, left open", COSTLY, {PAGE}, before_spills, left_open, 0, &SQLITE},
+        {"SQLite, closed", COSTLY, {PAGE}, before_one, closed, 0, &SQLITE},
+        {"SQLite, files", ALL, {PAGE, PAGE}, before_files, files, 0, &SQLITE},
+        {"SQLite, files, spill",
+         COSTLY,
+         {PAGE, PAGE},
+         before_files_that_spill,
+         files_that_spill,
+         0,
+         &SQLITE},
+        {"SQLite, files, shrink",
+         COSTLY,
+         {PAGE, PAGE},
+         before_files,
+         files_that_shrink,
+         0,
+         &SQLITE},
+    };
+    return cases;
+}
+
+} // namespace crash

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Runs SQLite's own tests with libato's VFS as their default, and judges: what fails has to fail with
+# SQLite's own VFS as well, or to be in differences.txt. tools/sqlite-tests builds what this needs, calls
+# it, and says what may be asked for.
+#
+# usage: suite.py FOLDER [--all | SCRIPT...]
+#
+#   FOLDER/source         SQLite's
+#   FOLDER/programs       what was built of it; libato_suite.so, which has the VFS
+#   FOLDER/stock.json     results with SQLite's own VFS, kept as long as those programs are the same
+#   FOLDER/failed/VARIANT what scripts that failed printed
+
+import collections
+import concurrent.futures
+import dataclasses
+import fnmatch
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import world
+from world import Result, Script
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DIFFERENCES = os.path.join(HERE, 'differences.txt')
+MOST_DIFFERENCES = 40
+MOST_NAMED = 5 # of the errors of a script, of what took longer
+
+# How the programs are told which VFS is their default.
+STOCK, ATO, FILE = 'stock', 'ato', 'journal=file'
+WORDS = {
+    STOCK: {'ATO_SUITE_VFS': 'stock'},
+    ATO: {'ATO_SUITE_VFS': 'ato'},
+    FILE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_JOURNAL': 'file'},
+}
+
+# A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
+QUICK = '''
+    writecrash crash crash? savepoint savepoint[2457] savepointfault diskfull quota* atomic* attach* cffault
+    journal? jrnlmode* mjournal memjournal* pager? pagerfault pagerfault3 pageropt rollback* superlock
+    wal wal? walbak walbig walcksum walcrash walcrash[24] walfault2 walhook walmode walnoshm waloverwrite
+    walpersist walprotocol2 walro* walshared walvfs e_wal*
+    backup backup? vacuum* incrvacuum* autovacuum* shared shared? sharedlock shmlock lock lock? exclusive*
+    trans trans? avtrans mmap* nolock multiplex* io ioerr* sync* tempdb* temptable* bigfile*
+    corrupt? symlink* uri* oserror misc[157] thread00[125] unixexcl memdb* avfs recover nockpt busy
+    mptester:crash01:delete mptester:multiwrite01:delete
+'''.split()
+
+# Those that --all runs beside SQLite's suite `veryquick`: what is left out of that for the time it takes,
+# and is about files. Not among them, for their minutes each: backup_ioerr, thread003, walthread.
+MORE = '''
+    writecrash crash* savepoint* wal wal? walcrash* walfault* walslow walprotocol
+    backup backup_malloc vacuum* incrvacuum_ioerr autovacuum_ioerr2 shared_err mmap* pagerfault* cffault
+    trans2 attachmalloc rollbackfault ioerr* bigfile* corrupt* misc7 tempfault thread00[1245] recover*
+    mptester:* threadtest3:*
+'''.split()
+
+THREAD_TESTS = ('walthread1', 'walthread2', 'walthread3', 'walthread4', 'walthread5', 'cgt_pager_1',
+                'dynamic_triggers', 'checkpoint_starvation_1', 'checkpoint_starvation_2',
+                'create_drop_index_1', 'lookaside1', 'vacuum1', 'stress1', 'stress2', 'shared1')
+
+NOTHING = 1  # a script that tests nothing has made one test: that all memory was freed
+
+# In differences.txt, instead of a test: a script that tests nothing with our VFS, or does not come to its end.
+SKIPPED, UNFINISHED = 'skipped', 'unfinished'
+
+started = time.monotonic() - int(os.environ.get('SECONDS', 0))
+
+
+def say(text):
+    print(f'[{time.monotonic() - started:3.0f} s] {text}', flush=True)
+
+
+def die(text):
+    sys.exit(f'sqlite-tests: {text}')
+
+
+# ---- Which there are ----
+
+def of_sqlite(place):
+    """SQLite's scripts, by name; and the names of its suite `veryquick`."""
+    command = [os.path.join(place.bin, 'testfixture'), os.path.join(HERE, 'scripts.tcl'), place.tests]
+    with tempfile.TemporaryDirectory(dir=place.top) as folder:
+        lines = subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[STOCK]}, check=True,
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.splitlines()
+    scripts, veryquick = {}, set()
+    for suite, path in (line.split(' ', 1) for line in lines):
+        name = os.path.basename(path).removesuffix('.test')
+        scripts[name] = Script(name, ['{bin}/testfixture', path], 600)
+        if suite == 'veryquick':
+            veryquick.add(name)
+    return scripts, veryquick
+
+
+def of_programs():
+    """The tests of mptester, in each journal mode, and those of threadtest3."""
+    scripts = {}
+    for test in 'crash01', 'multiwrite01':
+        for mode in 'delete', 'truncate', 'persist', 'wal':
+            name = f'mptester:{test}:{mode}'
+            scripts[name] = Script(name, [
+                '{bin}/mptester', 'mptest.db', f'{{tests}}/../mptest/{test}.test', '--vfs', 'ato',
+                '--journalmode', mode, '--repeat', '5'], 180)
+    for test in THREAD_TESTS:
+        name = f'threadtest3:{test}'
+        scripts[name] = Script(name, ['{bin}/threadtest3', test], 180)
+    return scripts
+
+
+def matching(scripts, patterns):
+    """Names of scripts that match one of these; each of them has to match one."""
+    found = {}
+    for pattern in patterns:
+        names = fnmatch.filter(scripts, pattern.removesuffix('.test'))
+        if not names:
+            die(f'there is no script {pattern}')
+        found.update(dict.fromkeys(names))
+    return list(found)
+
+
+# ---- All of them ----
+
+def run_all(place, variant, scripts, known, take):
+    """Each script, the longest first, as many at once as there are CPUs; take(script, result) as they end."""
+    say(f'{variant}: {len(scripts)} scripts')
+    scripts = sorted(scripts, key=lambda script: -known.get(script.name, Result(seconds=10)).seconds)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = {pool.submit(place.run, script, WORDS[variant]): script for script in scripts}
+        said = time.monotonic()
+        try:
+            for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                take(futures[future], future.result())
+                if time.monotonic() > said + 10 or count == len(scripts):
+                    said = time.monotonic()
+                    say(f'{variant}: {count} of {len(scripts)}')
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            place.stop()
+            raise
+
+
+def digest(paths):
+    whole = hashlib.sha256()
+    for path in paths:
+        with open(path, 'rb') as file:
+            whole.update(file.read())
+    return whole.hexdigest()
+
+
+class Stock:
+    """What SQLite's own VFS comes to: kept in a file, being the same each time."""
+
+    def __init__(self, folder):
+        self.path, self.results = os.path.join(folder, 'stock.json'), {}
+        self.programs = digest(os.path.join(folder, 'programs', program) for program in ('testfixture', 'sqlite3'))
+        if os.path.exists(self.path):
+            with open(self.path, encoding='utf-8') as kept:
+                known = json.load(kept)
+            if known['programs'] == self.programs:
+                self.results = {name: Result(**fields) for name, fields in known['results'].items()}
+
+    def complete(self, place, scripts):
+        """Runs those of which nothing is known."""
+        missing = [script for script in scripts if script.name not in self.results]
+        if missing:
+            try:
+                run_all(place, STOCK, missing, {}, self.take)
+            finally:
+                self.keep()
+        results = [self.results[script.name] for script in scripts]
+        say(f'{STOCK}: {sum(len(result.errors) for result in results)} errors in '
+            f'{sum(result.tests for result in results)} tests')
+
+    def keep(self):
+        results = {name: dataclasses.asdict(result) for name, result in self.results.items()}
+        with open(self.path + '.new', 'w', encoding='utf-8') as kept:
+            json.dump({'programs': self.programs, 'results': results}, kept)
+        os.replace(kept.name, self.path)
+
+    def take(self, script, result):
+        self.results[script.name] = dataclasses.replace(result, output='')
+        if result.errors or result.trouble:
+            say(f'{STOCK}: {script.name}: {result.trouble or " ".join(result.errors)}')
+
+
+# ---- Judging ----
+
+def read_differences():
+    """What may fail with our VFS: {script: [test or pattern, ...]}. Each line has a reason."""
+    found, count = collections.defaultdict(list), 0
+    with open(DIFFERENCES, encoding='utf-8') as lines:
+        for line in lines:
+            if not line.strip() or line.startswith('#'):
+                continue
+            parts = re.fullmatch(r'([^:\s]+):(\S+) \| (\S.*)\n', line)
+            if not parts:
+                die(f'{DIFFERENCES}: not `script:testname | reason`: {line.rstrip()}')
+            found[parts[1]].append(parts[2])
+            count += 1
+    if count > MOST_DIFFERENCES:
+        die(f'{DIFFERENCES}: {count} lines, and there may be {MOST_DIFFERENCES}')
+    return found
+
+
+class Judge:
+    """Counts the scripts of a variant; names what is wrong with them, and keeps what they printed."""
+
+    def __init__(self, variant, stock, differences, folder):
+        self.variant, self.stock, self.differences = variant, stock, differences
+        self.folder = os.path.join(folder, 'failed', variant)
+        self.passed = self.failed = self.skipped = self.tests = self.excused = 0
+        self.fewer, self.later = [], []
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def errors(self, result, stock):
+        """What is wrong, and not with stock: {test: sentence}."""
+        if result.trouble:
+            return {} if stock.trouble else {UNFINISHED: result.trouble}
+        errors = dict.fromkeys(sorted(set(result.errors) - set(stock.errors)), '')
+        if result.tests <= NOTHING < stock.tests:
+            errors[SKIPPED] = f'{stock.tests} tests with stock'
+        return errors
+
+    def wrong(self, script, result, stock):
+        """The errors that are not listed, and what is listed and is no error: [(test, sentence), ...]."""
+        if result.crashed:
+            return [('', result.trouble)]
+        errors = self.errors(result, stock)
+        listed = self.differences.get(script.name, [])
+        if self.variant == FILE:
+            listed = [test for test in listed if test == SKIPPED]
+        allowed = {error for test in listed for error in fnmatch.filter(errors, test)}
+        self.excused += len(allowed)
+        return ([(error, sentence) for error, sentence in errors.items() if error not in allowed] +
+                [(test, 'is in differences.txt and is not wrong') for test in listed
+                 if not fnmatch.filter(errors, test)])
+
+    def take(self, script, result):
+        stock = self.stock.get(script.name, Result())
+        wrong = self.wrong(script, result, stock)
+        self.tests += result.tests
+        if script.name in self.stock:
+            text = f'{script.name} ({result.seconds} s, {stock.seconds} s)'
+            self.later.append((result.seconds - stock.seconds, text))
+        if wrong:
+            self.failed += 1
+            self.name(script, result, wrong)
+        elif result.trouble or script.name in self.stock and result.tests <= NOTHING:
+            self.skipped += 1
+        else:
+            self.passed += 1
+            if result.tests < stock.tests * 0.9:
+                self.fewer.append(f'{script.name} ({result.tests} of {stock.tests})')
+
+    def name(self, script, result, wrong):
+        os.makedirs(self.folder, exist_ok=True)
+        with open(os.path.join(self.folder, script.name), 'w', encoding='utf-8') as kept:
+            kept.write(result.output)
+        for test, sentence in wrong[:MOST_NAMED]:
+            say(f'{self.variant}: FAILED: {" ".join(filter(None, (script.name, test, sentence)))}')
+            for line in world.explain(result.output, test):
+                print(f'        {line}')
+        if len(wrong) > MOST_NAMED:
+            print(f'        and {len(wrong) - MOST_NAMED} more of {script.name}')
+
+    def sum_up(self):
+        say(f'{self.variant}: {self.tests} tests; {self.excused} errors are in differences.txt; scripts: '
+            f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        later = [text for seconds, text in sorted(self.later, reverse=True)[:MOST_NAMED] if seconds > 1]
+        if later:
+            say(f'{self.variant}: these took longer than with stock: {", ".join(later)}')
+        if self.failed:
+            say(f'{self.variant}: what those that failed printed is in {self.folder}')
+        if self.fewer:
+            say(f'{self.variant}: these made fewer tests than with stock: {", ".join(self.fewer)}')
+
+
+def limited(script, stock):
+    """Who takes ten times as long as with stock, and a minute, hangs."""
+    return dataclasses.replace(script, limit=60 + int(10 * stock.results[script.name].seconds))
+
+
+def choose(arguments, scripts, veryquick):
+    """The names of the scripts to run, and the variants."""
+    if not arguments:
+        return matching(scripts, QUICK), [ATO]
+    if arguments == ['--all']:
+        return sorted(veryquick.union(matching(scripts, MORE))), [ATO, FILE]
+    return matching(scripts, arguments), [ATO, FILE]
+
+
+def main():
+    folder, arguments = sys.argv[1], sys.argv[2:]
+    differences, stock, judges = read_differences(), Stock(folder), []
+    place = world.World(folder)
+    try:
+        scripts, veryquick = of_sqlite(place)
+        programs = of_programs()
+        names, variants = choose(arguments, {**scripts, **programs}, veryquick)
+        stock.complete(place, [scripts[name] for name in names if name in scripts])
+        chosen = [limited(scripts[name], stock) if name in scripts else programs[name] for name in names]
+        for variant in variants:
+            judge = Judge(variant, stock.results, differences, folder)
+            run_all(place, variant, chosen, stock.results, judge.take)
+            judge.sum_up()
+            judges.append(judge)
+    finally:
+        left = place.end()
+    if left:
+        say(f'{left} objects of shared memory were left by processes that were killed, and are removed now')
+    failed = sum(judge.failed for judge in judges)
+    print(f'{sum(judge.passed for judge in judges)} passed, {failed} failed, '
+          f'{sum(judge.skipped for judge in judges)} skipped')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.exit(main())

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Runs one script of SQLite's tests in a world of its own, and says what it found. Knows nothing of which
+# scripts there are, and judges nothing: suite.py does.
+
+import dataclasses
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+NOBODY = 65534
+
+
+@dataclasses.dataclass
+class Script:
+    """Something to run: a script of SQLite's, or a test of one of its other programs."""
+    name: str
+    command: list  # words; in them {bin} and {tests} stand for where the programs and the scripts are
+    limit: int     # seconds
+
+
+@dataclasses.dataclass
+class Result:
+    errors: list = dataclasses.field(default_factory=list)  # names of tests
+    tests: int = 0     # how many were made
+    trouble: str = ''  # why it did not come to its end
+    crashed: bool = False
+    seconds: float = 0
+    output: str = ''
+
+
+SUMMARY = re.compile(r'^(?:Summary: )?(\d+) errors out of (\d+) tests', re.M)
+NAMES = re.compile(r'^!Failures on these tests:(.*)$', re.M)
+LEFT = ((re.compile(r'^\d+ files were left open$', re.M), 'files-left-open'),
+        (re.compile(r'^Unfreed memory: ', re.M), 'memory-not-freed'))
+
+
+def parse(output, status, limit):
+    """What a script has found that printed this, and ended with this status, or not within the limit: None."""
+    summaries = SUMMARY.findall(output)
+    if status is None:
+        trouble = f'took longer than {limit} s'
+    elif status < 0:
+        trouble = f'was killed by {signal.Signals(-status).name}'
+    elif summaries:
+        trouble = ''
+    elif status == 0 and not output.strip():
+        return Result() # it left before it began
+    else:
+        trouble = f'ended with status {status} and without a summary'
+    if trouble:
+        return Result(trouble=f'{trouble}, after: {last_words(output)}', crashed=status is not None and status < 0)
+    failed, tests = map(int, summaries[-1])
+    names = NAMES.findall(output)
+    errors = names[-1].split() if names else []
+    errors += ['nameless'] * (failed - len(errors))
+    errors += [name for pattern, name in LEFT if pattern.search(output)]
+    if status and not errors:
+        return Result([], tests, f'ended with status {status}, having found nothing wrong')
+    return Result(errors, tests)
+
+
+def readable(line):
+    return ''.join(c if c.isprintable() else '?' for c in line[:300])
+
+
+# Tcl says why it gave up, and then where; mptester's clients say it in the midst of others.
+WHY = re.compile(r'^(.*)\n    (?:while executing|invoked from within)$|^\d+\.\w+:(?:FATAL|ERROR): (.*)$', re.M)
+
+
+def last_words(output):
+    """Why it did not go on, if it says so, or the last line."""
+    why = WHY.search(output)
+    return readable(why[1] or why[2] if why else (output.strip().splitlines() or ['nothing'])[-1])
+
+
+def explain(output, error):
+    """The lines of the output that say what was wrong: expected, got."""
+    name = re.escape(error)
+    found = re.findall(rf'^(?:! {name} (?:expected|got): .*|{name}\.\.\.\s*\nError: .*)$', output, re.M)
+    return [readable(line) for part in found for line in part.splitlines()]
+
+
+def remove(top):
+    """A folder with all that is in it: scripts leave folders that may not be written to."""
+    for folder, _, _ in os.walk(top):
+        os.chmod(folder, 0o700)
+    shutil.rmtree(top)
+
+
+class World:
+    """A folder in /dev/shm that whoever runs the scripts may read: the programs, the scripts, and a folder
+    for each script that runs. And the processes that do."""
+
+    def __init__(self, folder):
+        self.as_root = os.geteuid() == 0
+        self.running = set()
+        self.objects = set(glob.glob('/dev/shm/ato-*'))
+        self.top = tempfile.mkdtemp(prefix='suite-', dir='/dev/shm')
+        os.chmod(self.top, 0o755)
+        self.bin = os.path.join(self.top, 'bin')
+        self.tests = os.path.join(self.top, 'source', 'test')
+        shutil.copytree(os.path.join(folder, 'programs'), self.bin)
+        for part in 'test', 'ext', 'mptest':
+            shutil.copytree(os.path.join(folder, 'source', part), os.path.join(self.top, 'source', part))
+
+    def run(self, script, words):
+        """Runs it in a folder of its own, with these words in its environment and few others. What it
+        leaves there, and what it started, is gone afterwards."""
+        place = tempfile.mkdtemp(prefix='run-', dir=self.top)
+        for program in os.listdir(self.bin): # scripts look for the others where they were started
+            os.symlink(os.path.join(self.bin, program), os.path.join(place, program))
+        user = {}
+        if self.as_root:
+            os.chown(place, NOBODY, NOBODY)
+            user = {'user': NOBODY, 'group': NOBODY, 'extra_groups': []}
+        environment = {'PATH': os.environ['PATH'], 'HOME': place, 'TMPDIR': place, 'LC_ALL': 'C.UTF-8', **words}
+        command = [word.format(bin=self.bin, tests=self.tests) for word in script.command]
+        begun = time.monotonic()
+        with tempfile.TemporaryFile(dir=self.top) as output:
+            child = subprocess.Popen(command, cwd=place, env=environment, stdin=subprocess.DEVNULL,
+                                     stdout=output, stderr=subprocess.STDOUT, start_new_session=True, **user)
+            self.running.add(child.pid)
+            try:
+                status = child.wait(script.limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            self.kill(child.pid)
+            child.wait()
+            output.seek(0)
+            text = output.read().decode(errors='replace')
+        seconds = time.monotonic() - begun
+        remove(place)
+        result = parse(text, status, script.limit)
+        result.seconds, result.output = round(seconds, 2), text
+        return result
+
+    def kill(self, group):
+        """What a script started dies with it."""
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.running.discard(group)
+
+    def stop(self):
+        for group in list(self.running):
+            self.kill(group)
+
+    def end(self):
+        """Returns how many objects of shared memory were left, of killed processes whose files are gone."""
+        self.stop()
+        remove(self.top)
+        return self.remove_objects()
+
+    def remove_objects(self):
+        mapped, removed = '', 0
+        for maps in glob.glob('/proc/[0-9]*/maps'):
+            try:
+                with open(maps, encoding='utf-8', errors='replace') as lines:
+                    mapped += lines.read()
+            except OSError:
+                pass # it has ended, or is another user's
+        owner = NOBODY if self.as_root else os.geteuid()
+        for path in set(glob.glob('/dev/shm/ato-*')) - self.objects:
+            if os.stat(path).st_uid == owner and path not in mapped:
+                os.unlink(path)
+                removed += 1
+        return removed
