@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Script{"Both", rollback, safe, "", nullptr, true, 1, 90},
         Script{"BothMsync", rollback, safe, "", "msync", true, 1, 25},
         Script{"BothProcess", rollback, safe, "", "process", true, 1, 40},
-        Script{"BothWithJournals", rollback, safe, "journal=file", nullptr, true, 1, 50},
+        Script{"BothWithJournals", rollback, safe, "journal=file", nullptr, true, 1, 40},
         Script{"EachInMemory", {"memory"}, any, "", nullptr, false, 1, 30},
         Script{"EachWithoutSync", rollback, {"off"}, "", nullptr, false, 1, 25},
         Script{"EachWithoutJournal", {"off"}, any, "", nullptr, false, 1, 25},
@@ -174,9 +174,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Sqlite, SeveralWriters,
-    testing::Values(Script{"Both", rollback, safe, "", nullptr, true, 3, 25},
+    testing::Values(Script{"Both", rollback, safe, "", nullptr, true, 3, 20},
                     Script{
-                        "BothWithJournals", {"delete"}, safe, "journal=file", nullptr, true, 3, 12},
+                        "BothWithJournals", {"delete"}, safe, "journal=file", nullptr, true, 3, 8},
                     Script{"EachByWal", {"wal"}, any, "", nullptr, false, 3, 30}),
     name_of);
 

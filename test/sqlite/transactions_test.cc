@@ -225,6 +225,34 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveWhatOthersMayCopy)
     }
 }
 
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskTakeWhatAnotherVfsHasWritten)
+{
+    make();
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    Db db(path(), "journal=file"), second(path(), "journal=file");
+    EXPECT_EQ(db.text("SELECT sum(a) FROM t"), "6");
+    for (int turn = 0; turn < 4; turn++) {
+        EXPECT_EQ(other.run(fill("t", 10, 300)), SQLITE_OK) << other.error();
+        EXPECT_EQ(db.text("SELECT count(*) FROM t"), "294");
+        EXPECT_EQ(second.text("SELECT count(*) FROM t"), "294");
+        EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok");
+        MUST(db, "UPDATE t SET b=printf('%700d', a)");
+        EXPECT_EQ(other.text("SELECT sum(length(b)) FROM t"), "205800");
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(other.run("DELETE FROM t WHERE a>5; VACUUM"), SQLITE_OK) << other.error();
+        EXPECT_EQ(second.text("SELECT count(*) FROM t"), "3");
+        EXPECT_EQ(db.text("SELECT count(*) FROM t"), "3");
+        MUST(db, "INSERT INTO t VALUES(5, 'five')");
+        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "4");
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+        MUST(second, fill("t", 10, 1000));
+        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "995");
+        MUST(second, "DELETE FROM t WHERE a>3; VACUUM");
+        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+    }
+}
+
 TEST_F(SqliteTransactions, HaveTheirJournalsWhereTheEnvironmentSays)
 {
     make();
