@@ -505,6 +505,8 @@ static int read_parameters(struct connection *c, struct database_wish *wish)
     const char *journal = sqlite3_uri_parameter(c->name, "journal");
     if (!journal)
         journal = getenv("ATO_SQLITE_JOURNAL");
+    if (journal && !*journal)
+        journal = NULL;
     c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
     wish->max_size = (size_t)sqlite3_uri_int64(c->name, "max_size", 0);
     int r = choose(c, "journal", journal, journals, &c->journal_file);
