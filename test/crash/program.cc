@@ -68,7 +68,7 @@ void must(int result, sqlite3 *db, const std::string &what)
 
 void execute(sqlite3 *db, const std::string &sql)
 {
-    must(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), db, sql);
+    must(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), db, sql.substr(0, 60));
 }
 
 std::string ask(sqlite3 *db, const std::string &sql)
@@ -222,6 +222,11 @@ void Program::run(const std::string &sql)
         throw Violation("'" + sql + "' ended a transaction, or did not");
     actor.contents = after;
     actor.allow_this();
+}
+
+void Program::set(const std::string &pragma)
+{
+    execute(real, pragma);
 }
 
 void Program::check()

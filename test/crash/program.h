@@ -27,6 +27,8 @@ class Program
     // One statement. Not before it commits may the files change, and then from what they held to what they
     // have to hold, all at once; only that they get shorter is seen afterwards, of each by itself.
     void run(const std::string &sql);
+    // That changes no file, and is not for the twins.
+    void set(const std::string &pragma);
     // The files hold what they have to, read by SQLite's way; and SQLite finds nothing wrong.
     void check();
 
