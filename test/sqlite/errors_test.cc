@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What if it cannot be done? Does SQLite say which, the log say why, and is the database as it was? */
+#include "lab.h"
+
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace sql
+{
+
+class SqliteErrors : public Lab
+{
+  protected:
+    void is_as_it_was(const Db &db) const
+    {
+        if (!sqlite3_get_autocommit(db.handle)) {
+            MUST(db, "ROLLBACK");
+        }
+        EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        MUST(db, "BEGIN; INSERT INTO t VALUES(4, 'four'); UPDATE t SET b=b||'!'; COMMIT");
+        MUST(db, "DELETE FROM t WHERE a=4; UPDATE t SET b=replace(b, '!', '')");
+    }
+};
+
+TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
+{
+    make();
+    for (const char *parameters : {"journal=disk", "unmap=slow", "journal="}) {
+        (void)logged();
+        const Db db(path(), parameters);
+        EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
+        EXPECT_TRUE(logged("neither")) << parameters;
+    }
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteErrors, MaxSizeThatIsTooSmallOrNoNumberIsHandled)
+{
+    make();
+    for (const char *parameters :
+         {"max_size=1", "max_size=-5", "max_size=x", "max_size=9223372036854775807"}) {
+        (void)logged();
+        const Db db(path(), parameters);
+        if (db.opened == SQLITE_OK) {
+            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << parameters;
+        } else {
+            EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
+            EXPECT_TRUE(logged("ato: ")) << parameters;
+        }
+    }
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteErrors, WhatIsNoFileIsLeftToSqlite)
+{
+    for (const std::string &name :
+         {folder.path(), std::string("/dev/null"), folder / "no/such.db"}) {
+        Db db(name);
+        Db stock = Db::stock(name);
+        EXPECT_EQ(db.opened, stock.opened) << name;
+        EXPECT_EQ(db.run("CREATE TABLE t(a)"), stock.run("CREATE TABLE t(a)")) << name;
+    }
+    ASSERT_EQ(symlink("/nowhere/at/all", path("link").c_str()), 0);
+    EXPECT_EQ(Db(path("link")).opened, SQLITE_CANTOPEN);
+}
+
+TEST_F(SqliteErrors, ADatabaseBehindASymlinkIsTheSame)
+{
+    make();
+    ASSERT_EQ(symlink(path().c_str(), path("link").c_str()), 0);
+    Db db(path("link")), direct(path());
+    MUST(db, "INSERT INTO t VALUES(10, 'x')");
+    EXPECT_EQ(direct.number("SELECT sum(a) FROM t"), 16);
+    EXPECT_EQ(names(), "a.db link");
+}
+
+TEST_F(SqliteErrors, FullAtMaxSizeRollsBack)
+{
+    make();
+    for (const char *cache : {"5", "5000"}) {
+        Db db(path(), "max_size=200000");
+        ASSERT_EQ(db.opened, SQLITE_OK);
+        MUST(db, std::string("PRAGMA cache_size=") + cache + "; BEGIN; UPDATE t SET b=a");
+        int r = db.run(fill("t", 10, 2000));
+        if (r == SQLITE_OK)
+            r = db.run("COMMIT");
+        EXPECT_EQ(r, SQLITE_FULL) << db.error();
+        EXPECT_TRUE(logged("ato: "));
+        is_as_it_was(db);
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+    }
+}
+
+TEST_F(SqliteErrors, FullAtALimitOfTheProcessRollsBack)
+{
+    make();
+    struct rlimit before;
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    for (const char *cache : {"5", "5000"}) {
+        Db db(path());
+        MUST(db, std::string("PRAGMA cache_size=") + cache +
+                     "; INSERT INTO t VALUES(4, 4); DELETE FROM t WHERE a=4");
+        struct rlimit small = before;
+        small.rlim_cur = 400000;
+        setrlimit(RLIMIT_FSIZE, &small);
+        int r = db.run("BEGIN; UPDATE t SET b=a; " + fill("t", 10, 3000));
+        if (r == SQLITE_OK)
+            r = db.run("COMMIT");
+        EXPECT_TRUE(r == SQLITE_FULL || r == SQLITE_IOERR) << db.error();
+        is_as_it_was(db);
+        setrlimit(RLIMIT_FSIZE, &before);
+        is_as_it_was(db);
+        MUST(db, fill("t", 10, 1000) + "; DELETE FROM t WHERE a>3");
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+    }
+}
+
+TEST_F(SqliteErrors, AFileThatIsNoDatabaseIsNotTouched)
+{
+    const support::Bytes noise = support::pattern(20000, 7);
+    support::write_file(path(), noise);
+    {
+        const Db db(path());
+        EXPECT_EQ(db.run("SELECT * FROM sqlite_master"), SQLITE_NOTADB);
+        EXPECT_EQ(db.run("CREATE TABLE t(a)"), SQLITE_NOTADB);
+    }
+    EXPECT_TRUE(support::read_file(path()) == noise);
+    EXPECT_EQ(left(), 0u);
+}
+
+TEST_F(SqliteErrors, AFolderThatCannotBeWrittenToIsSaid)
+{
+    make();
+    support::write_file(folder / ".ato", {1, 2, 3});
+    const Db db(path());
+    EXPECT_EQ(db.opened, SQLITE_CANTOPEN);
+    EXPECT_TRUE(logged("cannot map"));
+}
+
+TEST_F(SqliteErrors, AFileThatWasRemovedUnderAConnectionHarmsNoOther)
+{
+    make();
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    ASSERT_EQ(unlink(path().c_str()), 0);
+    make();
+    Db second(path());
+    MUST(second, "INSERT INTO t VALUES(10, 'x')");
+    EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 16);
+    (void)db.run("INSERT INTO t VALUES(20, 'y')");
+    db.close();
+    EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 16);
+    second.close();
+    EXPECT_EQ(stock_sum(path()), "16");
+}
+
+TEST_F(SqliteErrors, InterruptedTransactionsComeToNothing)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5");
+    sqlite3_progress_handler(
+        db.handle, 5000, [](void *) { return 1; }, nullptr);
+    EXPECT_EQ(db.run("BEGIN; UPDATE t SET b=a; " + fill("t", 10, 3000)), SQLITE_INTERRUPT);
+    sqlite3_progress_handler(db.handle, 0, nullptr, nullptr);
+    is_as_it_was(db);
+}
+
+} // namespace sql

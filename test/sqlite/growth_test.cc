@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How long is the file, and whose are the locks on it, while it grows and shrinks? */
+#include "lab.h"
+
+#include <sys/stat.h>
+
+namespace sql
+{
+
+class SqliteGrowth : public Lab
+{
+};
+
+TEST_F(SqliteGrowth, VacuumCutsTheFileWhileItIsOpen)
+{
+    make();
+    Db db(path()), idle(path());
+    for (bool alone : {false, true}) {
+        MUST(db, fill("t", 10, 1000));
+        EXPECT_EQ(idle.number("SELECT count(*) FROM t"), 994);
+        const size_t before = support::size_of(path());
+        EXPECT_GT(before, 400000u);
+        if (alone)
+            idle.close();
+        MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+        EXPECT_EQ(support::size_of(path()), 3u * 4096) << alone;
+        if (!alone) {
+            EXPECT_EQ(idle.number("SELECT sum(a) FROM t"), 6);
+        }
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    }
+}
+
+TEST_F(SqliteGrowth, AutoVacuumGivesPagesBack)
+{
+    for (const char *mode : {"full", "incremental"}) {
+        const std::string name = std::string(mode) + ".db";
+        make(name, std::string("PRAGMA auto_vacuum=") + mode);
+        Db db(path(name), ""), second(path(name), "");
+        for (int turn = 0; turn < 5; turn++) {
+            MUST(db, "PRAGMA cache_size=5; BEGIN;" + fill("t", 10, 500) + "; COMMIT");
+            MUST(second, "DELETE FROM t WHERE a>5; PRAGMA incremental_vacuum");
+            EXPECT_LE(db.number("PRAGMA page_count"), 5) << name;
+            EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        }
+        db.close();
+        second.close();
+        EXPECT_EQ(stock_sum(path(name)), "6");
+    }
+}
+
+TEST_F(SqliteGrowth, ShrinkingAndGrowingInOneTransactionIsRightForAll)
+{
+    make("a.db", "PRAGMA auto_vacuum=full");
+    Db db(path());
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    MUST(db, "PRAGMA cache_size=5;" + fill("t", 10, 1000));
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "994");
+    MUST(db, "BEGIN; DELETE FROM t WHERE a>5;" + fill("t", 10, 500) + "; COMMIT");
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "494");
+    MUST(db, "BEGIN; DELETE FROM t WHERE a>5;" + fill("t", 10, 1500) + "; ROLLBACK");
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "494");
+    EXPECT_EQ(other.run("DELETE FROM t WHERE a>5"), SQLITE_OK);
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(SqliteGrowth, ChangesThePageSize)
+{
+    make();
+    Db db(path());
+    MUST(db, fill("t", 10, 300));
+    for (int page : {512, 65536, 1024, 8192}) {
+        MUST(db, "PRAGMA page_size=" + std::to_string(page) + "; VACUUM");
+        EXPECT_EQ(db.number("PRAGMA page_size"), page);
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.number("SELECT count(b) FROM t"), 294);
+    }
+}
+
+TEST_F(SqliteGrowth, ByChunksIsRight)
+{
+    make();
+    Db db(path());
+    int chunk = 1 << 20;
+    ASSERT_EQ(sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_CHUNK_SIZE, &chunk), SQLITE_OK);
+    MUST(db, "PRAGMA cache_size=5; BEGIN;" + fill("t", 10, 500) + "; COMMIT");
+    EXPECT_EQ(support::size_of(path()), 1u << 20);
+    MUST(db, "BEGIN;" + fill("t", 1000, 4000) + "; ROLLBACK");
+    MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteGrowth, SomeHundredMegabytesInOneTransaction)
+{
+    Db db(path());
+    MUST(db, "PRAGMA page_size=65536; CREATE TABLE t(a INTEGER PRIMARY KEY, b); BEGIN;"
+             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<3000)"
+             " INSERT INTO t SELECT i, zeroblob(100000) FROM n");
+    MUST(db, "COMMIT");
+    EXPECT_EQ(db.number("SELECT sum(length(b)) FROM t"), 300000000);
+    MUST(db, "DELETE FROM t WHERE a>3; VACUUM");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* ---- locks ---- */
+
+TEST_F(SqliteGrowth, LocksOutliveTheCloseOfAnotherConnection)
+{
+    make();
+    Db db(path());
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    MUST(db, "BEGIN IMMEDIATE");
+    for (const char *parameters : {"", "mode=ro", "unmap=fast"}) {
+        Db second(path(), parameters);
+        EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 6) << second.error();
+        second.close();
+        EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_BUSY) << parameters;
+    }
+    MUST(db, "COMMIT");
+    EXPECT_EQ(other.run("BEGIN IMMEDIATE; COMMIT"), SQLITE_OK);
+}
+
+TEST_F(SqliteGrowth, LocksOfAReadOnlyConnectionOutliveTheFirstWriter)
+{
+    make();
+    Db reader(path(), "mode=ro", SQLITE_OPEN_READONLY);
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    MUST(reader, "BEGIN; SELECT * FROM t");
+    for (int turn = 0; turn < 2; turn++) {
+        Db writer(path());
+        EXPECT_EQ(writer.number("SELECT sum(a) FROM t"), 6);
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);
+        writer.close();
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);
+    }
+}
+
+TEST_F(SqliteGrowth, LocksOutliveACutOfTheFile)
+{
+    for (const char *parameters : {"", "journal=file"}) {
+        const std::string name = *parameters ? "b.db" : "a.db";
+        make(name);
+        Db db(path(name), parameters), second(path(name), parameters);
+        MUST(db, "PRAGMA locking_mode=exclusive;" + fill("t", 10, 1000));
+        MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+        ASSERT_EQ(other.open(path(name), parameters), SQLITE_OK);
+        EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_BUSY) << parameters;
+        EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY) << parameters;
+        MUST(db, "PRAGMA locking_mode=normal; SELECT * FROM t");
+        /* A reader's, while another connection of its process shortens nothing but looks anew. */
+        MUST(second, "BEGIN; SELECT * FROM t");
+        MUST(db, "SELECT * FROM t");
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY) << parameters;
+        MUST(second, "COMMIT");
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE; COMMIT"), SQLITE_OK) << other.error();
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
+}
+
+TEST_F(SqliteGrowth, LocksOutliveACutByAnotherProcess)
+{
+    for (const char *parameters : {"", "journal=file"}) {
+        const std::string name = *parameters ? "b.db" : "a.db";
+        make(name);
+        Db db(path(name), parameters), second(path(name), parameters);
+        MUST(db, fill("t", 10, 1000));
+        ASSERT_EQ(other.open(path(name), parameters), SQLITE_OK);
+        ASSERT_EQ(other.run("DELETE FROM t WHERE a>5; VACUUM"), SQLITE_OK) << other.error();
+        MUST(db, "BEGIN; SELECT * FROM t");
+        MUST(second, "SELECT * FROM t");
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY) << parameters;
+        MUST(db, "COMMIT");
+        EXPECT_EQ(other.run("BEGIN EXCLUSIVE; COMMIT"), SQLITE_OK) << other.error();
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
+}
+
+/* What is to be recovered is of two files, of which one is locked by this process. */
+TEST_F(SqliteGrowth, LocksOutliveTheDeathOfAnotherProcess)
+{
+    Remote third;
+    make();
+    make("b.db");
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5; SELECT * FROM t");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("ATTACH '" + uri(path("b.db")) +
+                        "' AS b; PRAGMA main.cache_size=5;"
+                        "PRAGMA b.cache_size=5; INSERT INTO main.t VALUES(9, 9); BEGIN;" +
+                        fill("main.t", 10, 300) + ";" + fill("b.t", 10, 300)),
+              SQLITE_OK);
+    other.kill();
+    ASSERT_EQ(third.open_stock(path()), SQLITE_OK);
+    MUST(db, "BEGIN");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 15);
+    EXPECT_EQ(third.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);
+    MUST(db, "ATTACH '" + uri(path("b.db")) + "' AS b");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM b.t"), 6);
+    EXPECT_EQ(third.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);
+    MUST(db, fill("b.t", 10, 300));
+    EXPECT_EQ(third.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);
+    MUST(db, fill("main.t", 10, 300));
+    EXPECT_EQ(third.run("SELECT * FROM t"), SQLITE_BUSY);
+    MUST(db, "COMMIT");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+} // namespace sql

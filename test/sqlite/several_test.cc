@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transactions over several databases: are they one, if they succeed and if they fail? */
+#include "lab.h"
+
+#include <sys/stat.h>
+
+namespace sql
+{
+
+class SqliteSeveral : public Lab
+{
+  protected:
+    support::TempDir elsewhere;
+
+    std::string second() const
+    {
+        return elsewhere / "b.db";
+    }
+    void make_both() const
+    {
+        make();
+        make("b.db");
+        ASSERT_EQ(rename(path("b.db").c_str(), second().c_str()), 0);
+    }
+    Db open_both(const std::string &parameters = "", const std::string &of_second = "") const
+    {
+        Db db(path(), parameters);
+        EXPECT_EQ(db.run("ATTACH '" + uri(second(), of_second.empty() ? parameters : of_second) +
+                         "' AS other"),
+                  SQLITE_OK)
+            << db.error();
+        return db;
+    }
+    static std::string both(const Db &db)
+    {
+        return db.text("SELECT (SELECT sum(a) FROM main.t)||' '||(SELECT sum(a) FROM other.t)");
+    }
+    static void roll_back(const Db &db)
+    {
+        if (!sqlite3_get_autocommit(db.handle)) {
+            MUST(db, "ROLLBACK");
+        }
+    }
+};
+
+static constexpr char CHANGE_BOTH[] =
+    "BEGIN; INSERT INTO main.t VALUES(10, 'x'); INSERT INTO other.t VALUES(20, 'x')";
+
+TEST_F(SqliteSeveral, CommitAsOne)
+{
+    make_both();
+    for (const char *mode : {"delete", "truncate", "persist"}) {
+        Db db = open_both();
+        MUST(db, std::string("PRAGMA main.journal_mode=") + mode +
+                     "; PRAGMA other.journal_mode=" + mode);
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(both(db), "16 26");
+        EXPECT_EQ(names(), "a.db");
+        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+        MUST(db, "ROLLBACK");
+        EXPECT_EQ(both(db), "16 26");
+        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20; COMMIT");
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(second()), "6");
+    }
+}
+
+TEST_F(SqliteSeveral, AreCommittedByOneStep)
+{
+    make_both();
+    Db db = open_both();
+    auto commits = [&] {
+        auto of = [&](const char *name) {
+            const std::string stat = db.text(std::string("PRAGMA ") + name + ".ato_stat");
+            return db.number(
+                "SELECT j->>'commits_single'+(j->>'commits_rtm')+(j->>'commits_journal')"
+                " FROM (SELECT '" +
+                stat + "' AS j)");
+        };
+        return of("main") + of("other");
+    };
+    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT; DELETE FROM main.t WHERE a=10;"
+                                        "DELETE FROM other.t WHERE a=20");
+    const int64_t before = commits();
+    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+    /* In whichever file's counts. */
+    EXPECT_GE(commits() - before, 1);
+    EXPECT_LE(commits() - before, 2);
+}
+
+TEST_F(SqliteSeveral, FailAsOneWhereNoCommitCanBeOfBoth)
+{
+    make_both();
+    chmod(path().c_str(), 0666);
+    chmod(second().c_str(), 0600);
+    Db db = open_both();
+    for (int turn = 0; turn < 2; turn++) {
+        (void)logged();
+        MUST(db, std::string("PRAGMA main.cache_size=5;") + CHANGE_BOTH + ";" +
+                     fill("main.t", 100, 300));
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+        EXPECT_TRUE(logged("with others"));
+        roll_back(db);
+        EXPECT_EQ(both(db), "6 6");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
+        MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
+    }
+    EXPECT_EQ(names(), "a.db");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+    EXPECT_EQ(stock_sum(second()), "6");
+}
+
+TEST_F(SqliteSeveral, OfAProcessThatWasKilledAreInNeither)
+{
+    make_both();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("ATTACH '" + uri(second()) + "' AS other; PRAGMA main.cache_size=5; " +
+                        CHANGE_BOTH + ";" + fill("main.t", 100, 300)),
+              SQLITE_OK);
+    other.kill();
+    Db db = open_both();
+    EXPECT_EQ(both(db), "6 6");
+    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+    EXPECT_EQ(both(db), "16 26");
+}
+
+TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
+{
+    make_both();
+    Db db = open_both("journal=file");
+    MUST(db, std::string(CHANGE_BOTH));
+    EXPECT_EQ(names(), "a.db a.db-journal");
+    MUST(db, "COMMIT");
+    EXPECT_EQ(both(db), "16 26");
+    EXPECT_EQ(names(), "a.db");
+}
+
+TEST_F(SqliteSeveral, OfWhichOneHasItsJournalOnTheDiskAreRefused)
+{
+    make_both();
+    for (bool main_has : {false, true}) {
+        Db db = main_has ? open_both("journal=file", "journal=memory")
+                         : open_both("journal=memory", "journal=file");
+        (void)logged();
+        MUST(db, CHANGE_BOTH);
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+        EXPECT_TRUE(logged("journal=file"));
+        roll_back(db);
+        EXPECT_EQ(both(db), "6 6");
+        MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
+        MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
+        db.close();
+        EXPECT_EQ(names(), "a.db");
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(second()), "6");
+    }
+}
+
+TEST_F(SqliteSeveral, OfWhichOneIsOfAnotherVfsAreRefused)
+{
+    make_both();
+    Db db(path());
+    MUST(db, "ATTACH 'file:" + second() + "?vfs=unix' AS other");
+    (void)logged();
+    MUST(db, CHANGE_BOTH);
+    EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+    EXPECT_TRUE(logged("journal"));
+    roll_back(db);
+    EXPECT_EQ(both(db), "6 6");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+    EXPECT_EQ(stock_sum(second()), "6");
+}
+
+TEST_F(SqliteSeveral, TakeInTemporaryTablesAndThreeFiles)
+{
+    make_both();
+    Db db = open_both();
+    MUST(db, "ATTACH '" + uri(path("c.db")) + "' AS third; CREATE TABLE third.t(a)");
+    MUST(db, std::string("CREATE TEMP TABLE x(a);") + CHANGE_BOTH +
+                 "; INSERT INTO third.t VALUES(30); INSERT INTO x VALUES(1); COMMIT");
+    EXPECT_EQ(both(db) + " " + db.text("SELECT sum(a) FROM third.t"), "16 26 30");
+    MUST(db, "BEGIN; DELETE FROM main.t; DELETE FROM third.t; DELETE FROM x; ROLLBACK");
+    EXPECT_EQ(both(db) + " " + db.text("SELECT sum(a) FROM third.t"), "16 26 30");
+}
+
+TEST_F(SqliteSeveral, OfSeveralConnectionsTakeTurns)
+{
+    make_both();
+    std::vector<Db> all;
+    for (int i = 0; i < 3; i++) {
+        all.push_back(open_both());
+        sqlite3_busy_timeout(all.back().handle, 10000);
+    }
+    for (int turn = 0; turn < 20; turn++)
+        for (const Db &db : all) {
+            MUST(db, "BEGIN IMMEDIATE; UPDATE main.t SET a=a+10; UPDATE other.t SET a=a+10");
+            MUST(db, turn % 3 ? "COMMIT" : "ROLLBACK");
+        }
+    EXPECT_EQ(both(all[0]), "1176 1176");
+}
+
+} // namespace sql

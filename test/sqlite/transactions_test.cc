@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What do others see of a transaction, and what is left of one that is not committed? */
+#include "../support/child.h"
+#include "lab.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace sql
+{
+
+class SqliteTransactions : public Lab
+{
+};
+
+static constexpr char SMALL_CACHE[] = "PRAGMA cache_size=5;";
+
+TEST_F(SqliteTransactions, NeedNoJournalInTheFolder)
+{
+    make();
+    Db db(path());
+    for (const char *mode : {"delete", "truncate", "persist", "memory", "off"}) {
+        MUST(db, std::string(SMALL_CACHE) + "PRAGMA journal_mode=" + mode + "; BEGIN; " +
+                     fill("t", 10, 300) + "; SAVEPOINT s; UPDATE t SET b=a");
+        EXPECT_EQ(names(), "a.db") << mode;
+        MUST(db, "COMMIT; DELETE FROM t WHERE a>3");
+        EXPECT_EQ(names(), "a.db") << mode;
+    }
+}
+
+TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
+{
+    make();
+    Db db(path()), second(path());
+    MUST(db, std::string(SMALL_CACHE) + "SELECT * FROM t");
+    MUST(second, "SELECT * FROM t");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    const support::Bytes before = support::read_file(path());
+    MUST(db, "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
+    /* Not by this process: to close the file would take SQLite's locks away. */
+    EXPECT_EQ(support::in_child([&] {
+                  support::Bytes now = support::read_file(path());
+                  if (now.size() < before.size())
+                      return 1;
+                  const auto end = now.begin() + static_cast<ptrdiff_t>(before.size());
+                  return std::equal(before.begin(), before.end(), now.begin()) &&
+                                 std::count(end, now.end(), 0) == now.end() - end
+                             ? 0
+                             : 2;
+              }),
+              0);
+    /* A spill takes SQLite's exclusive lock: only who goes without locks may look. */
+    EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b=a"), 3);
+    EXPECT_EQ(second.run("SELECT * FROM t"), SQLITE_BUSY);
+    EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY);
+    Db without(path(), "nolock=1");
+    EXPECT_EQ(without.text("SELECT group_concat(b) FROM t"), "one,two,three");
+    EXPECT_EQ(without.text("PRAGMA integrity_check"), "ok");
+    MUST(db, "COMMIT");
+    EXPECT_EQ(second.number("SELECT count(*) FROM t"), 294);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
+}
+
+TEST_F(SqliteTransactions, ThatWereRolledBackLeaveNothing)
+{
+    make();
+    const support::Bytes before = support::read_file(path());
+    for (const char *mode : {"delete", "truncate", "persist", "memory", "off"})
+        for (const char *cache : {"5", "5000"}) {
+            Db db(path());
+            MUST(db, std::string("PRAGMA journal_mode=") + mode + "; PRAGMA cache_size=" + cache);
+            MUST(db, "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
+            EXPECT_EQ(db.number("SELECT count(*) FROM t"), 294);
+            MUST(db, "ROLLBACK");
+            EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three") << mode << cache;
+            db.close();
+            EXPECT_TRUE(before == support::read_file(path())) << mode << cache;
+        }
+}
+
+TEST_F(SqliteTransactions, OfAProcessThatWasKilledLeaveNothing)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run(std::string(SMALL_CACHE) +
+                        "INSERT INTO t VALUES(4, 'four'); BEGIN; UPDATE t SET b=a; " +
+                        fill("t", 10, 300)),
+              SQLITE_OK);
+    other.kill();
+    Db db(path());
+    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three,four");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    MUST(db, fill("t", 10, 300));
+    db.close();
+    EXPECT_EQ(left(), 0u);
+    const Db stock = Db::stock(path());
+    EXPECT_EQ(stock.number("SELECT count(*) FROM t"), 295);
+}
+
+TEST_F(SqliteTransactions, RollBackToTheirSavepoints)
+{
+    make();
+    for (const char *cache : {"5", "5000"}) {
+        Db db(path());
+        MUST(db, std::string("PRAGMA cache_size=") + cache + "; BEGIN; UPDATE t SET b=b||'!'");
+        MUST(db, "SAVEPOINT s1; " + fill("t", 10, 300) + "; SAVEPOINT s2; UPDATE t SET b=a");
+        MUST(db, "ROLLBACK TO s2; RELEASE s2; SAVEPOINT s3; DELETE FROM t");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 0);
+        MUST(db, "ROLLBACK TO s3; ROLLBACK TO s3");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 294);
+        MUST(db, "ROLLBACK TO s1; INSERT INTO t VALUES(4, 'four'); RELEASE s1; COMMIT");
+        EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one!,two!,three!,four");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        MUST(db, "DELETE FROM t WHERE a=4; UPDATE t SET b=replace(b, '!', '')");
+    }
+}
+
+TEST_F(SqliteTransactions, UndoAStatementThatFails)
+{
+    make();
+    Db db(path());
+    MUST(db, std::string(SMALL_CACHE) + fill("t", 10, 300));
+    MUST(db, "BEGIN; UPDATE t SET b='same' WHERE a=300");
+    EXPECT_EQ(db.run("UPDATE t SET b=CASE WHEN a=290 THEN 'same' ELSE zeroblob(400)||a END"),
+              SQLITE_CONSTRAINT);
+    MUST(db, "COMMIT");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE length(b)=500"), 290);
+    EXPECT_EQ(db.text("SELECT b FROM t WHERE a=300"), "same");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(SqliteTransactions, AreRolledBackUnderALockThatIsKept)
+{
+    make();
+    Db db(path());
+    MUST(db, std::string(SMALL_CACHE) +
+                 "PRAGMA locking_mode=exclusive; INSERT INTO t VALUES(4, 'four')");
+    for (const char *mode : {"delete", "truncate", "persist", "memory"}) {
+        MUST(db, std::string("PRAGMA journal_mode=") + mode);
+        MUST(db, "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300) + "; ROLLBACK");
+        EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three,four") << mode;
+        MUST(db, "BEGIN; " + fill("t", 10, 300) + "; COMMIT; DELETE FROM t WHERE a>4");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok") << mode;
+    }
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY);
+}
+
+TEST_F(SqliteTransactions, OpenAtTheCloseAreRolledBack)
+{
+    make();
+    {
+        Db db(path());
+        MUST(db, std::string(SMALL_CACHE) + "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
+    }
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* A database and its journal as they lie there in the middle of a transaction of SQLite's own VFS. */
+TEST_F(SqliteTransactions, OfAnotherVfsThatDiedAreRolledBackByTheirJournal)
+{
+    make("b.db");
+    {
+        Db stock = Db::stock(path("b.db"));
+        MUST(stock, std::string(SMALL_CACHE) + fill("t", 10, 300));
+        MUST(stock, "BEGIN; UPDATE t SET b=a");
+        std::filesystem::copy(path("b.db"), path());
+        std::filesystem::copy(path("b.db-journal"), path("a.db-journal"));
+    }
+    Db db(path());
+    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t WHERE a<10"), "one,two,three");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 294);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(names(), "a.db b.db");
+    MUST(db, "UPDATE t SET b=a");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), std::to_string(45151 - 45 + 6 - 1));
+}
+
+/* ---- journals on the disk ---- */
+
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskAreSqlitesOwn)
+{
+    make();
+    Db db(path(), "journal=file");
+    MUST(db, std::string(SMALL_CACHE) + "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
+    EXPECT_EQ(names(), "a.db a.db-journal");
+    MUST(db, "ROLLBACK");
+    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
+    MUST(db, "BEGIN; " + fill("t", 10, 300) + "; COMMIT");
+    EXPECT_EQ(names(), "a.db");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAProcessThatWasKilledAreRolledBack)
+{
+    make();
+    ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
+    ASSERT_EQ(
+        other.run(std::string(SMALL_CACHE) + "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300)),
+        SQLITE_OK);
+    other.kill();
+    EXPECT_EQ(names(), "a.db a.db-journal");
+    Db db(path(), "journal=file");
+    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(names(), "a.db");
+}
+
+/* ---- every mode ---- */
+
+struct Mode {
+    const char *journal, *locking, *parameters;
+};
+
+class SqliteModes : public Lab, public testing::WithParamInterface<Mode>
+{
+};
+
+TEST_P(SqliteModes, WriteRollBackAndVacuumAtAnyPageSize)
+{
+    const Mode &m = GetParam();
+    for (int page = 512; page <= 65536; page *= 2)
+        for (const char *synchronous : {"off", "normal", "full", "extra"}) {
+            SCOPED_TRACE(std::to_string(page) + " " + synchronous);
+            const std::string file = path(std::to_string(page) + synchronous);
+            Db db(file, m.parameters);
+            MUST(db, "PRAGMA page_size=" + std::to_string(page) + "; PRAGMA synchronous=" +
+                         synchronous + "; PRAGMA locking_mode=" + m.locking +
+                         "; PRAGMA journal_mode=" + m.journal);
+            MUST(db, "PRAGMA cache_size=5; CREATE TABLE t(a INTEGER PRIMARY KEY, b); BEGIN; " +
+                         fill("t", 1, 60) + "; COMMIT");
+            EXPECT_EQ(db.number("PRAGMA page_size"), page);
+            if (m.journal != std::string("off")) {
+                MUST(db, "BEGIN; " + fill("t", 100, 150) + "; ROLLBACK");
+            }
+            MUST(db, "UPDATE t SET b=a WHERE a%2; DELETE FROM t WHERE a>50; VACUUM");
+            EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 1275);
+            EXPECT_EQ(db.close(), SQLITE_OK);
+            EXPECT_EQ(stock_sum(file), "1275");
+        }
+    EXPECT_EQ(left(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SqliteModes,
+    testing::Values(Mode{"delete", "normal", ""}, Mode{"truncate", "normal", ""},
+                    Mode{"persist", "normal", ""}, Mode{"memory", "normal", ""},
+                    Mode{"off", "normal", ""}, Mode{"wal", "normal", ""},
+                    Mode{"delete", "exclusive", ""}, Mode{"truncate", "exclusive", ""},
+                    Mode{"persist", "exclusive", ""}, Mode{"memory", "exclusive", ""},
+                    Mode{"off", "exclusive", ""}, Mode{"wal", "exclusive", ""},
+                    Mode{"delete", "normal", "journal=file"}, Mode{"wal", "normal", "journal=file"},
+                    Mode{"persist", "exclusive", "journal=file"}),
+    [](const auto &info) {
+        std::string name = std::string(info.param.journal) + "_" + info.param.locking;
+        return *info.param.parameters ? name + "_file" : name;
+    });
+
+} // namespace sql

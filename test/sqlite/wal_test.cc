@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Does WAL mode work, and what do pages that SQLite has mapped show? */
+#include "lab.h"
+
+namespace sql
+{
+
+class SqliteWal : public Lab
+{
+};
+
+class SqlitePages : public Lab
+{
+};
+
+TEST_F(SqliteWal, IsReadWhileItIsWritten)
+{
+    make();
+    Db db(path()), second(path());
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    EXPECT_EQ(db.text("PRAGMA journal_mode=wal"), "wal");
+    MUST(db, "PRAGMA cache_size=5; BEGIN; " + fill("t", 10, 300));
+    EXPECT_EQ(names(), "a.db a.db-shm a.db-wal");
+    EXPECT_EQ(second.number("SELECT count(*) FROM t"), 3);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    EXPECT_EQ(second.run("DELETE FROM t"), SQLITE_BUSY);
+    MUST(db, "COMMIT");
+    EXPECT_EQ(second.number("SELECT count(*) FROM t"), 294);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
+    MUST(db, "BEGIN; UPDATE t SET b=a; ROLLBACK");
+    EXPECT_EQ(second.number("SELECT count(*) FROM t WHERE b=a"), 0);
+}
+
+TEST_F(SqliteWal, CheckpointsBringItHome)
+{
+    make();
+    for (const char *how : {"passive", "full", "restart", "truncate"}) {
+        Db db(path()), second(path());
+        EXPECT_EQ(db.text("PRAGMA journal_mode=wal"), "wal");
+        MUST(db, fill("t", 10, 300));
+        EXPECT_EQ(second.number("SELECT count(*) FROM t"), 294);
+        EXPECT_EQ(db.text(std::string("PRAGMA wal_checkpoint(") + how + ")"), "0");
+        MUST(second, "DELETE FROM t WHERE a>5");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+        EXPECT_EQ(second.text(std::string("PRAGMA wal_checkpoint(") + how + ")"), "0");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(second.close(), SQLITE_OK);
+        EXPECT_EQ(names(), "a.db");
+        EXPECT_EQ(left(), 0u);
+        EXPECT_EQ(stock_sum(path()), "6");
+    }
+}
+
+TEST_F(SqliteWal, GivesWayToJournalsAgain)
+{
+    make();
+    Db db(path());
+    for (int turn = 0; turn < 3; turn++) {
+        EXPECT_EQ(db.text("PRAGMA journal_mode=wal"), "wal");
+        MUST(db, fill("t", 10, 100));
+        EXPECT_EQ(db.text("PRAGMA journal_mode=delete"), "delete");
+        EXPECT_EQ(names(), "a.db");
+        MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a; ROLLBACK; DELETE FROM t WHERE a>3");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    }
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteWal, OfAProcessThatWasKilledIsRecovered)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(
+        other.run("PRAGMA journal_mode=wal; PRAGMA cache_size=5; PRAGMA wal_autocheckpoint=10;" +
+                  fill("t", 10, 100) + ";" + fill("t", 101, 200) + "; BEGIN;" +
+                  fill("t", 201, 400)),
+        SQLITE_OK);
+    other.kill();
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 194);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(names(), "a.db");
+    const Db stock = Db::stock(path());
+    EXPECT_EQ(stock.number("SELECT count(*) FROM t"), 194);
+}
+
+TEST_F(SqliteWal, ShrinksByVacuumAndCheckpoint)
+{
+    make();
+    Db db(path());
+    MUST(db,
+         "PRAGMA journal_mode=wal;" + fill("t", 10, 1000) + "; PRAGMA wal_checkpoint(truncate)");
+    MUST(db, "DELETE FROM t WHERE a>5; VACUUM; PRAGMA wal_checkpoint(truncate)");
+    EXPECT_EQ(db.number("PRAGMA page_count"), 3);
+    MUST(db, fill("t", 10, 1000) + "; PRAGMA wal_checkpoint");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+    db.close();
+    EXPECT_EQ(support::size_of(path()), 3u * 4096);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqlitePages, AreMappedWhereAsked)
+{
+    make();
+    Db db(path()), writer(path());
+    EXPECT_EQ(db.text("PRAGMA mmap_size=100000000"), "100000000");
+    MUST(writer, fill("t", 10, 300));
+    for (int turn = 0; turn < 30; turn++) {
+        MUST(writer, "UPDATE t SET b=printf('%400d-" + std::to_string(turn) + "', a)");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b LIKE '%-" + std::to_string(turn) + "'"),
+                  294);
+    }
+    MUST(writer, "DELETE FROM t WHERE a>5; VACUUM");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(db.text("PRAGMA mmap_size=0"), "0");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+}
+
+TEST_F(SqlitePages, ThatAReaderHoldsDoNotKeepAWriterFromItsTransaction)
+{
+    make();
+    Db db(path()), writer(path());
+    MUST(writer,
+         "PRAGMA journal_mode=wal;" + fill("t", 10, 300) + "; PRAGMA wal_checkpoint(truncate)");
+    MUST(db, "PRAGMA mmap_size=100000000");
+    sqlite3_stmt *s = nullptr;
+    ASSERT_EQ(sqlite3_prepare_v2(db.handle, "SELECT a, b FROM t", -1, &s, nullptr), SQLITE_OK);
+    int n = 0;
+    for (; sqlite3_step(s) == SQLITE_ROW; n++)
+        if (n % 50 == 0) {
+            MUST(writer, "UPDATE t SET b=a+1000000; PRAGMA wal_checkpoint");
+        }
+    EXPECT_EQ(sqlite3_finalize(s), SQLITE_OK);
+    EXPECT_EQ(n, 294);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+} // namespace sql
