@@ -503,10 +503,9 @@ static int read_parameters(struct connection *c, struct database_wish *wish)
 {
     static const char *const journals[] = {"memory", "file"}, *const modes[] = {"plain", "fast"};
     const char *journal = sqlite3_uri_parameter(c->name, "journal");
-    if (!journal)
-        journal = getenv("ATO_SQLITE_JOURNAL");
-    if (journal && !*journal)
-        journal = NULL;
+    const char *word = getenv("ATO_SQLITE_JOURNAL");
+    if (!journal && word && *word)
+        journal = word;
     c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
     wish->max_size = (size_t)sqlite3_uri_int64(c->name, "max_size", 0);
     int r = choose(c, "journal", journal, journals, &c->journal_file);
