@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What if it cannot be done? Does SQLite say which, the log say why, and is the database as it was? */
+#include "hazards/mounts.h"
 #include "lab.h"
 
 #include <csignal>
@@ -171,6 +172,87 @@ TEST_F(SqliteErrors, InterruptedTransactionsComeToNothing)
     EXPECT_EQ(db.run("BEGIN; UPDATE t SET b=a; " + fill("t", 10, 3000)), SQLITE_INTERRUPT);
     sqlite3_progress_handler(db.handle, 0, nullptr, nullptr);
     is_as_it_was(db);
+}
+
+/* What a child that fills a disk found; 0: all as it should be. */
+static int fill_a_disk(const std::string &file, const std::string &parameters)
+{
+    Db db(file, parameters);
+    if (db.run("CREATE TABLE t(a INTEGER PRIMARY KEY, b UNIQUE); INSERT INTO t VALUES(1, 'one')"))
+        return 1;
+    for (const char *cache : {"5", "50000"}) {
+        if (db.run(std::string("PRAGMA cache_size=") + cache + "; BEGIN; UPDATE t SET b=a"))
+            return 2;
+        int r = db.run(fill("t", 10, 40000));
+        if (r == SQLITE_OK)
+            r = db.run("COMMIT");
+        if (r != SQLITE_FULL)
+            return 3;
+        if (!logged("ato: "))
+            return 4;
+        if (!sqlite3_get_autocommit(db.handle) && db.run("ROLLBACK"))
+            return 5;
+        if (db.text("SELECT group_concat(b) FROM t") != "one" ||
+            db.text("PRAGMA integrity_check") != "ok")
+            return 6;
+        if (db.run(fill("t", 10, 100) + "; DELETE FROM t WHERE a>1"))
+            return 7;
+    }
+    if (db.close() != SQLITE_OK)
+        return 8;
+    const Db stock = Db::stock(file);
+    return stock.text("SELECT group_concat(b) FROM t") == "one" ? 0 : 9;
+}
+
+TEST_F(SqliteErrors, FullDiskRollsBack)
+{
+    for (const char *parameters : {"", "unmap=plain&max_size=100000000"}) {
+        const int r = with_mounts(folder.path(), "mount -t tmpfs -o size=32m none .",
+                                  [&] { return fill_a_disk(path(), parameters); });
+        if (r == NO_MOUNTS)
+            GTEST_SKIP() << "file systems of one's own need root";
+        EXPECT_EQ(r, 0) << parameters;
+    }
+}
+
+TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
+    EXPECT_EQ(db.run("INSERT OR ROLLBACK INTO t VALUES(1, 1)"), SQLITE_CONSTRAINT);
+    EXPECT_EQ(sqlite3_get_autocommit(db.handle), 1);
+    is_as_it_was(db);
+}
+
+TEST_F(SqliteErrors, AnExitInTheMiddleOfATransactionLeavesNothingOfIt)
+{
+    make();
+    EXPECT_EQ(support::in_exiting_child([&] {
+                  static Db db(path());
+                  return db.run(
+                      "INSERT INTO t VALUES(4, 4); PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a;" +
+                      fill("t", 10, 300));
+              }),
+              0);
+    Db db(path());
+    MUST(db, "DELETE FROM t WHERE a=4");
+    is_as_it_was(db);
+    db.close();
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteErrors, AForkThatEndsHarmsNoTransactionOfItsParent)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5; BEGIN; " + fill("t", 10, 300));
+    EXPECT_EQ(support::in_child([] { return 0; }), 0);
+    EXPECT_EQ(support::in_exiting_child([] { return 0; }), 0);
+    MUST(db, fill("t", 400, 500) + "; COMMIT");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 395);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
 } // namespace sql

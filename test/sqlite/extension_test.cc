@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Does the extension, loaded into a program that knows nothing of libato, bring the VFS? */
-#include "../support/temp.h"
+#include "support/temp.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>

@@ -6,8 +6,8 @@
 #ifndef ATO_TEST_SQLITE_LAB_H
 #define ATO_TEST_SQLITE_LAB_H
 
-#include "../support/temp.h"
 #include "sql.h"
+#include "support/temp.h"
 
 #include <gtest/gtest.h>
 #include <sys/types.h>

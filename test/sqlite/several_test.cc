@@ -3,6 +3,7 @@
 #include "lab.h"
 
 #include <sys/stat.h>
+#include <thread>
 
 namespace sql
 {
@@ -25,6 +26,7 @@ class SqliteSeveral : public Lab
     Db open_both(const std::string &parameters = "", const std::string &of_second = "") const
     {
         Db db(path(), parameters);
+        sqlite3_busy_timeout(db.handle, 60000);
         EXPECT_EQ(db.run("ATTACH '" + uri(second(), of_second.empty() ? parameters : of_second) +
                          "' AS other"),
                   SQLITE_OK)
@@ -191,16 +193,59 @@ TEST_F(SqliteSeveral, OfSeveralConnectionsTakeTurns)
 {
     make_both();
     std::vector<Db> all;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         all.push_back(open_both());
-        sqlite3_busy_timeout(all.back().handle, 10000);
-    }
     for (int turn = 0; turn < 20; turn++)
         for (const Db &db : all) {
             MUST(db, "BEGIN IMMEDIATE; UPDATE main.t SET a=a+10; UPDATE other.t SET a=a+10");
             MUST(db, turn % 3 ? "COMMIT" : "ROLLBACK");
         }
     EXPECT_EQ(both(all[0]), "1176 1176");
+}
+
+TEST_F(SqliteSeveral, OfThreadsAreEachInBothOrInNeither)
+{
+    make_both();
+    std::vector<std::thread> all;
+    std::vector<std::string> wrong(6);
+    for (std::string &w : wrong)
+        all.emplace_back([&] {
+            const Db db = open_both();
+            for (int turn = 0; turn < 25 && w.empty(); turn++)
+                if (db.run(
+                        "BEGIN IMMEDIATE; UPDATE main.t SET a=a+10; UPDATE other.t SET a=a+10") ||
+                    both(db).substr(0, both(db).find(' ')) !=
+                        both(db).substr(both(db).find(' ') + 1) ||
+                    db.run(turn % 5 ? "COMMIT" : "ROLLBACK"))
+                    w = db.error() + " " + both(db);
+        });
+    for (std::thread &t : all)
+        t.join();
+    for (const std::string &w : wrong)
+        EXPECT_EQ(w, "");
+    const std::string sum = std::to_string(6 + 6 * 20 * 30);
+    EXPECT_EQ(stock_sum(path()), sum);
+    EXPECT_EQ(stock_sum(second()), sum);
+    EXPECT_EQ(left(), 0u);
+}
+
+TEST_F(SqliteSeveral, TenDatabasesAreOneTransaction)
+{
+    make();
+    Db db(path());
+    std::string insert = "BEGIN; INSERT INTO main.t VALUES(10, 'x');",
+                sum = "SELECT (SELECT sum(a) FROM main.t)";
+    for (char c = 'a'; c <= 'j'; c++) {
+        const std::string schema = std::string("db_") + c;
+        MUST(db, "ATTACH '" + uri(path(schema)) + "' AS " + schema + "; CREATE TABLE " + schema +
+                     ".t(a, b)");
+        insert += "INSERT INTO " + schema + ".t VALUES(1, 2);";
+        sum += "+(SELECT sum(a) FROM " + schema + ".t)";
+    }
+    MUST(db, insert + "COMMIT");
+    EXPECT_EQ(db.number(sum), 26);
+    MUST(db, insert.substr(0, 7) + insert.substr(insert.find(';', 7) + 1) + "ROLLBACK");
+    EXPECT_EQ(db.number(sum), 26);
 }
 
 } // namespace sql

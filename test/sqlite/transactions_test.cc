@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What do others see of a transaction, and what is left of one that is not committed? */
-#include "../support/child.h"
 #include "lab.h"
+#include "support/child.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -206,6 +206,40 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAProcessThatWasKilledAreRolled
     EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
     EXPECT_EQ(names(), "a.db");
+}
+
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveWhatOthersMayCopy)
+{
+    make();
+    Db db(path(), "journal=file");
+    for (const char *change :
+         {"INSERT INTO t VALUES(4, 'four')", "UPDATE t SET b=zeroblob(3000)||a",
+          "DELETE FROM t WHERE a=4; VACUUM"}) {
+        MUST(db, change);
+        /* By another process: to close the file would take SQLite's locks away. */
+        ASSERT_EQ(support::in_child(
+                      [&] { return std::filesystem::copy_file(path(), path("copy.db")) ? 0 : 1; }),
+                  0);
+        EXPECT_EQ(stock_sum(path("copy.db")), db.text("SELECT sum(a) FROM t")) << change;
+        unlink(path("copy.db").c_str());
+    }
+}
+
+TEST_F(SqliteTransactions, HaveTheirJournalsWhereTheEnvironmentSays)
+{
+    make();
+    setenv("ATO_SQLITE_JOURNAL", "file", 1);
+    Db db(path());
+    MUST(db, "BEGIN; UPDATE t SET b=a");
+    EXPECT_EQ(names(), "a.db a.db-journal");
+    MUST(db, "COMMIT");
+    db = Db(path(), "journal=memory");
+    MUST(db, "BEGIN; UPDATE t SET b=a+10");
+    EXPECT_EQ(names(), "a.db");
+    MUST(db, "COMMIT");
+    setenv("ATO_SQLITE_JOURNAL", "nowhere", 1);
+    EXPECT_EQ(Db(path()).opened, SQLITE_CANTOPEN);
+    unsetenv("ATO_SQLITE_JOURNAL");
 }
 
 /* ---- every mode ---- */

@@ -234,4 +234,17 @@ TEST_F(SqliteVfs, ReadOnlyOpenAfterADeathReadsOrSaysThatSomebodyHasToRecover)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 16);
 }
 
+TEST_F(SqliteVfs, VacuumIntoAnotherDatabase)
+{
+    make();
+    Db db(path());
+    MUST(db, fill("t", 10, 300) + "; VACUUM INTO '" + uri(path("b.db")) +
+                 "'; VACUUM INTO 'file:" + path("c.db") + "?vfs=unix'");
+    for (const char *name : {"b.db", "c.db"}) {
+        const Db copy = Db::stock(path(name));
+        EXPECT_EQ(copy.number("SELECT count(*) FROM t"), 294) << name;
+        EXPECT_EQ(copy.text("PRAGMA integrity_check"), "ok") << name;
+    }
+}
+
 } // namespace sql
