@@ -48,7 +48,7 @@ struct pairing {
     uint64_t size;  /* logical size of the original, as the manifest has it */
     int copy;       /* of the manifest, that `record` is in */
     char *manifest; /* its mapping, MANIFEST_BYTES */
-    bool borrowed; /* he keeps it open, and closes it */
+    bool borrowed;  /* he keeps it open, and closes it */
     bool has_attributes;
     bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
     bool orphaned; /* its last user died: mtime is the kernel's */

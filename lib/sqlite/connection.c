@@ -499,14 +499,22 @@ static int choose(const struct connection *c, const char *parameter, const char 
                  value, words[0], words[1]);
 }
 
+/* More than libato maps. */
+#define MOST_BYTES (256ll << 40)
+
 static int read_parameters(struct connection *c, struct database_wish *wish)
 {
     static const char *const journals[] = {"memory", "file"}, *const modes[] = {"plain", "fast"};
     const char *journal = sqlite3_uri_parameter(c->name, "journal");
-    if (!journal)
-        journal = getenv("ATO_SQLITE_JOURNAL");
+    const char *word = getenv("ATO_SQLITE_JOURNAL");
+    if (!journal && word && *word)
+        journal = word;
     c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
-    wish->max_size = (size_t)sqlite3_uri_int64(c->name, "max_size", 0);
+    const sqlite3_int64 most = sqlite3_uri_int64(c->name, "max_size", 0);
+    if (most < 0 || most > MOST_BYTES)
+        return fault(SQLITE_CANTOPEN, "%s: max_size=%lld, which is not from 0 to 256 TiB", c->name,
+                     (long long)most);
+    wish->max_size = (size_t)most;
     int r = choose(c, "journal", journal, journals, &c->journal_file);
     if (r == SQLITE_OK)
         r = choose(c, "unmap", sqlite3_uri_parameter(c->name, "unmap"), modes, &c->unmap_fast);

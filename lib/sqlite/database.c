@@ -19,8 +19,8 @@
 /* If there is not so much of it, then what lets the file grow at least so many times. */
 enum { LEAST_GROWTH = 4 };
 
-/* What ato_munmap() is given: mappings grow with the file, whatever length they were made with. */
-enum { MAPPED_LENGTH = 4096 };
+/* Of an empty file. */
+enum { LEAST_LENGTH = 4096 };
 
 struct kept_descriptor {
     struct kept_descriptor *next;
@@ -119,8 +119,10 @@ static bool reaches_medium(void *view)
     return ato_stat(view, &st) == 0 && st.domain != ATO_DOMAIN_PROCESS;
 }
 
-static void *map(int fd, const struct database_wish *wish, const struct stat *st)
+/* All of the file, which grows. */
+static struct view map(int fd, const struct database_wish *wish, const struct stat *st)
 {
+    struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
     struct ato_options o = {
         .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
     const size_t least = (size_t)st->st_size * LEAST_GROWTH;
@@ -130,18 +132,33 @@ static void *map(int fd, const struct database_wish *wish, const struct stat *st
     o.read_policy = getenv("ATO_READ_POLICY") ? ATO_READ_LAZY : ATO_READ_GATHER;
     if (!o.max_size)
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
-    void *view = ato_mmap_opt(MAPPED_LENGTH, fd, 0, &o);
-    if (view == MAP_FAILED && errno == ENOMEM && !wish->max_size) {
+    v.at = ato_mmap_opt(v.length, fd, 0, &o);
+    if (v.at == MAP_FAILED && errno == ENOMEM && !wish->max_size) {
         o.max_size = least;
-        view = ato_mmap_opt(MAPPED_LENGTH, fd, 0, &o);
+        v.at = ato_mmap_opt(v.length, fd, 0, &o);
     }
-    return view == MAP_FAILED ? NULL : view;
+    /* Another process has mapped it with less: then this one does, too. Who does not say how far the file is to
+     * grow has to have all of it, for it to grow with the file. */
+    while (v.at == MAP_FAILED && errno == EFBIG) {
+        o.max_size = 0;
+        v.at = ato_mmap_opt(v.length, fd, 0, &o);
+        const off_t size = v.at == MAP_FAILED ? 0 : ato_size(v.at);
+        if (size <= (off_t)v.length)
+            break;
+        (void)ato_munmap(v.at, v.length, ATO_UNMAP_FAST);
+        v.length = (size_t)size;
+        v.at = MAP_FAILED;
+        errno = EFBIG;
+    }
+    if (v.at == MAP_FAILED)
+        v.at = NULL;
+    return v;
 }
 
 /* Who may only read may use what those who write have. */
 static void *view_for(const struct database *db, bool writable)
 {
-    return db->views[1] || writable ? db->views[1] : db->views[0];
+    return db->views[1].at || writable ? db->views[1].at : db->views[0].at;
 }
 
 /* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
@@ -172,10 +189,10 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     if (!view_for(db, wish->writable)) {
         *by_system = false;
         db->views[wish->writable] = map(d->fd, wish, &st);
-        if (db->views[wish->writable]) {
+        if (db->views[wish->writable].at) {
             db->fd = d->fd;
             db->max_size = wish->max_size;
-            db->durable = reaches_medium(db->views[wish->writable]);
+            db->durable = reaches_medium(db->views[wish->writable].at);
         }
     }
     if (view_for(db, wish->writable))
@@ -230,26 +247,26 @@ static bool keep_out(struct database *db, const struct connection *self)
 }
 
 /* What is left of a mapping that could not be taken back as it should is none. */
-static bool unmap_fast(void *view)
+static bool unmap_fast(const struct view *v)
 {
-    return ato_munmap(view, MAPPED_LENGTH, ATO_UNMAP_FAST) == 0 || ato_size(view) < 0;
+    return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
 }
 
-static void *map_again(const struct database *db, bool prefer_file, const char *name)
+static struct view map_again(const struct database *db, bool prefer_file, const char *name)
 {
     struct stat st;
     struct database_wish wish = {.max_size = db->max_size};
     if (fstat(db->fd, &st) < 0)
-        return NULL;
-    void *view = map(db->fd, &wish, &st);
-    if (!view && errno == ESTALE && prefer_file) {
+        return (struct view){0};
+    struct view v = map(db->fd, &wish, &st);
+    if (!v.at && errno == ESTALE && prefer_file) {
         fault_ignored("was written by other means, and is taken as it is:", name);
         wish.flags = ATO_PREFER_FILE;
-        view = map(db->fd, &wish, &st);
+        v = map(db->fd, &wish, &st);
     }
-    if (!view)
+    if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
-    return view;
+    return v;
 }
 
 static bool is_plain(void *view)
@@ -262,12 +279,12 @@ void database_renew(struct database *db, const struct connection *self, bool pre
                     const char *name)
 {
     pthread_mutex_lock(&lock);
-    if (db->views[1] && !db->views[0] && keep_out(db, self)) {
-        prefer_file = prefer_file && is_plain(db->views[1]);
-        if (unmap_fast(db->views[1])) {
+    if (db->views[1].at && !db->views[0].at && keep_out(db, self)) {
+        prefer_file = prefer_file && is_plain(db->views[1].at);
+        if (unmap_fast(&db->views[1])) {
             db->views[1] = map_again(db, prefer_file, name);
             for (struct connection *c = db->connections; c; c = c->next)
-                c->staged.view = db->views[1];
+                c->staged.view = db->views[1].at;
         }
         let_in(db, self, NULL);
     }
@@ -277,14 +294,15 @@ void database_renew(struct database *db, const struct connection *self, bool pre
 static void unmap(const struct database *db, const char *name)
 {
     for (int writable = 0; writable < 2; writable++) {
-        if (!db->views[writable])
+        const struct view *v = &db->views[writable];
+        if (!v->at)
             continue;
         const int mode = db->unmap_fast || !writable ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
-        if (ato_munmap(db->views[writable], MAPPED_LENGTH, mode) < 0) {
+        if (ato_munmap(v->at, v->length, mode) < 0) {
             fault_ignored("cannot make plain", name);
             /* No space to bring it home, perhaps: nothing is lost, it is only not plain. Where this fails as
              * well the mapping is gone, and what is left will be completed by who maps it next. */
-            (void)ato_munmap(db->views[writable], MAPPED_LENGTH, ATO_UNMAP_FAST);
+            (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
         }
     }
 }

@@ -20,11 +20,17 @@
 struct connection;
 struct kept_descriptor;
 
+/* What ato_munmap() takes; at: NULL if there is none. */
+struct view {
+    void *at;
+    size_t length;
+};
+
 struct database {
     struct database *next;
     dev_t device;
     ino_t inode;
-    void *views[2]; /* [may write]: where it is mapped; NULL */
+    struct view views[2]; /* [may write] */
     struct kept_descriptor *kept;
     struct connection *connections;
     int fd;          /* one of them, to look at the file */

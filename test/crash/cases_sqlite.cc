@@ -3,7 +3,7 @@
 // SQLite's transactions, through the VFS of lib/sqlite. Databases are small, with pages that are parts of
 // libato's or just as large: what they cross there is what matters.
 //
-// Not here, for what lies in ordinary files is not recorded: WAL mode and journal=file.
+// Not here, for what lies in ordinary files is not recorded: writes to a WAL, and journal=file.
 #include "program.h"
 #include "scenes.h"
 
@@ -63,9 +63,7 @@ std::string value(Actor &a, uint64_t n)
 
 uint64_t page_size(const Actor &a, size_t file = 0)
 {
-    const Bytes &first = a.contents[file];
-    const uint64_t n = first[16] * 256u + first[17];
-    return n == 1 ? 65536 : n;
+    return page_size_of(a.contents[file]);
 }
 
 std::string change_a_row(Actor &a, size_t file = 0)
@@ -170,6 +168,16 @@ void before_files_that_spill(Actor &a)
     run(a, tiny_cache(2));
 }
 
+// Some transactions are in the WAL.
+void before_checkpoint(Actor &a)
+{
+    before_one(a);
+    run(a,
+        {"PRAGMA journal_mode = wal", "PRAGMA wal_autocheckpoint = 0", change_many(a), insert(a)});
+    if (a.random.one_in(2))
+        run(a, {remove_many(a), "VACUUM", change_a_row(a)});
+}
+
 // ---- run ----
 
 void rows(Actor &a)
@@ -189,6 +197,9 @@ void spill(Actor &a)
 
 void spill_and_roll_back(Actor &a)
 {
+    // Then SQLite has nothing to roll back with, and its own VFS would leave half of it.
+    if (a.random.one_in(2))
+        Program::of(a).set("PRAGMA journal_mode = off");
     run(a, {"BEGIN", insert(a), change_many(a), a.random.one_in(2) ? remove_many(a) : insert(a),
             "ROLLBACK", change_a_row(a)});
 }
@@ -220,6 +231,12 @@ void vacuum(Actor &a)
 {
     run(a, {remove_many(a), a.random.one_in(2) ? "PRAGMA incremental_vacuum" : "VACUUM",
             change_a_row(a), insert(a)});
+}
+
+// While the next writer's has not begun, the WAL holds all that the database may miss.
+void checkpoint(Actor &a)
+{
+    Program::of(a).checkpoint();
 }
 
 void left_open(Actor &a)
@@ -262,9 +279,8 @@ void files_that_shrink(Actor &a)
 
 // ---- after a crash ----
 
-void look(Actor &a)
+void leave(Actor &a)
 {
-    Program::open(a).check();
     switch (a.random.below(3)) {
     case 0:
         Program::close(a, Program::Leaves::Plain);
@@ -279,6 +295,12 @@ void look(Actor &a)
         a.world.die();
         break;
     }
+}
+
+void look(Actor &a)
+{
+    Program::open(a).check();
+    leave(a);
 }
 
 void go_on(Actor &a)
@@ -308,7 +330,22 @@ void go_on(Actor &a)
     }
 }
 
-constexpr Use SQLITE = {look, go_on};
+// Nothing may be written, for the WAL is one for all crashes.
+void go_on_with_wal(Actor &a)
+{
+    Program::open(a).check();
+    a.allow_this();
+    checkpoint(a);
+    Program::of(a).check();
+}
+
+void look_with_wal(Actor &a)
+{
+    go_on_with_wal(a);
+    leave(a);
+}
+
+constexpr Use SQLITE = {look, go_on}, SQLITE_WAL = {look_with_wal, go_on_with_wal};
 
 constexpr uint64_t AHEAD = 256 << 10; // of some such a size it is, soon
 
@@ -331,6 +368,7 @@ const std::vector<Case> &sqlite_cases()
          0,
          &SQLITE},
         {"SQLite, vacuum", COSTLY, {PAGE}, before_vacuum, vacuum, 0, &SQLITE},
+        {"SQLite, checkpoint", COSTLY, {PAGE}, before_checkpoint, checkpoint, 0, &SQLITE_WAL},
         {"SQLite, left open", COSTLY, {PAGE}, before_spills, left_open, 0, &SQLITE},
         {"SQLite, closed", COSTLY, {PAGE}, before_one, closed, 0, &SQLITE},
         {"SQLite, files", ALL, {PAGE, PAGE}, before_files, files, 0, &SQLITE},

@@ -198,6 +198,12 @@ void Files::learn(std::map<ino_t, int> inodes, int next)
     next_id = next;
 }
 
+static bool is_of_wal(const std::string &name)
+{
+    const std::string end = name.size() < 4 ? "" : name.substr(name.size() - 4);
+    return end == "-wal" || end == "-shm";
+}
+
 void Files::read_folder(Disk &disk, int id, int at) const
 {
     int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -206,7 +212,7 @@ void Files::read_folder(Disk &disk, int id, int at) const
     while (struct dirent *entry = readdir(dir)) {
         std::string name = entry->d_name;
         struct stat st;
-        if (name == "." || name == "..")
+        if (name == "." || name == ".." || is_of_wal(name))
             continue;
         int inner = openat(at, name.c_str(), O_RDONLY | O_CLOEXEC);
         check(inner >= 0 && fstat(inner, &st) == 0, "open");

@@ -32,7 +32,8 @@ class Files
     Files(const Files &) = delete;
     Files &operator=(const Files &) = delete;
 
-    // As they lie there now.
+    // As they lie there now. Not the WAL of a program's, nor the shared memory that belongs to it: they stay as
+    // they are, whatever is laid out.
     Disk look() const;
     // As this says, and nothing else is there.
     void lay_out(const Disk &disk);

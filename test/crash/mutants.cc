@@ -138,6 +138,8 @@ std::vector<Mutant> all_mutants()
          "SQLite, files"},
         {CodeFault::NeverDeleted, "a super-journal is deleted, which commits nothing",
          "SQLite, files"},
+        {CodeFault::NeverForgotten, "what SQLite gives up is not forgotten",
+         "SQLite, spill, rollback"},
         {CodeFault::WrittenThrough, "what SQLite writes counts before it commits", "SQLite, spill"},
 #endif
     };

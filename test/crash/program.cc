@@ -17,6 +17,12 @@ extern "C" {
 namespace crash
 {
 
+uint64_t page_size_of(const Bytes &database)
+{
+    const uint64_t n = database[16] * 256u + database[17];
+    return n == 1 ? 65536 : n;
+}
+
 namespace
 {
 
@@ -68,7 +74,7 @@ void must(int result, sqlite3 *db, const std::string &what)
 
 void execute(sqlite3 *db, const std::string &sql)
 {
-    must(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), db, sql);
+    must(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), db, sql.substr(0, 60));
 }
 
 std::string ask(sqlite3 *db, const std::string &sql)
@@ -114,7 +120,7 @@ sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs, F prepa
     return db;
 }
 
-constexpr const char *FOLDER = "ATO_REFLECTION_DIR", *DOMAIN_WORD = "ATO_DURABILITY";
+constexpr const char *WAL = "-wal", *FOLDER = "ATO_REFLECTION_DIR", *DOMAIN_WORD = "ATO_DURABILITY";
 
 // What has been committed is there, and those files that get shorter, from the n-th on, are or are not yet.
 std::vector<uint64_t> hashes_of_cuts(const std::vector<Bytes> &before, std::vector<Bytes> after,
@@ -140,10 +146,12 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
 {
     std::vector<std::string> files, others;
     for (size_t i = 0; i < twins.size(); i++) {
+        const std::string file = a.world.path_of(static_cast<int>(i));
         write_file(twins[i], a.contents[i]);
+        if (access((file + WAL).c_str(), F_OK) == 0)
+            write_file(twins[i] + WAL, read_file(file + WAL));
         others.push_back("file:" + twins[i]);
-        files.push_back("file:" + a.world.path_of(static_cast<int>(i)) +
-                        "?vfs=ato&max_size=4194304&unmap=fast");
+        files.push_back("file:" + file + "?vfs=ato&max_size=4194304&unmap=fast");
     }
     if (ato_vfs_register(0) != SQLITE_OK)
         throw Violation("ato_vfs_register");
@@ -163,6 +171,10 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
         throw;
     }
     unsetenv(FOLDER);
+    // Who dies does neither.
+    for (sqlite3 *db : {real, twin})
+        must(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr), db,
+             "a WAL stays");
 }
 
 Program::~Program()
@@ -170,7 +182,8 @@ Program::~Program()
     for (sqlite3 *db : {real, twin})
         sqlite3_close(db);
     for (const std::string &t : twins)
-        unlink(t.c_str());
+        for (const char *end : {"", WAL, "-shm"})
+            unlink((t + end).c_str());
 }
 
 Program &Program::open(Actor &a)
@@ -222,6 +235,39 @@ void Program::run(const std::string &sql)
         throw Violation("'" + sql + "' ended a transaction, or did not");
     actor.contents = after;
     actor.allow_this();
+}
+
+void Program::checkpoint()
+{
+    const std::string sql = "PRAGMA wal_checkpoint";
+    execute(twin, sql);
+    const std::vector<Bytes> after = read_all(twins);
+    std::vector<uint64_t> may_be = {hash_of(actor.contents)};
+    auto step = [&] { may_be.push_back(hash_of(actor.contents)); };
+    for (size_t i = 0; i < after.size(); i++) {
+        Bytes &now = actor.contents[i];
+        const uint64_t page = page_size_of(now);
+        for (uint64_t at = 0; at < after[i].size(); at += page) {
+            if (now.size() < at + page) {
+                now.resize(at + page);
+                step();
+            }
+            std::copy_n(&after[i][at], page, &now[at]);
+            step();
+        }
+        if (now.size() > after[i].size()) {
+            now.resize(after[i].size());
+            step();
+        }
+    }
+    actor.allow(may_be);
+    execute(real, sql);
+    actor.allow_this();
+}
+
+void Program::set(const std::string &pragma)
+{
+    execute(real, pragma);
 }
 
 void Program::check()

@@ -33,6 +33,7 @@ enum class CodeFault {
     AnyTime,        // a clean file is believed whatever its mtime and size
     FileByFile,     // of the VFS for SQLite: what is to be one commit is one of each database
     NeverDeleted,   // that a super-journal is deleted commits nothing
+    NeverForgotten, // what is given up stays staged
     WrittenThrough, // what SQLite writes is committed at once
 };
 

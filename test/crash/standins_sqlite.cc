@@ -13,13 +13,21 @@ using namespace crash::standins;
 
 extern "C" {
 
+void __real_staged_abort(struct staged *s);
 int __real_staged_join(struct staged *s, struct staged *other);
 int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __real_super_delete(const char *name, bool *mine);
 
+void __wrap_staged_abort(struct staged *s);
 int __wrap_staged_join(struct staged *s, struct staged *other);
 int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __wrap_super_delete(const char *name, bool *mine);
+
+void __wrap_staged_abort(struct staged *s)
+{
+    if (fault() != CodeFault::NeverForgotten)
+        __real_staged_abort(s);
+}
 
 int __wrap_staged_join(struct staged *s, struct staged *other)
 {

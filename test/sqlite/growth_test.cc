@@ -210,4 +210,20 @@ TEST_F(SqliteGrowth, LocksOutliveTheDeathOfAnotherProcess)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
+/* The first to open it says how far it may grow; who comes later with another idea goes as far, and not
+ * less, however large it is already. */
+TEST_F(SqliteGrowth, IsWhatTheFirstProcessSays)
+{
+    make();
+    ASSERT_EQ(other.open(path(), "max_size=4194304"), SQLITE_OK) << other.error();
+    ASSERT_EQ(other.run("CREATE TABLE u(b); INSERT INTO u VALUES (zeroblob(100000))"), SQLITE_OK)
+        << other.error();
+    Db db(path());
+    ASSERT_EQ(db.opened, SQLITE_OK);
+    MUST(db, "INSERT INTO u VALUES (zeroblob(2000000))");
+    ASSERT_EQ(other.run("INSERT INTO u VALUES (zeroblob(1000000))"), SQLITE_OK) << other.error();
+    EXPECT_EQ(db.number("SELECT sum(length(b)) FROM u"), 3100000);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
 } // namespace sql
