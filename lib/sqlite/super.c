@@ -33,18 +33,18 @@ static bool is_being_written(const struct connection *c, const void *journal)
     return connection_writes(c) && connection_has_journal(c, journal);
 }
 
-/* Is a name that the super-journal holds such a one? */
-static bool any_name(const struct super *s,
-                     bool (*is)(const struct connection *c, const void *journal))
+/* The first name that the super-journal holds of which that is so, or is not; NULL. */
+static const char *find_name(const struct super *s,
+                             bool (*is)(const struct connection *c, const void *journal), bool so)
 {
     const char *at = s->bytes.at, *end = at + s->bytes.size;
     while (at < end) {
         const size_t n = strnlen(at, (size_t)(end - at));
-        if (at + n < end && database_any(is, at))
-            return true;
+        if (at + n < end && database_any(is, at) == so)
+            return at;
         at += n + 1;
     }
-    return false;
+    return NULL;
 }
 
 /* ---- which there are; with the lock held ---- */
@@ -62,7 +62,7 @@ static void forget(struct super *s)
 
 static bool is_over(const struct super *s)
 {
-    return !s->handles && !s->bound && !any_name(s, is_being_written);
+    return !s->handles && !s->bound && !find_name(s, is_being_written, true);
 }
 
 static struct super *find(const char *name)
@@ -113,16 +113,24 @@ static void unbind_all(struct super *s)
 
 int super_bind(struct connection *c, const char *name)
 {
+    static const char advice[] =
+        "open all databases of the transaction with vfs=ato, or all with journal=file";
     int r = SQLITE_OK;
     pthread_mutex_lock(&lock);
     struct super *s = find(name);
+    const char *foreign = s ? find_name(s, has_journal_in_memory, false) : NULL;
     if (!s)
-        r = fault(
-            SQLITE_IOERR_FSYNC,
-            "%s cannot take part in a transaction over several databases, of which the main one is "
-            "opened through another VFS or has its journal on the disk: open all with vfs=ato, or "
-            "all with journal=file",
-            c->name);
+        r = fault(SQLITE_IOERR_FSYNC,
+                  "%s cannot take part in a transaction over several databases, of which the first "
+                  "is opened "
+                  "through another VFS, or has its journal on the disk: %s",
+                  c->name, advice);
+    else if (foreign)
+        r = fault(SQLITE_IOERR_FSYNC,
+                  "%s cannot take part in a transaction over several databases, of which one has "
+                  "its journal on "
+                  "the disk (%s): %s",
+                  c->name, foreign, advice);
     else if (c->super != s) {
         c->super = s;
         c->next_bound = s->bound;
@@ -237,22 +245,16 @@ static int move_to_disk(struct super_file *f)
     return SQLITE_OK;
 }
 
-/* SQLite writes one name a call. */
+/* SQLite writes one name a call. What is written is judged when a database is bound. */
 static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct super_file *f = (struct super_file *)file;
-    const bool in_memory = memchr(from, 0, (size_t)n) && database_any(has_journal_in_memory, from);
-    if (f->super && !in_memory && !f->super->bytes.size) {
+    if (f->super && !f->super->bytes.size &&
+        !(memchr(from, 0, (size_t)n) && database_any(has_journal_in_memory, from))) {
         int r = move_to_disk(f);
         if (r != SQLITE_OK)
             return r;
     }
-    if (in_memory != !!f->super)
-        return fault(
-            SQLITE_IOERR_WRITE,
-            "a transaction over several databases, of which some have their journals in memory "
-            "and some do not (%.*s): open all with vfs=ato, or all with journal=file",
-            n, (const char *)from);
     return f->super ? bytes_write(&f->super->bytes, from, n, offset)
                     : f->real->pMethods->xWrite(f->real, from, n, offset);
 }
