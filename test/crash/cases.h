@@ -9,11 +9,11 @@
 namespace crash
 {
 
-// By a program that the originals belong to: they hold what the actor knows.
+// What a program does that the originals belong to, when the explorer would do something of its own. They hold what
+// the actor knows.
 struct Use {
-    void (*look)(Actor &a); // at all, after a crash
-    void (*go_on)(
-        Actor &a); // in a life after one: looks, says that it did, and does its next operation
+    void (*look)(Actor &a);  // after a crash, at all of them
+    void (*go_on)(Actor &a); // in the life after one: looks, says so, and does its next operation
 };
 
 struct Case {
@@ -23,7 +23,7 @@ struct Case {
     void (*before)(Actor &a);    // not looked at; may be NULL
     void (*run)(Actor &a);
     uint64_t orders = 0;      // of its threads, that are looked at besides, with a few crashes each
-    const Use *use = nullptr; // the explorer's own
+    const Use *use = nullptr; // NULL: nobody's files
 };
 
 const std::vector<Case> &all_cases();

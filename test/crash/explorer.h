@@ -8,6 +8,7 @@
 //
 // Each distinct image is read by a reader of its own (reader.h), then laid out as files, mapped and
 // read by the library; then by turns made plain, unmapped and mapped again, or recovered once more.
+// Where the files are a program's it looks too, every second time, before that.
 // Of some images a second life is recorded, which is a recovery and the next operation on top, and
 // cut in its turn: after a power cut (nothing is pending any more) or after a kill (everything that
 // the dead process did not make durable still is).

@@ -171,7 +171,7 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
         throw;
     }
     unsetenv(FOLDER);
-    // Who dies does neither.
+    // Who dies neither checkpoints nor removes the WAL.
     for (sqlite3 *db : {real, twin})
         must(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr), db,
              "a WAL stays");
