@@ -51,17 +51,23 @@ static void abandon(struct connection *c)
 {
     super_give_up(c);
     staged_abort(&c->staged);
-    c->batch = false;
+    c->batch = c->refused = false;
 }
 
-/* The rollback of a prepared database ends so, too: what is staged by then is what was there before. */
+/* The rollback of a prepared database ends so, too: what is staged by then is what was there before; of one that
+ * could not be prepared perhaps not, for its super-journal may be gone by then. */
 static int sync_control(struct connection *c, const char *super)
 {
     if (c->journal_file)
         return SQLITE_OK;
-    if (super)
-        return super_bind(c, super);
+    if (super) {
+        int r = super_bind(c, super);
+        c->refused = r != SQLITE_OK;
+        return r;
+    }
     super_give_up(c);
+    if (c->refused)
+        abandon(c);
     return commit(c, SQLITE_IOERR_FSYNC);
 }
 

@@ -42,6 +42,7 @@ struct connection {
     bool checkpoint;    /* is being made */
     bool batch;         /* BEGIN_ATOMIC_WRITE */
     bool journal_file;  /* ?journal=file: its rollback journal lies on the disk */
+    bool refused;       /* to be prepared: what is staged is never committed */
     bool shorter;       /* its file is, than it was when it was mapped */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */

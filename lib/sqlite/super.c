@@ -33,18 +33,18 @@ static bool is_being_written(const struct connection *c, const void *journal)
     return connection_writes(c) && connection_has_journal(c, journal);
 }
 
-/* The first name that the super-journal holds of which that is so, or is not; NULL. */
-static const char *find_name(const struct super *s,
-                             bool (*is)(const struct connection *c, const void *journal), bool so)
+/* Is a name that the super-journal holds such a one? */
+static bool any_name(const struct super *s,
+                     bool (*is)(const struct connection *c, const void *journal))
 {
     const char *at = s->bytes.at, *end = at + s->bytes.size;
     while (at < end) {
         const size_t n = strnlen(at, (size_t)(end - at));
-        if (at + n < end && database_any(is, at) == so)
-            return at;
+        if (at + n < end && database_any(is, at))
+            return true;
         at += n + 1;
     }
-    return NULL;
+    return false;
 }
 
 /* ---- which there are; with the lock held ---- */
@@ -62,7 +62,7 @@ static void forget(struct super *s)
 
 static bool is_over(const struct super *s)
 {
-    return !s->handles && !s->bound && !find_name(s, is_being_written, true);
+    return !s->handles && !s->bound && !any_name(s, is_being_written);
 }
 
 static struct super *find(const char *name)
@@ -113,24 +113,15 @@ static void unbind_all(struct super *s)
 
 int super_bind(struct connection *c, const char *name)
 {
-    static const char advice[] =
-        "open all databases of the transaction with vfs=ato, or all with journal=file";
     int r = SQLITE_OK;
     pthread_mutex_lock(&lock);
     struct super *s = find(name);
-    const char *foreign = s ? find_name(s, has_journal_in_memory, false) : NULL;
     if (!s)
         r = fault(SQLITE_IOERR_FSYNC,
-                  "%s cannot take part in a transaction over several databases, of which the first "
-                  "is opened "
-                  "through another VFS, or has its journal on the disk: %s",
-                  c->name, advice);
-    else if (foreign)
-        r = fault(SQLITE_IOERR_FSYNC,
-                  "%s cannot take part in a transaction over several databases, of which one has "
-                  "its journal on "
-                  "the disk (%s): %s",
-                  c->name, foreign, advice);
+                  "%s cannot take part in a transaction over several databases, of which the main "
+                  "one is opened "
+                  "through another VFS: open all with vfs=ato, or all with journal=file",
+                  c->name);
     else if (c->super != s) {
         c->super = s;
         c->next_bound = s->bound;
@@ -245,16 +236,32 @@ static int move_to_disk(struct super_file *f)
     return SQLITE_OK;
 }
 
-/* SQLite writes one name a call. What is written is judged when a database is bound. */
+static bool is_name(const void *from, int n)
+{
+    static const char ending[] = "-journal";
+    const char *name = from;
+    return n >= (int)sizeof(ending) &&
+           memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
+}
+
+/* SQLite writes one name a call. One that cannot be among the others is refused here, before any journal has the
+ * super-journal's name: else the first database that is rolled back would delete it, and the next one take the
+ * transaction for committed. (What is no name is a shim's, that simulates crashes.) */
 static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct super_file *f = (struct super_file *)file;
-    if (f->super && !f->super->bytes.size &&
-        !(memchr(from, 0, (size_t)n) && database_any(has_journal_in_memory, from))) {
+    const bool in_memory = is_name(from, n) && database_any(has_journal_in_memory, from);
+    if (f->super && !in_memory && !f->super->bytes.size) {
         int r = move_to_disk(f);
         if (r != SQLITE_OK)
             return r;
     }
+    if (is_name(from, n) && in_memory != !!f->super)
+        return fault(
+            SQLITE_IOERR_WRITE,
+            "a transaction over several databases, of which some have their journals in memory and "
+            "some on the disk (%s): open all with vfs=ato, or all with journal=file",
+            (const char *)from);
     return f->super ? bytes_write(&f->super->bytes, from, n, offset)
                     : f->real->pMethods->xWrite(f->real, from, n, offset);
 }

@@ -177,6 +177,27 @@ TEST_F(SqliteSeveral, OfWhichOneIsOfAnotherVfsAreRefused)
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
+TEST_F(SqliteSeveral, OfWhichTheMainOneIsOfAnotherVfsAreRefused)
+{
+    make_both();
+    Db db = Db::stock(path());
+    MUST(db, "ATTACH '" + uri(second()) + "' AS other");
+    for (const char *spill : {"", "PRAGMA other.cache_size=1; PRAGMA other.cache_spill=1; "}) {
+        (void)logged();
+        MUST(db, spill + std::string(CHANGE_BOTH));
+        MUST(db, fill("other.t", 100, 200));
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+        EXPECT_TRUE(logged("another VFS"));
+        roll_back(db);
+        EXPECT_EQ(both(db), "6 6");
+    }
+    MUST(db, "INSERT INTO other.t VALUES(50, 50)");
+    EXPECT_EQ(both(db), "6 56");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+    EXPECT_EQ(stock_sum(second()), "56");
+}
+
 TEST_F(SqliteSeveral, TakeInTemporaryTablesAndThreeFiles)
 {
     make_both();
