@@ -204,6 +204,8 @@ static int sync_all(struct connection *c, int flags)
  * taken for what it is. */
 static void find_length(struct connection *c)
 {
+    if (!c->staged.view)
+        database_renew(c->db, c, false, c->name);
     /* In this order: another process may make it longer, which begins with its length. */
     sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view), length = database_length(c->db);
     if (c->journal_file && length != size) {
@@ -392,10 +394,10 @@ static int connection_shm_unmap(sqlite3_file *file, int remove)
 
 static int connection_close(sqlite3_file *file)
 {
-    struct connection *c = of(file);
+    struct connection *c = enter(file);
     abandon(c);
     find_length(c);
-    const int r = c->real->pMethods->xClose(c->real);
+    const int r = leave(c, c->real->pMethods->xClose(c->real));
     database_close(c->db, c, c->name);
     free(c);
     return r;
@@ -482,10 +484,37 @@ static const sqlite3_io_methods methods = {
     .xUnfetch = connection_unfetch,
 };
 
+void connection_lose_journal(struct connection *c)
+{
+    pthread_mutex_lock(&c->in_call);
+    if (c->without_locks)
+        abandon(c);
+    pthread_mutex_unlock(&c->in_call);
+}
+
 bool connection_writes(const struct connection *c)
 {
     return c->without_locks || __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
 }
+
+/* Of a VFS below that has none (unix-none): SQLite must see that it has none, or it would call what is not there. */
+static const sqlite3_io_methods methods_without_shm = {
+    .iVersion = 3,
+    .xClose = connection_close,
+    .xRead = connection_read,
+    .xWrite = connection_write,
+    .xTruncate = connection_truncate,
+    .xSync = connection_sync,
+    .xFileSize = connection_size,
+    .xLock = connection_lock,
+    .xUnlock = connection_unlock,
+    .xCheckReservedLock = connection_reserved,
+    .xFileControl = connection_control,
+    .xSectorSize = connection_sector_size,
+    .xDeviceCharacteristics = connection_characteristics,
+    .xFetch = connection_fetch,
+    .xUnfetch = connection_unfetch,
+};
 
 bool connection_has_journal(const struct connection *c, const char *journal)
 {
@@ -527,20 +556,33 @@ static int read_parameters(struct connection *c, struct database_wish *wish)
     return r;
 }
 
-/* The one below is open. */
-static int attach(struct connection *c, int flags)
+static bool may_not_write(int error)
 {
-    struct database_wish wish = {.path = c->name, .writable = !(flags & SQLITE_OPEN_READONLY)};
+    return error == EACCES || error == EPERM || error == EROFS;
+}
+
+/* The one below is open. *flags: what it was opened for; where no reflection can be made the database may be
+ * read, as SQLite's own VFS can where no journal can. */
+static int attach(struct connection *c, int *flags)
+{
+    struct database_wish wish = {.path = c->name, .writable = !(*flags & SQLITE_OPEN_READONLY)};
     bool by_system;
     int r = read_parameters(c, &wish);
     if (r != SQLITE_OK)
         return r;
     c->writable = wish.writable;
     c->db = database_open(&wish, c, &by_system);
-    if (!c->db)
-        return by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
-                         : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    return SQLITE_OK;
+    if (c->db)
+        return SQLITE_OK;
+    const int error = errno;
+    r = by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
+                  : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+    if (!wish.writable || by_system || !may_not_write(error))
+        return r;
+    c->writable = wish.writable = false;
+    c->db = database_open(&wish, c, &by_system);
+    *flags = (*flags & ~SQLITE_OPEN_READWRITE) | SQLITE_OPEN_READONLY;
+    return c->db ? SQLITE_OK : r;
 }
 
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
@@ -554,7 +596,7 @@ int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *n
         .real = (sqlite3_file *)(c + 1), .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
     int r = below->xOpen(below, name, c->real, flags, &opened);
     if (r == SQLITE_OK) {
-        r = attach(c, opened);
+        r = attach(c, &opened);
         if (r != SQLITE_OK)
             (void)c->real->pMethods->xClose(c->real);
     }
@@ -565,6 +607,8 @@ int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *n
     if (out_flags)
         *out_flags = opened;
     f->connection = c;
-    f->as_file.pMethods = &methods;
+    f->as_file.pMethods = c->real->pMethods->iVersion >= 2 && c->real->pMethods->xShmMap
+                              ? &methods
+                              : &methods_without_shm;
     return SQLITE_OK;
 }

@@ -17,6 +17,8 @@
 
 #include "staged.h"
 
+#include <pthread.h>
+
 struct database;
 struct super;
 
@@ -54,6 +56,10 @@ struct connection {
 /* xOpen. */
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                     int *out_flags);
+
+/* Its rollback journal in memory is closed, by its own thread. Where SQLite takes no locks (nolock=1) that is how it
+ * gives up after an error: after a commit nothing is staged by then. */
+void connection_lose_journal(struct connection *c);
 
 /* Does it hold the lock of who writes? To be asked of any connection. */
 bool connection_writes(const struct connection *c);

@@ -16,7 +16,8 @@
 
 /* Address space, for each of two mappings and the reflection: what a file may grow to, where nobody says. */
 #define DEFAULT_MAX_SIZE (64ull << 30)
-/* If there is not so much of it, then what lets the file grow at least so many times. */
+/* If there is not so much of it, then a quarter, and so on; but what lets it grow at least so many times. */
+#define LEAST_MAX_SIZE (16ull << 20)
 enum { LEAST_GROWTH = 4 };
 
 /* Of an empty file. */
@@ -28,6 +29,7 @@ struct kept_descriptor {
 };
 
 static struct database *databases;
+static unsigned forks; /* between the first process and this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg)
@@ -41,36 +43,31 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
-/* Whose rollback journal has this name, and lies in memory. With the lock held. */
-static struct database *find_by_journal(const char *name)
+struct connection *database_writer(const char *journal)
 {
-    for (struct database *db = databases; db; db = db->next)
-        for (const struct connection *c = db->connections; c; c = c->next)
-            if (!c->journal_file && connection_writes(c) && connection_has_journal(c, name))
-                return db;
-    return NULL;
+    struct connection *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct database *db = databases; db && !found; db = db->next)
+        for (struct connection *c = db->connections; c && !found; c = c->next)
+            if (!c->journal_file && connection_writes(c) && connection_has_journal(c, journal))
+                found = c;
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
-bool database_make_journal(const char *name)
+void database_before_fork(void)
 {
     pthread_mutex_lock(&lock);
-    struct database *db = find_by_journal(name);
-    if (db)
-        db->journal = true;
-    pthread_mutex_unlock(&lock);
-    return db;
 }
 
-bool database_delete_journal(const char *name, bool *needless)
+void database_after_fork(bool in_child)
 {
-    pthread_mutex_lock(&lock);
-    struct database *db = find_by_journal(name);
-    const bool was_there = db && db->journal;
-    if (db)
-        db->journal = false;
+    if (in_child) {
+        databases =
+            NULL; /* the parent's; its descriptors stay open, for closing them is no harm and no use */
+        forks++;
+    }
     pthread_mutex_unlock(&lock);
-    *needless = db;
-    return was_there;
 }
 
 static struct database *find(const struct stat *st)
@@ -89,7 +86,8 @@ static struct database *find_or_make(const struct stat *st)
     db = calloc(1, sizeof(*db));
     if (!db)
         return NULL;
-    *db = (struct database){.device = st->st_dev, .inode = st->st_ino, .next = databases};
+    *db = (struct database){
+        .device = st->st_dev, .inode = st->st_ino, .process = forks, .next = databases};
     databases = db;
     return db;
 }
@@ -125,7 +123,8 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
     struct ato_options o = {
         .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
-    const size_t least = (size_t)st->st_size * LEAST_GROWTH;
+    const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
+    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
     /* See database.h: no descriptor of the file may be closed. */
     o.flags |= ATO_BORROW_FD;
     /* SQLite keeps pages that it has read: deploying for the sake of the next read would not pay. */
@@ -133,8 +132,8 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     if (!o.max_size)
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
     v.at = ato_mmap_opt(v.length, fd, 0, &o);
-    if (v.at == MAP_FAILED && errno == ENOMEM && !wish->max_size) {
-        o.max_size = least;
+    while (v.at == MAP_FAILED && errno == ENOMEM && !wish->max_size && o.max_size / 4 > least) {
+        o.max_size /= 4;
         v.at = ato_mmap_opt(v.length, fd, 0, &o);
     }
     /* Another process has mapped it with less: then this one does, too. Who does not say how far the file is to
@@ -275,47 +274,95 @@ static bool is_plain(void *view)
     return ato_stat(view, &st) == 0 && st.slices_in_reflection == 0;
 }
 
+static int policy_of(void *view)
+{
+    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
+    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
+}
+
+static void renew(struct database *db, bool prefer_file, const char *name)
+{
+    struct view *v = &db->views[1];
+    const int policy = db->lost ? -1 : policy_of(v->at);
+    prefer_file = prefer_file && !db->lost && is_plain(v->at);
+    if (!db->lost && !unmap_fast(v))
+        return;
+    *v = map_again(db, prefer_file, name);
+    db->lost = !v->at;
+    if (v->at && policy >= 0)
+        (void)ato_set_read_policy(v->at, policy);
+    for (struct connection *c = db->connections; c; c = c->next)
+        c->staged.view = v->at;
+}
+
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name)
 {
     pthread_mutex_lock(&lock);
-    if (db->views[1].at && !db->views[0].at && keep_out(db, self)) {
-        prefer_file = prefer_file && is_plain(db->views[1].at);
-        if (unmap_fast(&db->views[1])) {
-            db->views[1] = map_again(db, prefer_file, name);
-            for (struct connection *c = db->connections; c; c = c->next)
-                c->staged.view = db->views[1].at;
-        }
+    if ((db->views[1].at || db->lost) && !db->views[0].at && keep_out(db, self)) {
+        renew(db, prefer_file, name);
         let_in(db, self, NULL);
     }
     pthread_mutex_unlock(&lock);
 }
 
+static void unmap_view(const struct view *v, int mode, const char *name)
+{
+    if (ato_munmap(v->at, v->length, mode) == 0)
+        return;
+    fault_ignored("cannot make plain", name);
+    /* No space to bring it home, perhaps: nothing is lost, it is only not plain. Where this fails as well the
+     * mapping is gone, and what is left will be completed by who maps it next. */
+    (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+}
+
+static bool has_reflection(void *view)
+{
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    return ato_stat(view, &st) == 0 && st.reflection_bytes;
+}
+
+/* Who could only read was the last to have it, and may write, perhaps. It has no connection any more. */
+static void make_plain(const char *name)
+{
+    struct stat st;
+    const struct database_wish wish = {.path = name, .writable = true};
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    struct view v = {0};
+    if (fstat(fd, &st) == 0)
+        v = map(fd, &wish, &st);
+    if (v.at)
+        unmap_view(&v, ATO_UNMAP_SPATIAL, name);
+    close(fd);
+}
+
 static void unmap(const struct database *db, const char *name)
 {
-    for (int writable = 0; writable < 2; writable++) {
-        const struct view *v = &db->views[writable];
-        if (!v->at)
-            continue;
-        const int mode = db->unmap_fast || !writable ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
-        if (ato_munmap(v->at, v->length, mode) < 0) {
-            fault_ignored("cannot make plain", name);
-            /* No space to bring it home, perhaps: nothing is lost, it is only not plain. Where this fails as
-             * well the mapping is gone, and what is left will be completed by who maps it next. */
-            (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
-        }
-    }
+    const struct view *read = &db->views[0], *write = &db->views[1];
+    const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
+    const bool left = read->at && !write->at && !db->unmap_fast && has_reflection(read->at);
+    if (read->at)
+        unmap_view(read, ATO_UNMAP_FAST, name);
+    if (write->at)
+        unmap_view(write, mode, name);
+    if (left)
+        make_plain(name);
 }
 
 void database_close(struct database *db, struct connection *c, const char *name)
 {
     pthread_mutex_lock(&lock);
+    if (db->process != forks) { /* the parent's */
+        pthread_mutex_unlock(&lock);
+        return;
+    }
     struct connection **at = &db->connections;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    if (c->writable)
-        db->unmap_fast = c->unmap_fast;
+    db->unmap_fast = c->unmap_fast;
     if (!db->connections)
         unmap(db, name);
     forget_unused(db);

@@ -28,6 +28,8 @@ struct view {
 
 struct database {
     struct database *next;
+    unsigned process; /* of how many forks */
+    bool lost;        /* could not be mapped again */
     dev_t device;
     ino_t inode;
     struct view views[2]; /* [may write] */
@@ -37,7 +39,6 @@ struct database {
     size_t max_size; /* as the view that may write was made */
     bool durable;
     bool unmap_fast; /* by what the connection said that closed last */
-    bool journal;    /* one in memory was made since the last was deleted */
 };
 
 struct database_wish {
@@ -71,13 +72,14 @@ static inline bool database_is_durable(const struct database *db)
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* A rollback journal of this name is made: in memory? */
-bool database_make_journal(const char *name);
-
-/* It is deleted: was it in memory? *needless: it would be, if there were one. */
-bool database_delete_journal(const char *name, bool *needless);
+/* The connection, of this thread, whose rollback journal has this name and lies in memory; NULL. */
+struct connection *database_writer(const char *journal);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
+
+/* In a forked child: its parent's connections are not its own. Around fork(): nobody is in here. */
+void database_before_fork(void);
+void database_after_fork(bool in_child);
 
 #endif

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "journal.h"
 
+#include "connection.h"
+#include "database.h"
+
 static int journal_close(sqlite3_file *file)
 {
-    bytes_free(&((struct journal *)file)->bytes);
+    struct journal *j = (struct journal *)file;
+    struct connection *c = database_writer(j->name);
+    if (c)
+        connection_lose_journal(c);
+    bytes_free(&j->bytes);
     return SQLITE_OK;
 }
 
@@ -76,7 +83,7 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = journal_none,
 };
 
-void journal_open(struct journal *j)
+void journal_open(struct journal *j, const char *name)
 {
-    *j = (struct journal){.as_file.pMethods = &methods};
+    *j = (struct journal){.as_file.pMethods = &methods, .name = name};
 }

@@ -12,8 +12,10 @@
 struct journal {
     sqlite3_file as_file; /* first */
     struct bytes bytes;
+    const char *name;
 };
 
-void journal_open(struct journal *j);
+/* `name` stays where it is until the journal is closed. */
+void journal_open(struct journal *j, const char *name);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * What a connection has written to its database and not committed: a transaction of libato.
  *
- * Begun by the first write or change of size. Only this connection sees it. Where SQLite calls from another
- * thread than before, that thread takes it over. Errors are errno's, with a sentence in ato_errormsg().
+ * Begun by the first write or change of size. Only this connection sees it. SQLite may call from another thread
+ * each time: that thread takes it over. Errors are errno's, with a sentence in ato_errormsg().
  */
 #ifndef ATO_SQLITE_STAGED_H
 #define ATO_SQLITE_STAGED_H
@@ -11,13 +11,11 @@
 #include "api.h"
 #include "ato.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 struct staged {
     char *view;          /* of the database */
     ato_tx *tx;          /* NULL: nothing is staged */
-    pthread_t thread;    /* whose tx is */
     bool writes;         /* not only a size */
     sqlite3_int64 begin; /* size of the file for others */
     sqlite3_int64 size;  /* for this connection */

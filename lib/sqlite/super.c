@@ -16,6 +16,7 @@ struct super {
     unsigned handles;         /* that are open */
     struct connection *bound; /* databases, by next_bound */
     bool given_up;            /* SQLite rolls it back */
+    bool needs_memory;        /* a journal in memory is among them */
 };
 
 static struct super *supers;
@@ -23,9 +24,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- names ---- */
 
-static bool has_journal_in_memory(const struct connection *c, const void *journal)
+/* One in WAL mode takes part, by its name, and in nothing else: it does not hold the lock. */
+static bool has_no_journal(const struct connection *c, const void *journal)
 {
-    return !c->journal_file && connection_writes(c) && connection_has_journal(c, journal);
+    return !connection_writes(c) && connection_has_journal(c, journal);
 }
 
 static bool is_being_written(const struct connection *c, const void *journal)
@@ -146,24 +148,46 @@ void super_give_up(struct connection *c)
     pthread_mutex_unlock(&lock);
 }
 
-/* All that its databases have staged, as one transaction. After a failure nothing is staged. */
-static int commit(struct super *s)
+static int join_and_commit(struct super *s)
 {
     struct connection *first = NULL;
-    int r = SQLITE_OK;
-    for (struct connection *c = s->bound; c && r == SQLITE_OK; c = c->next_bound) {
+    for (struct connection *c = s->bound; c; c = c->next_bound) {
         if (!c->staged.tx)
             continue;
         if (!first)
             first = c;
         else if (staged_join(&first->staged, &c->staged) < 0)
-            r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit, with others,", c->name);
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit, with others,", c->name);
     }
-    if (r == SQLITE_OK && first && staged_commit(&first->staged) < 0)
-        r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
+    if (first && staged_commit(&first->staged) < 0)
+        return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
+    return SQLITE_OK;
+}
+
+/* All that its databases have staged, as one transaction. After a failure nothing is staged. They are this
+ * thread's, but others may want to map them anew: a database whose part is in another's has nothing staged. */
+static int commit(struct super *s)
+{
+    for (struct connection *c = s->bound; c; c = c->next_bound)
+        pthread_mutex_lock(&c->in_call);
+    const int r = join_and_commit(s);
     for (struct connection *c = s->bound; c; c = c->next_bound)
         staged_abort(&c->staged);
+    for (struct connection *c = s->bound; c; c = c->next_bound)
+        pthread_mutex_unlock(&c->in_call);
     return r;
+}
+
+void super_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void super_after_fork(bool in_child)
+{
+    if (in_child)
+        supers = NULL;
+    pthread_mutex_unlock(&lock);
 }
 
 int super_delete(const char *name, bool *mine)
@@ -222,10 +246,13 @@ static int open_real(struct super_file *f, int *out_flags)
     return r;
 }
 
-/* The first name is one that needs it on the disk. */
+/* With what was written to it so far. */
 static int move_to_disk(struct super_file *f)
 {
+    const struct bytes *b = &f->super->bytes;
     int r = open_real(f, NULL);
+    if (r == SQLITE_OK && b->size)
+        r = f->real->pMethods->xWrite(f->real, b->at, (int)b->size, 0);
     if (r != SQLITE_OK)
         return r;
     pthread_mutex_lock(&lock);
@@ -250,20 +277,23 @@ static bool is_name(const void *from, int n)
 static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct super_file *f = (struct super_file *)file;
-    const bool in_memory = is_name(from, n) && database_any(has_journal_in_memory, from);
-    if (f->super && !in_memory && !f->super->bytes.size) {
-        int r = move_to_disk(f);
-        if (r != SQLITE_OK)
-            return r;
-    }
-    if (is_name(from, n) && in_memory != !!f->super)
+    const bool named = is_name(from, n), in_memory = named && database_writer(from);
+    const bool on_disk = named && !in_memory && !database_any(has_no_journal, from);
+    if (f->super ? on_disk && f->super->needs_memory : in_memory)
         return fault(
             SQLITE_IOERR_WRITE,
             "a transaction over several databases, of which some have their journals in memory and "
             "some on the disk (%s): open all with vfs=ato, or all with journal=file",
             (const char *)from);
-    return f->super ? bytes_write(&f->super->bytes, from, n, offset)
-                    : f->real->pMethods->xWrite(f->real, from, n, offset);
+    if (f->super && on_disk) {
+        int r = move_to_disk(f);
+        if (r != SQLITE_OK)
+            return r;
+    }
+    if (!f->super)
+        return f->real->pMethods->xWrite(f->real, from, n, offset);
+    f->super->needs_memory |= in_memory;
+    return bytes_write(&f->super->bytes, from, n, offset);
 }
 
 static int super_truncate(sqlite3_file *file, sqlite3_int64 size)

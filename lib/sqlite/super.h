@@ -47,6 +47,10 @@ int super_delete(const char *name, bool *mine);
 /* The database is prepared. SQLITE_IOERR_FSYNC: it cannot take part, or there is none of this name. */
 int super_bind(struct connection *c, const char *name);
 
+/* Around fork(). In the child there are none. */
+void super_before_fork(void);
+void super_after_fork(bool in_child);
+
 /* One that is bound is not going to be committed with the others: so none of them is. */
 void super_give_up(struct connection *c);
 

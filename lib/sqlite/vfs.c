@@ -12,6 +12,7 @@
 #include "journal.h"
 #include "super.h"
 
+#include <pthread.h>
 #include <sys/stat.h>
 
 static sqlite3_vfs *below(sqlite3_vfs *vfs)
@@ -38,8 +39,8 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
     /* One that is only to be opened if it is there was left by another VFS. */
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE) &&
-        database_make_journal(name)) {
-        journal_open((struct journal *)file);
+        database_writer(name)) {
+        journal_open((struct journal *)file, name);
         if (out_flags)
             *out_flags = flags;
         return SQLITE_OK;
@@ -49,12 +50,13 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
-    bool mine, needless;
+    bool mine;
     int r = super_delete(name, &mine);
-    if (mine || database_delete_journal(name, &needless))
+    if (mine)
         return r;
+    /* Also if its journal is in memory: another connection may have left one on the disk, which was rolled back. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    return r == SQLITE_IOERR_DELETE_NOENT && needless ? SQLITE_OK : r;
+    return r == SQLITE_IOERR_DELETE_NOENT && database_writer(name) ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
@@ -162,17 +164,42 @@ static sqlite3_vfs ato = {
     .xNextSystemCall = vfs_next_system_call,
 };
 
+static void before_fork(void)
+{
+    super_before_fork();
+    database_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    database_after_fork(false);
+    super_after_fork(false);
+}
+
+static void after_fork_in_child(void)
+{
+    database_after_fork(true);
+    super_after_fork(true);
+}
+
 int vfs_register(bool make_default)
 {
     if (sqlite3_libversion_number() < OLDEST_SQLITE)
         return fault(SQLITE_ERROR, "SQLite %s is too old: 3.34 or newer is needed",
                      sqlite3_libversion());
     /* Of one that is registered already only the place in SQLite's list may change. */
+    sqlite3_vfs *other = sqlite3_vfs_find(ato.zName);
+    if (other &&
+        other !=
+            &ato) /* the program has this twice, linked and loaded: two would close each other's locks */
+        return make_default ? sqlite3_vfs_register(other, true) : SQLITE_OK;
     if (!ato.pAppData) {
         sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
         if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
             (size_t)unix_vfs->szOsFile < sizeof(union handle))
             return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
+        if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+            return fault(SQLITE_NOMEM, "no memory to be told of forks");
         ato.pAppData = unix_vfs;
         ato.mxPathname = unix_vfs->mxPathname;
         ato.szOsFile = unix_vfs->szOsFile;

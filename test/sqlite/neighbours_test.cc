@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What do connections, threads and processes do to one another that have a database in different ways? With journals
+ * on the disk and in memory, without locks, for reading only, from threads that come and go, through forks.
+ */
+#include "lab.h"
+
+#include "support/child.h"
+
+#include <csignal>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+namespace sql
+{
+
+class SqliteNeighbours : public Lab
+{
+  protected:
+    /* A statement that spills, and finds no room in the end. */
+    static void fail_for_want_of_room(const Db &db)
+    {
+        struct rlimit before;
+        getrlimit(RLIMIT_FSIZE, &before);
+        struct rlimit small = before;
+        small.rlim_cur = 400000;
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &small);
+        EXPECT_NE(db.run(fill("t", 10, 3000)), SQLITE_OK);
+        setrlimit(RLIMIT_FSIZE, &before);
+    }
+};
+
+TEST_F(SqliteNeighbours, WithoutLocksAFailedStatementLeavesNothing)
+{
+    make();
+    Db db(path(), "nolock=1");
+    MUST(db, "PRAGMA cache_size=5");
+    fail_for_want_of_room(db);
+    (void)db.run("ROLLBACK");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* A journal in memory that was given up, or is kept, is not mistaken for one on the disk. */
+TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
+{
+    for (const char *mode : {"DELETE", "PERSIST", "TRUNCATE"}) {
+        const std::string name = std::string(mode) + ".db";
+        make(name);
+        Db db(path(name));
+        MUST(db, std::string("PRAGMA cache_size=5; PRAGMA journal_mode=") + mode);
+        MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
+        fail_for_want_of_room(db);
+        (void)db.run("ROLLBACK");
+        Remote third;
+        ASSERT_EQ(third.open(path(name), "journal=file"), SQLITE_OK) << third.error();
+        ASSERT_EQ(third.run("PRAGMA cache_size=5; BEGIN; UPDATE t SET b=-a; " + fill("t", 10, 300)),
+                  SQLITE_OK);
+        third.kill();
+        MUST(db, "INSERT INTO t VALUES(20, 20)");
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 26) << mode;
+        Db second(path(name));
+        EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 26) << mode;
+        EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok") << mode;
+    }
+}
+
+TEST_F(SqliteNeighbours, ATransactionGoesOnInThreadsThatTakeOneAnothersPlace)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5");
+    for (const char *end : {"COMMIT", "ROLLBACK", "COMMIT"}) {
+        for (const std::string &statement :
+             {std::string("BEGIN"), fill("t", 10, 200), fill("t", 300, 400), std::string(end),
+              std::string("DELETE FROM t WHERE a>3")})
+            std::thread([&] { MUST(db, statement); }).join();
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    }
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteNeighbours, WhoMayOnlyReadLeavesItPlainToo)
+{
+    make();
+    ASSERT_EQ(other.open(path(), "mode=ro"), SQLITE_OK) << other.error();
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6");
+    Db db(path());
+    MUST(db, "INSERT INTO t VALUES(10, 'x')");
+    db.close();
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "16");
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "16");
+}
+
+/* The user `nobody`, where this is root: who may write anywhere. */
+class Nobody
+{
+  public:
+    Nobody() : was_root(geteuid() == 0)
+    {
+        if (was_root)
+            is = seteuid(65534) == 0;
+    }
+    ~Nobody()
+    {
+        if (was_root)
+            (void)!seteuid(0);
+    }
+    bool is = true;
+
+  private:
+    bool was_root;
+};
+
+TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
+{
+    make();
+    ASSERT_EQ(chmod(path().c_str(), 0666), 0);
+    ASSERT_EQ(chmod(folder.path().c_str(), 0555), 0);
+    {
+        const Nobody nobody;
+        if (!nobody.is)
+            GTEST_SKIP() << "cannot be another user here";
+        const Db db(path());
+        EXPECT_EQ(db.opened, SQLITE_OK);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << db.error();
+        EXPECT_EQ(db.run("INSERT INTO t VALUES(10, 'x')"), SQLITE_READONLY) << db.error();
+    }
+    ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteNeighbours, AForkedChildOpensItAnew)
+{
+    make();
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(support::in_child([&] {
+                  Db own(path());
+                  return own.run("INSERT INTO t VALUES(10, 'x')") == SQLITE_OK &&
+                                 own.number("SELECT sum(a) FROM t") == 16 &&
+                                 own.close() == SQLITE_OK
+                             ? 0
+                             : 1;
+              }),
+              0);
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 16);
+    MUST(db, "INSERT INTO t VALUES(20, 'y')");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "36");
+}
+
+TEST_F(SqliteNeighbours, APolicyOutlivesACutOfTheFile)
+{
+    make();
+    Db db(path());
+    MUST(db, fill("t", 10, 500));
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy=adaptive"), "adaptive");
+    MUST(db, "DELETE FROM t WHERE a>3; VACUUM");
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "adaptive");
+}
+
+TEST_F(SqliteNeighbours, OneInWalModeTakesPartAsItDoesElsewhere)
+{
+    for (const char *wal : {"a", "b", "c"}) {
+        const std::string prefix = std::string(wal) + "-";
+        for (const char *name : {"a", "b", "c"}) {
+            make(prefix + name);
+            if (name == std::string(wal)) {
+                MUST(Db::stock(path(prefix + name)), "PRAGMA journal_mode=WAL");
+            }
+        }
+        Db db(path(prefix + "a"));
+        MUST(db, "ATTACH '" + uri(path(prefix + "b")) + "' AS b; ATTACH '" +
+                     uri(path(prefix + "c")) + "' AS c");
+        MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 10); INSERT INTO b.t VALUES(10, 10);"
+                 "INSERT INTO c.t VALUES(10, 10); COMMIT");
+        EXPECT_EQ(db.number("SELECT (SELECT sum(a) FROM main.t) + (SELECT sum(a) FROM b.t) + "
+                            "(SELECT sum(a) FROM c.t)"),
+                  48)
+            << wal;
+    }
+}
+
+} // namespace sql
