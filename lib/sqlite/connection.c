@@ -20,11 +20,16 @@ static struct connection *enter(sqlite3_file *file)
 {
     struct connection *c = of(file);
     pthread_mutex_lock(&c->in_call);
+    c->error = errno;
     return c;
 }
 
+/* The VFS below may look at errno after a failure of its own that set none (an ENXIO of ours, of the end of a file's
+ * data, would be a damaged file system to it). */
 static int leave(struct connection *c, int result)
 {
+    if (result == SQLITE_OK)
+        errno = c->error;
     pthread_mutex_unlock(&c->in_call);
     return result;
 }
@@ -242,6 +247,9 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
+    if (level >= SQLITE_LOCK_RESERVED && !c->writable)
+        return fault(SQLITE_READONLY_DIRECTORY, "%s cannot be written: see why when it was opened",
+                     c->name);
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
@@ -561,11 +569,11 @@ static bool may_not_write(int error)
     return error == EACCES || error == EPERM || error == EROFS;
 }
 
-/* The one below is open. *flags: what it was opened for; where no reflection can be made the database may be
- * read, as SQLite's own VFS can where no journal can. */
-static int attach(struct connection *c, int *flags)
+/* The one below is open, for `flags`. Where no reflection can be made the database may be read, as with SQLite's own
+ * VFS where no journal can: who wants to write is told when it asks for the lock. */
+static int attach(struct connection *c, int flags)
 {
-    struct database_wish wish = {.path = c->name, .writable = !(*flags & SQLITE_OPEN_READONLY)};
+    struct database_wish wish = {.path = c->name, .writable = !(flags & SQLITE_OPEN_READONLY)};
     bool by_system;
     int r = read_parameters(c, &wish);
     if (r != SQLITE_OK)
@@ -581,7 +589,6 @@ static int attach(struct connection *c, int *flags)
         return r;
     c->writable = wish.writable = false;
     c->db = database_open(&wish, c, &by_system);
-    *flags = (*flags & ~SQLITE_OPEN_READWRITE) | SQLITE_OPEN_READONLY;
     return c->db ? SQLITE_OK : r;
 }
 
@@ -596,7 +603,7 @@ int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *n
         .real = (sqlite3_file *)(c + 1), .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
     int r = below->xOpen(below, name, c->real, flags, &opened);
     if (r == SQLITE_OK) {
-        r = attach(c, &opened);
+        r = attach(c, opened);
         if (r != SQLITE_OK)
             (void)c->real->pMethods->xClose(c->real);
     }

@@ -38,6 +38,7 @@ struct connection {
     struct connection *next_bound;
     struct staged staged;
     pthread_mutex_t in_call; /* the view stays where it is (database_renew()) */
+    int error;               /* errno, when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
     bool without_locks; /* ?nolock=1: xLock is not called */

@@ -134,6 +134,9 @@ TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
         EXPECT_EQ(db.opened, SQLITE_OK);
         EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << db.error();
         EXPECT_EQ(db.run("INSERT INTO t VALUES(10, 'x')"), SQLITE_READONLY) << db.error();
+        EXPECT_EQ(sqlite3_extended_errcode(db.handle), SQLITE_READONLY_DIRECTORY);
+        EXPECT_EQ(db.run("PRAGMA journal_mode = memory; BEGIN IMMEDIATE"), SQLITE_READONLY);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << db.error();
     }
     ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
     EXPECT_EQ(stock_sum(path()), "6");

@@ -2,6 +2,7 @@
 /* What is a database like that is opened through the VFS, and what has become of it when it is closed? */
 #include "lab.h"
 
+#include <cerrno>
 #include <thread>
 
 namespace sql
@@ -232,6 +233,25 @@ TEST_F(SqliteVfs, ReadOnlyOpenAfterADeathReadsOrSaysThatSomebodyHasToRecover)
     reader.close();
     Db db(path());
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 16);
+}
+
+/* Without a lock, as a checkpoint does: the VFS below may look at errno after errors of its own. */
+TEST_F(SqliteVfs, CallsThatSucceedLeaveErrno)
+{
+    Db db(path());
+    MUST(db, "CREATE TABLE t(a, b); " + fill("t", 10, 2000));
+    sqlite3_file *file = nullptr;
+    ASSERT_EQ(sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
+    sqlite3_int64 size = 0;
+    const std::string page(4096, 'x');
+    errno = EXFULL;
+    EXPECT_EQ(file->pMethods->xFileSize(file, &size), SQLITE_OK);
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(file->pMethods->xWrite(file, page.data(), 4096, size + i * 4096), SQLITE_OK);
+        EXPECT_EQ(errno, EXFULL);
+    }
+    EXPECT_EQ(file->pMethods->xTruncate(file, size), SQLITE_OK);
+    EXPECT_EQ(errno, EXFULL);
 }
 
 TEST_F(SqliteVfs, VacuumIntoAnotherDatabase)

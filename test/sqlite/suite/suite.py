@@ -48,10 +48,11 @@ WORDS = {
 # with this one each commit brings its bytes home.
 EAGER = {'ATO_READ_POLICY': 'eager'}
 RAW = set('''
-    alter2 alter3 backup5 corrupt2 corrupt3 corrupt4 corrupt6 corrupt8 corruptB corruptD corruptF crash7 descidx1
-    descidx2 e_wal e_walckpt exclusive2 filefmt incrblob3 incrcorrupt incrvacuum3 io memdb1 pager1 pagerfault
-    pagerfault3 pragma rdonly spellfix tkt-9f2eb3abac tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum
-    walcrash4 walnoshm waloverwrite walro2
+    alter2 alter3 backup5 corrupt2 corrupt3 corrupt4 corrupt6 corrupt8 corruptB corruptC corruptD corruptF
+    crash7 descidx1 descidx2 e_wal e_walckpt exclusive2 filefmt incrblob3 incrcorrupt incrvacuum3 io memdb1
+    pager1 pagerfault pagerfault2 pagerfault3 pragma rdonly recovercorrupt spellfix tkt-9f2eb3abac
+    tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum walcrash3 walcrash4 walfault walnoshm waloverwrite
+    walprotocol walro2 walslow
 '''.split())
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
@@ -213,7 +214,7 @@ def read_differences():
         for line in lines:
             if not line.strip() or line.startswith('#'):
                 continue
-            parts = re.fullmatch(r'([^:\s]+):(\S+) \| (\S.*)\n', line)
+            parts = re.fullmatch(r'(\S+):([^:\s]+) \| (\S.*)\n', line)
             if not parts:
                 die(f'{DIFFERENCES}: not `script:testname | reason`: {line.rstrip()}')
             found[parts[1]].append(parts[2])
