@@ -115,8 +115,7 @@ struct ato_options {
     int format;         /* enum ato_format; at the reflection's creation only */
     unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
     size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()), for which address
-                           space is kept; 0: what others have mapped it with, else what it has,
-                           at least 1 GiB */
+                           space is kept; 0: what the file has, at least 1 GiB */
     uint64_t max_reflection_bytes; /* space budget; 0: none. Not in this version: ENOTSUP if set */
     const char *reflection_dir;    /* where reflections lie; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */

@@ -216,9 +216,8 @@ static int attach_to_others(struct pairing *pr, void *arg)
 static int fit_others(struct file *f, const struct file_wish *wish)
 {
     const uint64_t most = f->shared.capacity * PAGE_BYTES;
-    if (!f->pairing.joined || (f->max_size <= most && wish->options->max_size))
+    if (!f->pairing.joined || f->max_size <= most)
         return 0;
-    /* Who does not say how far it is to grow goes as far as they. */
     if (wish->options->max_size <= most && wish->end <= most && f->pairing.size <= most) {
         f->limit = f->max_size = most;
         return 0;

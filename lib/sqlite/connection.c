@@ -110,9 +110,22 @@ static sqlite3_int64 committed_size(struct connection *c)
     return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
 }
 
+/* Another process may have made it longer than it is mapped here: its size is where the mapping ends, then. */
+static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
+{
+    return !database_reaches(c->db, size + 1) && !database_reaches(c->db, database_length(c->db));
+}
+
 static int size_of(struct connection *c, sqlite3_int64 *size)
 {
     *size = c->staged.tx ? c->staged.size : committed_size(c);
+    if (!c->staged.tx && is_outgrown(c, *size)) {
+        database_renew(c->db, c, false, c->name);
+        *size = committed_size(c);
+        if (is_outgrown(c, *size))
+            return fault(SQLITE_IOERR_FSTAT,
+                         "another process has made %s longer than it is mapped here", c->name);
+    }
     return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot tell the size of", c->name)
                      : SQLITE_OK;
 }

@@ -132,25 +132,15 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     if (!o.max_size)
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
     v.at = ato_mmap_opt(v.length, fd, 0, &o);
-    while (v.at == MAP_FAILED && errno == ENOMEM && !wish->max_size && o.max_size / 4 > least) {
+    /* EFBIG: others have mapped it with less than that. */
+    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !wish->max_size)) &&
+           o.max_size / 4 > least) {
         o.max_size /= 4;
         v.at = ato_mmap_opt(v.length, fd, 0, &o);
     }
-    /* Another process has mapped it with less: then this one does, too. Who does not say how far the file is to
-     * grow has to have all of it, for it to grow with the file. */
-    while (v.at == MAP_FAILED && errno == EFBIG) {
-        o.max_size = 0;
-        v.at = ato_mmap_opt(v.length, fd, 0, &o);
-        const off_t size = v.at == MAP_FAILED ? 0 : ato_size(v.at);
-        if (size <= (off_t)v.length)
-            break;
-        (void)ato_munmap(v.at, v.length, ATO_UNMAP_FAST);
-        v.length = (size_t)size;
-        v.at = MAP_FAILED;
-        errno = EFBIG;
-    }
     if (v.at == MAP_FAILED)
         v.at = NULL;
+    v.max_size = o.max_size;
     return v;
 }
 
@@ -208,6 +198,14 @@ sqlite3_int64 database_length(const struct database *db)
     return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
+bool database_reaches(const struct database *db, sqlite3_int64 length)
+{
+    for (int i = 0; i < 2; i++)
+        if (db->views[i].at && length > (sqlite3_int64)db->views[i].max_size)
+            return false;
+    return true;
+}
+
 struct database *database_open(const struct database_wish *wish, struct connection *c,
                                bool *by_system)
 {
@@ -257,6 +255,8 @@ static struct view map_again(const struct database *db, bool prefer_file, const 
     struct database_wish wish = {.max_size = db->max_size};
     if (fstat(db->fd, &st) < 0)
         return (struct view){0};
+    if (wish.max_size < (size_t)st.st_size)
+        wish.max_size = 0;
     struct view v = map(db->fd, &wish, &st);
     if (!v.at && errno == ESTALE && prefer_file) {
         fault_ignored("was written by other means, and is taken as it is:", name);

@@ -24,6 +24,7 @@ struct kept_descriptor;
 struct view {
     void *at;
     size_t length;
+    size_t max_size; /* how far it reaches, if the file does */
 };
 
 struct database {
@@ -59,6 +60,9 @@ void database_close(struct database *db, struct connection *c, const char *name)
 /* How long the file is for everybody; -1. */
 sqlite3_int64 database_length(const struct database *db);
 
+/* Do the views reach so far? Other processes may have made it longer than this one's go. */
+bool database_reaches(const struct database *db, sqlite3_int64 length);
+
 /* Does its domain reach the medium? */
 static inline bool database_is_durable(const struct database *db)
 {
@@ -66,7 +70,7 @@ static inline bool database_is_durable(const struct database *db)
 }
 
 /* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
- * has it mapped. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
+ * has it mapped, and all of one that others made longer than the view goes is within reach. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
  * length by other means and all was home: then it is right as it is. Where it cannot be mapped again its
  * connections fail from then on; `name` is for the sentence. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <vector>
 
@@ -137,6 +138,30 @@ TEST_F(PeersOfAFile, ReachWhatOthersMadeItGrowByUpToTheirOwnLargestSize)
     ASSERT_TRUE(other.is_ready());
     EXPECT_EQ(small.read(SIZE, SIZE), pattern(SIZE, 2)) << small.sentence;
     EXPECT_TRUE(small.write(SIZE, pattern(SIZE, 3))) << small.sentence;
+    EXPECT_EQ(other.end(), 0);
+}
+
+size_t address_space() // of this process, in bytes
+{
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * 4096;
+}
+
+// What is kept for the largest file that the shared memory has room for is not kept for this one.
+TEST_F(PeersOfAFile, TakeTheAddressSpaceThatTheyNeed)
+{
+    const size_t before = address_space();
+    Mapped m(path, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    const size_t first = address_space() - before;
+    Peer other([&](const auto &wait) {
+        const size_t begin = address_space();
+        Mapped his(path, opt());
+        wait();
+        return his && address_space() - begin < first + (1u << 30) ? 0 : 1;
+    });
+    ASSERT_TRUE(other.is_ready());
     EXPECT_EQ(other.end(), 0);
 }
 
