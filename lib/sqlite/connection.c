@@ -113,7 +113,7 @@ static sqlite3_int64 committed_size(struct connection *c)
 /* Another process may have made it longer than it is mapped here: its size is where the mapping ends, then. */
 static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 {
-    return !database_reaches(c->db, size + 1) && !database_reaches(c->db, database_length(c->db));
+    return size >= c->reach && database_length(c->db) > c->reach;
 }
 
 static int size_of(struct connection *c, sqlite3_int64 *size)
@@ -261,8 +261,9 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return fault(SQLITE_READONLY_DIRECTORY, "%s cannot be written: see why when it was opened",
-                     c->name);
+        return c->denied ? fault(SQLITE_READONLY_DIRECTORY,
+                                 "%s cannot be written: why, was said when it was opened", c->name)
+                         : SQLITE_READONLY;
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
@@ -515,7 +516,8 @@ void connection_lose_journal(struct connection *c)
 
 bool connection_writes(const struct connection *c)
 {
-    return c->without_locks || __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+    return (c->without_locks && c->writable) ||
+           __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
 }
 
 /* Of a VFS below that has none (unix-none): SQLite must see that it has none, or it would call what is not there. */
@@ -600,6 +602,7 @@ static int attach(struct connection *c, int flags)
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
     if (!wish.writable || by_system || !may_not_write(error))
         return r;
+    c->denied = true;
     c->writable = wish.writable = false;
     c->db = database_open(&wish, c, &by_system);
     return c->db ? SQLITE_OK : r;

@@ -41,6 +41,7 @@ struct connection {
     int error;               /* errno, when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
+    bool denied;        /* it was opened for writing, and may not write */
     bool without_locks; /* ?nolock=1: xLock is not called */
     bool checkpoint;    /* is being made */
     bool batch;         /* BEGIN_ATOMIC_WRITE */
@@ -51,6 +52,7 @@ struct connection {
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out */
+    sqlite3_int64 reach;       /* of the view, if the file does */
     sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
 };
 

@@ -26,6 +26,7 @@ enum { LEAST_LENGTH = 4096 };
 struct kept_descriptor {
     struct kept_descriptor *next;
     int fd;
+    bool writable;
 };
 
 static struct database *databases;
@@ -43,14 +44,24 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
-struct connection *database_writer(const char *journal)
+/* Who has the lock comes before who writes without (nolock=1): beside the one the other only reads. */
+static struct connection *find_writer(const char *journal)
 {
     struct connection *found = NULL;
-    pthread_mutex_lock(&lock);
-    for (struct database *db = databases; db && !found; db = db->next)
-        for (struct connection *c = db->connections; c && !found; c = c->next)
-            if (!c->journal_file && connection_writes(c) && connection_has_journal(c, journal))
+    for (struct database *db = databases; db; db = db->next)
+        for (struct connection *c = db->connections; c; c = c->next)
+            if (connection_writes(c) && connection_has_journal(c, journal) &&
+                (!found || found->without_locks))
                 found = c;
+    return found;
+}
+
+struct connection *database_writer(const char *journal)
+{
+    pthread_mutex_lock(&lock);
+    struct connection *found = find_writer(journal);
+    if (found && found->journal_file)
+        found = NULL;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -145,9 +156,46 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
 }
 
 /* Who may only read may use what those who write have. */
-static void *view_for(const struct database *db, bool writable)
+static const struct view *view_for(const struct database *db, bool writable)
 {
-    return db->views[1].at || writable ? db->views[1].at : db->views[0].at;
+    const struct view *v = &db->views[db->views[1].at || writable];
+    return v->at ? v : NULL;
+}
+
+static void use(struct connection *c, const struct view *v)
+{
+    c->staged.view = v->at;
+    c->reach = (sqlite3_int64)v->max_size;
+}
+
+static const struct kept_descriptor *find_kept(const struct database *db, bool writable)
+{
+    const struct kept_descriptor *d = db->kept;
+    while (d && d->writable != writable)
+        d = d->next;
+    return d;
+}
+
+/* With its database. */
+static const struct kept_descriptor *open_and_keep(const struct database_wish *wish,
+                                                   struct database **db)
+{
+    struct stat st;
+    struct kept_descriptor *d = calloc(1, sizeof(*d));
+    if (!d)
+        return NULL;
+    d->writable = wish->writable;
+    d->fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+    *db = d->fd >= 0 && fstat(d->fd, &st) == 0 ? find_or_make(&st) : NULL;
+    if (!*db) {
+        if (d->fd >= 0)
+            close(d->fd);
+        free(d);
+        return NULL;
+    }
+    d->next = (*db)->kept;
+    (*db)->kept = d;
+    return d;
 }
 
 /* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
@@ -159,23 +207,12 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     struct database *db = stat(wish->path, &st) == 0 ? find(&st) : NULL;
     if (db && view_for(db, wish->writable))
         return db;
-    struct kept_descriptor *d = calloc(1, sizeof(*d));
+    const struct kept_descriptor *d = db ? find_kept(db, wish->writable) : NULL;
+    if (!d)
+        d = open_and_keep(wish, &db);
     if (!d)
         return NULL;
-    d->fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-    if (d->fd < 0) {
-        free(d);
-        return NULL;
-    }
-    db = fstat(d->fd, &st) == 0 ? find_or_make(&st) : NULL;
-    if (!db) {
-        close(d->fd);
-        free(d);
-        return NULL;
-    }
-    d->next = db->kept;
-    db->kept = d;
-    if (!view_for(db, wish->writable)) {
+    if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
         *by_system = false;
         db->views[wish->writable] = map(d->fd, wish, &st);
         if (db->views[wish->writable].at) {
@@ -198,21 +235,13 @@ sqlite3_int64 database_length(const struct database *db)
     return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
-bool database_reaches(const struct database *db, sqlite3_int64 length)
-{
-    for (int i = 0; i < 2; i++)
-        if (db->views[i].at && length > (sqlite3_int64)db->views[i].max_size)
-            return false;
-    return true;
-}
-
 struct database *database_open(const struct database_wish *wish, struct connection *c,
                                bool *by_system)
 {
     pthread_mutex_lock(&lock);
     struct database *db = open_and_map(wish, by_system);
     if (db) {
-        c->staged.view = view_for(db, wish->writable);
+        use(c, view_for(db, wish->writable));
         c->next = db->connections;
         db->connections = c;
     }
@@ -292,7 +321,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     if (v->at && policy >= 0)
         (void)ato_set_read_policy(v->at, policy);
     for (struct connection *c = db->connections; c; c = c->next)
-        c->staged.view = v->at;
+        use(c, v);
 }
 
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
@@ -328,14 +357,16 @@ static void make_plain(const char *name)
     struct stat st;
     const struct database_wish wish = {.path = name, .writable = true};
     int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return;
     struct view v = {0};
-    if (fstat(fd, &st) == 0)
+    if (fd >= 0 && fstat(fd, &st) == 0)
         v = map(fd, &wish, &st);
     if (v.at)
         unmap_view(&v, ATO_UNMAP_SPATIAL, name);
-    close(fd);
+    else
+        (void)fault(SQLITE_WARNING,
+                    "%s is not plain: who closed it last may not write to it, or map it so", name);
+    if (fd >= 0)
+        close(fd);
 }
 
 static void unmap(const struct database *db, const char *name)

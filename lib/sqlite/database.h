@@ -60,9 +60,6 @@ void database_close(struct database *db, struct connection *c, const char *name)
 /* How long the file is for everybody; -1. */
 sqlite3_int64 database_length(const struct database *db);
 
-/* Do the views reach so far? Other processes may have made it longer than this one's go. */
-bool database_reaches(const struct database *db, sqlite3_int64 length);
-
 /* Does its domain reach the medium? */
 static inline bool database_is_durable(const struct database *db)
 {

@@ -2,14 +2,11 @@
 #include "journal.h"
 
 #include "connection.h"
-#include "database.h"
 
 static int journal_close(sqlite3_file *file)
 {
     struct journal *j = (struct journal *)file;
-    struct connection *c = database_writer(j->name);
-    if (c)
-        connection_lose_journal(c);
+    connection_lose_journal(j->connection);
     bytes_free(&j->bytes);
     return SQLITE_OK;
 }
@@ -83,7 +80,7 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = journal_none,
 };
 
-void journal_open(struct journal *j, const char *name)
+void journal_open(struct journal *j, struct connection *c)
 {
-    *j = (struct journal){.as_file.pMethods = &methods, .name = name};
+    *j = (struct journal){.as_file.pMethods = &methods, .connection = c};
 }

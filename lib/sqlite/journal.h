@@ -9,13 +9,14 @@
 
 #include "bytes.h"
 
+struct connection;
+
 struct journal {
     sqlite3_file as_file; /* first */
     struct bytes bytes;
-    const char *name;
+    struct connection *connection; /* which outlives it: SQLite closes the journal first */
 };
 
-/* `name` stays where it is until the journal is closed. */
-void journal_open(struct journal *j, const char *name);
+void journal_open(struct journal *j, struct connection *c);
 
 #endif

@@ -24,10 +24,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- names ---- */
 
-/* One in WAL mode takes part, by its name, and in nothing else: it does not hold the lock. */
-static bool has_no_journal(const struct connection *c, const void *journal)
+static bool is_open(const struct connection *c, const void *journal)
 {
-    return !connection_writes(c) && connection_has_journal(c, journal);
+    return connection_has_journal(c, journal);
 }
 
 static bool is_being_written(const struct connection *c, const void *journal)
@@ -212,6 +211,14 @@ int super_delete(const char *name, bool *mine)
 
 /* ---- as a file ---- */
 
+static int close_real(struct super_file *f)
+{
+    const int r = f->real->pMethods->xClose(f->real);
+    free(f->real);
+    f->real = NULL;
+    return r;
+}
+
 static int super_close(sqlite3_file *file)
 {
     struct super_file *f = (struct super_file *)file;
@@ -219,11 +226,7 @@ static int super_close(sqlite3_file *file)
     if (f->super)
         f->super->handles--;
     pthread_mutex_unlock(&lock);
-    if (!f->real)
-        return SQLITE_OK;
-    const int r = f->real->pMethods->xClose(f->real);
-    free(f->real);
-    return r;
+    return f->real ? close_real(f) : SQLITE_OK;
 }
 
 static int super_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
@@ -251,10 +254,15 @@ static int move_to_disk(struct super_file *f)
 {
     const struct bytes *b = &f->super->bytes;
     int r = open_real(f, NULL);
-    if (r == SQLITE_OK && b->size)
-        r = f->real->pMethods->xWrite(f->real, b->at, (int)b->size, 0);
     if (r != SQLITE_OK)
         return r;
+    if (b->size)
+        r = f->real->pMethods->xWrite(f->real, b->at, (int)b->size, 0);
+    if (r != SQLITE_OK) {
+        (void)close_real(f);
+        (void)f->below->xDelete(f->below, f->name, 0);
+        return r;
+    }
     pthread_mutex_lock(&lock);
     f->super->handles--;
     forget(f->super);
@@ -278,7 +286,10 @@ static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int6
 {
     struct super_file *f = (struct super_file *)file;
     const bool named = is_name(from, n), in_memory = named && database_writer(from);
-    const bool on_disk = named && !in_memory && !database_any(has_no_journal, from);
+    /* One in WAL mode takes part, by its name, and in nothing else: nobody has the lock of who writes. */
+    const bool is_log =
+        named && database_any(is_open, from) && !database_any(is_being_written, from);
+    const bool on_disk = named && !in_memory && !is_log;
     if (f->super ? on_disk && f->super->needs_memory : in_memory)
         return fault(
             SQLITE_IOERR_WRITE,

@@ -6,6 +6,7 @@
  */
 #include "vfs.h"
 
+#include "ato.h"
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
@@ -38,9 +39,12 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
     /* One that is only to be opened if it is there was left by another VFS. */
-    if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE) &&
-        database_writer(name)) {
-        journal_open((struct journal *)file, name);
+    struct connection *writer =
+        name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE)
+            ? database_writer(name)
+            : NULL;
+    if (writer) {
+        journal_open((struct journal *)file, writer);
         if (out_flags)
             *out_flags = flags;
         return SQLITE_OK;
@@ -198,6 +202,12 @@ int vfs_register(bool make_default)
         if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
             (size_t)unix_vfs->szOsFile < sizeof(union handle))
             return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
+        /* libato's own handlers first. The last ones to be registered are the first to be called before a fork: so
+         * these locks are taken before libato's, as in all other calls. */
+        ato_tx *nothing = ato_tx_begin(0);
+        if (!nothing)
+            return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
+        (void)ato_tx_abort(nothing);
         if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
             return fault(SQLITE_NOMEM, "no memory to be told of forks");
         ato.pAppData = unix_vfs;

@@ -7,7 +7,9 @@
 
 #include "support/child.h"
 
+#include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -121,6 +123,12 @@ class Nobody
     bool was_root;
 };
 
+long open_descriptors()
+{
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+}
+
 TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
 {
     make();
@@ -137,9 +145,58 @@ TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
         EXPECT_EQ(sqlite3_extended_errcode(db.handle), SQLITE_READONLY_DIRECTORY);
         EXPECT_EQ(db.run("PRAGMA journal_mode = memory; BEGIN IMMEDIATE"), SQLITE_READONLY);
         EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << db.error();
+        const long before = open_descriptors();
+        for (int i = 0; i < 20; i++)
+            EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 6);
+        EXPECT_LE(open_descriptors(), before + 1);
     }
     ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* A process that hangs is killed by its alarm. */
+TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
+{
+    make("a");
+    make("b");
+    EXPECT_EQ(support::in_child([&] {
+                  alarm(60);
+                  start();
+                  std::atomic<bool> stop{false};
+                  std::thread opens([&] {
+                      while (!stop)
+                          Db(path("c")).run("CREATE TABLE IF NOT EXISTS t(a)");
+                  });
+                  std::thread commits([&] {
+                      Db db(path("a"));
+                      db.run("ATTACH '" + uri(path("b")) + "' AS b");
+                      while (!stop)
+                          db.run("BEGIN; UPDATE main.t SET b=1+b WHERE a=1;"
+                                 "UPDATE b.t SET b=1+b WHERE a=1; COMMIT");
+                  });
+                  int wrong = 0;
+                  for (int i = 0; i < 500; i++)
+                      wrong += support::in_child([] { return 0; }) != 0;
+                  stop = true;
+                  opens.join();
+                  commits.join();
+                  return wrong != 0;
+              }),
+              0);
+}
+
+/* One that is there beside another one's lock does not take its journal from it. */
+TEST_F(SqliteNeighbours, WhoReadsWithoutLocksHasNoJournal)
+{
+    make();
+    const Db reader(path(), "mode=ro&nolock=1"), idle(path(), "nolock=1");
+    EXPECT_EQ(reader.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(idle.number("SELECT sum(a) FROM t"), 6);
+    Db db(path(), "journal=file");
+    MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=-a; " + fill("t", 10, 300));
+    EXPECT_EQ(names(), "a.db a.db-journal");
+    MUST(db, "ROLLBACK");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
 }
 
 TEST_F(SqliteNeighbours, AForkedChildOpensItAnew)

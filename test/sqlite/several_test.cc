@@ -2,8 +2,10 @@
 /* Transactions over several databases: are they one, if they succeed and if they fail? */
 #include "lab.h"
 
+#include <algorithm>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace sql
 {
@@ -158,6 +160,71 @@ TEST_F(SqliteSeveral, OfWhichOneHasItsJournalOnTheDiskAreRefused)
         EXPECT_EQ(names(), "a.db");
         EXPECT_EQ(stock_sum(path()), "6");
         EXPECT_EQ(stock_sum(second()), "6");
+    }
+}
+
+/* What SQLite's own VFS removes. */
+class Removals
+{
+  public:
+    Removals()
+    {
+        names.clear();
+        before = vfs()->xGetSystemCall(vfs(), "unlink");
+        vfs()->xSetSystemCall(vfs(), "unlink", reinterpret_cast<sqlite3_syscall_ptr>(remove));
+    }
+    ~Removals()
+    {
+        vfs()->xSetSystemCall(vfs(), "unlink", before);
+    }
+    Removals(const Removals &) = delete;
+    Removals &operator=(const Removals &) = delete;
+    static int count(const std::string &part)
+    {
+        return static_cast<int>(
+            std::count_if(names.begin(), names.end(), [&](const std::string &name) {
+                return name.find(part) != std::string::npos;
+            }));
+    }
+
+  private:
+    static sqlite3_vfs *vfs()
+    {
+        return sqlite3_vfs_find("unix");
+    }
+    static int remove(const char *name)
+    {
+        names.emplace_back(name);
+        return unlink(name);
+    }
+    static std::vector<std::string> names;
+    sqlite3_syscall_ptr before;
+};
+
+std::vector<std::string> Removals::names;
+
+/* They are found by name. One that does nothing says nothing of where the journal is. */
+TEST_F(SqliteSeveral, BesideConnectionsThatDoNothing)
+{
+    make_both();
+    for (const char *idle : {"journal=file", "journal=memory", "mode=ro&nolock=1"}) {
+        const Db first(path(), idle), last(second(), idle);
+        EXPECT_EQ(first.number("SELECT sum(a) FROM t"), 6);
+        EXPECT_EQ(last.number("SELECT sum(a) FROM t"), 6);
+        for (bool main_has : {false, true}) {
+            Db db = main_has ? open_both("journal=file", "journal=memory")
+                             : open_both("journal=memory", "journal=file");
+            MUST(db, CHANGE_BOTH);
+            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << idle;
+            roll_back(db);
+            EXPECT_EQ(both(db), "6 6");
+        }
+        Db db = open_both("journal=file");
+        const Removals removals;
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(Removals::count("-mj"), 1) << idle;
+        EXPECT_EQ(both(db), "16 26");
+        MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
     }
 }
 

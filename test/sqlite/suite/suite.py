@@ -49,11 +49,11 @@ WORDS = {
 # with this one each commit brings its bytes home.
 EAGER = {'ATO_READ_POLICY': 'eager'}
 RAW = set('''
-    alter2 alter3 backup5 corrupt2 corrupt3 corrupt4 corrupt6 corrupt8 corruptB corruptC corruptD corruptF
-    crash7 descidx1 descidx2 e_wal e_walckpt exclusive2 filefmt incrblob3 incrcorrupt incrvacuum3 io memdb1
-    pager1 pagerfault pagerfault2 pagerfault3 pragma rdonly recovercorrupt spellfix tkt-9f2eb3abac
-    tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum walcrash3 walcrash4 walfault walnoshm waloverwrite
-    walprotocol walro2 walslow
+    alter2 alter3 backup5 cffault corrupt corrupt2 corrupt3 corrupt4 corrupt6 corrupt8 corruptB corruptC
+    corruptD corruptF crash7 descidx1 descidx2 e_wal e_walckpt exclusive2 filefmt incrblob3 incrcorrupt
+    incrvacuum3 io ioerr memdb1 mmapfault pager1 pagerfault pagerfault2 pagerfault3 pragma rdonly recovercorrupt
+    recoverfault recoverfault2 spellfix tkt-9f2eb3abac tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum
+    walcrash3 walcrash4 walfault walnoshm waloverwrite walprotocol walro2 walslow
 '''.split())
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
