@@ -323,7 +323,7 @@ def choose(arguments, scripts, veryquick):
 
 def of_variant(script, variant):
     """With SQLite as it has to be built for it."""
-    program = 'testfixture-batch' if variant == BATCH else 'testfixture'
+    program = 'batch-testfixture' if variant == BATCH else 'testfixture'
     return dataclasses.replace(script, command=[word.replace('testfixture', program, 1) for word in script.command])
 
 
