@@ -558,22 +558,39 @@ static int choose(const struct connection *c, const char *parameter, const char 
 }
 
 /* More than libato maps. */
-#define MOST_BYTES (256ll << 40)
+#define MOST_BYTES (256ull << 40)
+
+static int read_max_size(const struct connection *c, size_t *bytes)
+{
+    const char *word = sqlite3_uri_parameter(c->name, "max_size");
+    char *end = NULL;
+    if (!word)
+        return SQLITE_OK;
+    const unsigned long long most = strtoull(word, &end, 10);
+    if (*word < '0' || *word > '9' || *end || most > MOST_BYTES)
+        return fault(SQLITE_CANTOPEN, "%s: max_size=%s, which is not a number from 0 to 256 TiB",
+                     c->name, word);
+    *bytes = (size_t)most;
+    return SQLITE_OK;
+}
+
+/* What the URI says goes before the environment. */
+static int read_journal(struct connection *c)
+{
+    static const char *const words[] = {"memory", "file"}, *const variable = "ATO_SQLITE_JOURNAL";
+    const char *said = sqlite3_uri_parameter(c->name, "journal"), *word = secure_getenv(variable);
+    if (said || !word || !*word)
+        return choose(c, "journal", said, words, &c->journal_file);
+    return choose(c, variable, word, words, &c->journal_file);
+}
 
 static int read_parameters(struct connection *c, struct database_wish *wish)
 {
-    static const char *const journals[] = {"memory", "file"}, *const modes[] = {"plain", "fast"};
-    const char *journal = sqlite3_uri_parameter(c->name, "journal");
-    const char *word = getenv("ATO_SQLITE_JOURNAL");
-    if (!journal && word && *word)
-        journal = word;
+    static const char *const modes[] = {"plain", "fast"};
     c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
-    const sqlite3_int64 most = sqlite3_uri_int64(c->name, "max_size", 0);
-    if (most < 0 || most > MOST_BYTES)
-        return fault(SQLITE_CANTOPEN, "%s: max_size=%lld, which is not from 0 to 256 TiB", c->name,
-                     (long long)most);
-    wish->max_size = (size_t)most;
-    int r = choose(c, "journal", journal, journals, &c->journal_file);
+    int r = read_max_size(c, &wish->max_size);
+    if (r == SQLITE_OK)
+        r = read_journal(c);
     if (r == SQLITE_OK)
         r = choose(c, "unmap", sqlite3_uri_parameter(c->name, "unmap"), modes, &c->unmap_fast);
     return r;

@@ -139,7 +139,8 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     /* See database.h: no descriptor of the file may be closed. */
     o.flags |= ATO_BORROW_FD;
     /* SQLite keeps pages that it has read: deploying for the sake of the next read would not pay. */
-    o.read_policy = getenv("ATO_READ_POLICY") ? ATO_READ_LAZY : ATO_READ_GATHER;
+    const char *policy = secure_getenv("ATO_READ_POLICY"); /* of which libato asks by itself */
+    o.read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
     if (!o.max_size)
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
     v.at = ato_mmap_opt(v.length, fd, 0, &o);
@@ -151,7 +152,7 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     }
     if (v.at == MAP_FAILED)
         v.at = NULL;
-    v.max_size = o.max_size;
+    v.max_size = o.max_size > v.length ? o.max_size : v.length;
     return v;
 }
 
@@ -363,8 +364,11 @@ static void make_plain(const char *name)
     if (v.at)
         unmap_view(&v, ATO_UNMAP_SPATIAL, name);
     else
-        (void)fault(SQLITE_WARNING,
-                    "%s is not plain: who closed it last may not write to it, or map it so", name);
+        (void)fault(
+            SQLITE_WARNING,
+            "%s was closed by who may not write to it, or not map it so: unless others have "
+            "it open, it stays not plain until who may opens and closes it",
+            name);
     if (fd >= 0)
         close(fd);
 }

@@ -15,7 +15,8 @@ int sqlite3_extension_init(sqlite3 *db, char **sentence, const sqlite3_api_routi
 {
     SQLITE_EXTENSION_INIT2(api);
     (void)db;
-    if (vfs_register(false) == SQLITE_OK)
+    /* Where it is registered it may be the default, and remains so. */
+    if (sqlite3_vfs_find("ato") || vfs_register(false) == SQLITE_OK)
         return SQLITE_OK_LOAD_PERMANENTLY;
     *sentence =
         sqlite3_mprintf("the VFS ato cannot be registered (SQLite %s)", sqlite3_libversion());

@@ -5,6 +5,7 @@
 #include "ato.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,32 +28,50 @@ static int code_of(int code, int error)
     }
 }
 
-int fault_of_libato(int code, const char *what, const char *name)
+/* What one entry of SQLite's log holds, with the words before it, is 209 bytes (SQLITE_PRINT_BUF_SIZE). */
+enum { ENTRY = 190 };
+
+/* How much of a sentence fits: whole words, or what there is of a path. */
+static int fitting(const char *sentence)
 {
-    const int r = code_of(code, errno);
-    sqlite3_log(r, "ato: %s %s: %s", what, name, ato_errormsg());
-    return r;
+    int n = ENTRY;
+    if (strlen(sentence) <= ENTRY)
+        return (int)strlen(sentence);
+    while (n > ENTRY / 2 && sentence[n] != ' ')
+        n--;
+    return sentence[n] == ' ' ? n : ENTRY;
 }
 
-int fault_of_system(int code, const char *what, const char *name)
-{
-    const int error = errno, r = code_of(code, error);
-    sqlite3_log(r, "ato: %s %s: %s", what, name, strerror(error));
-    return r;
-}
-
+/* A sentence that is longer goes on in the next entry. */
 int fault(int code, const char *format, ...)
 {
-    char sentence[1024];
+    char sentence[2 * PATH_MAX];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
     va_end(arguments);
-    sqlite3_log(code, "ato: %s", sentence);
+    const char *rest = sentence, *before = "";
+    do {
+        const int n = fitting(rest);
+        sqlite3_log(code, "ato: %s%.*s", before, n, rest);
+        rest += n;
+        before = "...";
+    } while (*rest);
     return code;
+}
+
+int fault_of_libato(int code, const char *what, const char *name)
+{
+    return fault(code_of(code, errno), "%s %s: %s", what, name, ato_errormsg());
+}
+
+int fault_of_system(int code, const char *what, const char *name)
+{
+    const int error = errno;
+    return fault(code_of(code, error), "%s %s: %s", what, name, strerror(error));
 }
 
 void fault_ignored(const char *what, const char *name)
 {
-    sqlite3_log(SQLITE_WARNING, "ato: %s %s: %s", what, name, ato_errormsg());
+    (void)fault(SQLITE_WARNING, "%s %s: %s", what, name, ato_errormsg());
 }

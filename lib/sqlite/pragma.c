@@ -2,6 +2,7 @@
 #include "pragma.h"
 
 #include "connection.h"
+#include "fault.h"
 
 #include <string.h>
 
@@ -28,10 +29,11 @@ static int answer(char **words, const char *text)
     return words[0] ? SQLITE_OK : SQLITE_NOMEM;
 }
 
-static int refuse(char **words, const char *why)
+static int refuse(const struct connection *c, char **words, const char *why)
 {
-    words[0] = sqlite3_mprintf("%s: %s", words[1], why);
-    return SQLITE_ERROR;
+    words[0] = words[2] ? sqlite3_mprintf("%s=%s of %s: %s", words[1], words[2], c->name, why)
+                        : sqlite3_mprintf("%s of %s: %s", words[1], c->name, why);
+    return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
 }
 
 /* Which of the words; -1: none. */
@@ -47,7 +49,7 @@ static int show(struct connection *c, char **words)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(c->staged.view, &st) < 0)
-        return refuse(words, ato_errormsg());
+        return refuse(c, words, ato_errormsg());
     words[0] = sqlite3_mprintf(
         "{\"domain\":\"%s\",\"read_policy\":\"%s\",\"size\":%llu,\"slices_in_reflection\":%llu,"
         "\"reflection_bytes\":%llu,\"writes\":%llu,\"bytes_written\":%llu,\"reads\":%llu,"
@@ -66,13 +68,13 @@ static int read_policy(struct connection *c, char **words)
     if (words[2]) {
         int policy = find(words[2], policies, POLICIES);
         if (policy < 0)
-            return refuse(words, "lazy, gather, adaptive or eager");
+            return refuse(c, words, "it has to be lazy, gather, adaptive or eager");
         if (ato_set_read_policy(c->staged.view, policy) < 0)
-            return refuse(words, ato_errormsg());
+            return refuse(c, words, ato_errormsg());
     }
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(c->staged.view, &st) < 0)
-        return refuse(words, ato_errormsg());
+        return refuse(c, words, ato_errormsg());
     return answer(words, policies[st.read_policy]);
 }
 
@@ -81,7 +83,7 @@ static int unmap(struct connection *c, char **words)
     if (words[2]) {
         int mode = find(words[2], modes, MODES);
         if (mode < 0)
-            return refuse(words, "plain or fast");
+            return refuse(c, words, "it has to be plain or fast");
         c->unmap_fast = mode;
     }
     return answer(words, modes[c->unmap_fast]);

@@ -294,7 +294,8 @@ static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int6
         return fault(
             SQLITE_IOERR_WRITE,
             "a transaction over several databases, of which some have their journals in memory and "
-            "some on the disk (%s): open all with vfs=ato, or all with journal=file",
+            "some on the disk (%s): open all with vfs=ato and none of them with journal=file, or "
+            "all so",
             (const char *)from);
     if (f->super && on_disk) {
         int r = move_to_disk(f);

@@ -193,10 +193,9 @@ int vfs_register(bool make_default)
                      sqlite3_libversion());
     /* Of one that is registered already only the place in SQLite's list may change. */
     sqlite3_vfs *other = sqlite3_vfs_find(ato.zName);
-    if (other &&
-        other !=
-            &ato) /* the program has this twice, linked and loaded: two would close each other's locks */
-        return make_default ? sqlite3_vfs_register(other, true) : SQLITE_OK;
+    if (other && other != &ato)
+        /* The program has this twice, linked and loaded: two would close each other's locks. */
+        return sqlite3_vfs_register(other, make_default);
     if (!ato.pAppData) {
         sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
         if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||

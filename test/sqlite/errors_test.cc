@@ -38,21 +38,56 @@ TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteErrors, MaxSizeThatIsTooSmallOrNoNumberIsHandled)
+TEST_F(SqliteErrors, MaxSizeThatIsNoNumberIsRefused)
 {
     make();
     for (const char *parameters :
-         {"max_size=1", "max_size=-5", "max_size=x", "max_size=9223372036854775807"}) {
+         {"max_size=-5", "max_size=x", "max_size=1G", "max_size=", "max_size= 5", "max_size=0x500",
+          "max_size=9223372036854775807", "max_size=100000000000000000000"}) {
         (void)logged();
         const Db db(path(), parameters);
-        if (db.opened == SQLITE_OK) {
-            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << parameters;
-        } else {
-            EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
-            EXPECT_TRUE(logged("ato: ")) << parameters;
-        }
+        EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
+        EXPECT_TRUE(logged(parameters)) << parameters;
+    }
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteErrors, WhatIsLargerThanMaxSizeDoesNotGrow)
+{
+    make();
+    for (const char *parameters : {"max_size=1", "max_size=4096"}) {
+        Db db(path(), parameters);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << parameters;
+        MUST(db, "UPDATE t SET b=a");
+        EXPECT_EQ(db.run(fill("t", 10, 2000)), SQLITE_FULL) << parameters;
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << parameters;
     }
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* An entry of SQLite's log has 209 bytes. */
+TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
+{
+    std::string deep = folder.path();
+    for (int i = 0; i < 2; i++) {
+        deep += "/" + std::string(150, (char)('a' + i));
+        ASSERT_EQ(mkdir(deep.c_str(), 0700), 0);
+    }
+    (void)logged();
+    const Db db(deep + "/long.db", "journal=wherever");
+    EXPECT_EQ(db.opened, SQLITE_CANTOPEN);
+    std::string whole;
+    for (std::string entry : logged()) {
+        EXPECT_LT(entry.size(), 210u);
+        for (const char *mark : {"ato: ", "..."})
+            if (entry.rfind(mark, 0) == 0)
+                entry.erase(0, strlen(mark));
+        whole += entry;
+    }
+    EXPECT_NE(whole.find(deep + "/long.db: journal=wherever, which is neither memory nor file"),
+              std::string::npos)
+        << whole;
 }
 
 TEST_F(SqliteErrors, WhatIsNoFileIsLeftToSqlite)

@@ -36,6 +36,12 @@ TEST(SqliteExtension, RegistersTheVfsAndLeavesTheDefaultAlone)
     /* Once more, where it is loaded already. */
     sqlite3_enable_load_extension(db, 1);
     EXPECT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
+    EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
+    /* And where it is the default. */
+    sqlite3_vfs_register(sqlite3_vfs_find("ato"), 1);
+    EXPECT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
+    EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "ato");
+    sqlite3_vfs_register(sqlite3_vfs_find("unix"), 1);
     EXPECT_EQ(sqlite3_close(db), SQLITE_OK);
     EXPECT_EQ(support::names_in(folder / ".ato").size(), 0u);
 

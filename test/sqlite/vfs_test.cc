@@ -2,6 +2,8 @@
 /* What is a database like that is opened through the VFS, and what has become of it when it is closed? */
 #include "lab.h"
 
+#include "ato_sqlite.h"
+
 #include <cerrno>
 #include <thread>
 
@@ -22,6 +24,26 @@ TEST_F(SqliteVfs, IsNotTheDefault)
     ASSERT_EQ(sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_VFSNAME, &name), SQLITE_OK);
     EXPECT_STREQ(name, "ato/unix");
     sqlite3_free(name);
+}
+
+TEST_F(SqliteVfs, IsTheDefaultWhereThatIsAskedFor)
+{
+    start();
+    EXPECT_EQ(ato_vfs_register(1), SQLITE_OK);
+    EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "ato");
+    EXPECT_EQ(ato_vfs_register(0), SQLITE_OK);
+    EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
+    /* A program that has the code twice: of the other copy, too. */
+    sqlite3_vfs *own = sqlite3_vfs_find("ato"), other = *own;
+    sqlite3_vfs_unregister(own);
+    sqlite3_vfs_register(&other, 0);
+    EXPECT_EQ(ato_vfs_register(1), SQLITE_OK);
+    EXPECT_EQ(sqlite3_vfs_find(nullptr), &other);
+    EXPECT_EQ(ato_vfs_register(0), SQLITE_OK);
+    EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
+    sqlite3_vfs_unregister(&other);
+    EXPECT_EQ(ato_vfs_register(0), SQLITE_OK);
+    EXPECT_EQ(sqlite3_vfs_find("ato"), own);
 }
 
 TEST_F(SqliteVfs, LastCloseLeavesAPlainFile)
@@ -94,7 +116,19 @@ TEST_F(SqliteVfs, ReadPolicyIsOfTheProcess)
     }
     EXPECT_EQ(db.run("PRAGMA ato_read_policy=hasty"), SQLITE_ERROR);
     EXPECT_NE(db.error().find("adaptive"), std::string::npos) << db.error();
+    EXPECT_NE(db.error().find("hasty of " + path()), std::string::npos) << db.error();
+    EXPECT_TRUE(logged(path()));
     EXPECT_EQ(db.run("PRAGMA ato_unmap=slow"), SQLITE_ERROR);
+}
+
+TEST_F(SqliteVfs, ReadPolicyIsOfTheEnvironmentIfThatSaysOne)
+{
+    make();
+    for (const char *policy : {"", "adaptive"}) {
+        setenv("ATO_READ_POLICY", policy, 1);
+        EXPECT_EQ(Db(path()).text("PRAGMA ato_read_policy"), *policy ? policy : "gather");
+    }
+    unsetenv("ATO_READ_POLICY");
 }
 
 TEST_F(SqliteVfs, BackupCopiesInAndOut)
