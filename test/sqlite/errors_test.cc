@@ -4,8 +4,11 @@
 #include "lab.h"
 
 #include <csignal>
+#include <filesystem>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 
 namespace sql
 {
@@ -64,6 +67,34 @@ TEST_F(SqliteErrors, WhatIsLargerThanMaxSizeDoesNotGrow)
         EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << parameters;
     }
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* A program with its file's user id runs in somebody else's environment. */
+TEST_F(SqliteErrors, ProgramsThatRunAsSomebodyElseTakeNoWordsOfTheEnvironment)
+{
+    constexpr uid_t NOBODY = 65534;
+    const support::TempDir place("/tmp"); /* /dev/shm may be mounted without set-user-id programs */
+    struct statvfs mounted;
+    if (geteuid() != 0 || statvfs(place.path().c_str(), &mounted) < 0 ||
+        (mounted.f_flag & (ST_NOSUID | ST_NOEXEC)))
+        GTEST_SKIP() << "needs root, and set-user-id programs in /tmp";
+    const std::string program = place / "program";
+    ASSERT_EQ(chmod(place.path().c_str(), 0755), 0);
+    std::filesystem::copy_file("/proc/self/exe", program);
+    for (mode_t mode : {0755, 04755}) {
+        ASSERT_EQ(chmod(program.c_str(), mode), 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            setenv("ATO_SQLITE_JOURNAL", "nowhere", 1);
+            if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+                _exit(3);
+            _exit(system((program + " --gtest_filter='*LastCloseLeavesAPlainFile' >/dev/null")
+                             .c_str()) == 0);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(WEXITSTATUS(status), (mode & S_ISUID) ? 1 : 0) << "was the database opened?";
+    }
 }
 
 /* An entry of SQLite's log has 209 bytes. */
