@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libato's VFS for SQLite, for programs that link SQLite and libato_sqlite. Others load the extension
+ * libato's VFS for SQLite, for programs that link SQLite (pkg-config libato-sqlite). Others load the extension
  * libato_sqlite.so, which needs no header. Both are described in ato_sqlite(7).
  */
 #ifndef ATO_SQLITE_H

@@ -53,7 +53,7 @@ def declared():
 
 
 def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
-    for name in ('ato_sqlite.h', 'libato_vfs.a', 'libato-sqlite.pc', 'ato_sqlite.7'):
+    for name in ('ato_sqlite.h', 'libato_vfs.a', 'libato-sqlite.pc', 'ato_sqlite.7', 'ato_vfs_register.3'):
         claim(f'{name} is installed', name in by_name)
     claim('the extension exports its entry and nothing else',
           exported(by_name['libato_sqlite.so']) == {'sqlite3_extension_init'})
