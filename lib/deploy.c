@@ -19,8 +19,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Pages that share two fences. */
-enum { BATCH = HOLD_SMALL };
+/* Pages that share two fences; in domain msync, where a flush takes as long for many as for one, a flush of
+ * their homes and one of their words. */
+enum { BATCH = HOLD_SMALL, BATCH_MSYNC = CHUNK_PAGES };
+
+static uint64_t batch_of(const struct file *f)
+{
+    return f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
+}
 
 static int copy_home(struct mapping *m, struct held *at)
 {
@@ -35,11 +41,43 @@ static int copy_home(struct mapping *m, struct held *at)
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
         return -1;
     persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
-    if (file_flush_data(f, file_o(f, at->page), PAGE_BYTES) < 0)
-        return -1;
     at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
+    return 0;
+}
+
+static bool came_home(const struct file *f, const struct held *at)
+{
+    return at->file == f && at->pending;
+}
+
+/* The next page from the i-th on that came home. */
+static uint64_t next_home(const struct file *f, const struct hold *h, uint64_t i)
+{
+    while (i < h->n && !came_home(f, &h->pages[i]))
+        i++;
+    return i;
+}
+
+/* Those that are near each other by one call: what lies between them is written too, if it has to be. A page of
+ * which that fails did not come home. */
+static int flush_homes(struct file *f, struct hold *h)
+{
+    for (uint64_t i = next_home(f, h, 0), next; i < h->n; i = next) {
+        const uint64_t first = h->pages[i].page;
+        uint64_t last = first;
+        for (next = next_home(f, h, i + 1);
+             next < h->n && h->pages[next].page > last && h->pages[next].page - last < CHUNK_PAGES;
+             next = next_home(f, h, next + 1))
+            last = h->pages[next].page;
+        if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) == 0)
+            continue;
+        for (; i < h->n; i = next_home(f, h, i + 1))
+            h->pages[i].pending = 0;
+        h->forgotten = &f->persist;
+        return -1;
+    }
     return 0;
 }
 
@@ -49,6 +87,8 @@ int deploy_held(struct mapping *m, struct hold *h)
     for (uint64_t i = 0; i < h->n && r == 0; i++)
         if (h->pages[i].file == m->file)
             r = copy_home(m, &h->pages[i]);
+    if (m->file->persist.domain == PERSIST_MSYNC && flush_homes(m->file, h) < 0)
+        r = -1;
     /* Those that came home may flip whatever happened to the rest. */
     int flips = flip_each(m, h);
     return r < 0 ? r : flips;
@@ -68,8 +108,9 @@ int deploy_committed(struct mapping *m, struct hold *h)
 
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
-    for (uint64_t page = first; page <= last; page += BATCH) {
-        uint64_t end = last - page < BATCH ? last : page + BATCH - 1;
+    const uint64_t batch = batch_of(m->file);
+    for (uint64_t page = first; page <= last; page += batch) {
+        uint64_t end = last - page < batch ? last : page + batch - 1;
         struct hold h;
         hold_init(&h);
         int r = hold_range(&h, m->file, page, end);
@@ -153,8 +194,28 @@ static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
     (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
 }
 
-/* Runs of pages that have slices in R; the rest of the chunk is not even looked at. The words on
- * the media are what counts: a page that nobody touched since it was mapped has no state. */
+/* Runs of pages that have slices in R; the rest of the chunk is not even looked at, but for what lies between
+ * them in domain msync: there a batch is as dear as a run. */
+static int deploy_runs(struct everything *e, uint64_t first, const uint64_t *words, uint64_t n)
+{
+    const bool together = batch_of(e->m->file) == CHUNK_PAGES;
+    uint64_t begin = UINT64_MAX, end = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!words[i])
+            continue;
+        begin = together && begin < i ? begin : i;
+        end = i + 1;
+        while (end < n && words[end])
+            end++;
+        expect_stores(e->m->file, first + i, end - i);
+        if (!together && deploy_range(e->m, first + begin, first + end - 1) < 0)
+            return -1;
+        i = end;
+    }
+    return together && end ? deploy_range(e->m, first + begin, first + end - 1) : 0;
+}
+
+/* The words on the media are what counts: a page that nobody touched since it was mapped has no state. */
 static int deploy_chunk(struct everything *e, uint64_t chunk)
 {
     struct file *f = e->m->file;
@@ -166,17 +227,8 @@ static int deploy_chunk(struct everything *e, uint64_t chunk)
     if (got != (ssize_t)((end - first) * 8))
         return report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
                             (unsigned long long)first, f->pairing.path);
-    for (uint64_t page = first; page < end; page++) {
-        if (!words[page - first])
-            continue;
-        uint64_t last = page;
-        while (last + 1 < end && words[last + 1 - first])
-            last++;
-        expect_stores(f, page, last - page + 1);
-        if (deploy_range(e->m, page, last) < 0)
-            return -1;
-        page = last;
-    }
+    if (deploy_runs(e, first, words, end - first) < 0)
+        return -1;
     expect_nothing(f, chunk, end - first);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +21,21 @@ enum { GROUPS_IN_BATCH = 256 };
 /* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
 #define CAPACITY_MIN (1ull << 40)
 
+/* Where a process may not make files so large, the kernel counts shared memory among them, and kills with
+ * SIGXFSZ who tries. */
+static bool is_within_limit(uint64_t end)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) < 0 || end <= limit.rlim_cur;
+}
+
 static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 {
+    if (!is_within_limit(at + n))
+        return report_error(EFBIG,
+                            "no shared memory for %s (/dev/shm%s): it ends at %llu bytes, which "
+                            "this process's limit on the size of files (RLIMIT_FSIZE) forbids",
+                            what, s->name, (unsigned long long)(at + n));
     if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
         return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
     return 0;

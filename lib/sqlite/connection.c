@@ -65,6 +65,7 @@ static int sync_control(struct connection *c, const char *super)
 {
     if (c->journal_file)
         return SQLITE_OK;
+    c->checkpointed = false;
     if (super) {
         int r = super_bind(c, super);
         c->refused = r != SQLITE_OK;
@@ -200,10 +201,12 @@ static int change_size(struct connection *c, sqlite3_int64 size)
     if (r != SQLITE_OK)
         return r;
     size = in_chunks(c, size);
-    if ((stages(c) ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
+    /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
+    const bool stage = stages(c) && (c->staged.tx || !c->checkpointed);
+    if ((stage ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
         return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter = true;
-    if (!stages(c))
+    if (!stage)
         cut(c);
     return SQLITE_OK;
 }
@@ -242,13 +245,23 @@ static int find_size(struct connection *c, sqlite3_int64 *size)
     return size_of(c, size);
 }
 
+/* Bytes that are brought home together, where a flush is a system call that writes. */
+enum { NEIGHBOURS = 1 << 20 };
+
 static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 {
     const sqlite3_int64 end = offset + n;
     *page = NULL;
-    if (end > c->fetch_limit || c->staged.tx || !c->writable || end > committed_size(c))
+    const sqlite3_int64 size = committed_size(c);
+    if (end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
         return SQLITE_OK;
-    if (ato_deploy(c->staged.view + offset, (size_t)n) == 0) {
+    sqlite3_int64 first = offset, last = end;
+    if (database_flushes_by_calls(c->db)) {
+        first -= first % NEIGHBOURS;
+        last = first + NEIGHBOURS > end ? first + NEIGHBOURS : end;
+        last = last < size ? last : size;
+    }
+    if (ato_deploy(c->staged.view + first, (size_t)(last - first)) == 0) {
         *page = c->staged.view + offset;
         c->fetched++;
     }
@@ -261,7 +274,7 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return c->denied ? fault(SQLITE_READONLY_DIRECTORY,
+        return c->denied ? fault(c->denied,
                                  "%s cannot be written: why, was said when it was opened", c->name)
                          : SQLITE_READONLY;
     int r = c->real->pMethods->xLock(c->real, level);
@@ -272,6 +285,7 @@ static int connection_lock(sqlite3_file *file, int level)
 
 static int unlock(struct connection *c, int level)
 {
+    c->checkpointed = false;
     /* Before others may write: their transactions would wait for this one's pages. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
         abandon(c);
@@ -351,6 +365,7 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
+        c->checkpointed = !c->checkpoint;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return hint(c, *(sqlite3_int64 *)arg);
@@ -596,9 +611,20 @@ static int read_parameters(struct connection *c, struct database_wish *wish)
     return r;
 }
 
-static bool may_not_write(int error)
+/* Why no reflection can be made, where the file can be read all the same; 0: it cannot. */
+static int why_only_read(int error)
 {
-    return error == EACCES || error == EPERM || error == EROFS;
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return SQLITE_READONLY_DIRECTORY;
+    case ENOSPC:
+    case EDQUOT:
+        return SQLITE_FULL;
+    default:
+        return 0;
+    }
 }
 
 /* The one below is open, for `flags`. Where no reflection can be made the database may be read, as with SQLite's own
@@ -614,12 +640,12 @@ static int attach(struct connection *c, int flags)
     c->db = database_open(&wish, c, &by_system);
     if (c->db)
         return SQLITE_OK;
-    const int error = errno;
+    const int denied = why_only_read(errno);
     r = by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    if (!wish.writable || by_system || !may_not_write(error))
+    if (!wish.writable || by_system || !denied)
         return r;
-    c->denied = true;
+    c->denied = denied;
     c->writable = wish.writable = false;
     c->db = database_open(&wish, c, &by_system);
     return c->db ? SQLITE_OK : r;

@@ -41,13 +41,14 @@ struct connection {
     int error;               /* errno, when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    bool denied;        /* it was opened for writing, and may not write */
+    int denied;         /* it was opened for writing, and writing is this error */
     bool without_locks; /* ?nolock=1: xLock is not called */
     bool checkpoint;    /* is being made */
-    bool batch;         /* BEGIN_ATOMIC_WRITE */
-    bool journal_file;  /* ?journal=file: its rollback journal lies on the disk */
-    bool refused;       /* to be prepared: what is staged is never committed */
-    bool shorter;       /* its file is, than it was when it was mapped */
+    bool checkpointed; /* one was, since then no lock was given back, nor a transaction committed */
+    bool batch;        /* BEGIN_ATOMIC_WRITE */
+    bool journal_file; /* ?journal=file: its rollback journal lies on the disk */
+    bool refused;      /* to be prepared: what is staged is never committed */
+    bool shorter;      /* its file is, than it was when it was mapped */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "database.h"
 
-#include "ato.h"
 #include "connection.h"
 #include "fault.h"
 
@@ -32,6 +31,29 @@ struct kept_descriptor {
 static struct database *databases;
 static unsigned forks; /* between the first process and this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* one that was busy is not, or is gone */
+
+/* To map or unmap one may take long: to bring all of it home, or to wait for another process. Others go on
+ * meanwhile; whoever is about to map it, unmap it or list a connection waits. */
+static void begin_long_work(struct database *db)
+{
+    db->busy = true;
+    pthread_mutex_unlock(&lock);
+}
+
+static void end_long_work(struct database *db)
+{
+    pthread_mutex_lock(&lock);
+    db->busy = false;
+    pthread_cond_broadcast(&idle);
+}
+
+/* One with a connection, which keeps it there. */
+static void wait_until_idle(const struct database *db)
+{
+    while (db->busy)
+        pthread_cond_wait(&idle, &lock);
+}
 
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg)
 {
@@ -76,6 +98,7 @@ void database_after_fork(bool in_child)
     if (in_child) {
         databases =
             NULL; /* the parent's; its descriptors stay open, for closing them is no harm and no use */
+        idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* who waits, waits in the parent */
         forks++;
     }
     pthread_mutex_unlock(&lock);
@@ -89,9 +112,18 @@ static struct database *find(const struct stat *st)
     return db;
 }
 
+/* The same, once nobody maps or unmaps it. */
+static struct database *find_idle(const struct stat *st)
+{
+    struct database *db;
+    while ((db = find(st)) && db->busy)
+        pthread_cond_wait(&idle, &lock);
+    return db;
+}
+
 static struct database *find_or_make(const struct stat *st)
 {
-    struct database *db = find(st);
+    struct database *db = find_idle(st);
     if (db)
         return db;
     db = calloc(1, sizeof(*db));
@@ -122,10 +154,10 @@ static void forget_unused(struct database *db)
 }
 
 /* Without the counting. */
-static bool reaches_medium(void *view)
+static int domain_of(void *view)
 {
     struct ato_stat st = {.struct_size = offsetof(struct ato_stat, slices_in_reflection)};
-    return ato_stat(view, &st) == 0 && st.domain != ATO_DOMAIN_PROCESS;
+    return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
 }
 
 /* All of the file, which grows. */
@@ -205,7 +237,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     struct stat st;
     *by_system = true;
     /* The view may be there; to look is not to open. */
-    struct database *db = stat(wish->path, &st) == 0 ? find(&st) : NULL;
+    struct database *db = stat(wish->path, &st) == 0 ? find_idle(&st) : NULL;
     if (db && view_for(db, wish->writable))
         return db;
     const struct kept_descriptor *d = db ? find_kept(db, wish->writable) : NULL;
@@ -215,11 +247,14 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
         return NULL;
     if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
         *by_system = false;
-        db->views[wish->writable] = map(d->fd, wish, &st);
+        begin_long_work(db);
+        const struct view v = map(d->fd, wish, &st);
+        end_long_work(db);
+        db->views[wish->writable] = v;
         if (db->views[wish->writable].at) {
             db->fd = d->fd;
             db->max_size = wish->max_size;
-            db->durable = reaches_medium(db->views[wish->writable].at);
+            db->domain = domain_of(db->views[wish->writable].at);
         }
     }
     if (view_for(db, wish->writable))
@@ -329,7 +364,10 @@ void database_renew(struct database *db, const struct connection *self, bool pre
                     const char *name)
 {
     pthread_mutex_lock(&lock);
-    if ((db->views[1].at || db->lost) && !db->views[0].at && keep_out(db, self)) {
+    if (db->process == forks)
+        wait_until_idle(db);
+    if (db->process == forks && (db->views[1].at || db->lost) && !db->views[0].at &&
+        keep_out(db, self)) {
         renew(db, prefer_file, name);
         let_in(db, self, NULL);
     }
@@ -393,13 +431,17 @@ void database_close(struct database *db, struct connection *c, const char *name)
         pthread_mutex_unlock(&lock);
         return;
     }
+    wait_until_idle(db);
     struct connection **at = &db->connections;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
     db->unmap_fast = c->unmap_fast;
-    if (!db->connections)
+    if (!db->connections) {
+        begin_long_work(db);
         unmap(db, name);
+        end_long_work(db);
+    }
     forget_unused(db);
     pthread_mutex_unlock(&lock);
 }

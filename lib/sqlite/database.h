@@ -12,6 +12,7 @@
 #define ATO_SQLITE_DATABASE_H
 
 #include "api.h"
+#include "ato.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +32,7 @@ struct database {
     struct database *next;
     unsigned process; /* of how many forks */
     bool lost;        /* could not be mapped again */
+    bool busy;        /* somebody maps or unmaps it, without the lock */
     dev_t device;
     ino_t inode;
     struct view views[2]; /* [may write] */
@@ -38,7 +40,7 @@ struct database {
     struct connection *connections;
     int fd;          /* one of them, to look at the file */
     size_t max_size; /* as the view that may write was made */
-    bool durable;
+    int domain;      /* ATO_DOMAIN_... */
     bool unmap_fast; /* by what the connection said that closed last */
 };
 
@@ -63,7 +65,13 @@ sqlite3_int64 database_length(const struct database *db);
 /* Does its domain reach the medium? */
 static inline bool database_is_durable(const struct database *db)
 {
-    return db->durable;
+    return db->domain != ATO_DOMAIN_PROCESS;
+}
+
+/* Do many pages take as long to flush as one? */
+static inline bool database_flushes_by_calls(const struct database *db)
+{
+    return db->domain == ATO_DOMAIN_MSYNC;
 }
 
 /* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody

@@ -163,6 +163,7 @@ std::vector<Seed> seeds()
         all.push_back(shrunk("shrink-from-less-to-", 0, 6 * PAGE + 99));
         all.push_back(shrunk("shrink-from-most-to-", 0, MOST_BYTES));
         all.push_back(shrunk("shrink-and-growth-cut-to-", 16, 6 * PAGE + 100));
+        all.push_back(shrunk("shrink-born-and-alone-to-", 3 | 1 << 11, 6 * PAGE + 100));
     }
     all.push_back(field("no-shrink", 0, SHRINK_WORD, 100));
     all.push_back(field("cut-to-nothing", 16, SIZE_WORD, 0, ALL | SIZES));

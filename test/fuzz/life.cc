@@ -168,8 +168,10 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
+    // What a growth left is cut off whatever is found later; a shrink is finished by who takes the reflection.
+    bool gone = p.reflection_kind == Kind::NONE && (state == BORN || v.prefer_file);
     if (cut)
-        v.content.resize(size); // whatever is found later
+        v.content.resize(gone ? std::min(p.content.size(), std::max(size, shrunk)) : size);
     v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
               p.reflection.size >= reflection_bytes(size);
     if (v.adopt && shrunk > size)

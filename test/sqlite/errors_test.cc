@@ -281,6 +281,54 @@ TEST_F(SqliteErrors, FullDiskRollsBack)
     }
 }
 
+/* What was written by SQLite's own VFS, by then. */
+static int read_on_a_full_disk(const std::string &file)
+{
+    if (Db::stock(file).run("CREATE TABLE t(a); INSERT INTO t VALUES(6)"))
+        return 1;
+    (void)system(("dd if=/dev/zero of='" + file + ".rest' bs=4096 2>/dev/null").c_str());
+    {
+        Db db(file);
+        if (db.opened || db.number("SELECT sum(a) FROM t") != 6)
+            return 2;
+        if (db.run("INSERT INTO t VALUES(7)") != SQLITE_FULL || !logged("cannot be written"))
+            return 3;
+        if (db.number("SELECT sum(a) FROM t") != 6)
+            return 4;
+    }
+    if (unlink((file + ".rest").c_str()) < 0)
+        return 5;
+    Db db(file);
+    return db.run("INSERT INTO t VALUES(7)") || db.close() ||
+                   Db::stock(file).number("SELECT sum(a) FROM t") != 13
+               ? 6
+               : 0;
+}
+
+TEST_F(SqliteErrors, FullDiskIsRead)
+{
+    const int r = with_mounts(folder.path(), "mount -t tmpfs -o size=32m none .",
+                              [&] { return read_on_a_full_disk(path()); });
+    if (r == NO_MOUNTS)
+        GTEST_SKIP() << "file systems of one's own need root";
+    EXPECT_EQ(r, 0);
+}
+
+/* What processes share is as large as a database may become, and counts as a file: the kernel would kill. */
+TEST_F(SqliteErrors, ALimitThatAllowsNoSharedMemoryIsAnError)
+{
+    make();
+    EXPECT_EQ(support::in_child([&] {
+                  const struct rlimit small = {64 << 20, 64 << 20};
+                  setrlimit(RLIMIT_FSIZE, &small);
+                  const Db db(path());
+                  return db.opened == SQLITE_FULL && logged("RLIMIT_FSIZE") ? 0 : 1;
+              }),
+              0);
+    const Db db(path());
+    is_as_it_was(db);
+}
+
 TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
 {
     make();

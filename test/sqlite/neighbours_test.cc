@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <sys/resource.h>
 #include <thread>
@@ -249,6 +250,42 @@ TEST_F(SqliteNeighbours, OneInWalModeTakesPartAsItDoesElsewhere)
                   48)
             << wal;
     }
+}
+
+/* Another process holds up the opening of one database: for half a minute, where it is stopped and not killed. */
+TEST_F(SqliteNeighbours, WhoWaitsForADatabaseHoldsUpNoOther)
+{
+    make();
+    make("b.db");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET b=a"), SQLITE_OK);
+    support::Peer stopped([&](const std::function<void()> &ready) {
+        struct flock l = {};
+        l.l_type = F_RDLCK;
+        l.l_len = 1; /* the lock of who maps or unmaps */
+        const int fd = open(support::manifest_of(path()).c_str(), O_RDONLY);
+        if (fd < 0 || fcntl(fd, F_OFD_SETLK, &l) < 0)
+            return 1;
+        ready();
+        return 0;
+    });
+    ASSERT_TRUE(stopped.is_ready());
+    Db b(path("b.db"));
+    std::atomic<bool> opened{false};
+    std::thread opener([&] {
+        const Db a(path());
+        opened = true;
+        EXPECT_EQ(a.opened, SQLITE_OK);
+        EXPECT_EQ(a.number("SELECT sum(a) FROM t"), 6);
+    });
+    usleep(20000);
+    for (int turn = 0; turn < 10; turn++)
+        EXPECT_EQ(b.run("UPDATE t SET b=b||b"), SQLITE_OK);
+    EXPECT_EQ(b.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_FALSE(opened);
+    EXPECT_EQ(stopped.end(), 0);
+    opener.join();
+    EXPECT_TRUE(opened);
 }
 
 } // namespace sql

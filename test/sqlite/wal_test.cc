@@ -103,6 +103,45 @@ TEST_F(SqliteWal, ShrinksByVacuumAndCheckpoint)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
+/* SQLite cuts the file after the checkpoint that the last close makes, without a sync where it makes none. */
+TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
+{
+    for (const char *synchronous : {"off", "normal", "full"}) {
+        make("a.db", "DROP TABLE IF EXISTS t");
+        Db db(path());
+        MUST(db, "PRAGMA journal_mode=wal; PRAGMA synchronous=" + std::string(synchronous) + ";" +
+                     fill("t", 10, 1000) + "; PRAGMA wal_checkpoint");
+        MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(support::size_of(path()), 3u * 4096) << synchronous;
+        EXPECT_EQ(stock_sum(path()), "6");
+    }
+}
+
+/* What waits for the medium brings neighbours home together. */
+TEST_F(SqlitePages, ComeHomeTogetherWhereAFlushIsDear)
+{
+    for (const char *domain : {"process", "msync"}) {
+        setenv("ATO_DURABILITY", domain, 1);
+        make("a.db", "DROP TABLE IF EXISTS t");
+        Db db(path());
+        unsetenv("ATO_DURABILITY");
+        MUST(db,
+             fill("t", 10, 400) + "; UPDATE t SET b=a||b WHERE a>5; PRAGMA mmap_size=100000000");
+        auto away = [&] {
+            return db.number("SELECT json_extract('" + db.text("PRAGMA ato_stat") +
+                             "', '$.slices_in_reflection')");
+        };
+        EXPECT_GT(away(), 100) << domain;
+        Db reader(path());
+        MUST(reader, "PRAGMA mmap_size=100000000");
+        EXPECT_EQ(reader.number("SELECT a FROM t WHERE a=300"), 300);
+        EXPECT_EQ(away() == 0, domain == std::string("msync")) << away();
+        EXPECT_EQ(reader.number("SELECT count(*) FROM t"), 394);
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    }
+}
+
 TEST_F(SqlitePages, AreMappedWhereAsked)
 {
     make();

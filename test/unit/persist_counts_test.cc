@@ -466,6 +466,44 @@ TEST_F(PersistCountsTest, MsyncWriteOfSeveralPagesFlushesTheirMetaPageOnce)
               }));
 }
 
+TEST_F(PersistCountsTest, MsyncDeployFlushesItsPagesTogether)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(0, pattern(SIZE, 2)));
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 64;
+                  c.flush_data = 1;
+                  c.store_word = 64;
+                  c.flush_word = 1; // one meta page
+                  c.fence = 2;
+              }));
+    for (size_t page : {3, 4, 6, 60}) { // also those that are no neighbours
+        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
+    }
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.home, 4);
+    EXPECT_EQ(c.flush_data + c.flush_word, 2);
+}
+
+TEST_F(PersistCountsTest, MsyncSpatialUnmapFlushesAChunkTogether)
+{
+    map(ATO_DOMAIN_MSYNC);
+    for (size_t page = 0; page < SIZE / 4096; page += 2) {
+        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
+    }
+    const Bytes content = m->read();
+    faults.take();
+    ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.home, 32);
+    EXPECT_LT(c.flush_data + c.flush_word, 10) << "and those of the manifest";
+    EXPECT_EQ(read_at(path, 0, SIZE), content);
+}
+
 TEST_F(PersistCountsTest, MsyncSkippingEqualBytesFlushesNothing)
 {
     map(ATO_DOMAIN_MSYNC);
