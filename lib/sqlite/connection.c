@@ -245,8 +245,20 @@ static int find_size(struct connection *c, sqlite3_int64 *size)
     return size_of(c, size);
 }
 
-/* Bytes that are brought home together, where a flush is a system call that writes. */
-enum { NEIGHBOURS = 1 << 20 };
+/* Where a flush is a system call that writes, a second page of a neighbourhood brings home all of it, once: a look
+ * at each of its pages would take longer than to read one. */
+static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
+{
+    struct neighbours *known =
+        &c->neighbours[neighbourhood % (sqlite3_int64)(sizeof(c->neighbours) / sizeof(*known))];
+    if (known->which != neighbourhood + 1) {
+        *known = (struct neighbours){.which = neighbourhood + 1};
+        return false;
+    }
+    const bool first = !known->home;
+    known->home = true;
+    return first;
+}
 
 static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 {
@@ -256,9 +268,11 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
     if (end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
-    if (database_flushes_by_calls(c->db)) {
-        first -= first % NEIGHBOURS;
-        last = first + NEIGHBOURS > end ? first + NEIGHBOURS : end;
+    /* Without locks they may be pages of a transaction, which would be waited for. */
+    if (database_flushes_by_calls(c->db) && !c->without_locks &&
+        takes_neighbours(c, offset / NEIGHBOURHOOD)) {
+        first -= first % NEIGHBOURHOOD;
+        last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
         last = last < size ? last : size;
     }
     if (ato_deploy(c->staged.view + first, (size_t)(last - first)) == 0) {
@@ -266,6 +280,18 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
         c->fetched++;
     }
     return SQLITE_OK;
+}
+
+/* SQLite reads its counter of transactions when it begins one. After a checkpoint it has no new one: then pages come
+ * home one by one, until it has. */
+static void look_at_counter(struct connection *c, const void *bytes, int n, sqlite3_int64 offset)
+{
+    enum { COUNTER_AT = 24 };
+    if (offset != COUNTER_AT || n != (int)sizeof(c->counter) ||
+        memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
+        return;
+    memcpy(c->counter, bytes, sizeof(c->counter));
+    memset(c->neighbours, 0, sizeof(c->neighbours));
 }
 
 /* ---- locks ---- */
@@ -289,10 +315,10 @@ static int unlock(struct connection *c, int level)
     /* Before others may write: their transactions would wait for this one's pages. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
         abandon(c);
-    int r = c->real->pMethods->xUnlock(c->real, level);
+    /* Before somebody else has the lock, whose journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return r;
+    return c->real->pMethods->xUnlock(c->real, level);
 }
 
 static int connection_reserved(sqlite3_file *file, int *reserved)
@@ -445,7 +471,10 @@ static int connection_close(sqlite3_file *file)
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    return leave(c, read_bytes(c, to, n, offset));
+    int r = read_bytes(c, to, n, offset);
+    if (r == SQLITE_OK)
+        look_at_counter(c, to, n, offset);
+    return leave(c, r);
 }
 
 static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)

@@ -29,6 +29,13 @@ struct connection_file {
     struct connection *connection;
 };
 
+/* Of a page that xFetch gave out. */
+enum { NEIGHBOURHOOD = 1 << 20 };
+struct neighbours {
+    sqlite3_int64 which; /* and 1; 0: none */
+    bool home;           /* all were brought there since the database was changed last */
+};
+
 struct connection {
     sqlite3_file *real;      /* of the VFS below: locks, shared memory of WAL */
     const char *name;        /* SQLite's, with the parameters of its URI behind it */
@@ -53,7 +60,9 @@ struct connection {
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out */
-    sqlite3_int64 reach;       /* of the view, if the file does */
+    struct neighbours neighbours[64];
+    char counter[16];     /* SQLite's, in the file, and what comes behind it */
+    sqlite3_int64 reach;  /* of the view, if the file does */
     sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
 };
 

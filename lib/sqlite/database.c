@@ -231,6 +231,9 @@ static const struct kept_descriptor *open_and_keep(const struct database_wish *w
     return d;
 }
 
+static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
+                      const char *name);
+
 /* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
 static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
 {
@@ -238,8 +241,14 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     *by_system = true;
     /* The view may be there; to look is not to open. */
     struct database *db = stat(wish->path, &st) == 0 ? find_idle(&st) : NULL;
+    if (db && db->lost && wish->writable)
+        try_renew(db, NULL, false, wish->path);
     if (db && view_for(db, wish->writable))
         return db;
+    if (db && db->lost && wish->writable) {
+        errno = EIO;
+        return NULL;
+    }
     const struct kept_descriptor *d = db ? find_kept(db, wish->writable) : NULL;
     if (!d)
         d = open_and_keep(wish, &db);
@@ -356,8 +365,20 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     db->lost = !v->at;
     if (v->at && policy >= 0)
         (void)ato_set_read_policy(v->at, policy);
+}
+
+/* Somebody who is in a call, or has pages of it, keeps it as it is. Who is kept out neither maps nor unmaps it. */
+static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
+                      const char *name)
+{
+    if (!keep_out(db, self))
+        return;
+    begin_long_work(db);
+    renew(db, prefer_file, name);
+    end_long_work(db);
     for (struct connection *c = db->connections; c; c = c->next)
-        use(c, v);
+        use(c, &db->views[1]);
+    let_in(db, self, NULL);
 }
 
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
@@ -366,11 +387,8 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     pthread_mutex_lock(&lock);
     if (db->process == forks)
         wait_until_idle(db);
-    if (db->process == forks && (db->views[1].at || db->lost) && !db->views[0].at &&
-        keep_out(db, self)) {
-        renew(db, prefer_file, name);
-        let_in(db, self, NULL);
-    }
+    if (db->process == forks && (db->views[1].at || db->lost) && !db->views[0].at)
+        try_renew(db, self, prefer_file, name);
     pthread_mutex_unlock(&lock);
 }
 

@@ -2,6 +2,8 @@
 /* How long is the file, and whose are the locks on it, while it grows and shrinks? */
 #include "lab.h"
 
+#include <sys/resource.h>
+
 #include <sys/stat.h>
 
 namespace sql
@@ -230,6 +232,34 @@ TEST_F(SqliteGrowth, BeyondWhatAnotherProcessHasRoomFor)
         EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
         EXPECT_EQ(other.close(), SQLITE_OK);
     }
+}
+
+/* To be cut it is mapped anew, and that may fail: the next that opens it gives it back to all. */
+TEST_F(SqliteGrowth, WhatCouldNotBeMappedAnewIsMappedByTheNext)
+{
+    make("a.db", "PRAGMA auto_vacuum=full");
+    Db db(path());
+    MUST(db, fill("t", 10, 1000));
+    struct rlimit before;
+    getrlimit(RLIMIT_NOFILE, &before);
+    struct rlimit none = before;
+    none.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &none);
+    EXPECT_EQ(db.run("DELETE FROM t WHERE a>3"), SQLITE_OK);
+    EXPECT_TRUE(logged("cannot map once more"));
+    EXPECT_EQ(db.text("SELECT sum(a) FROM t").substr(0, 5), "error");
+    setrlimit(RLIMIT_NOFILE, &before);
+    Db second(path());
+    ASSERT_EQ(second.opened, SQLITE_OK);
+    MUST(second, "INSERT INTO t VALUES(4, 4)");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
+    MUST(db, "DELETE FROM t WHERE a=4");
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(second.close(), SQLITE_OK);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(stock_sum(path()), "6");
 }
 
 } // namespace sql

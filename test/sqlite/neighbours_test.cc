@@ -288,4 +288,26 @@ TEST_F(SqliteNeighbours, WhoWaitsForADatabaseHoldsUpNoOther)
     EXPECT_TRUE(opened);
 }
 
+/* One connection's lock is another's the moment that it is given up, and its memory is gone soon. */
+TEST_F(SqliteNeighbours, ThreadsThatOpenUpdateAndCloseDoNotMeetInTheJournal)
+{
+    make();
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    threads.reserve(6);
+    for (int i = 0; i < 6; i++)
+        threads.emplace_back([&] {
+            for (int turn = 0; turn < 300; turn++) {
+                Db db(path());
+                sqlite3_busy_timeout(db.handle, 60000);
+                if (db.run("UPDATE t SET b=a+1000") || db.close())
+                    wrong++;
+            }
+        });
+    for (std::thread &t : threads)
+        t.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
 } // namespace sql
