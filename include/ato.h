@@ -308,6 +308,23 @@ int ato_msync(void *addr, size_t n, int flags);
 int ato_set_read_policy(void *addr, int policy);
 
 /*
+ * For who takes over a lock of its own from a process that was killed: a robust mutex, a lock of fcntl(2) or of
+ * another program. What that process was writing to the file that `addr` lies in is there or not there, as a whole; but
+ * which of both may show only when somebody comes by what it held, and till then others read what was there before.
+ * Waits until that is decided for all calls that change the file and were under way in other processes when this was
+ * called: the dead one's changes are there from now on, or never will be. Costs a few loads where there are none.
+ *
+ * Call it with the lock held, before the first read. Durability: what it makes visible is durable.
+ *   EINVAL     not in a mapping
+ *   EAGAIN     of a read-only descriptor: a process has died there, and nobody who may write has finished that
+ *              within a second
+ *   ETIMEDOUT  a living process has been in calls that change the file for a second
+ *   EACCES, EIO, ENOMEM, ENOSPC, EUCLEAN  what was left cannot be finished: as ato_mmap()
+ * Since 0.1.
+ */
+int ato_settle(const void *addr);
+
+/*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
  * new one. What is new reads as zeros, and takes no space until it is written to. Every mapping that
  * grows with the file reaches it at once, at the address where it is. Durable when it returns.

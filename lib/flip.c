@@ -5,6 +5,7 @@
 #include "../reflection/growth.h"
 #include "../reflection/report.h"
 #include "journals.h"
+#include "settle.h"
 #include "size.h"
 
 #include <errno.h>
@@ -309,7 +310,7 @@ static inline void show_one(struct held *at)
     pages_unmark_flipping(at->state);
 }
 
-int flip_one(struct mapping *m, struct held *at)
+static int commit_one(struct mapping *m, struct held *at)
 {
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
@@ -328,6 +329,14 @@ int flip_one(struct mapping *m, struct held *at)
     account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
     show_one(at);
     return 0;
+}
+
+int flip_one(struct mapping *m, struct held *at)
+{
+    settle_begin(at->file);
+    int r = commit_one(m, at);
+    settle_end(at->file);
+    return r;
 }
 
 /* A size alone. */
@@ -535,23 +544,21 @@ int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages)
     return journals_take_lane(&m->file, 1, pages, &h->lane);
 }
 
-int flip_commit(struct flip *c)
+static int commit(struct flip *c, const struct sum *sum)
 {
-    struct sum sum = sum_up(c);
-    if (sum.files == 0)
-        return 0;
-    if (sum.pages == 1 && sum.sizes == 0)
-        return flip_one(sum.first->mapping, sum.one);
-    if (sum.pages == 0 && sum.sizes == 1)
-        return resize_one(c, sum.first);
+    if (sum->pages == 1 && sum->sizes == 0)
+        return commit_one(sum->first->mapping, sum->one);
+    if (sum->pages == 0 && sum->sizes == 1)
+        return resize_one(c, sum->first);
     enum counter path = COUNT_COMMITS_RTM;
-    int r = commit_rtm(c, &sum);
-    if (r == 0 && sum.rtm_only)
+    int r = commit_rtm(c, sum);
+    if (r == 0 && sum->rtm_only)
         return report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
-                            (unsigned long long)sum.pages, sum.first->mapping->file->pairing.path);
+                            (unsigned long long)sum->pages,
+                            sum->first->mapping->file->pairing.path);
     if (r == 0) {
         path = COUNT_COMMITS_JOURNAL;
-        r = commit_journal(c, &sum);
+        r = commit_journal(c, sum);
     }
     if (r < 0)
         return -1;
@@ -559,6 +566,21 @@ int flip_commit(struct flip *c)
         if (c->parts[i].pages)
             account(c->parts[i].mapping, path, c->parts[i].slices, c->parts[i].pages);
     return 0;
+}
+
+int flip_commit(struct flip *c)
+{
+    const struct sum sum = sum_up(c);
+    if (sum.files == 0)
+        return 0;
+    for (unsigned i = 0; i < c->nparts; i++)
+        if ((c->parts[i].under_way = changes(&c->parts[i])))
+            settle_begin(c->parts[i].mapping->file);
+    int r = commit(c, &sum);
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].under_way)
+            settle_end(c->parts[i].mapping->file);
+    return r;
 }
 
 int flip_each(struct mapping *m, struct hold *h)

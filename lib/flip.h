@@ -26,6 +26,7 @@ struct flip_part {
     /* The commit's own: */
     uint64_t pages, slices; /* that flip */
     unsigned index;         /* of the file in a lane */
+    bool under_way;         /* settle_begin() was told */
 };
 
 struct flip {

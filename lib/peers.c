@@ -76,11 +76,13 @@ int peers_enter(struct file *f)
     struct shared_slot *s = &slots(f)[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->process = process;
-    s->reloaded = 0;
+    s->reloaded = s->threads = 0;
     s->pid = (uint32_t)getpid();
     s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
     f->holder = given_to(f, pr->slot);
     f->shared.header->entered++;
+    if (f->shared.header->slots_used <= pr->slot)
+        __atomic_store_n(&f->shared.header->slots_used, pr->slot + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&s->state, SLOT_GIVEN, __ATOMIC_RELEASE);
     return 0;
 }

@@ -585,6 +585,11 @@ void reader_refresh(struct file *f)
     pthread_mutex_unlock(&r->lock);
 }
 
+bool reader_watches(const struct file *f)
+{
+    return __atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) == WATCHING;
+}
+
 int reader_size(struct file *f, uint64_t *size)
 {
     enum { TRIES = 1000 };

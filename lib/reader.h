@@ -40,6 +40,9 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 /* Finds out whether somebody has begun to write. */
 void reader_refresh(struct file *f);
 
+/* Does somebody have it mapped who may write, or had, since this process first looked? */
+bool reader_watches(const struct file *f);
+
 /* How long the file is by now: file_size(), or what it is going to be, if one has died who had that on the media. -1 with
  * EAGAIN: recovery is due. */
 int reader_size(struct file *f, uint64_t *size);

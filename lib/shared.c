@@ -430,9 +430,10 @@ void shared_give_block(struct shared *s, const void *taken)
 
 int shared_clear_showings(struct shared *s, unsigned slot)
 {
-    if (allocate(s, SHARED_SHOWINGS_AT + slot * 4096ull, 4096, "a process") < 0)
+    const uint64_t bytes = SHARED_SHOWINGS_BYTES;
+    if (allocate(s, SHARED_SHOWINGS_AT + slot * bytes, bytes, "a process") < 0)
         return -1;
-    memset(shared_showing_of(s, slot, 0), 0, 4096);
+    memset(shared_showing_of(s, slot, 0), 0, bytes);
     return 0;
 }
 
@@ -452,7 +453,8 @@ static enum shared_what ask_object(int fd, const struct shared_showing *at,
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !trust_maker(file, &st) ||
         slot >= MANIFEST_SLOTS || at->thread >= SHARED_SHOWINGS || !read_at(fd, &h, sizeof(h), 0) ||
         !read_at(fd, &told, sizeof(told),
-                 SHARED_SHOWINGS_AT + slot * 4096ull + at->thread * sizeof(told)) ||
+                 SHARED_SHOWINGS_AT + (uint64_t)slot * SHARED_SHOWINGS_BYTES +
+                     at->thread * sizeof(told)) ||
         !read_at(fd, &his, sizeof(his), SHARED_SLOTS_AT + slot * sizeof(his)))
         return SHOWING_UNTOLD;
     if (h.magic != SHARED_MAGIC || h.version != SHARED_VERSION || memcmp(h.id, at->id, 16) != 0 ||

@@ -14,7 +14,7 @@
  *   36864       whose each block of counters is: 4 bytes each, as page_state.holder; 0: nobody's
  *   45056       labels of those who wait: 16 bytes each (labels.h)
  *   65536       blocks of counters, of 12288 bytes each: of one mapping
- *   ...         what threads are showing: 4096 bytes for each slot, 32 for each of its threads
+ *   ...         what threads are doing: 8192 bytes for each slot, 64 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -78,12 +78,12 @@ struct page_group {
 
 /* One process. Changed with the attach lock. */
 struct shared_slot {
-    uint32_t generation; /* moves when the slot is given out */
-    uint32_t state;      /* enum shared_slot_state */
-    uint64_t process;    /* identity_process() */
-    uint32_t pid;        /* information: pids mislead across pid namespaces */
-    uint32_t
-        reloaded; /* it is dead, and of all pages that it holds what the media have is what holds */
+    uint32_t generation;    /* moves when the slot is given out */
+    uint32_t state;         /* enum shared_slot_state */
+    uint64_t process;       /* identity_process() */
+    uint32_t pid;           /* information: pids mislead across pid namespaces */
+    uint16_t reloaded;      /* it is dead, and what the media have is what holds of all its pages */
+    uint16_t threads;       /* its numbers below this were in a commit */
     uint64_t pid_namespace; /* of which the pid is: its inode */
 };
 
@@ -103,7 +103,7 @@ static inline unsigned shared_slot_of(uint32_t holder)
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
 /*
- * What a thread is showing, of pages that it has marked as flipping. It may have died there: then these are as it says
+ * What a thread is doing. Of pages that it has marked as flipping: it may have died there; then these are as it says
  * here, until somebody frees them. For who may not do that, and reads them (reader.c).
  */
 struct shared_showing {
@@ -114,6 +114,10 @@ struct shared_showing {
     uint32_t holder;
     uint64_t generation;
     uint8_t id[16];
+    /* So many of its commits are under way: from before the first word is stored until all is shown (settle.h). A line
+     * for each thread: it is written to in each commit. */
+    uint32_t commits;
+    uint32_t pad[7];
 };
 
 enum shared_what {
@@ -146,6 +150,8 @@ struct shared_header {
     uint64_t coming;        /* bytes: `size` as it will be, while `sizing` is marked */
     uint64_t lowest;  /* bytes: the least that it was cut to; what lies behind may have no space */
     uint64_t entered; /* so many slots were given out */
+    uint32_t slots_used; /* only those below this ever were */
+    uint32_t pad;
     uint32_t settled; /* words on the media are durable as they are visible, but of pages held */
     uint32_t written; /* the original was stored to */
     struct page_state sizing; /* who changes the size holds this, before any page; its version moves
@@ -154,11 +160,11 @@ struct shared_header {
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
 static_assert(sizeof(struct shared_slot) == 32, "layout");
-static_assert(sizeof(struct shared_showing) == 32, "layout");
+static_assert(sizeof(struct shared_showing) == 64, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 3
+#define SHARED_VERSION 4
 
 enum {
     SHARED_SLOTS_AT = 4096,
@@ -169,8 +175,9 @@ enum {
     SHARED_BLOCK_BYTES = 12288,
     SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
     SHARED_SHOWINGS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
-    SHARED_SHOWINGS = 4096 / sizeof(struct shared_showing), /* of a slot */
-    SHARED_DIRECTORY_AT = SHARED_SHOWINGS_AT + MANIFEST_SLOTS * 4096,
+    SHARED_SHOWINGS_BYTES = 8192, /* of a slot */
+    SHARED_SHOWINGS = SHARED_SHOWINGS_BYTES / sizeof(struct shared_showing),
+    SHARED_DIRECTORY_AT = SHARED_SHOWINGS_AT + MANIFEST_SLOTS * SHARED_SHOWINGS_BYTES,
 };
 static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
               "layout");

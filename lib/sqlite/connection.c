@@ -296,6 +296,29 @@ static void look_at_counter(struct connection *c, const void *bytes, int n, sqli
 
 /* ---- locks ---- */
 
+/* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
+ * is not there yet, and would come in the middle of a transaction. */
+static int settle_view(struct connection *c)
+{
+    if (!c->staged.view)
+        database_renew(c->db, c, false, c->name);
+    if (!c->staged.view || ato_settle(c->staged.view) == 0)
+        return SQLITE_OK;
+    const int code = errno == ETIMEDOUT ? SQLITE_BUSY
+                     : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
+                                        : SQLITE_IOERR_LOCK;
+    return fault_of_libato(code, "cannot lock", c->name);
+}
+
+static int settle(sqlite3_file *file)
+{
+    struct connection *c = enter(file);
+    const int r = settle_view(c);
+    if (r != SQLITE_OK)
+        (void)c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
+    return leave(c, r);
+}
+
 static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
@@ -303,7 +326,10 @@ static int connection_lock(sqlite3_file *file, int level)
         return c->denied ? fault(c->denied,
                                  "%s cannot be written: why, was said when it was opened", c->name)
                          : SQLITE_READONLY;
+    const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
+    if (r == SQLITE_OK && first)
+        r = settle(file);
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;
@@ -553,8 +579,7 @@ static const sqlite3_io_methods methods = {
 void connection_lose_journal(struct connection *c)
 {
     pthread_mutex_lock(&c->in_call);
-    if (c->without_locks)
-        abandon(c);
+    abandon(c);
     pthread_mutex_unlock(&c->in_call);
 }
 

@@ -70,7 +70,7 @@ struct connection {
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                     int *out_flags);
 
-/* Its rollback journal in memory is closed, by its own thread. Where SQLite takes no locks (nolock=1) that is how it
+/* Its rollback journal in memory is closed, by its own thread; c has no locks. Where SQLite takes no locks (nolock=1) that is how it
  * gives up after an error: after a commit nothing is staged by then. */
 void connection_lose_journal(struct connection *c);
 

@@ -6,7 +6,8 @@
 static int journal_close(sqlite3_file *file)
 {
     struct journal *j = (struct journal *)file;
-    connection_lose_journal(j->connection);
+    if (j->connection)
+        connection_lose_journal(j->connection);
     bytes_free(&j->bytes);
     return SQLITE_OK;
 }
@@ -80,7 +81,9 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = journal_none,
 };
 
-void journal_open(struct journal *j, struct connection *c)
+void journal_open(struct journal *j, struct connection *c, const char *name)
 {
-    *j = (struct journal){.as_file.pMethods = &methods, .connection = c};
+    /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
+    const bool its_own = c->without_locks && c->name == name;
+    *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own ? c : NULL};
 }

@@ -14,9 +14,11 @@ struct connection;
 struct journal {
     sqlite3_file as_file; /* first */
     struct bytes bytes;
-    struct connection *connection; /* which outlives it: SQLite closes the journal first */
+    /* Without locks: whose it is, and which outlives it, for SQLite closes the journal first. NULL: not known. */
+    struct connection *connection;
 };
 
-void journal_open(struct journal *j, struct connection *c);
+/* c: database_writer() of the journal and of `name`. */
+void journal_open(struct journal *j, struct connection *c, const char *name);
 
 #endif

@@ -175,6 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Sqlite, SeveralWriters,
     testing::Values(Script{"Both", rollback, safe, "", nullptr, true, 3, 20},
+                    Script{"BothMsync", rollback, safe, "", "msync", true, 3, 8},
                     Script{
                         "BothWithJournals", {"delete"}, safe, "journal=file", nullptr, true, 3, 8},
                     Script{"EachByWal", {"wal"}, any, "", nullptr, false, 3, 30}),

@@ -49,6 +49,25 @@ TEST_F(SqliteNeighbours, WithoutLocksAFailedStatementLeavesNothing)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
+/* Nor where the process has it open once more, without locks as well, and only reads there. */
+TEST_F(SqliteNeighbours, WithoutLocksAJournalIsOfTheConnectionThatWrites)
+{
+    make();
+    Db idle(path(), "nolock=1"), db(path(), "nolock=1"), late(path(), "nolock=1");
+    MUST(db, "PRAGMA cache_size=5");
+    fail_for_want_of_room(db);
+    (void)db.run("ROLLBACK");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
+    MUST(db, "BEGIN; INSERT INTO t VALUES(4, 4)");
+    idle.close();
+    late.close();
+    MUST(db, "COMMIT");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
 /* A journal in memory that was given up, or is kept, is not mistaken for one on the disk. */
 TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
 {

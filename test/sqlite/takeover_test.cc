@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A process is killed in COMMIT, and others have the database open: they get its locks at once. What it was committing
+ * is there for their first transaction, or never.
+ */
+#include "lab.h"
+#include "support/child.h"
+
+extern "C" {
+#include "reflection/seam.h"
+}
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace sql
+{
+
+using support::CUT;
+
+class SqliteTakeover : public Lab
+{
+  protected:
+    /* In COMMIT, when it comes there for the n-th time, from 0: then that is called. */
+    template <typename Deed> pid_t commit_until(const std::string &change, int n, Deed deed)
+    {
+        static int left;
+        static Deed *then;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            left = n;
+            then = &deed;
+            Db db(path());
+            if (db.number("SELECT count(*) FROM t") < 0 ||
+                db.run("PRAGMA cache_size=5; BEGIN IMMEDIATE;" + change) != SQLITE_OK)
+                _exit(1);
+            seam_hook = [](enum seam_point here, const void *) {
+                const bool in_commit = here == SEAM_DURABLE || here == SEAM_FLIP ||
+                                       here == SEAM_FLIPPING || here == SEAM_FLIPPED;
+                if (in_commit && left-- == 0)
+                    (*then)();
+            };
+            _exit(db.run("COMMIT") == SQLITE_OK ? 0 : 2);
+        }
+        return pid;
+    }
+    int die_in_commit(const std::string &change, int n)
+    {
+        int status = 0;
+        waitpid(commit_until(change, n, [] { _exit(CUT); }), &status, 0);
+        return WEXITSTATUS(status);
+    }
+    /* By a process that has not had it open before: it frees what dead ones hold. */
+    void another_opens()
+    {
+        const Db db(path());
+        EXPECT_GE(db.number("SELECT count(*) FROM t"), 0) << db.error();
+    }
+    void SetUp() override
+    {
+        Lab::SetUp();
+        setenv("ATO_RTM", "0", 1); /* several steps are looked for */
+    }
+    void TearDown() override
+    {
+        unsetenv("ATO_RTM");
+    }
+};
+
+static const char *const LONGER = "INSERT INTO t SELECT a+1000, randomblob(700) FROM t";
+static const char *const SHORTER = "DELETE FROM t WHERE a>3";
+
+TEST_F(SqliteTakeover, WhatOneWasCommittingIsThereForTheNextWriterOrNever)
+{
+    for (const std::string change : {LONGER, SHORTER})
+        for (int n = 0, died = CUT; died == CUT; n += n < 6 ? 1 : 7) {
+            SCOPED_TRACE(change + ", point " + std::to_string(n));
+            support::write_file(path(), {});
+            make("a.db", "PRAGMA auto_vacuum=full");
+            {
+                const Db db = Db::stock(path());
+                MUST(db, fill("t", 10, 50));
+            }
+            ASSERT_EQ(other.open(path()), SQLITE_OK);
+            ASSERT_EQ(other.text("SELECT count(*) FROM t"), "44");
+            died = die_in_commit(change, n);
+            ASSERT_TRUE(died == CUT || died == 0) << died;
+            EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_OK) << other.error();
+            const std::string first = other.text("SELECT count(*) FROM t");
+            EXPECT_EQ(other.run("INSERT INTO t VALUES(500, 'new')"), SQLITE_OK) << other.error();
+            another_opens();
+            EXPECT_EQ(other.text("SELECT count(*)-1 FROM t NOT INDEXED"), first);
+            EXPECT_EQ(other.run("COMMIT"), SQLITE_OK) << other.error();
+            EXPECT_EQ(other.close(), SQLITE_OK);
+            const Db db = Db::stock(path());
+            EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+            EXPECT_EQ(db.text("SELECT count(*)-1 FROM t"), first);
+            EXPECT_EQ(db.text("SELECT b FROM t WHERE a=500"), "new");
+        }
+}
+
+TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
+{
+    for (int n = 0, died = CUT; died == CUT; n++) {
+        SCOPED_TRACE(n);
+        support::write_file(path(), {});
+        make();
+        {
+            const Db db = Db::stock(path());
+            MUST(db, fill("t", 10, 50) + "; CREATE TABLE u AS SELECT * FROM t");
+        }
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        ASSERT_EQ(other.run("PRAGMA cache_size=1"), SQLITE_OK);
+        died = die_in_commit("UPDATE t SET b=a; UPDATE u SET b=a", n);
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        ASSERT_EQ(other.run("BEGIN"), SQLITE_OK) << other.error();
+        const std::string first = other.text("SELECT count(*) FROM t WHERE b=a");
+        another_opens();
+        EXPECT_EQ(other.text("SELECT count(*) FROM u WHERE b=a"), first);
+        EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
+}
+
+/* The locks on the database are given up before what tells libato that the process is gone. So they are here: with any
+ * descriptor of the file. */
+TEST_F(SqliteTakeover, WhoeverIsAboutToDieIsWaitedFor)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    support::Pipe gave_up;
+    const pid_t pid = commit_until("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0, [&] {
+        close(open(path().c_str(), O_RDONLY | O_CLOEXEC));
+        gave_up.tell();
+        usleep(200000);
+        _exit(CUT);
+    });
+    ASSERT_TRUE(gave_up.hear());
+    EXPECT_EQ(other.run("BEGIN IMMEDIATE; INSERT INTO t VALUES(5, 5)"), SQLITE_OK) << other.error();
+    waitpid(pid, nullptr, 0);
+    another_opens();
+    EXPECT_EQ(other.run("COMMIT"), SQLITE_OK) << other.error();
+    EXPECT_EQ(other.text("SELECT group_concat(b) FROM (SELECT b FROM t ORDER BY a)"), "1,2,3,4,5");
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "15");
+}
+
+/* And if that takes long, SQLite tries again for as long as it is told to. */
+TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    support::Pipe gave_up;
+    const pid_t pid = commit_until("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0, [&] {
+        close(open(path().c_str(), O_RDONLY | O_CLOEXEC));
+        gave_up.tell();
+        pause();
+    });
+    ASSERT_TRUE(gave_up.hear());
+    EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_BUSY) << other.error();
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    EXPECT_EQ(other.run("INSERT INTO t VALUES(5, 5)"), SQLITE_OK) << other.error();
+    EXPECT_EQ(other.text("SELECT group_concat(b) FROM (SELECT b FROM t ORDER BY a)"), "1,2,3,4,5");
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "15");
+}
+
+/* Who may only read cannot finish it. */
+TEST_F(SqliteTakeover, WhoMayOnlyReadIsToldOfIt)
+{
+    make();
+    support::Peer idle([&](const std::function<void()> &wait) {
+        const Db db(path());
+        const bool good = db.number("SELECT count(*) FROM t") == 3;
+        wait();
+        return good && db.number("SELECT count(*) FROM t") == 4 ? 0 : 1;
+    });
+    ASSERT_TRUE(idle.is_ready());
+    ASSERT_EQ(die_in_commit("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0), CUT);
+    {
+        const Db reader(path(), "mode=ro");
+        EXPECT_EQ(reader.run("SELECT count(*) FROM t"), SQLITE_READONLY) << reader.error();
+    }
+    idle.go_on();
+    EXPECT_EQ(idle.end(), 0);
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+} // namespace sql
