@@ -237,12 +237,33 @@ static void find_length(struct connection *c)
     c->cut_to = length >= 0 && length < size ? length + 1 : 0;
 }
 
+/* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
+ * is not there yet, and would come in the middle of a transaction. */
+static int settle_view(struct connection *c)
+{
+    if (!c->staged.view)
+        database_renew(c->db, c, false, c->name);
+    if (!c->staged.view || ato_settle(c->staged.view) == 0)
+        return SQLITE_OK;
+    const int code = errno == ETIMEDOUT ? SQLITE_BUSY
+                     : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
+                                        : SQLITE_IOERR_LOCK;
+    return fault_of_libato(code, "cannot lock", c->name);
+}
+
+/* Without locks a transaction begins where SQLite reads its counter, or, the first one, asks for the size. */
+static int settle_without_locks(struct connection *c)
+{
+    return c->without_locks && !c->staged.tx ? settle_view(c) : SQLITE_OK;
+}
+
 /* SQLite asks at the beginning of each transaction. */
 static int find_size(struct connection *c, sqlite3_int64 *size)
 {
+    int r = settle_without_locks(c);
     if (!c->staged.tx)
         find_length(c);
-    return size_of(c, size);
+    return r == SQLITE_OK ? size_of(c, size) : r;
 }
 
 /* Where a flush is a system call that writes, a second page of a neighbourhood brings home all of it, once: a look
@@ -282,33 +303,23 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
     return SQLITE_OK;
 }
 
-/* SQLite reads its counter of transactions when it begins one. After a checkpoint it has no new one: then pages come
- * home one by one, until it has. */
-static void look_at_counter(struct connection *c, const void *bytes, int n, sqlite3_int64 offset)
+/* SQLite reads its counter of transactions when it begins one. */
+static bool is_counter(const struct connection *c, int n, sqlite3_int64 offset)
 {
     enum { COUNTER_AT = 24 };
-    if (offset != COUNTER_AT || n != (int)sizeof(c->counter) ||
-        memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
+    return offset == COUNTER_AT && n == (int)sizeof(c->counter);
+}
+
+/* After a checkpoint it has no new one: then pages come home one by one, until it has. */
+static void look_at_counter(struct connection *c, const void *bytes)
+{
+    if (memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
         return;
     memcpy(c->counter, bytes, sizeof(c->counter));
     memset(c->neighbours, 0, sizeof(c->neighbours));
 }
 
 /* ---- locks ---- */
-
-/* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
- * is not there yet, and would come in the middle of a transaction. */
-static int settle_view(struct connection *c)
-{
-    if (!c->staged.view)
-        database_renew(c->db, c, false, c->name);
-    if (!c->staged.view || ato_settle(c->staged.view) == 0)
-        return SQLITE_OK;
-    const int code = errno == ETIMEDOUT ? SQLITE_BUSY
-                     : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
-                                        : SQLITE_IOERR_LOCK;
-    return fault_of_libato(code, "cannot lock", c->name);
-}
 
 static int settle(sqlite3_file *file)
 {
@@ -497,9 +508,12 @@ static int connection_close(sqlite3_file *file)
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    int r = read_bytes(c, to, n, offset);
+    const bool begins = is_counter(c, n, offset);
+    int r = begins ? settle_without_locks(c) : SQLITE_OK;
     if (r == SQLITE_OK)
-        look_at_counter(c, to, n, offset);
+        r = read_bytes(c, to, n, offset);
+    if (r == SQLITE_OK && begins)
+        look_at_counter(c, to);
     return leave(c, r);
 }
 
