@@ -318,7 +318,7 @@ int ato_set_read_policy(void *addr, int policy);
  *   EINVAL     not in a mapping
  *   EAGAIN     of a read-only descriptor: a process has died there, and nobody who may write has finished that
  *              within a second
- *   ETIMEDOUT  a living process has been in calls that change the file for a second
+ *   ETIMEDOUT  a living process has been in such a call for a second
  *   EACCES, EIO, ENOMEM, ENOSPC, EUCLEAN  what was left cannot be finished: as ato_mmap()
  * Since 0.1.
  */

@@ -574,15 +574,17 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
                         m->file->pairing.path);
 }
 
-void reader_refresh(struct file *f)
+int reader_refresh(struct file *f)
 {
     struct reader *r = f->reader;
+    int known = 0;
     pthread_mutex_lock(&r->lock);
     if (r->state == PLAIN)
         (void)note_changed(f);
     if (r->state != WATCHING && !is_quiet(f))
-        (void)look(f);
+        known = look(f);
     pthread_mutex_unlock(&r->lock);
+    return known;
 }
 
 bool reader_watches(const struct file *f)

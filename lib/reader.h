@@ -37,8 +37,8 @@ void reader_forget(struct file *f); /* in a forked child, which has no views */
 /* As read_bytes(), of a range that ends within the file as it was. EAGAIN: recovery is due. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Finds out whether somebody has begun to write. */
-void reader_refresh(struct file *f);
+/* Finds out whether somebody has begun to write. -1: that cannot be told, EAGAIN: for recovery is due. */
+int reader_refresh(struct file *f);
 
 /* Does somebody have it mapped who may write, or had, since this process first looked? */
 bool reader_watches(const struct file *f);

@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-/* In all. Who lives is in a commit for as long as its flushes take. */
+/* With who lives: a commit takes as long as its flushes. */
 enum { PATIENCE_MS = 1000 };
 
 void settle_raise_threads(uint16_t *threads, unsigned thread)
@@ -29,19 +29,12 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* 0: nobody who is in a commit. */
-static uint32_t committer(const struct file *f, unsigned slot)
+/* 0: nobody. */
+static uint32_t given_to(const struct shared *shared, unsigned slot)
 {
-    const struct shared_slot *s = &f->shared.slots[slot];
+    const struct shared_slot *s = &shared->slots[slot];
     const uint32_t holder = shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
-    if (holder == f->holder || __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE)
-        return 0;
-    unsigned threads = __atomic_load_n(&s->threads, __ATOMIC_ACQUIRE);
-    threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
-    for (unsigned i = 0; i < threads; i++)
-        if (__atomic_load_n(&shared_showing_of(&f->shared, slot, i)->commits, __ATOMIC_ACQUIRE))
-            return holder;
-    return 0;
+    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
 }
 
 static void pause_a_moment(unsigned i)
@@ -53,46 +46,84 @@ static void pause_a_moment(unsigned i)
         nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
 }
 
+/* Frees the dead. *until: 0, or how long there is patience. */
 static int look_after(struct file *f, uint32_t holder, int64_t *until)
 {
+    const bool freed = peers_recover(f, holder) == 0;
+    if (!freed && (!f->reader || errno != EAGAIN))
+        return -1;
+    const int64_t now = now_ms();
     if (!*until)
-        *until = now_ms() + PATIENCE_MS;
-    const bool late = now_ms() > *until;
-    /* A reader frees nobody: others may. */
-    if (peers_recover(f, holder) < 0)
-        return f->reader && errno == EAGAIN && !late ? 0 : -1;
-    if (late && !peers_is_dead(f, holder))
-        return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
-                            f->pairing.path);
-    return 0;
+        *until = now + PATIENCE_MS;
+    if (now <= *until)
+        return 0;
+    if (!freed)
+        return -1; /* a reader frees nobody, and others did not */
+    return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
+                        f->pairing.path);
 }
 
-/* Once it is found without a commit, or gone. What a dead one was in is done then, or nothing will come of it. */
-static int settle_slot(struct file *f, unsigned slot, int64_t *until)
+struct commit {
+    uint32_t holder;
+    unsigned slot, thread;
+    uint64_t noted; /* shared_showing.commits */
+};
+
+/* That one, or the process's last. Threads beyond those with numbers are told apart by nothing. */
+static bool is_over(const struct file *f, const struct commit *c)
 {
-    const uint32_t holder = committer(f, slot);
-    for (unsigned i = 0; holder && committer(f, slot) == holder; i++) {
-        if (i % 16 == 0 && look_after(f, holder, until) < 0)
-            return -1;
-        pause_a_moment(i);
+    const struct shared *shared = &f->shared;
+    const uint64_t now =
+        __atomic_load_n(&shared_showing_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
+    return !(now & SETTLE_UNDER_WAY) || given_to(shared, c->slot) != c->holder ||
+           (c->thread < THREAD_SHARED && now / SETTLE_OVER != c->noted / SETTLE_OVER);
+}
+
+/* Those that it finds. What a dead one was in is done then, or nothing will come of it. */
+static int settle_slot(struct file *f, unsigned slot)
+{
+    const struct shared *shared = &f->shared;
+    struct commit c = {.holder = given_to(shared, slot), .slot = slot};
+    int64_t until = 0;
+    if (!c.holder || c.holder == f->holder)
+        return 0;
+    unsigned threads = __atomic_load_n(&shared->slots[slot].threads, __ATOMIC_ACQUIRE);
+    threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+    for (c.thread = 0; c.thread < threads; c.thread++) {
+        c.noted =
+            __atomic_load_n(&shared_showing_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
+        for (unsigned i = 0; !is_over(f, &c); i++) {
+            if (i % 16 == 0 && look_after(f, c.holder, &until) < 0)
+                return -1;
+            pause_a_moment(i);
+        }
     }
     return 0;
 }
 
+/* Of a reader that does not watch (reader.h) it is to find out first. */
+static int watch(struct file *f)
+{
+    const int64_t until = now_ms() + PATIENCE_MS;
+    int r;
+    for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && now_ms() <= until; i++)
+        pause_a_moment(i);
+    return r;
+}
+
 static int settle(struct file *f)
 {
-    int64_t until = 0;
-    if (f->reader)
-        reader_refresh(f);
+    if (f->reader && watch(f) < 0)
+        return -1;
     if (f->reader && !reader_watches(f))
         return 0;
     const struct shared_header *h = f->shared.header;
     unsigned slots = __atomic_load_n(&h->slots_used, __ATOMIC_ACQUIRE);
     slots = slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
     for (unsigned slot = 0; slot < slots; slot++)
-        if (settle_slot(f, slot, &until) < 0)
+        if (settle_slot(f, slot) < 0)
             return -1;
-    return 0;
+    return file_check(f);
 }
 
 int ato_settle(const void *addr)

@@ -18,23 +18,24 @@
 
 void settle_raise_threads(uint16_t *threads, unsigned thread);
 
-static inline uint32_t *settle_commits(const struct file *f, unsigned thread)
+/* shared_showing.commits */
+#define SETTLE_UNDER_WAY 0xffffull
+#define SETTLE_OVER      0x10000ull /* one of them */
+
+static inline uint64_t *settle_commits(const struct file *f, unsigned thread)
 {
     return &shared_showing_of(&f->shared, f->pairing.slot, thread)->commits;
 }
 
-/* Of the calling thread, before the first word is stored, and may be called again before the end. */
+/* Of the calling thread, before the first word is stored; perhaps again before the end. */
 static inline void settle_begin(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint32_t *at = settle_commits(f, thread);
+    uint64_t *at = settle_commits(f, thread);
     uint16_t *threads = &f->shared.slots[f->pairing.slot].threads;
     if (__builtin_expect(__atomic_load_n(threads, __ATOMIC_RELAXED) <= thread, 0))
         settle_raise_threads(threads, thread);
-    if (__builtin_expect(thread == THREAD_SHARED, 0))
-        __atomic_fetch_add(at, 1, __ATOMIC_RELAXED);
-    else
-        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+    tally_add_at(at, thread == THREAD_SHARED, 1);
     /* Who finds a word (takeover.c) would have found this. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
 }
@@ -43,12 +44,13 @@ static inline void settle_begin(const struct file *f)
 static inline void settle_end(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint32_t *at = settle_commits(f, thread);
-    /* Release: who does not find it any more finds what was shown. */
+    uint64_t *at = settle_commits(f, thread);
+    /* Release: who finds it over finds what was shown. */
     if (__builtin_expect(thread == THREAD_SHARED, 0))
-        __atomic_fetch_sub(at, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_add(at, SETTLE_OVER - 1, __ATOMIC_RELEASE);
     else
-        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + SETTLE_OVER - 1,
+                         __ATOMIC_RELEASE);
 }
 
 #endif

@@ -114,10 +114,10 @@ struct shared_showing {
     uint32_t holder;
     uint64_t generation;
     uint8_t id[16];
-    /* So many of its commits are under way: from before the first word is stored until all is shown (settle.h). A line
-     * for each thread: it is written to in each commit. */
-    uint32_t commits;
-    uint32_t pad[7];
+    /* Of its commits so many are under way, in bits 0-15: from before the first word is stored until all is shown; and so
+     * many are over (settle.h). A line for each thread: it is written to in each commit. */
+    uint64_t commits;
+    uint64_t pad[3];
 };
 
 enum shared_what {

@@ -15,7 +15,7 @@ bool side_grew(struct side *s, const void *addr, size_t n)
 {
     if (!s->m->file->reader)
         return false;
-    reader_refresh(s->m->file);
+    (void)reader_refresh(s->m->file);
     uint64_t size;
     return reader_size(s->m->file, &size) == 0 && side_within(s, addr, n, size) == 0;
 }

@@ -51,7 +51,7 @@ static int look_at_size(struct file *f, uint64_t *size)
     *size = file_size(f);
     if (__builtin_expect(!f->reader, 1))
         return 0;
-    reader_refresh(f);
+    (void)reader_refresh(f);
     return reader_size(f, size);
 }
 

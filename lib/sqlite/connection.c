@@ -629,6 +629,11 @@ bool connection_has_journal(const struct connection *c, const char *journal)
     return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, ending) == 0;
 }
 
+bool connection_owns_name(const struct connection *c, const char *journal)
+{
+    return sqlite3_filename_journal(c->name) == journal;
+}
+
 /* One of two words that a parameter of the URI, or the environment, may say. */
 static int choose(const struct connection *c, const char *parameter, const char *value,
                   const char *const words[2], bool *second)

@@ -80,4 +80,7 @@ bool connection_writes(const struct connection *c);
 /* Is it the connection's rollback journal that has this name? */
 bool connection_has_journal(const struct connection *c, const char *journal);
 
+/* Does that name lie where SQLite keeps it for this connection, and no other? */
+bool connection_owns_name(const struct connection *c, const char *journal);
+
 #endif

@@ -66,23 +66,24 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
-/* Who has the lock comes before who writes without (nolock=1): beside the one the other only reads. `name`: SQLite's
- * own, of the database that the journal is of, which tells several of these from each other; NULL: it is not known. */
-static struct connection *find_writer(const char *journal, const char *name)
+/* Who has the lock comes before who writes without (nolock=1): beside the one the other only reads. Of several without
+ * it is the one that the name belongs to, as SQLite holds it. */
+static struct connection *find_writer(const char *journal)
 {
     struct connection *found = NULL;
     for (struct database *db = databases; db; db = db->next)
         for (struct connection *c = db->connections; c; c = c->next)
             if (connection_writes(c) && connection_has_journal(c, journal) &&
-                (!found || (found->without_locks && (!c->without_locks || c->name == name))))
+                (!found ||
+                 (found->without_locks && (!c->without_locks || connection_owns_name(c, journal)))))
                 found = c;
     return found;
 }
 
-struct connection *database_writer(const char *journal, const char *name)
+struct connection *database_writer(const char *journal)
 {
     pthread_mutex_lock(&lock);
-    struct connection *found = find_writer(journal, name);
+    struct connection *found = find_writer(journal);
     if (found && found->journal_file)
         found = NULL;
     pthread_mutex_unlock(&lock);

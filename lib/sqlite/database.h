@@ -81,9 +81,8 @@ static inline bool database_flushes_by_calls(const struct database *db)
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* The connection, of this thread, whose rollback journal has this name and lies in memory; NULL. `name`: SQLite's own,
- * of the database, as its VFS was given it; NULL where that is not known. */
-struct connection *database_writer(const char *journal, const char *name);
+/* The connection, of this thread, whose rollback journal has this name and lies in memory; NULL. */
+struct connection *database_writer(const char *journal);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);

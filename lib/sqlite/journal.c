@@ -84,6 +84,6 @@ static const sqlite3_io_methods methods = {
 void journal_open(struct journal *j, struct connection *c, const char *name)
 {
     /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
-    const bool its_own = c->without_locks && c->name == name;
+    const bool its_own = c->without_locks && connection_owns_name(c, name);
     *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own ? c : NULL};
 }

@@ -18,7 +18,7 @@ struct journal {
     struct connection *connection;
 };
 
-/* c: database_writer() of the journal and of `name`. */
+/* c: database_writer() of `name`. */
 void journal_open(struct journal *j, struct connection *c, const char *name);
 
 #endif

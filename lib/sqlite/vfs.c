@@ -41,10 +41,10 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     /* One that is only to be opened if it is there was left by another VFS. */
     struct connection *writer =
         name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE)
-            ? database_writer(name, sqlite3_filename_database(name))
+            ? database_writer(name)
             : NULL;
     if (writer) {
-        journal_open((struct journal *)file, writer, sqlite3_filename_database(name));
+        journal_open((struct journal *)file, writer, name);
         if (out_flags)
             *out_flags = flags;
         return SQLITE_OK;
@@ -60,7 +60,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
         return r;
     /* Also if its journal is in memory: another connection may have left one on the disk, which was rolled back. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    return r == SQLITE_IOERR_DELETE_NOENT && database_writer(name, NULL) ? SQLITE_OK : r;
+    return r == SQLITE_IOERR_DELETE_NOENT && database_writer(name) ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)

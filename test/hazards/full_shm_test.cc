@@ -95,7 +95,7 @@ int pretend(int, int, off_t, off_t)
 // Mapping takes little; each page far from the others takes a batch.
 TEST_F(FullShm, FirstTouchFarApartIsEnospcForReadsAndWrites)
 {
-    EXPECT_PLAYED(play("size=128k", [&] {
+    EXPECT_PLAYED(play("size=132k", [&] {
         constexpr size_t batches = 16;
         write_file(file, Bytes());
         ASSERT_EQ(truncate(file.c_str(), batches * FAR), 0);

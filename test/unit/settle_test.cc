@@ -154,6 +154,39 @@ TEST_F(Settle, GivesUpOnOneThatLives)
     EXPECT_NE(seen(idle), content);
 }
 
+// At each moment one of its threads is in a call, and none for long.
+TEST_F(Settle, WaitsForNoCallThatBeganLater)
+{
+    static std::atomic<int> entered[2];
+    static thread_local int self = -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        seam_hook = [](enum seam_point here, const void *) {
+            if (here != SEAM_DURABLE || self < 0)
+                return;
+            const int turn = ++entered[self];
+            while (entered[1 - self] < turn + self)
+                usleep(100);
+        };
+        Mapped m(path, by_journal());
+        std::thread second([&] {
+            self = 1;
+            while (m.write(8192, pattern(50, entered[1] % 200)))
+                ;
+        });
+        about_to.tell();
+        self = 0;
+        while (m.write(100, pattern(50, entered[0] % 200)))
+            ;
+        _exit(1);
+    }
+    ASSERT_TRUE(about_to.hear());
+    for (int i = 0; i < 20; i++)
+        ASSERT_EQ(ato_settle(idle.base), 0) << ato_errormsg();
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+}
+
 // Those beyond the first 64 share a place.
 TEST_F(Settle, FindsAnyOfManyThreads)
 {
@@ -212,6 +245,33 @@ TEST_F(SettleReader, LeavesItToWhoMayWrite)
     idle.act();
     EXPECT_EQ(ato_settle(r.base), 0) << ato_errormsg();
     EXPECT_NE(r.read(), content);
+}
+
+// Who has it mapped since nobody else had does not know of those that came and died.
+TEST_F(SettleReader, FindsOutWhoCameSince)
+{
+    leave_slices();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(ato_settle(r.base), 0) << ato_errormsg();
+    const int died = in_child([&] {
+        Mapped m(path, by_journal());
+        seam_hook = [](enum seam_point here, const void *) {
+            if (here == SEAM_DURABLE)
+                _exit(CUT);
+        };
+        (void)ato_ftruncate(m.base, SIZE + 5000);
+        return 1;
+    });
+    ASSERT_EQ(died, CUT);
+    EXPECT_EQ(ato_settle(r.base), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    {
+        Mapped m(path, by_journal());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(ato_settle(r.base), 0) << ato_errormsg();
+        EXPECT_EQ(ato_size(r.base), static_cast<off_t>(SIZE + 5000));
+    }
 }
 
 } // namespace
