@@ -308,7 +308,7 @@ class Judge:
 
 def limited(script, stock):
     """Who takes ten times as long as with stock, and a minute, hangs."""
-    return dataclasses.replace(script, limit=60 + int(10 * stock.results[script.name].seconds))
+    return dataclasses.replace(script, limit=60 + int(20 * stock.results[script.name].seconds))
 
 
 def choose(arguments, scripts, veryquick):
