@@ -307,7 +307,7 @@ class Judge:
 
 
 def limited(script, stock):
-    """Who takes ten times as long as with stock, and a minute, hangs."""
+    """Who takes twenty times as long as with stock, and a minute, hangs."""
     return dataclasses.replace(script, limit=60 + int(20 * stock.results[script.name].seconds))
 
 
