@@ -171,12 +171,25 @@ int pages_beyond(struct file *f, uint64_t end)
                         (unsigned long long)end, f->pairing.path, (unsigned long long)size);
 }
 
+/* `sizing` is reserved, and by nobody who makes a shrink: what still tells of one was stored by no call of the
+ * library's (shared.h), and would keep everybody waiting for ever. */
+static void no_shrink(struct file *f)
+{
+    struct shared_header *h = f->shared.header;
+    if (h->cut != UINT64_MAX)
+        __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
+    if (h->gone != UINT64_MAX)
+        __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
+}
+
 int pages_wait_for_size(struct file *f, const struct patience *patience)
 {
     struct page_state *s = &f->shared.header->sizing;
     int r = pages_reserve(f, s, patience);
-    if (r == 0)
+    if (r == 0) {
+        no_shrink(f);
         pages_release(s);
+    }
     return r;
 }
 
@@ -226,7 +239,7 @@ static int may_load(struct file *f, uint64_t page)
 
 struct page_state *pages_look(struct file *f, uint64_t page)
 {
-    struct page_state *s = shared_state(&f->shared, page);
+    struct page_state *s = shared_state(&f->shared, page), *sizing = &f->shared.header->sizing;
     if (!s)
         return NULL;
     /* Who holds a page that is not loaded loads it at once: that is all a reader waits for, not for
@@ -241,10 +254,14 @@ struct page_state *pages_look(struct file *f, uint64_t page)
                 return s;
             if (r < 0)
                 return NULL;
+            if (pages_try_reserve(f, sizing)) {
+                no_shrink(f);
+                pages_release(sizing);
+            }
         }
         seam_point(SEAM_WAIT, s);
         /* That of the page, or, while its file gets shorter, of the size. */
-        if (pages_await(f, s, i) < 0 || pages_await(f, &f->shared.header->sizing, i) < 0)
+        if (pages_await(f, s, i) < 0 || pages_await(f, sizing, i) < 0)
             return NULL;
     }
     return s;

@@ -220,4 +220,27 @@ TEST_F(HostileMemory, SizeBeyondTheViewsIsNoPermissionToLeaveThem)
     }
 }
 
+// A shrink keeps others waiting until it is done; one that nobody makes would never be.
+TEST_F(HostileMemory, ShrinkThatNobodyMakesKeepsNobodyWaiting)
+{
+    for (uint64_t cut : {~0ull, 0ull, 4096ull})
+        for (uint64_t gone : {~0ull, 0ull, 8192ull}) {
+            SCOPED_TRACE(testing::Message() << cut << ", " << gone);
+            EXPECT_HARMLESS([&](Mapped &m) {
+                alarm(60); // for ever
+                Object object(file);
+                object.header->cut = cut;
+                object.header->gone = gone;
+                EXPECT_EQ(m.read().size(), SIZE) << m.sentence;
+                object.header->gone = gone;
+                EXPECT_TRUE(m.write(SIZE - 5000, pattern(900, 3))) << m.sentence;
+                object.header->cut = cut;
+                EXPECT_TRUE(m.write(4000, pattern(9000, 4))) << m.sentence;
+                object.header->cut = cut;
+                EXPECT_EQ(ato_ftruncate(m.base, SIZE - 8192), 0) << ato_errormsg();
+                alarm(0);
+            });
+        }
+}
+
 } // namespace
