@@ -372,11 +372,8 @@ static int hint(struct connection *c, sqlite3_int64 size)
     int r = c->writable ? size_of(c, &now) : SQLITE_OK;
     if (r != SQLITE_OK || size <= now || !c->writable)
         return r;
-    /* Of a checkpoint it grows once, and not page by page: what is not there yet is in the WAL. */
     if (!stages(c))
-        r = c->chunk || (c->checkpoint && !c->journal_file)
-                ? ato_ftruncate(c->staged.view, in_chunks(c, size))
-                : 0;
+        r = c->chunk ? ato_ftruncate(c->staged.view, in_chunks(c, size)) : 0;
     else
         r = c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
                      : staged_hint(&c->staged, size);
