@@ -5,9 +5,12 @@
 #include "database.h"
 #include "fault.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct super {
     struct super *next;
@@ -279,6 +282,20 @@ static bool is_name(const void *from, int n)
            memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
 }
 
+/* SQLite names databases that are memory as well (:memory:, mode=memory, vfs=memdb), whose journals hold nothing
+ * that a crash leaves: no file has such a name. Of one that cannot be told it is taken that there is a file. */
+static bool has_file(const char *journal, size_t n)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    const size_t length = n - sizeof("-journal");
+    if (length >= sizeof(name))
+        return true;
+    memcpy(name, journal, length);
+    name[length] = 0;
+    return name[0] == '/' && (stat(name, &st) == 0 || errno != ENOENT);
+}
+
 /* SQLite writes one name a call. One that cannot be among the others is refused here, before any journal has the
  * super-journal's name: else the first database that is rolled back would delete it, and the next one take the
  * transaction for committed. (What is no name is a shim's, that simulates crashes.) */
@@ -289,7 +306,7 @@ static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int6
     /* One in WAL mode takes part, by its name, and in nothing else: nobody has the lock of who writes. */
     const bool is_log =
         named && database_any(is_open, from) && !database_any(is_being_written, from);
-    const bool on_disk = named && !in_memory && !is_log;
+    const bool on_disk = named && !in_memory && !is_log && has_file(from, (size_t)n);
     if (f->super ? on_disk && f->super->needs_memory : in_memory)
         return fault(
             SQLITE_IOERR_WRITE,

@@ -277,6 +277,25 @@ TEST_F(SqliteSeveral, TakeInTemporaryTablesAndThreeFiles)
     EXPECT_EQ(both(db) + " " + db.text("SELECT sum(a) FROM third.t"), "16 26 30");
 }
 
+/* Such a database has a name in the super-journal, too. */
+TEST_F(SqliteSeveral, TakeInDatabasesThatAreMemory)
+{
+    make_both();
+    for (const char *memory : {":memory:", "file:one?mode=memory",
+                               "file:two?mode=memory&cache=shared", "file:/three?vfs=memdb"}) {
+        Db db = open_both();
+        const std::string before = both(db);
+        MUST(db, std::string("ATTACH '") + memory + "' AS third; CREATE TABLE third.t(a)");
+        MUST(db, std::string(CHANGE_BOTH) + "; INSERT INTO third.t VALUES(30); ROLLBACK");
+        EXPECT_EQ(both(db) + " " + db.text("SELECT count(*) FROM third.t"), before + " 0")
+            << memory;
+        MUST(db, std::string(CHANGE_BOTH) + "; INSERT INTO third.t VALUES(30); COMMIT");
+        EXPECT_NE(both(db), before) << memory;
+        EXPECT_EQ(db.text("SELECT sum(a) FROM third.t"), "30") << memory;
+        MUST(db, "DELETE FROM main.t WHERE a>3; DELETE FROM other.t WHERE a>3");
+    }
+}
+
 TEST_F(SqliteSeveral, OfSeveralConnectionsTakeTurns)
 {
     make_both();
