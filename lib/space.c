@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,10 +81,29 @@ static bool was_cut_off(const struct file *f, uint64_t page)
     return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
 }
 
-static int allocate(struct file *f, int fd, uint64_t at, uint64_t n, const char *what)
+/*
+ * Space that was allocated is not all that a store may take: Linux keeps neighbouring pages of a file as one in
+ * its cache (a large folio), and the first store to it takes space for all of them, where they are holes. So
+ * the kernel is asked to make the pages ready for stores, and says EFAULT where a store would be SIGBUS.
+ * Kernels without that call (before 5.14) have no such folios for writing, nor has persistent memory; of tmpfs
+ * what was allocated is there.
+ */
+static int make_storable(const struct file *f, char *view, uint64_t at, uint64_t n)
 {
+    bool cached = f->persist.domain == PERSIST_MSYNC || f->persist.domain == PERSIST_PROCESS;
+    if (!cached || (view == f->o ? f->holes_fault : f->r_holes_fault))
+        return 0;
+    return madvise(view + at, n, MADV_POPULATE_WRITE) < 0 && errno == EFAULT ? -1 : 0;
+}
+
+static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
+{
+    int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
     if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
         return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
+                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+    if (make_storable(f, view, at, n) < 0)
+        return report_errno(ENOSPC, "no space for the pages beside %llu bytes at %llu of %s %s",
                             (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
     return 0;
 }
@@ -92,7 +112,7 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t from = page * PAGE_BYTES;
     uint64_t to = min(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
-    return allocate(f, f->pairing.original, from, to - from, "the file");
+    return allocate(f, f->o, from, to - from, "the file");
 }
 
 /* Makes sure that a page of the original has space, where reading it may otherwise be SIGBUS. */
@@ -138,17 +158,15 @@ int space_look_r(struct file *f, uint64_t page)
         return 0;
     if (find_data(f, f->pairing.reflection, at, &data) < 0)
         return -1;
-    return data < at + PAGE_BYTES
-               ? 0
-               : allocate(f, f->pairing.reflection, at, PAGE_BYTES, "the reflection of");
+    return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
 int space_make_meta(struct file *f, uint64_t chunk)
 {
     if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
         return 0;
-    if (allocate(f, f->pairing.reflection, layout_meta_page(chunk), PAGE_BYTES,
-                 "a meta page of the reflection of") < 0)
+    if (allocate(f, f->r, layout_meta_page(chunk), PAGE_BYTES, "a meta page of the reflection of") <
+        0)
         return -1;
     __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
                       __ATOMIC_RELAXED);
@@ -162,8 +180,8 @@ static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
     while ((need & PAGE_R_ALLOCATED) && n) {
         uint64_t here = min(n, CHUNK_PAGES - page % CHUNK_PAGES);
         if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
-            allocate(f, f->pairing.reflection, layout_reflected(page * PAGE_BYTES),
-                     here * PAGE_BYTES, "the reflection of") < 0)
+            allocate(f, f->r, layout_reflected(page * PAGE_BYTES), here * PAGE_BYTES,
+                     "the reflection of") < 0)
             return -1;
         page += here;
         n -= here;

@@ -346,6 +346,43 @@ TEST_P(FullDisk, HomesThatHaveTheirSpaceTakeEveryStore)
     }));
 }
 
+// The kernel may keep many pages of a file as one (a large folio): a store to one page takes space for all of
+// them, also for those that were not allocated.
+TEST_P(FullDisk, PagesWhoseNeighboursAreHolesAreEnospcAndNotSigbus)
+{
+    constexpr size_t LONG = 10 << 20, PAGES = LONG / 4096;
+    EXPECT_PLAYED(play([&] {
+        for (size_t kept : {0, 20, 200}) {
+            SCOPED_TRACE(std::to_string(kept) + " pages are left");
+            make_files(Bytes(), LONG);
+            Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+            ASSERT_TRUE(m) << m.sentence;
+            size_t written = 0;
+            auto write_on = [&](size_t end) {
+                while (written < end && m.write(written * 4096, pattern(4096, written % 250)))
+                    written++;
+                return written == end;
+            };
+            EXPECT_TRUE(write_on(PAGES / 2)) << m.sentence;
+            fill(ballast);
+            ASSERT_EQ(truncate(ballast.c_str(), static_cast<off_t>(size_of(ballast) - kept * 4096)),
+                      0);
+            if (!write_on(PAGES))
+                expect_no_space(m, file);
+            if (ato_deploy(m.base, LONG) < 0) {
+                EXPECT_EQ(errno, ENOSPC) << ato_errormsg();
+            }
+            for (size_t i = 0; i < written; i++)
+                ASSERT_EQ(m.read(i * 4096, 4096), pattern(4096, i % 250)) << i;
+            make_room();
+            EXPECT_TRUE(write_on(PAGES)) << m.sentence;
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_EQ(read_at(file, i * 4096, 4096), pattern(4096, i % 250)) << i;
+        }
+    }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Media, FullDisk, testing::ValuesIn(MEDIA),
                          [](const testing::TestParamInfo<Medium> &info) {
                              return std::string(info.param.name);
