@@ -27,47 +27,71 @@ struct held *stage_find(struct tx *t, struct file *f, uint64_t page)
     return &t->hold.pages[at];
 }
 
-/* Address space for as many pages as there may ever be: what was handed out of it never moves. */
-static int make_region(struct tx *t)
+static uint64_t region_bytes(uint64_t pages)
 {
-    uint64_t bytes = (t->max_pages * sizeof(struct held) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
-    void *old = NULL;
-    uint64_t old_bytes = t->region_bytes;
-    if (t->region_bytes < bytes) {
-        void *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (region == MAP_FAILED)
-            return report_error(ENOMEM, "no memory for a transaction of %llu pages",
-                                (unsigned long long)t->max_pages);
-        old = t->region;
-        t->region = region;
-        t->region_bytes = bytes;
+    return (pages * sizeof(struct held) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
+/* Address space for as many pages as there may ever be: what was handed out of it never moves. Memory not for
+ * all of them at once: who limits what a process may use (RLIMIT_DATA, vm.overcommit_memory=2) counts what may
+ * be written to. */
+static int make_region(struct tx *t, uint64_t pages)
+{
+    const uint64_t all = region_bytes(t->max_pages), ready = region_bytes(pages);
+    const bool anew = t->region_bytes < all;
+    void *region = t->region;
+    if (anew)
+        region = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (region == MAP_FAILED)
+        return report_error(ENOMEM, "no address space for a transaction of %llu pages",
+                            (unsigned long long)t->max_pages);
+    if ((anew || t->region_ready < ready) && mprotect(region, ready, PROT_READ | PROT_WRITE) < 0) {
+        if (anew)
+            munmap(region, all);
+        return report_error(ENOMEM, "no memory for a transaction of %llu pages",
+                            (unsigned long long)pages);
     }
-    memcpy(t->region, t->hold.pages, t->hold.n * sizeof(struct held));
-    if (old)
-        munmap(old, old_bytes);
-    t->hold.pages = t->region;
-    t->hold.room = t->max_pages;
+    if (t->hold.pages != region)
+        memcpy(region, t->hold.pages, t->hold.n * sizeof(struct held));
+    if (anew && t->region)
+        munmap(t->region, t->region_bytes);
+    if (anew)
+        t->region_bytes = all;
+    if (anew || t->region_ready < ready)
+        t->region_ready = ready;
+    t->hold.pages = t->region = region;
+    t->hold.room = t->region_ready / sizeof(struct held);
+    if (t->hold.room > t->max_pages)
+        t->hold.room = t->max_pages;
     return 0;
 }
 
 int stage_settle(struct tx *t)
 {
-    if (make_region(t) < 0)
+    if (make_region(t, t->max_pages) < 0)
         return -1;
     t->settled = true;
     return 0;
 }
 
+/* Of the first step; then it doubles. */
+enum { LEAST_PAGES = 4096 };
+
 int stage_make_room(struct tx *t, uint64_t more)
 {
+    const uint64_t need = t->hold.n + more;
     if (more > t->max_pages - t->hold.n)
         return report_error(E2BIG,
                             "a transaction of %llu pages and %llu more: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
                             (unsigned long long)t->hold.n, (unsigned long long)more,
                             (unsigned long long)t->max_pages);
-    return more <= t->hold.room - t->hold.n ? 0 : make_region(t);
+    if (need <= t->hold.room)
+        return 0;
+    uint64_t pages = LEAST_PAGES;
+    while (pages < need)
+        pages *= 2;
+    return make_region(t, pages < t->max_pages ? pages : t->max_pages);
 }
 
 struct patience stage_patience(const struct tx *t)

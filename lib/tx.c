@@ -299,7 +299,7 @@ static void forget_behind(struct tx *t)
 static void keep_few(struct tx *t, uint64_t pages)
 {
     if (t->hold.pages == t->region && pages > MUCH)
-        (void)madvise(t->region, t->region_bytes, MADV_DONTNEED);
+        (void)madvise(t->region, t->region_ready, MADV_DONTNEED);
     if (!t->settled) {
         t->hold.pages = t->hold.small;
         t->hold.room = HOLD_SMALL;

@@ -41,7 +41,8 @@ struct tx {
     uint64_t max_pages;
     struct hold hold;
     void *region; /* of the pages, when they are more than hold.small; stays for the next one */
-    uint64_t region_bytes;
+    uint64_t region_bytes; /* of address space */
+    uint64_t region_ready; /* of them, for pages */
     struct queue
         *queue; /* writes that are not stored yet (stage.c); stays for the next one; may be NULL */
     struct flip_part *parts; /* in the order in which calls came to their mappings */
