@@ -13,6 +13,7 @@
 #include "journal.h"
 #include "super.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -52,6 +53,13 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
 }
 
+/* Also of a name that is too long for any file: a database's may be just short enough. */
+static bool no_such_file(const char *name)
+{
+    struct stat st;
+    return lstat(name, &st) < 0 && (errno == ENOENT || errno == ENAMETOOLONG);
+}
+
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
     bool mine;
@@ -60,7 +68,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
         return r;
     /* Also if its journal is in memory: another connection may have left one on the disk, which was rolled back. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    return r == SQLITE_IOERR_DELETE_NOENT && database_writer(name) ? SQLITE_OK : r;
+    return r != SQLITE_OK && database_writer(name) && no_such_file(name) ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -327,6 +328,45 @@ TEST_F(SqliteErrors, ALimitThatAllowsNoSharedMemoryIsAnError)
               0);
     const Db db(path());
     is_as_it_was(db);
+}
+
+/* Bytes that the kernel counts as this process's data. */
+static rlim_t data_bytes()
+{
+    std::ifstream statm("/proc/self/statm");
+    rlim_t field = 0;
+    for (int i = 0; i < 6; i++)
+        statm >> field;
+    return field * 4096;
+}
+
+/* A transaction takes memory for the pages that it has, not for those that it might. */
+TEST_F(SqliteErrors, ALimitOfMemoryLetsTransactionsBeThatFitIn)
+{
+    make();
+    EXPECT_EQ(support::in_child([&] {
+                  const Db db(path());
+                  const rlim_t limit = data_bytes() + (100 << 20);
+                  const struct rlimit small = {limit, limit};
+                  setrlimit(RLIMIT_DATA, &small);
+                  return db.run("BEGIN; " + fill("t", 10, 20000) +
+                                "; UPDATE t SET b=b||a; DELETE FROM t WHERE a>3; COMMIT");
+              }),
+              0);
+}
+
+/* Its journal could have none, which is no matter where it has none on the disk. */
+TEST_F(SqliteErrors, ANameThatIsJustShortEnoughIsAnother)
+{
+    const std::string longest(255, 'n');
+    {
+        const Db db(path(longest));
+        MUST(db, "CREATE TABLE t(a); INSERT INTO t VALUES(1)");
+        MUST(db,
+             "BEGIN; INSERT INTO t VALUES(2); ROLLBACK; BEGIN; INSERT INTO t VALUES(3); COMMIT");
+        EXPECT_EQ(db.text("SELECT group_concat(a) FROM t"), "1,3");
+    }
+    EXPECT_EQ(names(), longest);
 }
 
 TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
