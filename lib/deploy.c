@@ -12,6 +12,7 @@
 #include "flip.h"
 #include "space.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -173,6 +174,8 @@ struct everything {
     int error;
     const struct ato_unmap_options *options;
     pthread_mutex_t progress;
+    bool is_scarce;           /* there was no space: what came home gives its own back */
+    pthread_mutex_t scarcity; /* one thread at a time does */
 };
 
 /* Runs of so many pages are worth a call for their page tables. */
@@ -215,19 +218,80 @@ static int deploy_runs(struct everything *e, uint64_t first, const uint64_t *wor
     return together && end ? deploy_range(e->m, first + begin, first + end - 1) : 0;
 }
 
+/* Pages that are home need no space in the reflection. By a reservation of its own, as a writer of those homes
+ * would have (read.c, point 2). */
+static void give_back(struct mapping *m, uint64_t first, uint64_t last)
+{
+    struct hold h;
+    hold_init(&h);
+    if (hold_range(&h, m->file, first, last) == 0)
+        space_give_back(m->file, &h);
+    hold_release(&h);
+}
+
+static bool is_full(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+/* Where the disk is full: what came home leaves its space to the next pages. */
+static int deploy_tightly(struct mapping *m, uint64_t first, uint64_t last)
+{
+    const int r = deploy_range(m, first, last), error = errno;
+    if (r < 0 && !is_full(error))
+        return -1;
+    give_back(m, first, last);
+    errno = error;
+    if (r == 0 || first == last)
+        return r;
+    const uint64_t half = first + (last - first) / 2;
+    return deploy_tightly(m, first, half) < 0 ? -1 : deploy_tightly(m, half + 1, last);
+}
+
+static uint64_t end_of_chunk(const struct everything *e, uint64_t chunk)
+{
+    const uint64_t end = (chunk + 1) * CHUNK_PAGES;
+    return end < e->pages ? end : e->pages;
+}
+
+/* From `chunk` on, the first that has a meta page; where none can be looked for, `chunk`. */
+static uint64_t chunk_from(const struct everything *e, uint64_t chunk)
+{
+    const uint64_t found = meta_next(e->m->file->pairing.reflection, chunk, e->chunks);
+    return found == UINT64_MAX ? chunk : found;
+}
+
+/* There was no space for a chunk, or for another one before it. One thread at a time: they would only take each
+ * other's. */
+static int deploy_scarcely(struct everything *e, uint64_t chunk)
+{
+    pthread_mutex_lock(&e->scarcity);
+    for (uint64_t c = chunk_from(e, 0); c < e->chunks && !e->is_scarce; c = chunk_from(e, c + 1))
+        give_back(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1);
+    __atomic_store_n(&e->is_scarce, true, __ATOMIC_RELAXED);
+    const int r = deploy_tightly(e->m, chunk * CHUNK_PAGES, end_of_chunk(e, chunk) - 1);
+    pthread_mutex_unlock(&e->scarcity);
+    return r;
+}
+
 /* The words on the media are what counts: a page that nobody touched since it was mapped has no state. */
 static int deploy_chunk(struct everything *e, uint64_t chunk)
 {
     struct file *f = e->m->file;
-    uint64_t first = chunk * CHUNK_PAGES,
-             end = first + CHUNK_PAGES < e->pages ? first + CHUNK_PAGES : e->pages;
+    const uint64_t first = chunk * CHUNK_PAGES, end = end_of_chunk(e, chunk);
     uint64_t words[CHUNK_PAGES];
     /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
     ssize_t got = pread(f->pairing.reflection, words, (end - first) * 8, (off_t)layout_word(first));
     if (got != (ssize_t)((end - first) * 8))
         return report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
                             (unsigned long long)first, f->pairing.path);
-    if (deploy_runs(e, first, words, end - first) < 0)
+    bool scarce = __atomic_load_n(&e->is_scarce, __ATOMIC_RELAXED);
+    if (!scarce && deploy_runs(e, first, words, end - first) < 0) {
+        if (f->r_holes_fault || !is_full(errno))
+            return -1;
+        scarce = true;
+    }
+    if (scarce && deploy_scarcely(e, chunk) < 0)
         return -1;
     expect_nothing(f, chunk, end - first);
     return 0;
@@ -249,15 +313,11 @@ static void tell(struct everything *e, uint64_t bytes)
     pthread_mutex_unlock(&e->progress);
 }
 
-/* One that has a meta page; where none can be looked for, one after the other. */
 static uint64_t next_chunk(struct everything *e)
 {
-    int reflection = e->m->file->pairing.reflection;
     uint64_t chunk = __atomic_load_n(&e->next, __ATOMIC_RELAXED), found;
     do {
-        found = meta_next(reflection, chunk, e->chunks);
-        if (found == UINT64_MAX)
-            found = chunk;
+        found = chunk_from(e, chunk);
     } while (!__atomic_compare_exchange_n(&e->next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;
@@ -308,7 +368,8 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
                            .pages = pages,
                            .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
                            .options = options,
-                           .progress = PTHREAD_MUTEX_INITIALIZER};
+                           .progress = PTHREAD_MUTEX_INITIALIZER,
+                           .scarcity = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(&e), started = 0;
     sigset_t all, before;

@@ -210,3 +210,28 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
     note(s, need);
     return 0;
 }
+
+static bool is_home(const struct held *at)
+{
+    return at->state->bitmap == 0;
+}
+
+void space_give_back(struct file *f, const struct hold *h)
+{
+    for (uint64_t i = 0, n; i < h->n && !f->r_holes_fault; i += n) {
+        const uint64_t from = layout_reflected(h->pages[i].page * PAGE_BYTES);
+        n = 1;
+        if (!is_home(&h->pages[i]))
+            continue;
+        while (i + n < h->n && is_home(&h->pages[i + n]) &&
+               layout_reflected(h->pages[i + n].page * PAGE_BYTES) == from + n * PAGE_BYTES)
+            n++;
+        for (uint64_t k = i; k < i + n; k++) {
+            struct page_state *s = h->pages[k].state;
+            __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+        }
+        /* I2: as a store to invalid homes. One that fails gives nothing back, and harms nothing. */
+        (void)fsops->fallocate(f->pairing.reflection, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                               (off_t)from, (off_t)(n * PAGE_BYTES));
+    }
+}

@@ -9,7 +9,7 @@
 #ifndef ATO_LIB_SPACE_H
 #define ATO_LIB_SPACE_H
 
-#include "file.h"
+#include "hold.h"
 
 /* First touch: what is known of the page's space, as PAGE_ flags; O can be read afterwards.
  * ENOSPC. */
@@ -35,5 +35,9 @@ int space_make_meta(struct file *f, uint64_t chunk);
 
 /* The same for a run of held pages that were all found wanting: one call to the kernel for the run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
+
+/* Of pages that one file's `h` holds: those that have no slice in R give R's space back, as far as the file
+ * system can. Not where readers without a lock may find a hole to be SIGBUS. */
+void space_give_back(struct file *f, const struct hold *h);
 
 #endif

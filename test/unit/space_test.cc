@@ -98,6 +98,50 @@ TEST_F(Space, HolesOfTheOriginalGetTheirSpaceBeforeTheyAreTouched)
     EXPECT_EQ(size_of(sparse), SIZE);
 }
 
+// Killed before each of some calls for space, and told now and then that there is none, which is when pages that
+// are home give back the space of their other one. (Files in memory never do.)
+TEST_F(Space, KillsWhileSpaceIsGivenBackLoseNothing)
+{
+    constexpr size_t LONG = 1100 * 4096 + 1000;
+    bool ended = false;
+    for (long k : {1, 2, 97, 98, 300, 511, 512, 513, 700, 1024, 1030, 1100, 1110, 1000000}) {
+        SCOPED_TRACE("killed before call " + std::to_string(k));
+        TempDir disk{"/tmp"};
+        const std::string sparse = disk / "sparse";
+        write_file(sparse, Bytes());
+        ASSERT_EQ(truncate(sparse.c_str(), LONG), 0);
+        const Bytes expected = pattern(LONG, 2);
+        const int how = in_child([&] {
+            Mapped m(sparse, options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER));
+            if (!m || !m.write(0, expected))
+                return 1;
+            FsFaults faults;
+            long calls = 0;
+            faults.before = [&](const FsCall &c) {
+                if (std::string(c.op) != "fallocate")
+                    return GO_ON;
+                if (calls++ == k)
+                    _exit(2);
+                return calls % 97 == 1 ? ENOSPC : GO_ON;
+            };
+            if (m.unmap(ATO_UNMAP_SPATIAL) == 0)
+                return 0;
+            const bool alike = m.error == ENOSPC && m.read() == expected;
+            faults.before = nullptr;
+            return alike && m.write(0, expected) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 3;
+        });
+        EXPECT_TRUE(how == 0 || how == 2) << how;
+        ended |= how == 0;
+        Mapped m(sparse);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), expected);
+        EXPECT_TRUE(m.write(0, pattern(LONG, 3))) << m.sentence;
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(sparse), pattern(LONG, 3));
+    }
+    EXPECT_TRUE(ended);
+}
+
 TEST_F(Space, AllocatingKeepsTheFilesSize)
 {
     std::string odd = dir / "odd";
