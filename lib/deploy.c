@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Pages that share two fences; in domain msync, where a flush takes as long for many as for one, a flush of
@@ -38,7 +39,9 @@ static int copy_home(struct mapping *m, struct held *at)
         return 0;
     if (file_check(f) < 0) /* I2: a flip in doubt may have made O valid */
         return -1;
-    /* The word has space already: it is not zero. */
+    /* The word has space already: it is not zero. But pages beside it may have none. */
+    if (!(s->flags & PAGE_R_ALLOCATED) && space_make_meta(f, at->page / CHUNK_PAGES) < 0)
+        return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
         return -1;
     persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
@@ -174,8 +177,6 @@ struct everything {
     int error;
     const struct ato_unmap_options *options;
     pthread_mutex_t progress;
-    bool is_scarce;           /* there was no space: what came home gives its own back */
-    pthread_mutex_t scarcity; /* one thread at a time does */
 };
 
 /* Runs of so many pages are worth a call for their page tables. */
@@ -218,36 +219,6 @@ static int deploy_runs(struct everything *e, uint64_t first, const uint64_t *wor
     return together && end ? deploy_range(e->m, first + begin, first + end - 1) : 0;
 }
 
-/* Pages that are home need no space in the reflection. By a reservation of its own, as a writer of those homes
- * would have (read.c, point 2). */
-static void give_back(struct mapping *m, uint64_t first, uint64_t last)
-{
-    struct hold h;
-    hold_init(&h);
-    if (hold_range(&h, m->file, first, last) == 0)
-        space_give_back(m->file, &h);
-    hold_release(&h);
-}
-
-static bool is_full(int error)
-{
-    return error == ENOSPC || error == EDQUOT;
-}
-
-/* Where the disk is full: what came home leaves its space to the next pages. */
-static int deploy_tightly(struct mapping *m, uint64_t first, uint64_t last)
-{
-    const int r = deploy_range(m, first, last), error = errno;
-    if (r < 0 && !is_full(error))
-        return -1;
-    give_back(m, first, last);
-    errno = error;
-    if (r == 0 || first == last)
-        return r;
-    const uint64_t half = first + (last - first) / 2;
-    return deploy_tightly(m, first, half) < 0 ? -1 : deploy_tightly(m, half + 1, last);
-}
-
 static uint64_t end_of_chunk(const struct everything *e, uint64_t chunk)
 {
     const uint64_t end = (chunk + 1) * CHUNK_PAGES;
@@ -261,19 +232,6 @@ static uint64_t chunk_from(const struct everything *e, uint64_t chunk)
     return found == UINT64_MAX ? chunk : found;
 }
 
-/* There was no space for a chunk, or for another one before it. One thread at a time: they would only take each
- * other's. */
-static int deploy_scarcely(struct everything *e, uint64_t chunk)
-{
-    pthread_mutex_lock(&e->scarcity);
-    for (uint64_t c = chunk_from(e, 0); c < e->chunks && !e->is_scarce; c = chunk_from(e, c + 1))
-        give_back(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1);
-    __atomic_store_n(&e->is_scarce, true, __ATOMIC_RELAXED);
-    const int r = deploy_tightly(e->m, chunk * CHUNK_PAGES, end_of_chunk(e, chunk) - 1);
-    pthread_mutex_unlock(&e->scarcity);
-    return r;
-}
-
 /* The words on the media are what counts: a page that nobody touched since it was mapped has no state. */
 static int deploy_chunk(struct everything *e, uint64_t chunk)
 {
@@ -285,13 +243,7 @@ static int deploy_chunk(struct everything *e, uint64_t chunk)
     if (got != (ssize_t)((end - first) * 8))
         return report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
                             (unsigned long long)first, f->pairing.path);
-    bool scarce = __atomic_load_n(&e->is_scarce, __ATOMIC_RELAXED);
-    if (!scarce && deploy_runs(e, first, words, end - first) < 0) {
-        if (f->r_holes_fault || !is_full(errno))
-            return -1;
-        scarce = true;
-    }
-    if (scarce && deploy_scarcely(e, chunk) < 0)
+    if (deploy_runs(e, first, words, end - first) < 0)
         return -1;
     expect_nothing(f, chunk, end - first);
     return 0;
@@ -313,6 +265,68 @@ static void tell(struct everything *e, uint64_t bytes)
     pthread_mutex_unlock(&e->progress);
 }
 
+/* ---- the whole file, where the disk is full ---- */
+
+/* The pages of a few chunks, their other copies, and what a file system needs to give space back. */
+enum { PLENTY = 8 << 20 };
+
+static bool is_full(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+/* Is there less space than that? Whoever finds out by taking the last of it can give nothing back. */
+static bool is_scarce(const struct file *f)
+{
+    struct statfs fs;
+    return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
+}
+
+/* Pages that are home need no space in the reflection. By a reservation of its own, as a writer of those homes
+ * would have (read.c, point 2). */
+static void give_back(struct mapping *m, uint64_t first, uint64_t last)
+{
+    struct hold h;
+    hold_init(&h);
+    if (hold_range(&h, m->file, first, last) == 0)
+        space_give_back(m->file, &h);
+    hold_release(&h);
+}
+
+static int deploy_tightly(struct mapping *m, uint64_t first, uint64_t last)
+{
+    /* What was given back may be beside the words. */
+    int r = space_make_words(m->file, first / CHUNK_PAGES);
+    r = r == 0 ? deploy_range(m, first, last) : r;
+    const int error = errno;
+    if (r < 0 && !is_full(error))
+        return -1;
+    give_back(m, first, last);
+    errno = error;
+    if (r == 0 || first == last)
+        return r;
+    const uint64_t half = first + (last - first) / 2;
+    return deploy_tightly(m, first, half) < 0 ? -1 : deploy_tightly(m, half + 1, last);
+}
+
+/* What came home leaves its space to what follows. By one thread: others would hold what is to be given back, and
+ * take it. */
+static int deploy_scarcely(struct everything *e)
+{
+    for (uint64_t c = chunk_from(e, 0); c < e->chunks; c = chunk_from(e, c + 1))
+        give_back(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1);
+    for (uint64_t c = chunk_from(e, 0); c < e->chunks; c = chunk_from(e, c + 1)) {
+        if (deploy_tightly(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1) < 0)
+            return -1;
+        expect_nothing(e->m->file, c, end_of_chunk(e, c) - c * CHUNK_PAGES);
+        tell(e, (c + 1) * CHUNK_PAGES * PAGE_BYTES);
+    }
+    return 0;
+}
+
+/* ---- the whole file, by threads ---- */
+
 static uint64_t next_chunk(struct everything *e)
 {
     uint64_t chunk = __atomic_load_n(&e->next, __ATOMIC_RELAXED), found;
@@ -330,7 +344,9 @@ static void *work(void *arg)
         uint64_t chunk = next_chunk(e);
         if (chunk >= e->chunks)
             break;
-        if (deploy_chunk(e, chunk) < 0)
+        if (is_scarce(e->m->file))
+            __atomic_store_n(&e->error, ENOSPC, __ATOMIC_RELAXED);
+        else if (deploy_chunk(e, chunk) < 0)
             __atomic_store_n(&e->error, errno ? errno : EIO, __ATOMIC_RELAXED);
         else
             /* Chunks are given out in their order: those before are done, or nearly. */
@@ -368,8 +384,7 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
                            .pages = pages,
                            .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
                            .options = options,
-                           .progress = PTHREAD_MUTEX_INITIALIZER,
-                           .scarcity = PTHREAD_MUTEX_INITIALIZER};
+                           .progress = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(&e), started = 0;
     sigset_t all, before;
@@ -382,6 +397,8 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
     work(&e);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
+    if (is_full(e.error) && !f->r_holes_fault)
+        e.error = deploy_scarcely(&e) == 0 ? 0 : errno ? errno : EIO;
     if (!e.error)
         tell(&e, file_size(f));
     free(counters);

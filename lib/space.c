@@ -173,6 +173,12 @@ int space_make_meta(struct file *f, uint64_t chunk)
     return 0;
 }
 
+int space_make_words(struct file *f, uint64_t chunk)
+{
+    __atomic_and_fetch(&f->chunks[chunk], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    return space_make_meta(f, chunk);
+}
+
 static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
 {
     if ((need & PAGE_O_ALLOCATED) && allocate_o(f, page, n) < 0)

@@ -33,6 +33,9 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 /* The same for the meta page of a chunk alone. */
 int space_make_meta(struct file *f, uint64_t chunk);
 
+/* The same, where space beside it may have been given back since. */
+int space_make_words(struct file *f, uint64_t chunk);
+
 /* The same for a run of held pages that were all found wanting: one call to the kernel for the run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
 

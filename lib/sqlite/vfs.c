@@ -53,11 +53,11 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
 }
 
-/* Also of a name that is too long for any file: a database's may be just short enough. */
-static bool no_such_file(const char *name)
+/* A database's name may be just short enough: then its journal's cannot be a file's. */
+static bool is_too_long(const char *name)
 {
     struct stat st;
-    return lstat(name, &st) < 0 && (errno == ENOENT || errno == ENAMETOOLONG);
+    return lstat(name, &st) < 0 && errno == ENAMETOOLONG;
 }
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
@@ -68,7 +68,9 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
         return r;
     /* Also if its journal is in memory: another connection may have left one on the disk, which was rolled back. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    return r != SQLITE_OK && database_writer(name) && no_such_file(name) ? SQLITE_OK : r;
+    const bool is_none =
+        r == SQLITE_IOERR_DELETE_NOENT || (r == SQLITE_IOERR_DELETE && is_too_long(name));
+    return is_none && database_writer(name) ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
