@@ -173,9 +173,8 @@ struct everything {
     struct mapping *m;
     uint64_t pages;        /* of the file, when it began */
     uint64_t chunks, next; /* of 512 pages */
-    uint64_t told;         /* bytes, to `progress` */
     int error;
-    const struct ato_unmap_options *options;
+    struct deploying *how;
     pthread_mutex_t progress;
 };
 
@@ -192,7 +191,7 @@ static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
 
 /* Nobody is going to look at these pages, unless the unmapping fails. Their page tables are cleared
  * here, by all threads, and not in one munmap() at the end. */
-static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
+void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 {
     (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);
     (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
@@ -200,9 +199,9 @@ static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 
 /* Runs of pages that have slices in R; the rest of the chunk is not even looked at, but for what lies between
  * them in domain msync: there a batch is as dear as a run. */
-static int deploy_runs(struct everything *e, uint64_t first, const uint64_t *words, uint64_t n)
+static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
 {
-    const bool together = batch_of(e->m->file) == CHUNK_PAGES;
+    const bool together = batch_of(m->file) == CHUNK_PAGES;
     uint64_t begin = UINT64_MAX, end = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (!words[i])
@@ -211,130 +210,89 @@ static int deploy_runs(struct everything *e, uint64_t first, const uint64_t *wor
         end = i + 1;
         while (end < n && words[end])
             end++;
-        expect_stores(e->m->file, first + i, end - i);
-        if (!together && deploy_range(e->m, first + begin, first + end - 1) < 0)
+        expect_stores(m->file, first + i, end - i);
+        if (!together && deploy_range(m, first + begin, first + end - 1) < 0)
             return -1;
         i = end;
     }
-    return together && end ? deploy_range(e->m, first + begin, first + end - 1) : 0;
+    return together && end ? deploy_range(m, first + begin, first + end - 1) : 0;
 }
 
-static uint64_t end_of_chunk(const struct everything *e, uint64_t chunk)
+int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
 {
-    const uint64_t end = (chunk + 1) * CHUNK_PAGES;
-    return end < e->pages ? end : e->pages;
+    /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
+    ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
+    return got == (ssize_t)(n * 8)
+               ? 0
+               : report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
+                              (unsigned long long)first, f->pairing.path);
 }
 
-/* From `chunk` on, the first that has a meta page; where none can be looked for, `chunk`. */
-static uint64_t chunk_from(const struct everything *e, uint64_t chunk)
+int deploy_part(struct mapping *m, uint64_t first, uint64_t n)
 {
-    const uint64_t found = meta_next(e->m->file->pairing.reflection, chunk, e->chunks);
-    return found == UINT64_MAX ? chunk : found;
+    uint64_t words[CHUNK_PAGES];
+    return deploy_words(m->file, first, n, words) < 0 ? -1 : deploy_runs(m, first, words, n);
 }
 
-/* The words on the media are what counts: a page that nobody touched since it was mapped has no state. */
 static int deploy_chunk(struct everything *e, uint64_t chunk)
 {
-    struct file *f = e->m->file;
-    const uint64_t first = chunk * CHUNK_PAGES, end = end_of_chunk(e, chunk);
-    uint64_t words[CHUNK_PAGES];
-    /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
-    ssize_t got = pread(f->pairing.reflection, words, (end - first) * 8, (off_t)layout_word(first));
-    if (got != (ssize_t)((end - first) * 8))
-        return report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
-                            (unsigned long long)first, f->pairing.path);
-    if (deploy_runs(e, first, words, end - first) < 0)
+    const uint64_t first = chunk * CHUNK_PAGES, n = deploy_pages_of(chunk, e->pages);
+    if (deploy_part(e->m, first, n) < 0)
         return -1;
-    expect_nothing(f, chunk, end - first);
+    deploy_expect_nothing(e->m->file, chunk, n);
     return 0;
 }
 
-/* So much of the file was looked at, at least; told when it is more than before. */
-static void tell(struct everything *e, uint64_t bytes)
+void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes)
 {
-    if (!e->options->progress)
-        return;
-    pthread_mutex_lock(&e->progress);
-    uint64_t size = file_size(e->m->file);
+    const uint64_t size = file_size(f);
     if (bytes > size)
         bytes = size;
-    if (bytes > e->told) {
-        e->told = bytes;
-        e->options->progress(e->options->progress_arg, bytes, size);
-    }
-    pthread_mutex_unlock(&e->progress);
+    if (!d->options->progress || bytes <= d->told)
+        return;
+    d->told = bytes;
+    d->options->progress(d->options->progress_arg, bytes, size);
 }
 
-/* ---- the whole file, where the disk is full ---- */
-
-/* The pages of a few chunks, their other copies, and what a file system needs to give space back. */
-enum { PLENTY = 8 << 20 };
-
-static bool is_full(int error)
-{
-    return error == ENOSPC || error == EDQUOT;
-}
-
-/* Is there less space than that? Whoever finds out by taking the last of it can give nothing back. */
+/* Is there so little space that whoever goes on takes the last of it? Then scarce.c has nothing to begin with. */
 static bool is_scarce(const struct file *f)
 {
     struct statfs fs;
     return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
-}
-
-/* Pages that are home need no space in the reflection. By a reservation of its own, as a writer of those homes
- * would have (read.c, point 2). */
-static void give_back(struct mapping *m, uint64_t first, uint64_t last)
-{
-    struct hold h;
-    hold_init(&h);
-    if (hold_range(&h, m->file, first, last) == 0)
-        space_give_back(m->file, &h);
-    hold_release(&h);
-}
-
-static int deploy_tightly(struct mapping *m, uint64_t first, uint64_t last)
-{
-    /* What was given back may be beside the words. */
-    int r = space_make_words(m->file, first / CHUNK_PAGES);
-    r = r == 0 ? deploy_range(m, first, last) : r;
-    const int error = errno;
-    if (r < 0 && !is_full(error))
-        return -1;
-    give_back(m, first, last);
-    errno = error;
-    if (r == 0 || first == last)
-        return r;
-    const uint64_t half = first + (last - first) / 2;
-    return deploy_tightly(m, first, half) < 0 ? -1 : deploy_tightly(m, half + 1, last);
-}
-
-/* What came home leaves its space to what follows. By one thread: others would hold what is to be given back, and
- * take it. */
-static int deploy_scarcely(struct everything *e)
-{
-    for (uint64_t c = chunk_from(e, 0); c < e->chunks; c = chunk_from(e, c + 1))
-        give_back(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1);
-    for (uint64_t c = chunk_from(e, 0); c < e->chunks; c = chunk_from(e, c + 1)) {
-        if (deploy_tightly(e->m, c * CHUNK_PAGES, end_of_chunk(e, c) - 1) < 0)
-            return -1;
-        expect_nothing(e->m->file, c, end_of_chunk(e, c) - c * CHUNK_PAGES);
-        tell(e, (c + 1) * CHUNK_PAGES * PAGE_BYTES);
-    }
-    return 0;
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < DEPLOY_PLENTY;
 }
 
 /* ---- the whole file, by threads ---- */
+
+uint64_t deploy_chunk_from(const struct file *f, uint64_t chunk, uint64_t chunks)
+{
+    const uint64_t found = meta_next(f->pairing.reflection, chunk, chunks);
+    return found == UINT64_MAX ? chunk : found;
+}
 
 static uint64_t next_chunk(struct everything *e)
 {
     uint64_t chunk = __atomic_load_n(&e->next, __ATOMIC_RELAXED), found;
     do {
-        found = chunk_from(e, chunk);
+        found = deploy_chunk_from(e->m->file, chunk, e->chunks);
     } while (!__atomic_compare_exchange_n(&e->next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;
+}
+
+/* Chunks are given out in their order: those before are done, or nearly. */
+static void tell(struct everything *e, uint64_t chunk)
+{
+    pthread_mutex_lock(&e->progress);
+    deploy_tell(e->m->file, e->how, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
+    pthread_mutex_unlock(&e->progress);
+}
+
+static void fail(struct everything *e, int error)
+{
+    int none = 0;
+    __atomic_compare_exchange_n(&e->error, &none, error ? error : EIO, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
 }
 
 static void *work(void *arg)
@@ -345,12 +303,11 @@ static void *work(void *arg)
         if (chunk >= e->chunks)
             break;
         if (is_scarce(e->m->file))
-            __atomic_store_n(&e->error, ENOSPC, __ATOMIC_RELAXED);
+            fail(e, ENOSPC);
         else if (deploy_chunk(e, chunk) < 0)
-            __atomic_store_n(&e->error, errno ? errno : EIO, __ATOMIC_RELAXED);
+            fail(e, errno);
         else
-            /* Chunks are given out in their order: those before are done, or nearly. */
-            tell(e, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
+            tell(e, chunk);
     }
     return NULL;
 }
@@ -360,7 +317,7 @@ enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
 
 static unsigned choose_threads(const struct everything *e)
 {
-    uint64_t n = e->options->threads;
+    uint64_t n = e->how->options->threads;
     if (n == 0) {
         cpu_set_t cpus;
         n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
@@ -372,7 +329,7 @@ static unsigned choose_threads(const struct everything *e)
     return n ? (unsigned)n : 1;
 }
 
-int deploy_file(struct file *f, const struct ato_unmap_options *options)
+int deploy_file(struct file *f, struct deploying *d)
 {
     /* A mapping of its own: whoever unmaps may have mapped only a part, and for reading. */
     struct counters *counters = calloc(THREAD_SHARED + 1, sizeof(*counters));
@@ -383,7 +340,7 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
     struct everything e = {.m = &whole,
                            .pages = pages,
                            .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
-                           .options = options,
+                           .how = d,
                            .progress = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(&e), started = 0;
@@ -397,13 +354,11 @@ int deploy_file(struct file *f, const struct ato_unmap_options *options)
     work(&e);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    if (is_full(e.error) && !f->r_holes_fault)
-        e.error = deploy_scarcely(&e) == 0 ? 0 : errno ? errno : EIO;
-    if (!e.error)
-        tell(&e, file_size(f));
     free(counters);
-    if (!e.error)
+    if (!e.error) {
+        deploy_tell(f, d, UINT64_MAX);
         return 0;
+    }
     /* The sentence is the failing thread's, which may not be this one. */
     return report_errno(e.error, "cannot bring all of %s home", f->pairing.path);
 }

@@ -18,7 +18,43 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
  * ones asked for, and that nobody holds. Failing is no error for a reader, who can gather. */
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
 
-/* Everything in the file, by several threads if it is large. Nobody else uses the file. */
-int deploy_file(struct file *f, const struct ato_unmap_options *options);
+/* A deployment of everything, which may take more than one attempt. */
+struct deploying {
+    const struct ato_unmap_options *options;
+    uint64_t told; /* bytes, to options->progress */
+};
+
+/* With less free space than that (bytes) nothing is begun that takes it: the pages of a few chunks, and what a
+ * file system needs to give space back. */
+enum { DEPLOY_PLENTY = 8 << 20 };
+
+/* Everything in the file, by several threads if it is large. Nobody else in this process uses the file. ENOSPC,
+ * also where there is little left: scarce.h. */
+int deploy_file(struct file *f, struct deploying *d);
+
+/* ---- its parts ---- */
+
+/* The first chunk from `chunk` on, of `chunks`, that has a meta page; where none can be looked for, `chunk`. */
+uint64_t deploy_chunk_from(const struct file *f, uint64_t chunk, uint64_t chunks);
+
+/* How many of a file's pages are in a chunk. */
+static inline uint64_t deploy_pages_of(uint64_t chunk, uint64_t pages)
+{
+    const uint64_t rest = pages - chunk * CHUNK_PAGES;
+    return rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
+}
+
+/* The words of n pages of one chunk, as the media have them: a page that nobody touched since the file was mapped
+ * has no state. */
+int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words);
+
+/* All slices of those pages. */
+int deploy_part(struct mapping *m, uint64_t first, uint64_t n);
+
+/* The chunk's pages, n of them, are all home. */
+void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t n);
+
+/* So much of the file was looked at, at least; told when it is more than before. */
+void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes);
 
 #endif

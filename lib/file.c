@@ -10,6 +10,7 @@
 #include "journals.h"
 #include "peers.h"
 #include "reader.h"
+#include "scarce.h"
 #include "space.h"
 
 #include <fcntl.h>
@@ -400,15 +401,32 @@ static int check_length(const struct file *f)
 
 /* How a file is left. */
 struct leaving {
-    const struct ato_unmap_options *options;
+    struct deploying deploying;
     bool plain;
-    bool doubt;       /* a commit is: the file stays `in use`, and the next map recovers it */
+    bool scarce; /* there was too little space for that: only who is alone with the file goes on */
+    bool doubt;  /* a commit is: the file stays `in use`, and the next map recovers it */
     uint64_t entered; /* shared_header.entered, when make_ready() was there */
 };
 
 static bool is_ready(const struct file *f, const struct leaving *l)
 {
     return l->doubt || l->entered == f->shared.header->entered;
+}
+
+static int bring_home(struct file *f, struct leaving *l)
+{
+    if (check_length(f) < 0)
+        return -1;
+    if (!l->scarce) {
+        const int r = deploy_file(f, &l->deploying);
+        /* Where reading a hole may be SIGBUS, readers without a lock would find what is given back. */
+        l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
+        return r;
+    }
+    /* persist-order R4 (reader: W5 in scarce.c): words that nobody touched since a process died, too. */
+    if (!f->settled && settle_words(f) < 0)
+        return -1;
+    return scarce_deploy(f, &l->deploying);
 }
 
 /* All that is to be done before nobody has it mapped any more, and may take long. Idempotent; what was done
@@ -420,7 +438,7 @@ static int make_ready(struct file *f, struct leaving *l)
         return 0;
     if (lengthen_views(f, f->pairing.size) < 0)
         return -1;
-    if (l->plain && (check_length(f) < 0 || deploy_file(f, l->options) < 0))
+    if (l->plain && bring_home(f, l) < 0)
         return -1;
     /* `clean` says that words can be believed as they are, those too that nobody touched since a
      * process died. They are durable before the record is stored, not with it: it may become visible
@@ -514,7 +532,7 @@ static void close_reader(struct file *f)
 
 int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept)
 {
-    struct leaving l = {.options = options,
+    struct leaving l = {.deploying.options = options,
                         .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
     *kept = false;
     if (f->mappings > 1) {
@@ -529,8 +547,8 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     int last = lock_and_look(f, &l);
     /* Without the lock, for which others wait who are about to map the file. Once more for those who came and went
      * meanwhile; EFAULT: they made it shorter. */
-    for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l); i++) {
-        if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
+    for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
+        if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT && !l.scarce))
             return -1;
         last = lock_and_look(f, &l);
     }

@@ -131,8 +131,11 @@ static int clear_words(struct file *f, uint64_t size)
              * before the size rises over them; the sync of growth_prepare() comes in between.
              * explorer: tear word survives: until the size rises nobody reads what is behind it, and
              * before it does all of it is made 0 here again. */
-            if (words[i] & behind)
-                persist_store_word(&f->persist, file_word(f, page + i), words[i] & ~behind);
+            if (!(words[i] & behind))
+                continue;
+            if (space_make_meta(f, chunk) < 0)
+                return -1;
+            persist_store_word(&f->persist, file_word(f, page + i), words[i] & ~behind);
         }
     }
     return 0;

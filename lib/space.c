@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "space.h"
 
+#include "../reflection/domain.h"
 #include "../reflection/fsops.h"
 #include "../reflection/report.h"
 
@@ -48,7 +49,10 @@ static uint16_t o_pages(const struct file *f, uint64_t chunk)
      * within it soon. */
     uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
     uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
-    if (f->holes_fault || !pages)
+    /* In a page cache a store may need space for what lies beside the page, too (domain_make_storable()):
+     * for as many pages as a chunk, at most. */
+    bool cached = f->persist.domain == PERSIST_MSYNC || f->persist.domain == PERSIST_PROCESS;
+    if (f->holes_fault || !pages || (cached && pages < CHUNK_PAGES))
         return 0;
     off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
     return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
@@ -81,29 +85,16 @@ static bool was_cut_off(const struct file *f, uint64_t page)
     return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
 }
 
-/*
- * Space that was allocated is not all that a store may take: Linux keeps neighbouring pages of a file as one in
- * its cache (a large folio), and the first store to it takes space for all of them, where they are holes. So
- * the kernel is asked to make the pages ready for stores, and says EFAULT where a store would be SIGBUS.
- * Kernels without that call (before 5.14) have no such folios for writing, nor has persistent memory; of tmpfs
- * what was allocated is there.
- */
-static int make_storable(const struct file *f, char *view, uint64_t at, uint64_t n)
-{
-    bool cached = f->persist.domain == PERSIST_MSYNC || f->persist.domain == PERSIST_PROCESS;
-    if (!cached || (view == f->o ? f->holes_fault : f->r_holes_fault))
-        return 0;
-    return madvise(view + at, n, MADV_POPULATE_WRITE) < 0 && errno == EFAULT ? -1 : 0;
-}
-
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
 {
     int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
     if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
         return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
                             (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
-    if (make_storable(f, view, at, n) < 0)
-        return report_errno(ENOSPC, "no space for the pages beside %llu bytes at %llu of %s %s",
+    /* Of tmpfs, what was allocated is there. */
+    if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
+        domain_make_storable(f->persist.domain, view + at, n) < 0)
+        return report_errno(errno, "no space for the pages beside %llu bytes at %llu of %s %s",
                             (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
     return 0;
 }
@@ -217,27 +208,19 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
     return 0;
 }
 
-static bool is_home(const struct held *at)
+void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
-    return at->state->bitmap == 0;
+    /* I2: as a store to invalid homes. One that fails gives nothing back, and harms nothing. */
+    (void)fsops->fallocate(f->pairing.reflection, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           (off_t)layout_reflected(page * PAGE_BYTES), (off_t)(n * PAGE_BYTES));
 }
 
-void space_give_back(struct file *f, const struct hold *h)
+void space_forget(struct file *f)
 {
-    for (uint64_t i = 0, n; i < h->n && !f->r_holes_fault; i += n) {
-        const uint64_t from = layout_reflected(h->pages[i].page * PAGE_BYTES);
-        n = 1;
-        if (!is_home(&h->pages[i]))
-            continue;
-        while (i + n < h->n && is_home(&h->pages[i + n]) &&
-               layout_reflected(h->pages[i + n].page * PAGE_BYTES) == from + n * PAGE_BYTES)
-            n++;
-        for (uint64_t k = i; k < i + n; k++) {
-            struct page_state *s = h->pages[k].state;
-            __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
-        }
-        /* I2: as a store to invalid homes. One that fails gives nothing back, and harms nothing. */
-        (void)fsops->fallocate(f->pairing.reflection, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                               (off_t)from, (off_t)(n * PAGE_BYTES));
-    }
+    const uint64_t chunks = layout_pages(f->max_size) / CHUNK_PAGES + 1;
+    uint64_t page = 0;
+    for (uint64_t i = 0; i < chunks; i++)
+        __atomic_and_fetch(&f->chunks[i], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
+        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
 }

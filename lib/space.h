@@ -39,8 +39,11 @@ int space_make_words(struct file *f, uint64_t chunk);
 /* The same for a run of held pages that were all found wanting: one call to the kernel for the run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
 
-/* Of pages that one file's `h` holds: those that have no slice in R give R's space back, as far as the file
- * system can. Not where readers without a lock may find a hole to be SIGBUS. */
-void space_give_back(struct file *f, const struct hold *h);
+/* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All are home,
+ * durably; and nobody else has the file mapped, or is about to (scarce.c). */
+void space_give_back(struct file *f, uint64_t page, uint64_t n);
+
+/* By the same one: of no page is it known any more that the reflection has space for it. */
+void space_forget(struct file *f);
 
 #endif

@@ -77,3 +77,13 @@ void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int f
     }
     return mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
 }
+
+int domain_make_storable(enum persist_domain domain, void *at, size_t n)
+{
+    if (domain != PERSIST_MSYNC && domain != PERSIST_PROCESS)
+        return 0;
+    if (madvise(at, n, MADV_POPULATE_WRITE) == 0 || errno != EFAULT)
+        return 0;
+    errno = ENOSPC;
+    return -1;
+}

@@ -30,4 +30,13 @@ int domain_from_name(const char *name);
  * address to replace, or NULL. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
 
+/*
+ * Of whole pages of such a mapping, which have space: can they be stored to? That they have space is not all:
+ * Linux keeps neighbouring pages of a file as one in its cache (a large folio), and the first store to it takes
+ * space for all of them, where they are holes; where there is none, the store is SIGBUS. So the kernel is asked to
+ * make the pages ready, which it says EFAULT to then. Kernels without that call (before 5.14) have no such
+ * folios for writing, nor has persistent memory. 0; -1 with ENOSPC.
+ */
+int domain_make_storable(enum persist_domain domain, void *at, size_t n);
+
 #endif

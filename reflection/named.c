@@ -323,9 +323,10 @@ static int make_space(const struct journal_view *v, struct named_file *const *fi
             continue;
         last = page;
         of = file;
-        if (lseek(file->reflection, (off_t)page, SEEK_HOLE) >= (off_t)page + 4096)
-            continue;
-        if (fsops->fallocate(file->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0)
+        const bool hole = lseek(file->reflection, (off_t)page, SEEK_HOLE) < (off_t)page + 4096;
+        if ((hole &&
+             fsops->fallocate(file->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0) ||
+            domain_make_storable(file->persist.domain, file->map + page, 4096) < 0)
             return report_errno(errno, "no space for the bitmaps in %s/%s", file->folder->path,
                                 file->name);
     }

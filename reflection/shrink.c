@@ -67,6 +67,10 @@ static int clear_words(const struct pairing *pr)
                            pr->reflection, (off_t)at);
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map the bitmaps of %s", pr->path);
+    if (domain_make_storable(pr->persist.domain, map, PAGE_BYTES) < 0) {
+        munmap(map, PAGE_BYTES);
+        return report_error(ENOSPC, "no space beside the bitmaps of %s", pr->path);
+    }
     uint64_t *words = (uint64_t *)map;
     for (uint64_t i = page % CHUNK_PAGES; i < CHUNK_PAGES; i++) {
         uint64_t behind = ~bitmap_within(chunk * CHUNK_PAGES + i, pr->size);

@@ -32,6 +32,31 @@ const Medium MEDIA[] = {{"tmpfs", nullptr},
                         {"ext4_blocks_of_1k", "-b 1024"},
                         {"ext4_small_inodes", "-b 1024 -I 128"}};
 
+// Out of the page cache and into it again, as a backup reads: in as large pieces as the kernel likes.
+void read_anew(const std::string &path)
+{
+    Fd fd(path);
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    char page[4096];
+    while (read(fd, page, sizeof(page)) > 0)
+        ;
+}
+
+// As fill(), and what is dirty stays so.
+void fill_quietly(const std::string &ballast)
+{
+    Fd fd(ballast, O_RDWR | O_CREAT);
+    for (off_t n = 1 << 20; n >= 4096; n /= 2)
+        while (fallocate(fd, 0, stat_of(ballast).st_size, n) == 0)
+            ;
+}
+
+void eat(void *ballast, uint64_t, uint64_t)
+{
+    fill_quietly(*static_cast<const std::string *>(ballast));
+}
+
 class FullDisk : public testing::TestWithParam<Medium>
 {
   protected:
@@ -394,12 +419,14 @@ TEST_P(FullDisk, FilesOfMoreThanHalfADiskAreMadePlain)
                 SCOPED_TRACE(std::to_string(threads) + " threads, " + std::to_string(kept) +
                              " pages are left");
                 make_files(Bytes(), LONG);
-                Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+                // In the second all of the reflection is dirty.
+                const int domain = threads == 1 ? ATO_DOMAIN_MSYNC : ATO_DOMAIN_PROCESS;
+                Mapped m(file, options(domain, ATO_READ_GATHER, ATO_NO_RTM));
                 ASSERT_TRUE(m) << m.sentence;
                 for (size_t i = 0; i < PAGES; i++)
                     ASSERT_TRUE(m.write(i * 4096, pattern(4096, i % 250))) << m.sentence;
                 const uint64_t far = 4096 * (PAGES - 1);
-                fill(ballast);
+                fill_quietly(ballast);
                 ASSERT_EQ(
                     truncate(ballast.c_str(), static_cast<off_t>(size_of(ballast) - kept * 4096)),
                     0);
@@ -423,6 +450,125 @@ TEST_P(FullDisk, FilesOfMoreThanHalfADiskAreMadePlain)
                 for (size_t i = 0; i < PAGES; i++)
                     ASSERT_EQ(read_at(file, i * 4096, 4096), pattern(4096, i % 250)) << i;
             }
+        }
+    }));
+}
+
+// The last page is a hole, which no store to those before it may fall into.
+TEST_P(FullDisk, HolesBehindTheLastPageWithSpaceAreEnospcAndNotSigbus)
+{
+    constexpr size_t FULL = 303, LONG = FULL * 4096 + 1000;
+    EXPECT_PLAYED(play([&] {
+        make_files(Bytes(), 0);
+        write_file(file, pattern(FULL * 4096, 1));
+        ASSERT_EQ(truncate(file.c_str(), LONG), 0);
+        read_anew(file);
+        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
+        ASSERT_TRUE(m) << m.sentence;
+        const Bytes late = pattern(20 * 4096, 2);
+        ASSERT_TRUE(m.write((FULL - 20) * 4096, late)) << m.sentence;
+        fill(ballast);
+        if (ato_deploy(m.base, LONG) < 0) {
+            EXPECT_EQ(errno, ENOSPC) << ato_errormsg();
+        }
+        const Bytes expected =
+            over(over(Bytes(LONG), 0, pattern(FULL * 4096, 1)), (FULL - 20) * 4096, late);
+        make_room();
+        EXPECT_EQ(m.read(), expected);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(file), expected);
+    }));
+}
+
+// Space that was given back beside pages that had theirs: they have it no more.
+TEST_P(FullDisk, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
+{
+    if (in_memory())
+        GTEST_SKIP() << "there nothing is given back";
+    constexpr size_t LONG = 8 << 20, PAGES = LONG / 4096;
+    EXPECT_PLAYED(play([&] {
+        for (int domain : {ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+            SCOPED_TRACE(domain);
+            make_files(Bytes(), LONG);
+            Mapped m(file, options(domain, ATO_READ_GATHER, ATO_NO_RTM));
+            ASSERT_TRUE(m) << m.sentence;
+            for (size_t i = 0; i < PAGES; i += 512)
+                ASSERT_TRUE(m.write(i * 4096, pattern(10, 1))) << m.sentence;
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_TRUE(m.write(i * 4096, pattern(2048, 1))) << m.sentence;
+            for (size_t i = 1; i < PAGES; i += 4)
+                ASSERT_EQ(ato_deploy(m.base + i * 4096, 4096), 0) << ato_errormsg();
+            // Stores that nothing is to be seen of, and that nobody made durable.
+            ato_tx *tx = ato_tx_begin(0);
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_TRUE(
+                    ato_tx_memcpy(tx, m.base + i * 4096 + 2048, pattern(1024, 9).data(), 1024, 0))
+                    << ato_errormsg();
+            ato_tx_abort(tx);
+            fill_quietly(ballast);
+            struct ato_unmap_options unmapping = {};
+            unmapping.struct_size = sizeof(unmapping);
+            unmapping.mode = ATO_UNMAP_SPATIAL;
+            unmapping.threads = 1;
+            unmapping.progress = eat; // others take what is given back
+            unmapping.progress_arg = const_cast<std::string *>(&ballast);
+            ASSERT_EQ(ato_munmap_opt(m.base, LONG, &unmapping), -1);
+            EXPECT_EQ(errno, ENOSPC) << ato_errormsg();
+            for (size_t at : {2048, 3072, 2048}) {
+                fill_quietly(ballast);
+                for (size_t i = PAGES; i-- > 0;)
+                    ASSERT_TRUE(m.write(i * 4096 + at, pattern(1024, 3)) || m.error == ENOSPC)
+                        << m.sentence;
+                sync(); // what was ready for stores is so no more
+            }
+            make_room();
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_TRUE(m.write(i * 4096, pattern(4096, i % 250))) << m.sentence;
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_EQ(read_at(file, i * 4096, 4096), pattern(4096, i % 250)) << i;
+        }
+    }));
+}
+
+// Words of a commit that is finished after a kill, beside pages that never had space.
+TEST_P(FullDisk, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
+{
+    constexpr size_t LONG = 1024 * 4096, FAR = 600;
+    EXPECT_PLAYED(play([&] {
+        make_files(pattern(LONG, 1), LONG);
+        const ato_options wish = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+        const Bytes late = pattern(4096, 2);
+        EXPECT_EQ(in_child([&] {
+                      Mapped m(file, wish);
+                      PersistFaults faults;
+                      faults.before = [&](const PersistCall &c) {
+                          return std::string(c.op) == "flush_word" &&
+                                         std::string(c.site).find("flip.c") != std::string::npos
+                                     ? DIE
+                                     : GO_ON;
+                      };
+                      ato_tx *tx = ato_tx_begin(0);
+                      for (size_t i = FAR; i < FAR + 20; i += 2)
+                          ato_tx_memcpy(tx, m.base + i * 4096, late.data(), 4096, 0);
+                      return ato_tx_commit(tx);
+                  }),
+                  CUT);
+        fill(ballast);
+        read_anew(reflection_of(file));
+        for (bool full : {true, false}) {
+            if (!full)
+                make_room();
+            Mapped m(file, wish);
+            EXPECT_TRUE(m || full) << m.sentence;
+            if (!m) {
+                EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+                continue;
+            }
+            Bytes expected = pattern(LONG, 1);
+            for (size_t i = FAR; i < FAR + 20; i += 2)
+                expected = over(expected, i * 4096, late);
+            EXPECT_EQ(m.read(), expected);
         }
     }));
 }

@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -96,6 +98,65 @@ TEST_F(Space, HolesOfTheOriginalGetTheirSpaceBeforeTheyAreTouched)
     EXPECT_TRUE(m.write(3 * 4096, Bytes(10, 1))) << m.sentence;
     EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     EXPECT_EQ(size_of(sparse), SIZE);
+}
+
+bool words_are_durable, said_full;
+long too_early, given_back;
+
+int scarce_fallocate(int fd, int mode, off_t offset, off_t n)
+{
+    if (mode & FALLOC_FL_PUNCH_HOLE) {
+        given_back++;
+        too_early += !words_are_durable;
+    } else if (!std::exchange(said_full, true)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return fsops_real.fallocate(fd, mode, offset, n);
+}
+
+// A word that only its dead writer's memory has may be gone after a power cut; the slices that it makes invalid
+// have to be there then. (Files in memory give nothing back.)
+TEST_F(Space, IsGivenBackWhereTheWordsAreDurable)
+{
+    TempDir disk{"/tmp"};
+    const std::string file = disk / "file";
+    write_file(file, pattern(8 * 4096, 1));
+    ASSERT_EQ(truncate(file.c_str(), 9 * 4096), 0);
+    const ato_options wish = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(file, wish);
+                  if (!m || !m.write(4096, pattern(4096, 2)) || !m.write(8 * 4096, pattern(10, 2)))
+                      return 1;
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &c) {
+                      return std::string(c.op) == "flush_word" ? DIE : GO_ON;
+                  };
+                  m.write(4096, pattern(4096, 3));
+                  return 2;
+              }),
+              CUT);
+    Mapped m(file, wish);
+    ASSERT_TRUE(m) << m.sentence;
+    struct fsops scarce = fsops_real;
+    scarce.fallocate = scarce_fallocate;
+    words_are_durable = said_full = false;
+    too_early = given_back = 0;
+    PersistFaults faults;
+    faults.before = [](const PersistCall &c) {
+        words_are_durable |= std::string(c.op) == "flush_any" &&
+                             std::string(c.site).find("file.c") != std::string::npos;
+        return GO_ON;
+    };
+    fsops = &scarce;
+    const int unmapped = m.unmap(ATO_UNMAP_SPATIAL);
+    fsops = &fsops_real;
+    EXPECT_EQ(unmapped, 0) << m.sentence;
+    EXPECT_TRUE(given_back || !said_full) << "it never met a full disk";
+    EXPECT_EQ(too_early, 0);
+    EXPECT_EQ(read_at(file, 0, 4096), pattern(4096, 1));
+    EXPECT_EQ(read_at(file, 4096, 4096), pattern(4096, 3));
+    EXPECT_EQ(read_at(file, 8 * 4096, 10), pattern(10, 2));
 }
 
 // Killed before each of some calls for space, and told now and then that there is none, which is when pages that

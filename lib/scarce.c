@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All that is new in a file lies in its reflection. Where a disk has no room for it twice, pages that are home give
+ * the space of their other copy to the next ones.
+ *
+ * Only while nobody else has the file mapped. What is given back becomes a hole, and a hole takes the space of
+ * the pages beside it away in a way (domain_make_storable()): somebody who knows that there is space for a page, and is
+ * just about to store to it, would be SIGBUS. Here the words, which are all that is stored to the
+ * reflection, get their space anew before each part, and in the end no page is known to have any.
+ */
+#include "scarce.h"
+
+#include "../reflection/report.h"
+#include "space.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Pages that come home before space is given back: few, for it has to be there twice until then. */
+enum { PART = 64 };
+
+bool scarce_is(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+/* A page of the cache that is dirty cannot lose its neighbours, and would want space for them once more. */
+static int make_clean(struct file *f, uint64_t at, uint64_t n)
+{
+    if (f->persist.domain == PERSIST_MSYNC)
+        return file_flush_data(f, f->r + at, n);
+    if (f->persist.domain == PERSIST_PROCESS && msync(f->r + at, n, MS_SYNC) < 0)
+        return report_errno(errno, "cannot write the reflection of %s", f->pairing.path);
+    return 0;
+}
+
+static int give_back(struct file *f, uint64_t first, uint64_t n)
+{
+    const uint64_t meta = layout_meta_page(first / CHUNK_PAGES);
+    uint64_t words[CHUNK_PAGES];
+    if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
+        file_check(f) < 0 || deploy_words(f, first, n, words) < 0)
+        return -1;
+    /* persist-order W5 (writers: W2 in flip.c, R4 in file.c): a word is durable before the space of the copy that it
+     * makes nothing of is given back. I2. */
+    for (uint64_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        if (words[i])
+            continue;
+        while (end < n && !words[end])
+            end++;
+        space_give_back(f, first + i, end - i);
+    }
+    return 0;
+}
+
+/* n pages of one chunk. */
+static int bring(struct mapping *m, uint64_t first, uint64_t n)
+{
+    int r = space_make_words(m->file, first / CHUNK_PAGES);
+    if (r == 0)
+        r = deploy_part(m, first, n);
+    const int error = errno;
+    if ((r < 0 && !scarce_is(error)) || give_back(m->file, first, n) < 0)
+        return -1;
+    errno = error;
+    if (r == 0 || n == 1)
+        return r;
+    return bring(m, first, n / 2) < 0 ? -1 : bring(m, first + n / 2, n - n / 2);
+}
+
+static int bring_chunk(struct mapping *m, uint64_t chunk, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i += PART)
+        if (bring(m, chunk * CHUNK_PAGES + i, n - i < PART ? n - i : PART) < 0)
+            return -1;
+    deploy_expect_nothing(m->file, chunk, n);
+    return 0;
+}
+
+static int bring_all(struct mapping *m, struct deploying *d)
+{
+    struct file *f = m->file;
+    const uint64_t pages = layout_pages(file_size(f)),
+                   chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
+        return -1;
+    for (uint64_t c = 0; (c = deploy_chunk_from(f, c, chunks)) < chunks; c++)
+        if (give_back(f, c * CHUNK_PAGES, deploy_pages_of(c, pages)) < 0)
+            return -1;
+    for (uint64_t c = 0; (c = deploy_chunk_from(f, c, chunks)) < chunks; c++) {
+        if (bring_chunk(m, c, deploy_pages_of(c, pages)) < 0)
+            return -1;
+        deploy_tell(f, d, (c + 1) * CHUNK_PAGES * PAGE_BYTES);
+    }
+    deploy_tell(f, d, UINT64_MAX);
+    return 0;
+}
+
+int scarce_deploy(struct file *f, struct deploying *d)
+{
+    struct counters *counters = calloc(THREAD_SHARED + 1, sizeof(*counters));
+    if (!counters)
+        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
+    struct mapping whole = {.file = f, .counters = counters};
+    const int r = bring_all(&whole, d), error = errno;
+    space_forget(f);
+    free(counters);
+    errno = error;
+    return r;
+}
