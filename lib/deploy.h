@@ -21,7 +21,8 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
 /* A deployment of everything, which may take more than one attempt. */
 struct deploying {
     const struct ato_unmap_options *options;
-    uint64_t told; /* bytes, to options->progress */
+    uint64_t told;       /* bytes, to options->progress */
+    uint64_t given_back; /* chunks before this had their turn in scarce.c */
 };
 
 /* With less free space than that (bytes) nothing is begun that takes it: the pages of a few chunks, and what a

@@ -413,6 +413,7 @@ static bool is_ready(const struct file *f, const struct leaving *l)
     return l->doubt || l->entered == f->shared.header->entered;
 }
 
+/* 1: once more, with the attach lock. */
 static int bring_home(struct file *f, struct leaving *l)
 {
     if (check_length(f) < 0)
@@ -421,7 +422,7 @@ static int bring_home(struct file *f, struct leaving *l)
         const int r = deploy_file(f, &l->deploying);
         /* Where reading a hole may be SIGBUS, readers without a lock would find what is given back. */
         l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
-        return r;
+        return l->scarce ? 1 : r;
     }
     /* persist-order R4 (reader: W5 in scarce.c): words that nobody touched since a process died, too. */
     if (!f->settled && settle_words(f) < 0)
@@ -430,7 +431,7 @@ static int bring_home(struct file *f, struct leaving *l)
 }
 
 /* All that is to be done before nobody has it mapped any more, and may take long. Idempotent; what was done
- * already is done, if nobody came in between. */
+ * already is done, if nobody came in between. 1: once more, with the attach lock. */
 static int make_ready(struct file *f, struct leaving *l)
 {
     const uint64_t entered = f->shared.header->entered;
@@ -438,8 +439,9 @@ static int make_ready(struct file *f, struct leaving *l)
         return 0;
     if (lengthen_views(f, f->pairing.size) < 0)
         return -1;
-    if (l->plain && bring_home(f, l) < 0)
-        return -1;
+    const int home = l->plain ? bring_home(f, l) : 0;
+    if (home != 0)
+        return home;
     /* `clean` says that words can be believed as they are, those too that nobody touched since a
      * process died. They are durable before the record is stored, not with it: it may become visible
      * and its writer die, and who finds it then flushes no word any more. */
@@ -548,16 +550,18 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     /* Without the lock, for which others wait who are about to map the file. Once more for those who came and went
      * meanwhile; EFAULT: they made it shorter. */
     for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
-        if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT && !l.scarce))
+        if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
             return -1;
+        last = lock_and_look(f, &l);
+    }
+    for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
+        if (peers_unlock(f) < 0 || r < 0)
+            return -1;
+        locks_let_others();
         last = lock_and_look(f, &l);
     }
     if (last < 0)
         return -1;
-    if (last && make_ready(f, &l) < 0) {
-        (void)peers_unlock(f);
-        return -1;
-    }
     pthread_mutex_unlock(&f->attach); /* no other thread is in a call on it */
     *kept = false;
     return last ? detach_last(f, &l) : detach(f);

@@ -6,7 +6,8 @@
  * Only while nobody else has the file mapped. What is given back becomes a hole, and a hole takes the space of
  * the pages beside it away in a way (domain_make_storable()): somebody who knows that there is space for a page, and is
  * just about to store to it, would be SIGBUS. Here the words, which are all that is stored to the
- * reflection, get their space anew before each part, and in the end no page is known to have any.
+ * reflection, get their space anew before each part, and in the end no page is known to have any. As others wait
+ * meanwhile who are about to map the file, or to read it, it is done in turns.
  */
 #include "scarce.h"
 
@@ -16,9 +17,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* Pages that come home before space is given back: few, for it has to be there twice until then. */
 enum { PART = 64 };
+
+/* Others wait so long; far less than they would. */
+enum { TURN_MS = 500 };
 
 bool scarce_is(int error)
 {
@@ -28,6 +33,8 @@ bool scarce_is(int error)
 /* A page of the cache that is dirty cannot lose its neighbours, and would want space for them once more. */
 static int make_clean(struct file *f, uint64_t at, uint64_t n)
 {
+    /* explorer: drop flush survives: its files lie in memory, where nothing is given back; and what counts is
+     * durable before this. */
     if (f->persist.domain == PERSIST_MSYNC)
         return file_flush_data(f, f->r + at, n);
     if (f->persist.domain == PERSIST_PROCESS && msync(f->r + at, n, MS_SYNC) < 0)
@@ -70,29 +77,59 @@ static int bring(struct mapping *m, uint64_t first, uint64_t n)
     return bring(m, first, n / 2) < 0 ? -1 : bring(m, first + n / 2, n - n / 2);
 }
 
+static bool is_home(const uint64_t *words, uint64_t n)
+{
+    while (n && !words[n - 1])
+        n--;
+    return n == 0;
+}
+
+/* 1: something was to be done. */
 static int bring_chunk(struct mapping *m, uint64_t chunk, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i += PART)
-        if (bring(m, chunk * CHUNK_PAGES + i, n - i < PART ? n - i : PART) < 0)
+    uint64_t words[CHUNK_PAGES];
+    if (deploy_words(m->file, chunk * CHUNK_PAGES, n, words) < 0)
+        return -1;
+    if (is_home(words, n))
+        return 0;
+    for (uint64_t i = 0, end; i < n; i = end) {
+        end = n - i < PART ? n : i + PART;
+        if (!is_home(words + i, end - i) && bring(m, chunk * CHUNK_PAGES + i, end - i) < 0)
             return -1;
+    }
     deploy_expect_nothing(m->file, chunk, n);
-    return 0;
+    return 1;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 static int bring_all(struct mapping *m, struct deploying *d)
 {
     struct file *f = m->file;
     const uint64_t pages = layout_pages(file_size(f)),
-                   chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
+                   chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES, end = now_ms() + TURN_MS;
     if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
         return -1;
-    for (uint64_t c = 0; (c = deploy_chunk_from(f, c, chunks)) < chunks; c++)
+    /* Once for all; what others bring home between two turns may keep its space. */
+    for (uint64_t c; (c = deploy_chunk_from(f, d->given_back, chunks)) < chunks;) {
         if (give_back(f, c * CHUNK_PAGES, deploy_pages_of(c, pages)) < 0)
             return -1;
+        d->given_back = c + 1;
+        if (now_ms() >= end)
+            return 1;
+    }
     for (uint64_t c = 0; (c = deploy_chunk_from(f, c, chunks)) < chunks; c++) {
-        if (bring_chunk(m, c, deploy_pages_of(c, pages)) < 0)
+        const int r = bring_chunk(m, c, deploy_pages_of(c, pages));
+        if (r < 0)
             return -1;
         deploy_tell(f, d, (c + 1) * CHUNK_PAGES * PAGE_BYTES);
+        if (r && now_ms() >= end)
+            return 1;
     }
     deploy_tell(f, d, UINT64_MAX);
     return 0;

@@ -29,6 +29,7 @@ enum locks_answer locks_share(int fd, off_t start,
 enum locks_answer locks_ask(int fd, off_t start, off_t n); /* FREE, TAKEN or FAILED */
 int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
 int locks_drop(int fd, off_t start, off_t n);
+void locks_let_others(void); /* long enough for who waits in locks_wait() */
 /* Before one locks by a descriptor that nobody knows of but its opener: a child that is forked from then on closes
  * it (locks_forget()), or would keep the locks when its parent is killed. Until locks_close(). */
 void locks_keep(int fd);

@@ -6,6 +6,10 @@
 #include "hazards/lab.h"
 #include "support/faults.h"
 
+extern "C" {
+#include "reflection/locks.h"
+}
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -528,6 +532,59 @@ TEST_P(FullDisk, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
             for (size_t i = 0; i < PAGES; i++)
                 ASSERT_EQ(read_at(file, i * 4096, 4096), pattern(4096, i % 250)) << i;
         }
+    }));
+}
+
+struct Slow {
+    Peer *other;
+    std::string was_there;
+    unsigned calls;
+};
+
+void be_slow(void *arg, uint64_t, uint64_t)
+{
+    auto *slow = static_cast<Slow *>(arg);
+    if (slow->calls++ == 0)
+        slow->other->go_on();
+    if (access(slow->was_there.c_str(), F_OK) != 0)
+        usleep(600000); // longer than a turn (scarce.c)
+}
+
+// Space is given back while nobody else has the file mapped; who wants to has a turn now and then.
+TEST_P(FullDisk, OthersAreLetInWhileSpaceIsGivenBack)
+{
+    if (in_memory())
+        GTEST_SKIP() << "there nothing is given back";
+    constexpr size_t CHUNK = 2 << 20, CHUNKS = 16;
+    EXPECT_PLAYED(play([&] {
+        make_files(Bytes(), CHUNKS * CHUNK);
+        const std::string was_there = dir / "was there";
+        Peer other([&](const std::function<void()> &wait) {
+            wait();
+            locks_patience_ms = 5000;
+            Mapped m(file);
+            write_file(was_there, Bytes());
+            return m && m.read(CHUNK, 4096) == pattern(4096, 1) ? 0 : 1;
+        });
+        ASSERT_TRUE(other.is_ready());
+        Mapped m(file, options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM));
+        ASSERT_TRUE(m) << m.sentence;
+        for (size_t i = 0; i < CHUNKS; i++)
+            ASSERT_TRUE(m.write(i * CHUNK, pattern(4096, i))) << m.sentence;
+        fill_quietly(ballast);
+        ASSERT_EQ(truncate(ballast.c_str(), static_cast<off_t>(size_of(ballast) - (4 << 20))), 0);
+        Slow slow = {&other, was_there, 0};
+        struct ato_unmap_options unmapping = {};
+        unmapping.struct_size = sizeof(unmapping);
+        unmapping.mode = ATO_UNMAP_SPATIAL;
+        unmapping.progress = be_slow;
+        unmapping.progress_arg = &slow;
+        ASSERT_EQ(ato_munmap_opt(m.base, CHUNKS * CHUNK, &unmapping), 0) << ato_errormsg();
+        m.base = nullptr;
+        EXPECT_EQ(other.end(), 0);
+        EXPECT_GT(slow.calls, 0u);
+        for (size_t i = 0; i < CHUNKS; i++)
+            EXPECT_EQ(read_at(file, i * CHUNK, 4096), pattern(4096, i)) << i;
     }));
 }
 
