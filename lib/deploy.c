@@ -197,9 +197,9 @@ void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
     (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
 }
 
-/* Runs of pages that have slices in R; the rest of the chunk is not even looked at, but for what lies between
- * them in domain msync: there a batch is as dear as a run. */
-static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
+/* The rest of the chunk is not even looked at, but for what lies between runs in domain msync: there a batch is
+ * as dear as a run. */
+int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
 {
     const bool together = batch_of(m->file) == CHUNK_PAGES;
     uint64_t begin = UINT64_MAX, end = 0;
@@ -228,21 +228,6 @@ int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *wor
                               (unsigned long long)first, f->pairing.path);
 }
 
-int deploy_part(struct mapping *m, uint64_t first, uint64_t n)
-{
-    uint64_t words[CHUNK_PAGES];
-    return deploy_words(m->file, first, n, words) < 0 ? -1 : deploy_runs(m, first, words, n);
-}
-
-static int deploy_chunk(struct everything *e, uint64_t chunk)
-{
-    const uint64_t first = chunk * CHUNK_PAGES, n = deploy_pages_of(chunk, e->pages);
-    if (deploy_part(e->m, first, n) < 0)
-        return -1;
-    deploy_expect_nothing(e->m->file, chunk, n);
-    return 0;
-}
-
 void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes)
 {
     const uint64_t size = file_size(f);
@@ -254,12 +239,33 @@ void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes)
     d->options->progress(d->options->progress_arg, bytes, size);
 }
 
+/* With less free space than that (bytes) nothing is begun that takes it: the pages of a few chunks, and what a
+ * file system needs to give space back. */
+enum { PLENTY = 8 << 20 };
+
 /* Is there so little space that whoever goes on takes the last of it? Then scarce.c has nothing to begin with. */
 static bool is_scarce(const struct file *f)
 {
     struct statfs fs;
     return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < DEPLOY_PLENTY;
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
+}
+
+static int deploy_chunk(struct everything *e, uint64_t chunk)
+{
+    struct file *f = e->m->file;
+    const uint64_t first = chunk * CHUNK_PAGES, n = deploy_pages_of(chunk, e->pages);
+    uint64_t words[CHUNK_PAGES];
+    if (deploy_words(f, first, n, words) < 0)
+        return -1;
+    if (!deploy_is_home(words, n) && is_scarce(f)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    if (deploy_runs(e->m, first, words, n) < 0)
+        return -1;
+    deploy_expect_nothing(f, chunk, n);
+    return 0;
 }
 
 /* ---- the whole file, by threads ---- */
@@ -302,9 +308,7 @@ static void *work(void *arg)
         uint64_t chunk = next_chunk(e);
         if (chunk >= e->chunks)
             break;
-        if (is_scarce(e->m->file))
-            fail(e, ENOSPC);
-        else if (deploy_chunk(e, chunk) < 0)
+        if (deploy_chunk(e, chunk) < 0)
             fail(e, errno);
         else
             tell(e, chunk);
@@ -329,13 +333,18 @@ static unsigned choose_threads(const struct everything *e)
     return n ? (unsigned)n : 1;
 }
 
+int deploy_map(struct mapping *whole, struct file *f)
+{
+    *whole = (struct mapping){.file = f,
+                              .counters = calloc(THREAD_SHARED + 1, sizeof(*whole->counters))};
+    return whole->counters ? 0 : report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
+}
+
 int deploy_file(struct file *f, struct deploying *d)
 {
-    /* A mapping of its own: whoever unmaps may have mapped only a part, and for reading. */
-    struct counters *counters = calloc(THREAD_SHARED + 1, sizeof(*counters));
-    if (!counters)
-        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
-    struct mapping whole = {.file = f, .counters = counters};
+    struct mapping whole;
+    if (deploy_map(&whole, f) < 0)
+        return -1;
     uint64_t pages = layout_pages(file_size(f));
     struct everything e = {.m = &whole,
                            .pages = pages,
@@ -354,7 +363,7 @@ int deploy_file(struct file *f, struct deploying *d)
     work(&e);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    free(counters);
+    free(whole.counters);
     if (!e.error) {
         deploy_tell(f, d, UINT64_MAX);
         return 0;

@@ -25,15 +25,15 @@ struct deploying {
     uint64_t given_back; /* chunks before this had their turn in scarce.c */
 };
 
-/* With less free space than that (bytes) nothing is begun that takes it: the pages of a few chunks, and what a
- * file system needs to give space back. */
-enum { DEPLOY_PLENTY = 8 << 20 };
-
 /* Everything in the file, by several threads if it is large. Nobody else in this process uses the file. ENOSPC,
  * also where there is little left: scarce.h. */
 int deploy_file(struct file *f, struct deploying *d);
 
 /* ---- its parts ---- */
+
+/* A mapping of its own: whoever unmaps may have mapped only a part, and for reading. Its counters are to be
+ * freed. ENOMEM. */
+int deploy_map(struct mapping *whole, struct file *f);
 
 /* The first chunk from `chunk` on, of `chunks`, that has a meta page; where none can be looked for, `chunk`. */
 uint64_t deploy_chunk_from(const struct file *f, uint64_t chunk, uint64_t chunks);
@@ -49,8 +49,16 @@ static inline uint64_t deploy_pages_of(uint64_t chunk, uint64_t pages)
  * has no state. */
 int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words);
 
-/* All slices of those pages. */
-int deploy_part(struct mapping *m, uint64_t first, uint64_t n);
+/* Do these say that nothing is in R? */
+static inline bool deploy_is_home(const uint64_t *words, uint64_t n)
+{
+    while (n && !words[n - 1])
+        n--;
+    return n == 0;
+}
+
+/* All slices of those pages, by the runs of them that have some in R. */
+int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n);
 
 /* The chunk's pages, n of them, are all home. */
 void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t n);

@@ -3,6 +3,7 @@
 #include "pages.h"
 
 #include "../reflection/report.h"
+#include "clock.h"
 #include "peers.h"
 #include "space.h"
 #include "tx.h"
@@ -69,13 +70,6 @@ static void sleep_until_free(struct page_state *s)
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 bool pages_is_not_for(const struct file *f, const struct page_state *s,
                       const struct patience *patience)
 {
@@ -102,7 +96,7 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
     int r = waits_begin(&self, f, s, patience);
     while (r == 0) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (patience->deadline && now() >= patience->deadline) {
+        if (patience->deadline && clock_ns() >= patience->deadline) {
             r = report_error(ETIMEDOUT, "others held a part of %s all the time", f->pairing.path);
         } else {
             sleep_until_free(s);

@@ -12,12 +12,12 @@
 #include "scarce.h"
 
 #include "../reflection/report.h"
+#include "clock.h"
 #include "space.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* Pages that come home before space is given back: few, for it has to be there twice until then. */
 enum { PART = 64 };
@@ -62,26 +62,20 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     return 0;
 }
 
-/* n pages of one chunk. */
-static int bring(struct mapping *m, uint64_t first, uint64_t n)
+/* n pages of one chunk, with their words, of which some may be home by now. */
+static int bring(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
 {
     int r = space_make_words(m->file, first / CHUNK_PAGES);
     if (r == 0)
-        r = deploy_part(m, first, n);
+        r = deploy_runs(m, first, words, n);
     const int error = errno;
     if ((r < 0 && !scarce_is(error)) || give_back(m->file, first, n) < 0)
         return -1;
     errno = error;
     if (r == 0 || n == 1)
         return r;
-    return bring(m, first, n / 2) < 0 ? -1 : bring(m, first + n / 2, n - n / 2);
-}
-
-static bool is_home(const uint64_t *words, uint64_t n)
-{
-    while (n && !words[n - 1])
-        n--;
-    return n == 0;
+    const uint64_t half = n / 2;
+    return bring(m, first, words, half) < 0 ? -1 : bring(m, first + half, words + half, n - half);
 }
 
 /* 1: something was to be done. */
@@ -90,29 +84,24 @@ static int bring_chunk(struct mapping *m, uint64_t chunk, uint64_t n)
     uint64_t words[CHUNK_PAGES];
     if (deploy_words(m->file, chunk * CHUNK_PAGES, n, words) < 0)
         return -1;
-    if (is_home(words, n))
+    if (deploy_is_home(words, n))
         return 0;
     for (uint64_t i = 0, end; i < n; i = end) {
         end = n - i < PART ? n : i + PART;
-        if (!is_home(words + i, end - i) && bring(m, chunk * CHUNK_PAGES + i, end - i) < 0)
+        if (!deploy_is_home(words + i, end - i) &&
+            bring(m, chunk * CHUNK_PAGES + i, words + i, end - i) < 0)
             return -1;
     }
     deploy_expect_nothing(m->file, chunk, n);
     return 1;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static int bring_all(struct mapping *m, struct deploying *d)
 {
     struct file *f = m->file;
     const uint64_t pages = layout_pages(file_size(f)),
-                   chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES, end = now_ms() + TURN_MS;
+                   chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
+                   end = clock_ns() + TURN_MS * 1000000u;
     if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
         return -1;
     /* Once for all; what others bring home between two turns may keep its space. */
@@ -120,7 +109,7 @@ static int bring_all(struct mapping *m, struct deploying *d)
         if (give_back(f, c * CHUNK_PAGES, deploy_pages_of(c, pages)) < 0)
             return -1;
         d->given_back = c + 1;
-        if (now_ms() >= end)
+        if (clock_ns() >= end)
             return 1;
     }
     for (uint64_t c = 0; (c = deploy_chunk_from(f, c, chunks)) < chunks; c++) {
@@ -128,7 +117,7 @@ static int bring_all(struct mapping *m, struct deploying *d)
         if (r < 0)
             return -1;
         deploy_tell(f, d, (c + 1) * CHUNK_PAGES * PAGE_BYTES);
-        if (r && now_ms() >= end)
+        if (r && clock_ns() >= end)
             return 1;
     }
     deploy_tell(f, d, UINT64_MAX);
@@ -137,13 +126,12 @@ static int bring_all(struct mapping *m, struct deploying *d)
 
 int scarce_deploy(struct file *f, struct deploying *d)
 {
-    struct counters *counters = calloc(THREAD_SHARED + 1, sizeof(*counters));
-    if (!counters)
-        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
-    struct mapping whole = {.file = f, .counters = counters};
+    struct mapping whole;
+    if (deploy_map(&whole, f) < 0)
+        return -1;
     const int r = bring_all(&whole, d), error = errno;
     space_forget(f);
-    free(counters);
+    free(whole.counters);
     errno = error;
     return r;
 }

@@ -3,12 +3,11 @@
 
 #include "../reflection/report.h"
 #include "calls.h"
+#include "clock.h"
 #include "pages.h"
 #include "peers.h"
 #include "reader.h"
 #include "table.h"
-
-#include <time.h>
 
 /* With who lives: a commit takes as long as its flushes. */
 enum { PATIENCE_MS = 1000 };
@@ -24,9 +23,7 @@ void settle_raise_threads(uint16_t *threads, unsigned thread)
 
 static int64_t now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)(clock_ns() / 1000000);
 }
 
 /* 0: nobody. */

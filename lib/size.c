@@ -166,9 +166,7 @@ static int zero_by_stores(struct file *f, uint64_t from, uint64_t to)
 
 static int punch(int fd, uint64_t from, uint64_t to)
 {
-    return to <= from ? 0
-                      : fsops->fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                         (off_t)from, (off_t)(to - from));
+    return to <= from ? 0 : fsops_punch(fd, (off_t)from, (off_t)(to - from));
 }
 
 /*

@@ -51,8 +51,7 @@ static uint16_t o_pages(const struct file *f, uint64_t chunk)
     uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
     /* In a page cache a store may need space for what lies beside the page, too (domain_make_storable()):
      * for as many pages as a chunk, at most. */
-    bool cached = f->persist.domain == PERSIST_MSYNC || f->persist.domain == PERSIST_PROCESS;
-    if (f->holes_fault || !pages || (cached && pages < CHUNK_PAGES))
+    if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
         return 0;
     off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
     return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
@@ -211,8 +210,8 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
     /* I2: as a store to invalid homes. One that fails gives nothing back, and harms nothing. */
-    (void)fsops->fallocate(f->pairing.reflection, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                           (off_t)layout_reflected(page * PAGE_BYTES), (off_t)(n * PAGE_BYTES));
+    (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
+                      (off_t)(n * PAGE_BYTES));
 }
 
 void space_forget(struct file *f)

@@ -2,6 +2,7 @@
 #include "stage.h"
 
 #include "../reflection/report.h"
+#include "clock.h"
 #include "put.h"
 #include "read.h"
 #include "reader.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* ---- pages ---- */
 
@@ -96,13 +96,9 @@ int stage_make_room(struct tx *t, uint64_t more)
 
 struct patience stage_patience(const struct tx *t)
 {
-    struct timespec now;
     struct patience patience = {0};
-    if (t->wait_ms) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        patience.deadline =
-            (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + t->wait_ms * 1000000u;
-    }
+    if (t->wait_ms)
+        patience.deadline = clock_ns() + t->wait_ms * 1000000u;
     return patience;
 }
 

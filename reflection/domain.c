@@ -80,9 +80,7 @@ void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int f
 
 int domain_make_storable(enum persist_domain domain, void *at, size_t n)
 {
-    if (domain != PERSIST_MSYNC && domain != PERSIST_PROCESS)
-        return 0;
-    if (madvise(at, n, MADV_POPULATE_WRITE) == 0 || errno != EFAULT)
+    if (!domain_is_cached(domain) || madvise(at, n, MADV_POPULATE_WRITE) == 0 || errno != EFAULT)
         return 0;
     errno = ENOSPC;
     return -1;

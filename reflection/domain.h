@@ -30,6 +30,12 @@ int domain_from_name(const char *name);
  * address to replace, or NULL. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
 
+/* Do mappings in this domain go through the page cache, unless it was forced on a medium of another? */
+static inline bool domain_is_cached(enum persist_domain domain)
+{
+    return domain == PERSIST_MSYNC || domain == PERSIST_PROCESS;
+}
+
 /*
  * Of whole pages of such a mapping, which have space: can they be stored to? That they have space is not all:
  * Linux keeps neighbouring pages of a file as one in its cache (a large folio), and the first store to it takes

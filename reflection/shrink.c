@@ -123,8 +123,7 @@ int shrink_finish(struct pairing *pr)
 int shrink_wipe(struct pairing *pr)
 {
     uint64_t from = shrink_from(pr);
-    if (from && fsops->fallocate(pr->original, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                 (off_t)pr->size, (off_t)(from - pr->size)) < 0)
+    if (from && fsops_punch(pr->original, (off_t)pr->size, (off_t)(from - pr->size)) < 0)
         return report_errno(errno, "cannot clear what was cut off of %s", pr->path);
     return 0;
 }
