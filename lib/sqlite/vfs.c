@@ -44,7 +44,8 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
         name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE)
             ? database_writer(name)
             : NULL;
-    if (writer) {
+    /* What is there and could not be deleted after the commit: the VFS below says so before it. */
+    if (writer && is_file(name)) {
         journal_open((struct journal *)file, writer, name);
         if (out_flags)
             *out_flags = flags;

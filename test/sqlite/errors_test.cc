@@ -374,6 +374,16 @@ TEST_F(SqliteErrors, ANameThatIsJustShortEnoughIsAnother)
     EXPECT_EQ(names(), longest);
 }
 
+/* It cannot be deleted: that is to be known before the commit, and not afterwards. */
+TEST_F(SqliteErrors, AFolderThatHasTheJournalsNameIsNoCommit)
+{
+    ASSERT_EQ(mkdir(path("b.db-journal").c_str(), 0700), 0);
+    EXPECT_EQ(Db(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
+    EXPECT_EQ(Db::stock(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
+    ASSERT_EQ(rmdir(path("b.db-journal").c_str()), 0);
+    EXPECT_EQ(Db(path("b.db")).number("SELECT count(*) FROM sqlite_master"), 0);
+}
+
 TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
 {
     make();
