@@ -13,6 +13,7 @@
 #include "size.h"
 
 #include "../reflection/bitmap.h"
+#include "../reflection/domain.h"
 #include "../reflection/fsops.h"
 #include "../reflection/growth.h"
 #include "../reflection/meta.h"
@@ -26,6 +27,7 @@
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Zeros behind the last slice, in O, since no bit names them. */
@@ -71,6 +73,17 @@ static int clear_slice(struct mapping *m, struct held *last, unsigned begin, uns
     return flip_one(m, last);
 }
 
+/* Is its last page to get the rest of its space before the end moves away over it? Where it counts, or where the page
+ * cache would want it for a store to a neighbour (domain_make_storable()): in blocks that are smaller than pages it is
+ * a hole. */
+static bool wants_whole_page(const struct file *f)
+{
+    struct stat st;
+    return f->holes_fault ||
+           (domain_is_cached(f->persist.domain) &&
+            (fstat(f->pairing.original, &st) < 0 || (uint64_t)st.st_blksize < PAGE_BYTES));
+}
+
 /*
  * It may hold anything: the kernel lets everybody store there who has the page mapped, and some file
  * systems keep it.
@@ -80,7 +93,7 @@ int size_clear_tail(struct mapping *m, struct held *last)
     struct file *f = m->file;
     unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
     /* Others may have cut the page off, and made it anew without space. */
-    if (f->holes_fault && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
+    if (wants_whole_page(f) && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
         return -1;
     if (clear_behind_slice(f, last, end) < 0)
         return -1;
@@ -141,10 +154,17 @@ static int clear_words(struct file *f, uint64_t size)
     return 0;
 }
 
-/* Stores zeros to what of [from, to), whole pages, has space and is something else. */
-static int zero_by_stores(struct file *f, uint64_t from, uint64_t to)
+static void store_zeros(struct file *f, uint64_t from, uint64_t to)
 {
     static const char zeros[PAGE_BYTES];
+    for (; from < to; from += PAGE_BYTES)
+        if (memcmp(f->o + from, zeros, PAGE_BYTES) != 0)
+            persist_copy(&f->persist, f->o + from, zeros, PAGE_BYTES);
+}
+
+/* Zeros to what of [from, to), whole pages, has space, which it keeps. */
+static int clear_in_place(struct file *f, uint64_t from, uint64_t to)
+{
     int fd = f->pairing.original;
     while (from < to) {
         off_t data = lseek(fd, (off_t)from, SEEK_DATA), hole = -1;
@@ -156,9 +176,15 @@ static int zero_by_stores(struct file *f, uint64_t from, uint64_t to)
             return report_errno(errno, "cannot find out which parts of %s have space",
                                 f->pairing.path);
         from = (uint64_t)data / PAGE_BYTES * PAGE_BYTES;
-        for (; from < to && from < (uint64_t)hole; from += PAGE_BYTES)
-            if (memcmp(f->o + from, zeros, PAGE_BYTES) != 0)
-                persist_copy(&f->persist, f->o + from, zeros, PAGE_BYTES);
+        const uint64_t end = min(to, layout_pages((uint64_t)hole) * PAGE_BYTES);
+        if (f->holes_fault || fsops->fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                               (off_t)from, (off_t)(end - from)) < 0) {
+            if (!f->holes_fault && errno != EOPNOTSUPP)
+                return report_errno(errno, "cannot clear what lies behind the end of %s",
+                                    f->pairing.path);
+            store_zeros(f, from, end);
+        }
+        from = end;
     }
     /* S3: growth_prepare() syncs the original before the size rises. */
     return 0;
@@ -174,7 +200,8 @@ static int punch(int fd, uint64_t from, uint64_t to)
  *
  * What was in the file before, and is in nobody's way as long as the size does not rise over it: its
  * space is given back. Not where reading a hole may be SIGBUS: readers without a lock may still be
- * there, as long as the file is mapped. There zeros are stored.
+ * there, as long as the file is mapped. There zeros are stored. And not beside pages that are within the file:
+ * who knows that they have space may store to them at any time (domain_neighbours_end()).
  *
  * What never was in it: where a large page backs the file, as tmpfs may have it, the pages behind the
  * last one may be there, too, and be stored to.
@@ -190,13 +217,16 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
     if (shrink_from(&f->pairing) && clear_words(f, size) < 0)
         return -1;
     int r = 0;
-    bool holes = !f->holes_fault;
-    if (from < known && holes && punch(fd, from, known) < 0) {
-        holes = false;
-        if (errno != EOPNOTSUPP)
-            r = -1;
+    uint64_t kept = known;
+    if (!f->holes_fault) {
+        kept = min(known, domain_neighbours_end(f->persist.domain, from));
+        r = punch(fd, kept, known);
+        if (r < 0 && errno == EOPNOTSUPP) {
+            kept = known;
+            r = 0;
+        }
     }
-    if (r == 0 && from < known && !holes && zero_by_stores(f, from, known) < 0)
+    if (r == 0 && clear_in_place(f, from, kept) < 0)
         return -1;
     if (r == 0 && f->holes_fault && punch(fd, once > from ? once : from, end) < 0 &&
         errno != EOPNOTSUPP)
@@ -396,13 +426,13 @@ void size_unmark(const struct size_range *r)
     __atomic_store_n(&r->file->shared.header->gone, UINT64_MAX, __ATOMIC_RELEASE);
 }
 
-/* Space of RefPages [first, end). Meta pages keep theirs: it is known for good. */
+/* Space of RefPages [first, end), but for neighbours of those before them. Meta pages keep theirs. */
 static void punch_reflection(struct file *f, uint64_t first, uint64_t end)
 {
     int fd = f->pairing.reflection;
-    uint64_t from = layout_reflected(first * PAGE_BYTES),
+    uint64_t from = domain_neighbours_end(f->persist.domain, layout_reflected(first * PAGE_BYTES)),
              last = layout_reflection_bytes(end * PAGE_BYTES);
-    while (first < end && from < last) {
+    while (from < last) {
         off_t data = lseek(fd, (off_t)from, SEEK_DATA);
         if (data < 0 || (uint64_t)data >= last)
             break;
@@ -420,6 +450,7 @@ void size_clear_behind(const struct size_range *r, uint64_t to)
 {
     struct file *f = r->file;
     uint64_t first = layout_pages(to), end = once_pages(f, to), page = r->first;
+    uint64_t behind = domain_neighbours_end(f->persist.domain, first * PAGE_BYTES);
     uint8_t keep = (uint8_t) ~((f->holes_fault ? 0 : PAGE_O_ALLOCATED) |
                                (f->r_holes_fault ? 0 : PAGE_R_ALLOCATED));
     (void)clear_words(f, to);
@@ -428,7 +459,7 @@ void size_clear_behind(const struct size_range *r, uint64_t to)
         if (is_ours(r, s))
             __atomic_store_n(&s->flags, s->flags & keep, __ATOMIC_RELEASE);
     if (!f->holes_fault)
-        (void)punch(f->pairing.original, first * PAGE_BYTES, end * PAGE_BYTES);
-    if (!f->r_holes_fault)
+        (void)punch(f->pairing.original, behind, end * PAGE_BYTES);
+    if (!f->r_holes_fault && first < end)
         punch_reflection(f, first, end);
 }

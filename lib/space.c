@@ -151,9 +151,17 @@ int space_look_r(struct file *f, uint64_t page)
     return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
+/* A meta page that was cut off has its space, and in a page cache needs that of its neighbours, too. */
+static bool lost_neighbours(const struct file *f, uint64_t chunk)
+{
+    return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
+           was_cut_off(f, chunk * CHUNK_PAGES);
+}
+
 int space_make_meta(struct file *f, uint64_t chunk)
 {
-    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
+    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE &&
+        !lost_neighbours(f, chunk))
         return 0;
     if (allocate(f, f->r, layout_meta_page(chunk), PAGE_BYTES, "a meta page of the reflection of") <
         0)

@@ -45,4 +45,12 @@ static inline bool domain_is_cached(enum persist_domain domain)
  */
 int domain_make_storable(enum persist_domain domain, void *at, size_t n);
 
+/* So far, at most, lie the neighbours of what lies before `at` in a file: to take space from those is to take it from
+ * them, too. */
+static inline uint64_t domain_neighbours_end(enum persist_domain domain, uint64_t at)
+{
+    const uint64_t most = 2 << 20; /* of neighbours, whose place is a multiple of their size */
+    return domain_is_cached(domain) ? (at + most - 1) / most * most : at;
+}
+
 #endif

@@ -484,6 +484,102 @@ TEST_P(FullDisk, HolesBehindTheLastPageWithSpaceAreEnospcAndNotSigbus)
     }));
 }
 
+// What is cut off gives its space back, but not beside pages that are known to have theirs, by whomever.
+TEST_P(FullDisk, PagesBesideACutKeepTheSpaceThatTheyHave)
+{
+    if (in_memory())
+        GTEST_SKIP() << "there each page has its own";
+    constexpr size_t LONG = 8 << 20, PAGES = LONG / 4096;
+    struct Cut {
+        size_t pages;
+        int domain;
+    };
+    EXPECT_PLAYED(play([&] {
+        for (const Cut cut : {Cut{3, ATO_DOMAIN_PROCESS}, Cut{200, ATO_DOMAIN_MSYNC},
+                              Cut{700, ATO_DOMAIN_PROCESS}}) {
+            SCOPED_TRACE("cut to " + std::to_string(cut.pages) + " pages");
+            const size_t shorter = cut.pages * 4096 + 100;
+            make_files(Bytes(), LONG);
+            Mapped m(file, options(cut.domain, ATO_READ_GATHER, ATO_NO_RTM));
+            ASSERT_TRUE(m) << m.sentence;
+            for (size_t i = 0; i < PAGES; i += 512)
+                ASSERT_TRUE(m.write(i * 4096, pattern(10, 1))) << m.sentence;
+            read_anew(reflection_of(file));
+            read_anew(file);
+            for (size_t i = 0; i < 2 * PAGES; i++)
+                ASSERT_TRUE(m.write(i % PAGES * 4096, pattern(4096, i))) << m.sentence;
+            ato_tx *tx = ato_tx_begin(0);
+            for (size_t i = 0; i < PAGES; i++)
+                ASSERT_TRUE(ato_tx_memcpy(tx, m.base + i * 4096, pattern(3000, 9).data(), 3000, 0))
+                    << ato_errormsg();
+            ato_tx_abort(tx);
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(shorter)), 0) << ato_errormsg();
+            for (size_t at : {0, 1000}) {
+                fill_quietly(ballast);
+                for (size_t i = cut.pages; i-- > 0;)
+                    EXPECT_TRUE(m.write(i * 4096 + at, pattern(3000, 3))) << m.sentence;
+                sync(); // what was ready for stores is so no more
+            }
+            // It may get as long again, and then be stored to as far as there is space.
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(LONG)), 0) << ato_errormsg();
+            EXPECT_EQ(m.read(shorter, LONG - shorter), Bytes(LONG - shorter));
+            for (size_t kept : {10, 100, 300}) {
+                for (size_t i = PAGES; i-- > 0;)
+                    EXPECT_TRUE(m.write(i * 4096, pattern(4096, kept)) || m.error == ENOSPC)
+                        << m.sentence;
+                sync();
+                fill_quietly(ballast);
+                ASSERT_EQ(
+                    truncate(ballast.c_str(), static_cast<off_t>(size_of(ballast) - kept * 4096)),
+                    0);
+            }
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(shorter)), 0) << ato_errormsg();
+            make_room();
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            EXPECT_EQ(size_of(file), shorter);
+        }
+    }));
+}
+
+// What a file grows by is a hole, which no store to those before it may fall into.
+TEST_P(FullDisk, PagesBesideAGrowthKeepTheSpaceThatTheyHave)
+{
+    if (in_memory())
+        GTEST_SKIP() << "there each page has its own";
+    constexpr size_t LONG = 8 << 20;
+    EXPECT_PLAYED(play([&] {
+        for (int domain : {ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+            SCOPED_TRACE(domain);
+            constexpr size_t PAGES = 303, SHORT = PAGES * 4096 + 100;
+            make_files(pattern(SHORT, 1), SHORT);
+            ato_options growing = options(domain, ATO_READ_GATHER, ATO_NO_RTM);
+            growing.max_size = LONG;
+            Mapped m(file, growing);
+            ASSERT_TRUE(m) << m.sentence;
+            for (size_t i = 0; i < PAGES; i += 512)
+                ASSERT_TRUE(m.write(i * 4096, pattern(10, 1))) << m.sentence;
+            read_anew(reflection_of(file));
+            read_anew(file);
+            for (size_t i = 0; i < 2 * PAGES; i++)
+                ASSERT_TRUE(m.write(i % PAGES * 4096, pattern(4096, i))) << m.sentence;
+            fill_quietly(ballast);
+            for (size_t longer : {SHORT + 20000, LONG}) {
+                if (ato_ftruncate(m.base, static_cast<off_t>(longer)) < 0) {
+                    EXPECT_EQ(errno, ENOSPC) << ato_errormsg();
+                }
+                for (size_t at : {0, 1000}) {
+                    fill_quietly(ballast);
+                    for (size_t i = PAGES; i-- > 0;)
+                        EXPECT_TRUE(m.write(i * 4096 + at, pattern(3000, 3))) << m.sentence;
+                    sync(); // what was ready for stores is so no more
+                }
+            }
+            make_room();
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        }
+    }));
+}
+
 // Space that was given back beside pages that had theirs: they have it no more.
 TEST_P(FullDisk, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
 {
@@ -564,7 +660,10 @@ TEST_P(FullDisk, OthersAreLetInWhileSpaceIsGivenBack)
             locks_patience_ms = 5000;
             Mapped m(file);
             write_file(was_there, Bytes());
-            return m && m.read(CHUNK, 4096) == pattern(4096, 1) ? 0 : 1;
+            // Who is the last to leave makes it plain.
+            return m && m.read(CHUNK, 4096) == pattern(4096, 1) && m.unmap(ATO_UNMAP_SPATIAL) == 0
+                       ? 0
+                       : 1;
         });
         ASSERT_TRUE(other.is_ready());
         Mapped m(file, options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM));

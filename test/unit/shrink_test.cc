@@ -107,6 +107,9 @@ TEST_P(ShrinkOnDisk, SpaceIsGivenBackAtOnceAndAskedForAnew)
     ASSERT_EQ(statfs(path.c_str(), &fs), 0);
     if (fs.f_type == 0x01021994)
         GTEST_SKIP() << "/var/tmp is a tmpfs";
+    // In a page cache not what lies beside the pages that stay; and a meta page, too, needs it again.
+    const bool cached = GetParam() == ATO_DOMAIN_MSYNC;
+    const off_t beside = cached ? 2 << 20 : 0;
     const size_t n = 3 * CHUNK;
     content = pattern(n, 4);
     write_file(path, content);
@@ -116,16 +119,16 @@ TEST_P(ShrinkOnDisk, SpaceIsGivenBackAtOnceAndAskedForAnew)
     ASSERT_EQ(ato_ftruncate(m.base, 5000), 0) << ato_errormsg();
     for (const std::string &which : {path, reflection_of(path)}) {
         ASSERT_EQ(stat(which.c_str(), &st), 0);
-        EXPECT_LE(st.st_blocks * 512, 64 * 1024) << which;
+        EXPECT_LE(st.st_blocks * 512, (64 << 10) + beside) << which;
     }
     EXPECT_EQ(size_of(path), n);
     FsFaults faults; // a page that had space needs it again
     ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(n)), 0) << ato_errormsg();
     long before = faults.count("fallocate");
     ASSERT_TRUE(m.write(CHUNK + 4096, pattern(100, 5))) << m.sentence;
-    EXPECT_EQ(faults.count("fallocate"), before + 1);
+    EXPECT_EQ(faults.count("fallocate"), before + 1 + cached);
     ASSERT_TRUE(m.write(CHUNK + 4096, pattern(100, 6))) << m.sentence; // home
-    EXPECT_EQ(faults.count("fallocate"), before + 2);
+    EXPECT_EQ(faults.count("fallocate"), before + 2 + cached);
     Bytes expected(content.begin(), content.begin() + 5000);
     expected.resize(n);
     std::copy_n(pattern(100, 6).begin(), 100, expected.begin() + CHUNK + 4096);
