@@ -229,7 +229,9 @@ static void find_length(struct connection *c)
         database_renew(c->db, c, false, c->name);
     /* In this order: another process may make it longer, which begins with its length. */
     sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view), length = database_length(c->db);
-    if (c->journal_file && length != size) {
+    /* A length that lasts is of a file that got shorter, and that others have mapped. */
+    if (length != size && (c->journal_file || length != c->looked_at)) {
+        c->looked_at = length;
         database_renew(c->db, c, true, c->name);
         size = (sqlite3_int64)ato_size(c->staged.view);
         length = database_length(c->db);

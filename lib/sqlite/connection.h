@@ -61,8 +61,9 @@ struct connection {
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out */
     struct neighbours neighbours[64];
-    char counter[16];     /* SQLite's, in the file, and what comes behind it */
-    sqlite3_int64 reach;  /* of the view, if the file does */
+    char counter[16];        /* SQLite's, in the file, and what comes behind it */
+    sqlite3_int64 reach;     /* of the view, if the file does */
+    sqlite3_int64 looked_at; /* length of the file that was another than the database's */
     sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
 };
 

@@ -360,8 +360,9 @@ static void renew(struct database *db, bool prefer_file, const char *name)
 {
     struct view *v = &db->views[1];
     const int policy = db->lost ? -1 : policy_of(v->at);
-    prefer_file = prefer_file && !db->lost && is_plain(v->at);
-    if (!db->lost && !unmap_fast(v))
+    if (db->lost)
+        prefer_file = false;
+    else if ((prefer_file && !is_plain(v->at)) || !unmap_fast(v))
         return;
     *v = map_again(db, prefer_file, name);
     db->lost = !v->at;

@@ -75,9 +75,10 @@ static inline bool database_flushes_by_calls(const struct database *db)
 }
 
 /* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
- * has it mapped, and all of one that others made longer than the view goes is within reach. `self`: whose call it is; the others are kept out. `prefer_file`: also if the file was given another
- * length by other means and all was home: then it is right as it is. Where it cannot be mapped again its
- * connections fail from then on; `name` is for the sentence. */
+ * has it mapped, and all of one that others made longer than the view goes is within reach. `self`: whose call it
+ * is; the others are kept out. `prefer_file`: only if all is home, and then also if the file was given another
+ * length by other means: it is right as it is. Where it cannot be mapped again its connections fail from then on;
+ * `name` is for the sentence. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 

@@ -249,6 +249,57 @@ TEST_F(SqliteNeighbours, APolicyOutlivesACutOfTheFile)
     EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "adaptive");
 }
 
+/* Under a lock, where all is at home: then it is what SQLite's own VFS would find. */
+TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsTakenForWhatItIs)
+{
+    for (const std::string name : {"longer.db", "shorter.db"}) {
+        Db db = Db::stock(path(name));
+        MUST(db, "CREATE TABLE t(a INTEGER PRIMARY KEY, b UNIQUE); " + fill("t", 1, 100));
+        for (int i = 0; i < 10; i++) {
+            MUST(db, "UPDATE t SET b=b||'!'");
+        }
+        MUST(db, name == "longer.db" ? fill("t", 101, 300) : "DELETE FROM t WHERE a>10; VACUUM");
+    }
+    make();
+    Db db(path()), locking(path());
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy=eager"), "eager");
+    MUST(db, fill("t", 10, 100));
+    for (const std::string name : {"longer.db", "shorter.db"}) {
+        SCOPED_TRACE(name);
+        MUST(locking, "BEGIN EXCLUSIVE");
+        support::write_file(path(), support::read_file(path(name)));
+        MUST(locking, "ROLLBACK");
+        for (const Db *each : {&db, &locking}) {
+            EXPECT_EQ(each->number("SELECT max(a) FROM t"), name == "longer.db" ? 300 : 10);
+            EXPECT_EQ(each->text("PRAGMA integrity_check"), "ok");
+        }
+        MUST(db, "INSERT INTO t VALUES(1000, 'x')");
+        EXPECT_EQ(locking.number("SELECT max(a) FROM t"), 1000);
+        MUST(locking, "DELETE FROM t WHERE a=1000");
+    }
+    db.close();
+    locking.close();
+    EXPECT_EQ(stock_sum(path()), "55");
+    EXPECT_EQ(left(), 4u); // two reflections, with their manifests, that are set aside
+}
+
+/* But not where some of it is in the reflection, of which they have no idea. */
+TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsRefusedWhereItIsNotPlain)
+{
+    make();
+    Db::stock(path("b.db")).run("CREATE TABLE t(a)");
+    Db db(path());
+    MUST(db, fill("t", 10, 100));
+    const support::Bytes before = support::read_file(path());
+    support::write_file(path(), support::read_file(path("b.db")));
+    EXPECT_NE(db.run("SELECT * FROM t"), SQLITE_OK);
+    support::write_file(path(), before);
+    EXPECT_EQ(db.number("SELECT max(a) FROM t"), 100);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), std::to_string(6 + (10 + 100) * 91 / 2));
+}
+
 TEST_F(SqliteNeighbours, OneInWalModeTakesPartAsItDoesElsewhere)
 {
     for (const char *wal : {"a", "b", "c"}) {

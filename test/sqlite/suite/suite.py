@@ -52,9 +52,9 @@ RAW = set('''
     alter2 alter3 atomic2 backup5 cacheflush cffault corrupt corrupt2 corrupt3 corrupt4 corrupt6 corrupt8
     corruptB corruptC corruptD corruptF crash7 crash8 descidx1 descidx2 e_wal e_walckpt exclusive exclusive2
     filefmt incrblob3 incrcorrupt incrvacuum3 io ioerr memdb1 misc7 mmapfault pager1 pagerfault pagerfault2
-    pagerfault3 pragma rdonly recovercorrupt recoverfault recoverfault2 rollback spellfix tkt-9f2eb3abac
-    tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum walcrash3 walcrash4 walfault walnoshm
-    waloverwrite walprotocol walro2 walslow
+    pagerfault3 pragma rdonly recovercorrupt recoverfault recoverfault2 rollback spellfix superlock
+    tkt-9f2eb3abac tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum walcrash3 walcrash4 walfault
+    walnoshm waloverwrite walprotocol walro2 walslow
 '''.split())
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
