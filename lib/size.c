@@ -27,7 +27,7 @@
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Zeros behind the last slice, in O, since no bit names them. */
@@ -78,10 +78,10 @@ static int clear_slice(struct mapping *m, struct held *last, unsigned begin, uns
  * a hole. */
 static bool wants_whole_page(const struct file *f)
 {
-    struct stat st;
+    struct statfs fs;
     return f->holes_fault ||
            (domain_is_cached(f->persist.domain) &&
-            (fstat(f->pairing.original, &st) < 0 || (uint64_t)st.st_blksize < PAGE_BYTES));
+            (fstatfs(f->pairing.original, &fs) < 0 || (uint64_t)fs.f_bsize < PAGE_BYTES));
 }
 
 /*
