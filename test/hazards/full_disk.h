@@ -39,6 +39,13 @@ inline void fill_quietly(const std::string &ballast)
             ;
 }
 
+// What was ready for stores is so no more. Not sync(): other tests' disks may be about to fail.
+inline void clean(const std::string &disk)
+{
+    Fd fd(disk, O_RDONLY);
+    EXPECT_EQ(syncfs(fd), 0);
+}
+
 // As many pages are left.
 inline void fill_but(const std::string &ballast, size_t pages)
 {

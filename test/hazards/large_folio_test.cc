@@ -127,7 +127,7 @@ TEST_P(LargeFolio, PagesBesideACutKeepTheSpaceThatTheyHave)
                 fill_quietly(ballast);
                 for (size_t i = cut.pages; i-- > 0;)
                     EXPECT_TRUE(m.write(i * 4096 + at, pattern(3000, 3))) << m.sentence;
-                sync(); // what was ready for stores is so no more
+                clean(disk);
             }
             // It may get as long again, and then be stored to as far as there is space.
             ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(LONG)), 0) << ato_errormsg();
@@ -136,7 +136,7 @@ TEST_P(LargeFolio, PagesBesideACutKeepTheSpaceThatTheyHave)
                 for (size_t i = PAGES; i-- > 0;)
                     EXPECT_TRUE(m.write(i * 4096, pattern(4096, kept)) || m.error == ENOSPC)
                         << m.sentence;
-                sync();
+                clean(disk);
                 fill_but(ballast, kept);
             }
             ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(shorter)), 0) << ato_errormsg();
@@ -177,7 +177,7 @@ TEST_P(LargeFolio, PagesBesideAGrowthKeepTheSpaceThatTheyHave)
                     fill_quietly(ballast);
                     for (size_t i = PAGES; i-- > 0;)
                         EXPECT_TRUE(m.write(i * 4096 + at, pattern(3000, 3))) << m.sentence;
-                    sync(); // what was ready for stores is so no more
+                    clean(disk);
                 }
             }
             make_room();

@@ -111,7 +111,7 @@ TEST_P(Scarce, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
                 for (size_t i = PAGES; i-- > 0;)
                     ASSERT_TRUE(m.write(i * 4096 + at, pattern(1024, 3)) || m.error == ENOSPC)
                         << m.sentence;
-                sync(); // what was ready for stores is so no more
+                clean(disk);
             }
             make_room();
             for (size_t i = 0; i < PAGES; i++)
