@@ -86,4 +86,5 @@ void journal_open(struct journal *j, struct connection *c, const char *name)
     /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
     const bool its_own = c->without_locks && connection_owns_name(c, name);
     *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own ? c : NULL};
+    c->journaled = true;
 }

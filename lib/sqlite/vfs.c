@@ -13,7 +13,6 @@
 #include "journal.h"
 #include "super.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -54,11 +53,11 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
 }
 
-/* A database's name may be just short enough: then its journal's cannot be a file's. */
-static bool is_too_long(const char *name)
+/* Does nothing that can be seen have this name? It may be too long for a file, too. */
+static bool is_none(const char *name)
 {
     struct stat st;
-    return lstat(name, &st) < 0 && errno == ENAMETOOLONG;
+    return lstat(name, &st) < 0;
 }
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
@@ -67,11 +66,13 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
     int r = super_delete(name, &mine);
     if (mine)
         return r;
-    /* Also if its journal is in memory: another connection may have left one on the disk, which was rolled back. */
+    const struct connection *writer = database_writer(name);
+    /* What it did is durable by now, or taken back: no error may come of a journal that is not needed. */
+    if (writer && writer->journaled && is_none(name))
+        return SQLITE_OK;
+    /* Another connection may have left one on the disk, which was rolled back. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    const bool is_none =
-        r == SQLITE_IOERR_DELETE_NOENT || (r == SQLITE_IOERR_DELETE && is_too_long(name));
-    return is_none && database_writer(name) ? SQLITE_OK : r;
+    return writer && (writer->journaled || r == SQLITE_IOERR_DELETE_NOENT) ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)

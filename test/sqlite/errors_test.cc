@@ -73,7 +73,6 @@ TEST_F(SqliteErrors, WhatIsLargerThanMaxSizeDoesNotGrow)
 /* A program with its file's user id runs in somebody else's environment. */
 TEST_F(SqliteErrors, ProgramsThatRunAsSomebodyElseTakeNoWordsOfTheEnvironment)
 {
-    constexpr uid_t NOBODY = 65534;
     const support::TempDir place("/tmp"); /* /dev/shm may be mounted without set-user-id programs */
     struct statvfs mounted;
     if (geteuid() != 0 || statvfs(place.path().c_str(), &mounted) < 0 ||
@@ -382,6 +381,47 @@ TEST_F(SqliteErrors, AFolderThatHasTheJournalsNameIsNoCommit)
     EXPECT_EQ(Db::stock(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
     ASSERT_EQ(rmdir(path("b.db-journal").c_str()), 0);
     EXPECT_EQ(Db(path("b.db")).number("SELECT count(*) FROM sqlite_master"), 0);
+}
+
+/* It is durable by the time when SQLite has its journal deleted. */
+TEST_F(SqliteErrors, CommitWhoseFolderCannotBeSearchedIsACommit)
+{
+    make();
+    ASSERT_TRUE(give_to_nobody());
+    const Nobody nobody;
+    Db db(path());
+    MUST(db, "BEGIN; INSERT INTO t VALUES(4, 'four')");
+    EXPECT_EQ(chmod(folder.path().c_str(), 0), 0);
+    EXPECT_EQ(db.run("COMMIT"), SQLITE_OK) << db.error();
+    EXPECT_EQ(chmod(folder.path().c_str(), 0700), 0);
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* One that lies on the disk, of another: it would be rolled back once more, over what is committed by then. */
+TEST_F(SqliteErrors, HotJournalThatCannotBeDeletedIsAnError)
+{
+    make();
+    ASSERT_TRUE(give_to_nobody());
+    {
+        const Nobody nobody;
+        const Db db(path());
+        MUST(db, "INSERT INTO t VALUES(4, 'four')"); /* with a folder .ato */
+    }
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
+    other.kill();
+    ASSERT_EQ(names(), "a.db a.db-journal");
+    const Nobody nobody;
+    const Db db(path());
+    EXPECT_EQ(chmod(folder.path().c_str(), 0500), 0);
+    for (const char *statement : {"SELECT * FROM t", "INSERT INTO t VALUES(5, 'five')"}) {
+        EXPECT_EQ(db.run(statement), SQLITE_IOERR) << statement;
+        EXPECT_EQ(sqlite3_extended_errcode(db.handle), SQLITE_IOERR_DELETE) << statement;
+    }
+    EXPECT_EQ(chmod(folder.path().c_str(), 0700), 0);
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
 }
 
 TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace sql
 {
@@ -45,6 +46,28 @@ class Remote
     pid_t pid = -1;
 };
 
+constexpr uid_t NOBODY = 65534;
+
+/* The user `nobody`, where this is root: who may write anywhere. */
+class Nobody
+{
+  public:
+    Nobody() : was_root(geteuid() == 0)
+    {
+        if (was_root)
+            is = seteuid(NOBODY) == 0;
+    }
+    ~Nobody()
+    {
+        if (was_root)
+            (void)!seteuid(0);
+    }
+    bool is = true;
+
+  private:
+    bool was_root;
+};
+
 class Lab : public testing::Test
 {
   protected:
@@ -58,6 +81,8 @@ class Lab : public testing::Test
     }
     /* With a table t(a INTEGER PRIMARY KEY, b UNIQUE) of three rows, made by SQLite's own VFS. */
     void make(const std::string &name = "a.db", const std::string &first = "") const;
+    /* The folder and what is in it, where this is root. */
+    bool give_to_nobody() const;
     /* What lies in the folder, but for .ato: "a.db". */
     std::string names() const;
     /* What lies in .ato. */

@@ -123,26 +123,6 @@ TEST_F(SqliteNeighbours, WhoMayOnlyReadLeavesItPlainToo)
     EXPECT_EQ(stock_sum(path()), "16");
 }
 
-/* The user `nobody`, where this is root: who may write anywhere. */
-class Nobody
-{
-  public:
-    Nobody() : was_root(geteuid() == 0)
-    {
-        if (was_root)
-            is = seteuid(65534) == 0;
-    }
-    ~Nobody()
-    {
-        if (was_root)
-            (void)!seteuid(0);
-    }
-    bool is = true;
-
-  private:
-    bool was_root;
-};
-
 long open_descriptors()
 {
     const std::filesystem::directory_iterator all("/proc/self/fd");

@@ -59,7 +59,7 @@ RAW = set('''
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
 QUICK = '''
-    writecrash crash crash[235] savepoint savepoint[27] diskfull quota attach attach2 journal1 jrnlmode jrnlmode2
+    writecrash crash crash[235] savepoint savepoint[27] diskfull ioerr ioerr4 quota attach attach2 journal1 jrnlmode jrnlmode2
     pager2 pageropt rollback2 wal wal2 walcrash2 walro walmode backup backup2 vacuum vacuum2 vacuum5 incrvacuum
     autovacuum shared lock lock2 lock3 exclusive trans trans2 avtrans mmap1 mmap3 nolock multiplex2 io sync sync2
     tempdb corrupt2 symlink uri thread001 unixexcl cacheflush stmt superlock fallocate

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Has the VFS's calls of libato fail where SQLite's tests ask for it: an error of the medium at the n-th access of
+ * it, or a full disk. SQLite's own VFS counts its accesses and fails by these variables (of SQLITE_TEST); so do
+ * these calls, in the same count. What failed so changed nothing, as libato promises of EIO and ENOSPC before a
+ * commit.
+ *
+ * The linker has the VFS call the functions named __wrap_ here (-Wl,--wrap).
+ */
+#include <errno.h>
+#include <stdbool.h>
+
+#include "../../../lib/sqlite/staged.h"
+#include "ato.h"
+
+/* SQLite's; the other programs have none. */
+extern int sqlite3_io_error_pending __attribute__((weak)); /* at which access from now on */
+extern int sqlite3_io_error_persist __attribute__((weak)); /* and all that come after it */
+extern int sqlite3_io_error_benign __attribute__((weak));  /* one that SQLite need not tell of */
+extern int sqlite3_io_error_hit __attribute__((weak));
+extern int sqlite3_io_error_hardhit __attribute__((weak));
+extern int sqlite3_diskfull_pending __attribute__((weak)); /* at which access that takes space */
+extern int sqlite3_diskfull __attribute__((weak));
+
+static void hit(bool benign)
+{
+    sqlite3_io_error_hit++;
+    if (!benign && !sqlite3_io_error_benign)
+        sqlite3_io_error_hardhit++;
+}
+
+/* With errno set. */
+static bool medium_fails(bool benign)
+{
+    if (!&sqlite3_io_error_pending)
+        return false;
+    if (!(sqlite3_io_error_persist && sqlite3_io_error_hit) && sqlite3_io_error_pending-- != 1)
+        return false;
+    hit(benign);
+    errno = EIO;
+    return true;
+}
+
+static bool is_full(bool benign)
+{
+    if (!&sqlite3_diskfull_pending || !sqlite3_diskfull_pending)
+        return false;
+    if (sqlite3_diskfull_pending > 1) {
+        sqlite3_diskfull_pending--;
+        return false;
+    }
+    hit(benign);
+    sqlite3_diskfull = sqlite3_io_error_hit = 1;
+    errno = ENOSPC;
+    return true;
+}
+
+static bool write_fails(bool benign)
+{
+    return medium_fails(benign) || is_full(benign);
+}
+
+void *__real_ato_memcpy(void *dst, const void *src, size_t n);
+void *__wrap_ato_memcpy(void *dst, const void *src, size_t n);
+
+/* The VFS reads by it, and writes by the next. */
+void *__wrap_ato_memcpy(void *dst, const void *src, size_t n)
+{
+    return medium_fails(false) ? NULL : __real_ato_memcpy(dst, src, n);
+}
+
+void *__real_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
+void *__wrap_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
+
+void *__wrap_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
+{
+    return write_fails(false) ? NULL : __real_ato_memcpy_opt(dst, src, n, flags);
+}
+
+int __real_ato_ftruncate(void *addr, off_t size);
+int __wrap_ato_ftruncate(void *addr, off_t size);
+
+int __wrap_ato_ftruncate(void *addr, off_t size)
+{
+    return write_fails(false) ? -1 : __real_ato_ftruncate(addr, size);
+}
+
+int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
+int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
+
+int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset)
+{
+    return write_fails(false) ? -1 : __real_staged_write(s, from, n, offset);
+}
+
+int __real_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
+int __wrap_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
+
+int __wrap_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset)
+{
+    return medium_fails(false) ? -1 : __real_staged_read(s, to, n, offset);
+}
+
+int __real_staged_resize(struct staged *s, sqlite3_int64 size);
+int __wrap_staged_resize(struct staged *s, sqlite3_int64 size);
+
+int __wrap_staged_resize(struct staged *s, sqlite3_int64 size)
+{
+    return write_fails(false) ? -1 : __real_staged_resize(s, size);
+}
+
+int __real_staged_commit(struct staged *s);
+int __wrap_staged_commit(struct staged *s);
+
+/* What has only a new size comes after the commit, and may come to nothing: a later one cuts the file. */
+int __wrap_staged_commit(struct staged *s)
+{
+    return write_fails(!s->writes) ? -1 : __real_staged_commit(s);
+}
