@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shows SQLite's tests the files that SQLite has written, where these lie in memory: they look for journals on
- * the disk (is there one, how long is it, what is in it), and for pages of open transactions in the files of
- * databases. So those tests check that what SQLite wrote is what it has.
+ * the disk (is there one, how long is it, what is in it), and for pages in the files of databases that are open,
+ * also for those of open transactions. So those tests check that what SQLite wrote is what it has.
  *
  * Of the program's and Tcl's calls of the C library these ask here first: access, stat, lstat, open, fopen,
  * unlink, opendir, readdir and closedir. Only relative names are looked at: SQLite and libato use whole ones, and
- * see what is on the disk; nothing that is tested here knows of this. Who opens a journal, or a database in which
- * something is staged, gets a copy that can only be read. A journal that lies on the disk comes before one in
+ * see what is on the disk; nothing that is tested here knows of this. Who opens a journal, or a database that this
+ * process has open, gets a copy that can only be read. A journal that lies on the disk comes before one in
  * memory; one that SQLite closed, and did not delete, is shown as it was then. In SQLite's count of open files they
  * are files.
  *
@@ -41,8 +41,9 @@ struct shown {
     const sqlite3_io_methods *methods; /* its own */
     sqlite3_io_methods heard;          /* those that tell of what SQLite does */
     bool is_database;
-    bool nameless; /* it was deleted, and is open */
-    char name[];   /* the whole of it, as SQLite has it */
+    struct stat was; /* of a database: the file that it was opened as */
+    bool nameless;   /* it was deleted, and is open */
+    char name[];     /* the whole of it, as SQLite has it */
 };
 
 static struct shown *all;
@@ -81,19 +82,26 @@ static struct shown **find_file(const sqlite3_file *file)
     return s;
 }
 
-/* Of several connections only the one that writes has something staged. */
-static bool has_staged(const struct shown *s)
+static struct connection *connection_of(const struct shown *s)
 {
-    return ((const struct connection_file *)s->file)->connection->staged.tx;
+    return ((const struct connection_file *)s->file)->connection;
 }
 
+/* With a journal on the disk the file of a database has what it has. */
+static bool is_shown(const struct shown *s, const char *name)
+{
+    return !s->nameless && strcmp(s->name, name) == 0 &&
+           !(s->is_database && connection_of(s)->journal_file);
+}
+
+/* Of several connections only the one that writes has something staged. */
 static struct shown **find_name(const char *name)
 {
-    struct shown **s = &all;
-    while (*s && ((*s)->nameless || ((*s)->is_database && !has_staged(*s)) ||
-                  strcmp((*s)->name, name) != 0))
-        s = &(*s)->next;
-    return s;
+    struct shown **found = NULL, **s = &all;
+    for (; *s; s = &(*s)->next)
+        if (is_shown(*s, name) && (!found || ((*s)->is_database && connection_of(*s)->staged.tx)))
+            found = s;
+    return found ? found : s;
 }
 
 static void forget(struct shown **s)
@@ -114,19 +122,54 @@ static void forget_name(const char *name)
         forget(s);
 }
 
+/* failing.c's, which these are not: nobody asked for errors of them. */
+void *__real_ato_memcpy(void *dst, const void *src, size_t n);
+int __real_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
+
+static sqlite3_int64 length_of(const struct shown *s)
+{
+    sqlite3_int64 size = -1;
+    if (!s->is_database)
+        (void)s->methods->xFileSize(s->file, &size);
+    else if (connection_of(s)->staged.tx)
+        size = connection_of(s)->staged.size;
+    else if (connection_of(s)->staged.view)
+        size = (sqlite3_int64)ato_size(connection_of(s)->staged.view);
+    return size;
+}
+
+static bool read_all(const struct shown *s, void *to, int n)
+{
+    if (!s->is_database)
+        return s->methods->xRead(s->file, to, n, 0) == SQLITE_OK;
+    struct staged *staged = &connection_of(s)->staged;
+    return staged->tx ? __real_staged_read(staged, to, n, 0) == 0
+                      : __real_ato_memcpy(to, staged->view, (size_t)n) != NULL;
+}
+
+static bool copy_open(const struct shown *s, struct bytes *to)
+{
+    const sqlite3_int64 size = length_of(s);
+    if (size < 0 || size >= INT_MAX)
+        return false;
+    char *at = malloc((size_t)size + 1);
+    const bool done = at && (!size || read_all(s, at, (int)size)) &&
+                      bytes_write(to, at, (int)size, 0) == SQLITE_OK;
+    free(at);
+    return done;
+}
+
 /* A copy of what is in it; false. */
 static bool copy(const struct shown *s, struct bytes *to)
 {
-    sqlite3_int64 size;
     *to = (struct bytes){0};
     if (!s->file)
         return bytes_write(to, s->kept.at, (int)s->kept.size, 0) == SQLITE_OK;
-    if (s->methods->xFileSize(s->file, &size) != SQLITE_OK || size >= INT_MAX)
-        return false;
-    char *at = malloc((size_t)size + 1);
-    const bool done = at && s->methods->xRead(s->file, at, (int)size, 0) == SQLITE_OK &&
-                      bytes_write(to, at, (int)size, 0) == SQLITE_OK;
-    free(at);
+    if (!s->is_database)
+        return copy_open(s, to);
+    pthread_mutex_lock(&connection_of(s)->in_call); /* its view stays where it is */
+    const bool done = copy_open(s, to);
+    pthread_mutex_unlock(&connection_of(s)->in_call);
     return done;
 }
 
@@ -178,6 +221,8 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
                         .methods = file->pMethods,
                         .heard = *file->pMethods,
                         .is_database = is_database};
+    if (is_database)
+        (void)REAL(stat)(name, &s->was);
     strcpy(s->name, name);
     s->heard.xClose = shown_close;
     pthread_mutex_lock(&lock);
@@ -255,6 +300,12 @@ static bool make_whole(const char *name, char *path)
     return realpath(folder, whole) && snprintf(path, 2 * PATH_MAX, "%s/%s", whole, last) > 0;
 }
 
+/* Others may have deleted it, and made another. */
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /* Who is shown to one who asks for `name`, with the lock; NULL, without. */
 static const struct shown *look(const char *name)
 {
@@ -264,7 +315,8 @@ static const struct shown *look(const char *name)
         return NULL;
     pthread_mutex_lock(&lock);
     const struct shown *s = *find_name(path);
-    if (s && (s->is_database || REAL(lstat)(name, &st) < 0))
+    const bool is_there = REAL(lstat)(name, &st) == 0;
+    if (s && (s->is_database ? is_there && is_same(&s->was, &st) : !is_there))
         return s;
     pthread_mutex_unlock(&lock);
     return NULL;

@@ -19,8 +19,6 @@ import fnmatch
 import hashlib
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,15 +26,12 @@ import tempfile
 import time
 
 import world
+from judge import ATO, BATCH, FILE, STOCK, Judge, die, read_differences, say
 from world import Result, Script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DIFFERENCES = os.path.join(HERE, 'differences.txt')
-MOST_DIFFERENCES = 40
-MOST_NAMED = 5 # of the errors of a script, of what took longer
 
 # How the programs are told which VFS is their default.
-STOCK, ATO, FILE, BATCH = 'stock', 'ato', 'journal=file', 'batch'
 WORDS = {
     STOCK: {'ATO_SUITE_VFS': 'stock'},
     ATO: {'ATO_SUITE_VFS': 'ato'},
@@ -44,17 +39,13 @@ WORDS = {
     BATCH: {'ATO_SUITE_VFS': 'ato'},
 }
 
-# These read, write or copy the file of a database that is open by other means than SQLite (hexio_read,
-# forcecopy, db_save, channels of Tcl's). With the default policy the file has older bytes until the last close;
-# with this one each commit brings its bytes home.
+# These write to the file of a database that is open by other means than SQLite (hexio_write, channels of Tcl's), or look
+# at it by its whole name or in another process, which are not shown what SQLite has (shown.c). With the default policy
+# the file has older bytes until the last close; with this one each commit brings its bytes home.
 EAGER = {'ATO_READ_POLICY': 'eager'}
 RAW = set('''
-    alter2 alter3 atomic2 backup5 cacheflush cffault corrupt corrupt2 corrupt3 corrupt4 corrupt6 corrupt8
-    corruptB corruptC corruptD corruptF crash7 crash8 descidx1 descidx2 e_wal e_walckpt exclusive exclusive2
-    filefmt incrblob3 incrcorrupt incrvacuum3 io ioerr memdb1 misc7 mmapfault pager1 pagerfault pagerfault2
-    pagerfault3 pragma rdonly recovercorrupt recoverfault recoverfault2 rollback spellfix superlock
-    tkt-9f2eb3abac tkt-f3e5abed55 unixexcl vacuum2 wal wal2 wal3 walcksum walcrash3 walcrash4 walfault
-    walnoshm waloverwrite walprotocol walro2 walslow
+    alter2 corrupt corrupt8 corruptB corruptC corruptD descidx2 exclusive2 incrblob3 incrcorrupt pager1 pragma rdonly
+    superlock unixexcl walro2
 '''.split())
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
@@ -87,32 +78,33 @@ THREAD_TESTS = ('walthread1', 'walthread2', 'walthread3', 'walthread4', 'walthre
                 'dynamic_triggers', 'checkpoint_starvation_1', 'checkpoint_starvation_2',
                 'create_drop_index_1', 'lookaside1', 'vacuum1', 'stress1', 'stress2', 'shared1')
 
-NOTHING = 1  # a script that tests nothing has made one test: that all memory was freed
-
-# In differences.txt, instead of a test: a script that tests nothing with our VFS, or does not come to its end.
-SKIPPED, UNFINISHED = 'skipped', 'unfinished'
-
-started = time.monotonic() - int(os.environ.get('SECONDS', 0))
-
-
-def say(text):
-    print(f'[{time.monotonic() - started:3.0f} s] {text}', flush=True)
-
-
-def die(text):
-    sys.exit(f'sqlite-tests: {text}')
-
-
 # ---- Which there are ----
+
+def program_of(variant):
+    """With SQLite as it has to be built for it."""
+    return 'batch-testfixture' if variant == BATCH else 'testfixture'
+
+
+def ask(place, variant, *words):
+    """What a script of ours prints, as lines."""
+    command = [os.path.join(place.bin, program_of(variant)), *words]
+    with tempfile.TemporaryDirectory(dir=place.top) as folder:
+        return subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[variant]}, check=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.splitlines()
+
+
+def check_default(place, variant):
+    """Not all tests would see that it is another."""
+    said = ask(place, variant, os.path.join(HERE, 'default.tcl'))
+    if [line.split('/')[0] for line in said] != ['unix' if variant == STOCK else 'ato']:
+        die(f'{variant}: the default VFS is {said}')
+
 
 def of_sqlite(place):
     """SQLite's scripts, by name; and the names of its suite `veryquick`."""
-    command = [os.path.join(place.bin, 'testfixture'), os.path.join(HERE, 'scripts.tcl'), place.tests]
-    with tempfile.TemporaryDirectory(dir=place.top) as folder:
-        lines = subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[STOCK]}, check=True,
-                               stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.splitlines()
     scripts, veryquick = {}, set()
-    for suite, path in (line.split(' ', 1) for line in lines):
+    for line in ask(place, STOCK, os.path.join(HERE, 'scripts.tcl'), place.tests):
+        suite, path = line.split(' ', 1)
         name = os.path.basename(path).removesuffix('.test')
         scripts[name] = Script(name, ['{bin}/testfixture', path], 600)
         if suite == 'veryquick':
@@ -192,11 +184,15 @@ class Stock:
                 self.results = {name: Result(**fields) for name, fields in known['results'].items()}
 
     def complete(self, place, scripts):
-        """Runs those of which nothing is known."""
+        """Runs those of which nothing is known; once more those that found errors: what fails only once excuses
+        nothing."""
         missing = [script for script in scripts if script.name not in self.results]
         if missing:
             try:
                 run_all(place, STOCK, missing, {}, self.take)
+                again = [script for script in missing if self.results[script.name].errors]
+                if again:
+                    run_all(place, STOCK, again, {}, self.take_again)
             finally:
                 self.keep()
         results = [self.results[script.name] for script in scripts]
@@ -204,7 +200,7 @@ class Stock:
             f'{sum(result.tests for result in results)} tests')
 
     def keep(self):
-        results = {name: dataclasses.asdict(result) for name, result in self.results.items()}
+        results = {name: dataclasses.asdict(result) for name, result in self.results.items() if not result.trouble}
         with open(self.path + '.new', 'w', encoding='utf-8') as kept:
             json.dump({'programs': self.programs, 'results': results}, kept)
         os.replace(kept.name, self.path)
@@ -214,98 +210,12 @@ class Stock:
         if result.errors or result.trouble:
             say(f'{STOCK}: {script.name}: {result.trouble or " ".join(result.errors)}')
 
-
-# ---- Judging ----
-
-def read_differences():
-    """What may fail with our VFS: {script: [test, ...]}. Each line has a reason."""
-    found, count = collections.defaultdict(list), 0
-    with open(DIFFERENCES, encoding='utf-8') as lines:
-        for line in lines:
-            if not line.strip() or line.startswith('#'):
-                continue
-            parts = re.fullmatch(r'(\S+):([^:\s*?]+) \| (\S.*)\n', line)
-            if not parts:
-                die(f'{DIFFERENCES}: not `script:testname | reason`: {line.rstrip()}')
-            found[parts[1]].append(parts[2])
-            count += 1
-    if count > MOST_DIFFERENCES:
-        die(f'{DIFFERENCES}: {count} lines, and there may be {MOST_DIFFERENCES}')
-    return found
+    def take_again(self, script, result):
+        both = collections.Counter(self.results[script.name].errors) & collections.Counter(result.errors)
+        self.take(script, dataclasses.replace(result, errors=sorted(both.elements())))
 
 
-class Judge:
-    """Counts the scripts of a variant; names what is wrong with them, and keeps what they printed."""
-
-    def __init__(self, variant, stock, differences, folder):
-        self.variant, self.stock, self.differences = variant, stock, differences
-        self.folder = os.path.join(folder, 'failed', variant)
-        self.passed = self.failed = self.skipped = self.tests = self.excused = 0
-        self.fewer, self.later = [], []
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def errors(self, result, stock):
-        """What is wrong, and not with stock: {test: sentence}."""
-        if result.trouble:
-            return {} if stock.trouble else {UNFINISHED: result.trouble}
-        errors = dict.fromkeys(sorted(set(result.errors) - set(stock.errors)), '')
-        if result.tests <= NOTHING < stock.tests:
-            errors[SKIPPED] = f'{stock.tests} tests with stock'
-        return errors
-
-    def wrong(self, script, result, stock):
-        """The errors that are not listed, and what is listed and is no error: [(test, sentence), ...]."""
-        if result.crashed:
-            return [('', result.trouble)]
-        errors = self.errors(result, stock)
-        listed = self.differences.get(script.name, [])
-        if self.variant == FILE:
-            listed = [test for test in listed if test == SKIPPED]
-        allowed = set(listed).intersection(errors)
-        self.excused += len(allowed)
-        unused = [test for test in listed if test not in errors] if self.variant != BATCH else []
-        return ([(error, sentence) for error, sentence in errors.items() if error not in allowed] +
-                [(test, 'is in differences.txt and is not wrong') for test in unused])
-
-    def take(self, script, result):
-        stock = self.stock.get(script.name, Result())
-        wrong = self.wrong(script, result, stock)
-        self.tests += result.tests
-        if script.name in self.stock:
-            text = f'{script.name} ({result.seconds} s, {stock.seconds} s)'
-            self.later.append((result.seconds - stock.seconds, text))
-        if wrong:
-            self.failed += 1
-            self.name(script, result, wrong)
-        elif result.trouble or script.name in self.stock and result.tests <= NOTHING:
-            self.skipped += 1
-        else:
-            self.passed += 1
-            if result.tests < stock.tests * 0.9:
-                self.fewer.append(f'{script.name} ({result.tests} of {stock.tests})')
-
-    def name(self, script, result, wrong):
-        os.makedirs(self.folder, exist_ok=True)
-        with open(os.path.join(self.folder, script.name), 'w', encoding='utf-8') as kept:
-            kept.write(result.output)
-        for test, sentence in wrong[:MOST_NAMED]:
-            say(f'{self.variant}: FAILED: {" ".join(filter(None, (script.name, test, sentence)))}')
-            for line in world.explain(result.output, test):
-                print(f'        {line}')
-        if len(wrong) > MOST_NAMED:
-            print(f'        and {len(wrong) - MOST_NAMED} more of {script.name}')
-
-    def sum_up(self):
-        say(f'{self.variant}: {self.tests} tests; {self.excused} errors are in differences.txt; scripts: '
-            f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
-        later = [text for seconds, text in sorted(self.later, reverse=True)[:MOST_NAMED] if seconds > 1]
-        if later:
-            say(f'{self.variant}: these took longer than with stock: {", ".join(later)}')
-        if self.failed:
-            say(f'{self.variant}: what those that failed printed is in {self.folder}')
-        if self.fewer:
-            say(f'{self.variant}: these made fewer tests than with stock: {", ".join(self.fewer)}')
-
+# ---- What is asked for ----
 
 def limited(script, stock):
     """Who takes forty times as long as with stock, and a minute, hangs. (Scripts that open a database for each of
@@ -325,8 +235,7 @@ def choose(arguments, scripts, veryquick):
 
 
 def of_variant(script, variant):
-    """With SQLite as it has to be built for it."""
-    program = 'batch-testfixture' if variant == BATCH else 'testfixture'
+    program = program_of(variant)
     return dataclasses.replace(script, command=[word.replace('testfixture', program, 1) for word in script.command])
 
 
@@ -338,8 +247,10 @@ def main():
         scripts, veryquick = of_sqlite(place)
         programs = of_programs()
         choice = choose(arguments, {**scripts, **programs}, veryquick)
+        check_default(place, STOCK)
         stock.complete(place, [scripts[name] for name in dict.fromkeys(sum(choice.values(), [])) if name in scripts])
         for variant, names in choice.items():
+            check_default(place, variant)
             chosen = [of_variant(limited(scripts[name], stock), variant) if name in scripts else programs[name]
                       for name in names]
             judge = Judge(variant, stock.results, differences, folder)

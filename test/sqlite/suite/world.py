@@ -30,6 +30,7 @@ class Result:
     tests: int = 0     # how many were made
     trouble: str = ''  # why it did not come to its end
     crashed: bool = False
+    late: bool = False # its time was over
     seconds: float = 0
     output: str = ''
 
@@ -54,7 +55,8 @@ def parse(output, status, limit):
     else:
         trouble = f'ended with status {status} and without a summary'
     if trouble:
-        return Result(trouble=f'{trouble}, after: {last_words(output)}', crashed=status is not None and status < 0)
+        return Result(trouble=f'{trouble}, after: {last_words(output)}', crashed=status is not None and status < 0,
+                      late=status is None)
     failed, tests = map(int, summaries[-1])
     names = NAMES.findall(output)
     errors = names[-1].split() if names else []

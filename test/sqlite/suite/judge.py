@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What is wrong with what a script of SQLite's has found? It may fail as it does with SQLite's own VFS, and as it is in
+# differences.txt, where a line stands for one error. Tested by ../judge_test.py.
+
+import collections
+import os
+import re
+import shutil
+import sys
+import time
+
+import world
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DIFFERENCES = os.path.join(HERE, 'differences.txt')
+MOST_DIFFERENCES = 40
+MOST_NAMED = 5 # of the errors of a script, of what took longer
+
+STOCK, ATO, FILE, BATCH = 'stock', 'ato', 'journal=file', 'batch'
+
+NOTHING = 1  # a script that tests nothing has made one test: that all memory was freed
+
+# In differences.txt, instead of a test: a script that tests nothing with our VFS, or is still at it when its time is over.
+SKIPPED, UNFINISHED = 'skipped', 'unfinished'
+# Never in there: a script that gave up, or made less than such a part of the tests that it makes with stock. (Those that
+# have the n-th access fail, for each n, make a half or a third: there are fewer accesses.)
+GAVE_UP, FEWER, LEAST_PART = 'gave-up', 'fewer', 5
+
+started = time.monotonic() - int(os.environ.get('SECONDS', 0))
+
+
+def say(text):
+    print(f'[{time.monotonic() - started:3.0f} s] {text}', flush=True)
+
+
+def die(text):
+    sys.exit(f'sqlite-tests: {text}')
+
+
+def read_differences(path=DIFFERENCES):
+    """What may fail with our VFS: {script: [test, ...]}. Each line has a reason."""
+    found, count = collections.defaultdict(list), 0
+    with open(path, encoding='utf-8') as lines:
+        for line in lines:
+            if not line.strip() or line.startswith('#'):
+                continue
+            parts = re.fullmatch(r'(\S+):([^:\s*?]+) \| (\S.*)\n', line)
+            if not parts or parts[2] in (GAVE_UP, FEWER):
+                die(f'{path}: not `script:testname | reason`: {line.rstrip()}')
+            found[parts[1]].append(parts[2])
+            count += 1
+    if count > MOST_DIFFERENCES:
+        die(f'{path}: {count} lines, and there may be {MOST_DIFFERENCES}')
+    return found
+
+
+class Judge:
+    """Counts the scripts of a variant; names what is wrong with them, and keeps what they printed."""
+
+    def __init__(self, variant, stock, differences, folder):
+        self.variant, self.stock, self.differences = variant, stock, differences
+        self.folder = os.path.join(folder, 'failed', variant)
+        self.passed = self.failed = self.skipped = self.tests = self.excused = 0
+        self.fewer, self.later = [], []
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def errors(self, result, stock):
+        """What is wrong, and not with stock: [(test, sentence), ...], each as often as it is. `stock`: None, where
+        there are no tests with it."""
+        if stock and stock.trouble:
+            return [(GAVE_UP, f'with stock: {stock.trouble}')]
+        if result.trouble:
+            return [(UNFINISHED if result.late else GAVE_UP, result.trouble)]
+        known = collections.Counter(stock.errors if stock else [])
+        errors = [(test, '') for test in sorted((collections.Counter(result.errors) - known).elements())]
+        if not stock:
+            return errors + ([] if result.tests else [(SKIPPED, 'no test was made')])
+        if result.tests <= NOTHING < stock.tests:
+            errors.append((SKIPPED, f'{stock.tests} tests with stock'))
+        elif result.tests * LEAST_PART < stock.tests and self.variant != BATCH: # there they leave off
+            errors.append((FEWER, f'{result.tests} tests, {stock.tests} with stock'))
+        return errors
+
+    def wrong(self, script, result, stock):
+        """The errors that are not listed, and what is listed and is no error: [(test, sentence), ...]."""
+        if result.crashed:
+            return [('', result.trouble)]
+        errors = self.errors(result, stock)
+        listed = self.differences.get(script.name, [])
+        if self.variant == FILE:
+            listed = [test for test in listed if test == SKIPPED]
+        allowed, rest = collections.Counter(listed), []
+        for error in errors: # a line stands for one
+            if allowed[error[0]]:
+                allowed[error[0]] -= 1
+                self.excused += 1
+            else:
+                rest.append(error)
+        unused = allowed.elements() if self.variant != BATCH else []
+        return rest + [(test, 'is in differences.txt and is not wrong') for test in unused]
+
+    def take(self, script, result):
+        stock = self.stock.get(script.name)
+        wrong = self.wrong(script, result, stock)
+        self.tests += result.tests
+        if stock:
+            text = f'{script.name} ({result.seconds} s, {stock.seconds} s)'
+            self.later.append((result.seconds - stock.seconds, text))
+        if wrong:
+            self.failed += 1
+            self.name(script, result, wrong)
+        elif result.trouble or stock and result.tests <= NOTHING:
+            self.skipped += 1
+        else:
+            self.passed += 1
+            if stock and result.tests < stock.tests * 0.9:
+                self.fewer.append(f'{script.name} ({result.tests} of {stock.tests})')
+
+    def name(self, script, result, wrong):
+        os.makedirs(self.folder, exist_ok=True)
+        with open(os.path.join(self.folder, script.name), 'w', encoding='utf-8') as kept:
+            kept.write(result.output)
+        for test, sentence in wrong[:MOST_NAMED]:
+            say(f'{self.variant}: FAILED: {" ".join(filter(None, (script.name, test, sentence)))}')
+            for line in world.explain(result.output, test):
+                print(f'        {line}')
+        if len(wrong) > MOST_NAMED:
+            print(f'        and {len(wrong) - MOST_NAMED} more of {script.name}')
+
+    def sum_up(self):
+        say(f'{self.variant}: {self.tests} tests; {self.excused} errors are in differences.txt; scripts: '
+            f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        later = [text for seconds, text in sorted(self.later, reverse=True)[:MOST_NAMED] if seconds > 1]
+        if later:
+            say(f'{self.variant}: these took longer than with stock: {", ".join(later)}')
+        if self.failed:
+            say(f'{self.variant}: what those that failed printed is in {self.folder}')
+        if self.fewer:
+            say(f'{self.variant}: these made fewer tests than with stock: {", ".join(self.fewer)}')
