@@ -352,10 +352,8 @@ static int unlock(struct connection *c, int level)
 {
     c->checkpointed = false;
     /* Before others may write: their transactions would wait for this one's pages. */
-    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
+    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
         abandon(c);
-        c->journaled = false;
-    }
     /* Before somebody else has the lock, whose journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);

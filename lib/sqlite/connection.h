@@ -54,7 +54,7 @@ struct connection {
     bool checkpointed; /* one was, since then no lock was given back, nor a transaction committed */
     bool batch;        /* BEGIN_ATOMIC_WRITE */
     bool journal_file; /* ?journal=file: its rollback journal lies on the disk */
-    bool journaled;    /* its rollback journal lies in memory, or did since it may write */
+    bool journaled;    /* its rollback journal lay in memory when it was opened last */
     bool refused;      /* to be prepared: what is staged is never committed */
     bool shorter;      /* its file is, than it was when it was mapped */
     bool unmap_fast;

@@ -80,14 +80,35 @@ static struct connection *find_writer(const char *journal)
     return found;
 }
 
-struct connection *database_writer(const char *journal)
+bool database_journals_in_memory(const char *journal)
 {
     pthread_mutex_lock(&lock);
-    struct connection *found = find_writer(journal);
-    if (found && found->journal_file)
-        found = NULL;
+    const struct connection *c = find_writer(journal);
+    const bool in_memory = c && !c->journal_file;
     pthread_mutex_unlock(&lock);
-    return found;
+    return in_memory;
+}
+
+bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own)
+{
+    pthread_mutex_lock(&lock);
+    struct connection *c = find_writer(journal);
+    const bool in_memory = may_be && c && !c->journal_file;
+    if (c)
+        c->journaled = in_memory;
+    /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
+    *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
+    pthread_mutex_unlock(&lock);
+    return in_memory;
+}
+
+bool database_opened_in_memory(const char *journal)
+{
+    pthread_mutex_lock(&lock);
+    const struct connection *c = find_writer(journal);
+    const bool in_memory = c && c->journaled;
+    pthread_mutex_unlock(&lock);
+    return in_memory;
 }
 
 void database_before_fork(void)

@@ -82,8 +82,15 @@ static inline bool database_flushes_by_calls(const struct database *db)
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* The connection, of this thread, whose rollback journal has this name and lies in memory; NULL. */
-struct connection *database_writer(const char *journal);
+/* Does a connection of this process write, whose rollback journal has this name and lies in memory? */
+bool database_journals_in_memory(const char *journal);
+
+/* SQLite opens it. Does it lie in memory, as far as `may_be`? `*its_own`: then, whose it is, if that has no locks and the
+ * name is its own; NULL. */
+bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
+
+/* Did it lie in memory when it was opened last? */
+bool database_opened_in_memory(const char *journal);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);

@@ -2,6 +2,11 @@
 #include "journal.h"
 
 #include "connection.h"
+#include "fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 static int journal_close(sqlite3_file *file)
 {
@@ -81,10 +86,39 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = journal_none,
 };
 
-void journal_open(struct journal *j, struct connection *c, const char *name)
+enum journal_left journal_on_disk(const char *name)
 {
-    /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
-    const bool its_own = c->without_locks && connection_owns_name(c, name);
-    *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own ? c : NULL};
-    c->journaled = true;
+    char first = 0;
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENAMETOOLONG ? JOURNAL_NONE : JOURNAL_UNKNOWN;
+    const ssize_t n = pread(fd, &first, 1, 0);
+    (void)close(fd);
+    return n < 0 ? JOURNAL_UNKNOWN : first ? JOURNAL_HOT : JOURNAL_COLD;
+}
+
+/* Who wrote it since SQLite looked for one has died, and nothing of what that one did is in the database, for this one has
+ * read it ever since. SQLite itself writes over it; what is left there is played back, over all that is committed. */
+static int delete_left(sqlite3_vfs *below, const char *name)
+{
+    const int now = 1;
+    if (journal_on_disk(name) == JOURNAL_NONE)
+        return SQLITE_OK;
+    const int r = below->xDelete(below, name, now);
+    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT || journal_on_disk(name) == JOURNAL_COLD)
+        return SQLITE_OK;
+    return fault(
+        SQLITE_CANTOPEN,
+        "%s: lies on the disk and cannot be deleted, and would be played back over what is "
+        "committed",
+        name);
+}
+
+int journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
+                 const char *name)
+{
+    const int r = delete_left(below, name);
+    if (r == SQLITE_OK)
+        *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own};
+    return r;
 }

@@ -302,7 +302,7 @@ static bool has_file(const char *journal, size_t n)
 static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct super_file *f = (struct super_file *)file;
-    const bool named = is_name(from, n), in_memory = named && database_writer(from);
+    const bool named = is_name(from, n), in_memory = named && database_journals_in_memory(from);
     /* One in WAL mode takes part, by its name, and in nothing else: nobody has the lock of who writes. */
     const bool is_log =
         named && database_any(is_open, from) && !database_any(is_being_written, from);

@@ -30,6 +30,20 @@ static bool is_file(const char *name)
     return stat(name, &st) < 0 || S_ISREG(st.st_mode);
 }
 
+static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
+                        int *out_flags)
+{
+    struct connection *its_own;
+    /* One that is only to be opened if it is there was left by another VFS. And what is there and is no file, the VFS below
+     * says something about. */
+    const bool may_be_memory = (flags & SQLITE_OPEN_CREATE) && is_file(name);
+    if (!database_opens_journal(name, may_be_memory, &its_own))
+        return vfs->xOpen(vfs, name, file, flags, out_flags);
+    if (out_flags)
+        *out_flags = flags;
+    return journal_open((struct journal *)file, its_own, vfs, name);
+}
+
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *out_flags)
 {
@@ -38,26 +52,9 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
         return connection_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
-    /* One that is only to be opened if it is there was left by another VFS. */
-    struct connection *writer =
-        name && (flags & SQLITE_OPEN_MAIN_JOURNAL) && (flags & SQLITE_OPEN_CREATE)
-            ? database_writer(name)
-            : NULL;
-    /* What is there and could not be deleted after the commit: the VFS below says so before it. */
-    if (writer && is_file(name)) {
-        journal_open((struct journal *)file, writer, name);
-        if (out_flags)
-            *out_flags = flags;
-        return SQLITE_OK;
-    }
+    if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
+        return open_journal(below(vfs), name, file, flags, out_flags);
     return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
-}
-
-/* Does nothing that can be seen have this name? It may be too long for a file, too. */
-static bool is_none(const char *name)
-{
-    struct stat st;
-    return lstat(name, &st) < 0;
 }
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
@@ -66,13 +63,16 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
     int r = super_delete(name, &mine);
     if (mine)
         return r;
-    const struct connection *writer = database_writer(name);
-    /* What it did is durable by now, or taken back: no error may come of a journal that is not needed. */
-    if (writer && writer->journaled && is_none(name))
+    /* What it served for is durable by now, or taken back, and there was none on the disk that could undo it: whatever
+     * becomes of its name is no error. */
+    const bool in_memory = database_opened_in_memory(name);
+    const enum journal_left left = in_memory ? journal_on_disk(name) : JOURNAL_UNKNOWN;
+    if (in_memory && (left == JOURNAL_NONE || left == JOURNAL_UNKNOWN))
         return SQLITE_OK;
-    /* Another connection may have left one on the disk, which was rolled back. */
+    /* One on the disk, that another connection left: it was played back, or is of no use. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
-    return writer && (writer->journaled || r == SQLITE_IOERR_DELETE_NOENT) ? SQLITE_OK : r;
+    const bool is_done = r == SQLITE_IOERR_DELETE_NOENT && database_journals_in_memory(name);
+    return is_done || left == JOURNAL_COLD ? SQLITE_OK : r;
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)

@@ -399,31 +399,6 @@ TEST_F(SqliteErrors, CommitWhoseFolderCannotBeSearchedIsACommit)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-/* One that lies on the disk, of another: it would be rolled back once more, over what is committed by then. */
-TEST_F(SqliteErrors, HotJournalThatCannotBeDeletedIsAnError)
-{
-    make();
-    ASSERT_TRUE(give_to_nobody());
-    {
-        const Nobody nobody;
-        const Db db(path());
-        MUST(db, "INSERT INTO t VALUES(4, 'four')"); /* with a folder .ato */
-    }
-    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
-    ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
-    other.kill();
-    ASSERT_EQ(names(), "a.db a.db-journal");
-    const Nobody nobody;
-    const Db db(path());
-    EXPECT_EQ(chmod(folder.path().c_str(), 0500), 0);
-    for (const char *statement : {"SELECT * FROM t", "INSERT INTO t VALUES(5, 'five')"}) {
-        EXPECT_EQ(db.run(statement), SQLITE_IOERR) << statement;
-        EXPECT_EQ(sqlite3_extended_errcode(db.handle), SQLITE_IOERR_DELETE) << statement;
-    }
-    EXPECT_EQ(chmod(folder.path().c_str(), 0700), 0);
-    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
-}
-
 TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
 {
     make();

@@ -238,13 +238,18 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_unlock(&lock);
 }
 
-void __real_journal_open(struct journal *j, struct connection *c, const char *name);
-void __wrap_journal_open(struct journal *j, struct connection *c, const char *name);
+int __real_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
+                        const char *name);
+int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
+                        const char *name);
 
-void __wrap_journal_open(struct journal *j, struct connection *c, const char *name)
+int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
+                        const char *name)
 {
-    __real_journal_open(j, c, name);
-    show(&j->as_file, name, false);
+    const int r = __real_journal_open(j, its_own, below, name);
+    if (r == SQLITE_OK)
+        show(&j->as_file, name, false);
+    return r;
 }
 
 int __real_super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
