@@ -18,7 +18,10 @@ import world
 from world import Result, Script
 
 PASSED, FAILED, SKIPPED = (1, 0, 0), (0, 1, 0), (0, 0, 1)
-LISTED = {'listed': ['listed-1', 'listed-2'], 'waits': [judge.UNFINISHED], 'empty': [judge.SKIPPED]}
+LISTED = {'listed': [('listed-1', '[0]'), ('listed-2', 'Error: no "file"')],
+          'waits': [(judge.UNFINISHED, judge.NO_TEST)], 'empty': [(judge.SKIPPED, judge.NO_TEST)]}
+ONE = '! listed-1 expected: [1]\n! listed-1 got:      [0]\n'
+TWO = 'listed-2...\nError: no "file14"\n'
 
 
 def summary(tests, *failed):
@@ -49,16 +52,20 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(verdict('program:x', summary(9, 'x-1'), 1, None), FAILED)
 
     def test_a_listed_error_passes_once(self):
-        self.assertEqual(verdict('listed', summary(100, 'listed-1', 'listed-2'), 1), PASSED)
-        self.assertEqual(verdict('listed', summary(100, 'listed-1', 'listed-2', 'listed-1'), 1), FAILED)
+        self.assertEqual(verdict('listed', ONE + TWO + summary(100, 'listed-1', 'listed-2'), 1), PASSED)
+        self.assertEqual(verdict('listed', ONE + TWO + ONE + summary(100, 'listed-1', 'listed-2', 'listed-1'), 1), FAILED)
+
+    def test_a_listed_test_that_gets_something_else_fails(self):
+        for one, two in (ONE.replace('[0]', '[malformed]'), TWO), (ONE, TWO.replace('no', 'malformed')), ('', TWO):
+            self.assertEqual(verdict('listed', one + two + summary(100, 'listed-1', 'listed-2'), 1), FAILED)
 
     def test_a_listed_error_is_none_with_a_journal_on_the_disk(self):
-        self.assertEqual(verdict('listed', summary(100, 'listed-1', 'listed-2'), 1, variant=judge.FILE), FAILED)
+        self.assertEqual(verdict('listed', ONE + TWO + summary(100, 'listed-1', 'listed-2'), 1, variant=judge.FILE), FAILED)
         self.assertEqual(verdict('listed', summary(100), variant=judge.FILE), PASSED)
 
     def test_what_is_listed_has_to_fail(self):
-        self.assertEqual(verdict('listed', summary(100, 'listed-1'), 1), FAILED)
-        self.assertEqual(verdict('listed', summary(100, 'listed-1'), 1, variant=judge.BATCH), PASSED)
+        self.assertEqual(verdict('listed', ONE + summary(100, 'listed-1'), 1), FAILED)
+        self.assertEqual(verdict('listed', ONE + summary(100, 'listed-1'), 1, variant=judge.BATCH), PASSED)
 
     def test_an_error_of_stock_excuses_as_many(self):
         stock = Result(['x-5'], 100)
@@ -71,6 +78,8 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(verdict('waits', 'waits-1... Ok\n', None), SKIPPED)
         self.assertEqual(verdict('waits', 'waits-1...\nmalformed\n    while executing\n"x"\n', 1), FAILED)
         self.assertEqual(verdict('waits', 'waits-1...\n', -11), FAILED)
+        self.assertEqual(verdict('waits', 'waits-1...\n! waits-1 expected: [a]\n! waits-1 got:      []\n', None), FAILED)
+        self.assertEqual(verdict('waits', 'waits-1...\nError: malformed\nwaits-2... Ok\n', None), FAILED)
         self.assertEqual(verdict('x', 'x-1... Ok\n', None), FAILED)
 
     def test_trouble_with_stock_excuses_nothing(self):
@@ -98,7 +107,8 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(verdict('x', '2 files were left open\n' + summary(100)), FAILED)
 
     def test_the_list_names_single_tests(self):
-        for line in 'x:x-* | all', 'x:fewer | few', 'x:gave-up | it does', 'x:x-1 |':
+        for line in ('x:x-* | [0] | all', 'x:fewer | - | few', 'x:gave-up | - | it does', 'x:x-1 | [0] |', 'x:x-1 | why',
+                     'x:x-1 | - | why', 'x:skipped | [0] | why'):
             with tempfile.NamedTemporaryFile('w') as file:
                 file.write(line + '\n')
                 file.flush()

@@ -23,6 +23,7 @@ NOTHING = 1  # a script that tests nothing has made one test: that all memory wa
 
 # In differences.txt, instead of a test: a script that tests nothing with our VFS, or is still at it when its time is over.
 SKIPPED, UNFINISHED = 'skipped', 'unfinished'
+NO_TEST = '-' # gets nothing
 # Never in there: a script that gave up, or made less than such a part of the tests that it makes with stock. (Those that
 # have the n-th access fail, for each n, make a half or a third: there are fewer accesses.)
 GAVE_UP, FEWER, LEAST_PART = 'gave-up', 'fewer', 5
@@ -39,16 +40,16 @@ def die(text):
 
 
 def read_differences(path=DIFFERENCES):
-    """What may fail with our VFS: {script: [test, ...]}. Each line has a reason."""
+    """What may fail with our VFS: {script: [(test, what it gets), ...]}. Each line has a reason."""
     found, count = collections.defaultdict(list), 0
     with open(path, encoding='utf-8') as lines:
         for line in lines:
             if not line.strip() or line.startswith('#'):
                 continue
-            parts = re.fullmatch(r'(\S+):([^:\s*?]+) \| (\S.*)\n', line)
-            if not parts or parts[2] in (GAVE_UP, FEWER):
-                die(f'{path}: not `script:testname | reason`: {line.rstrip()}')
-            found[parts[1]].append(parts[2])
+            parts = re.fullmatch(r'(\S+):([^:\s*?]+) \| (\S.*?) \| (\S.*)\n', line)
+            if not parts or parts[2] in (GAVE_UP, FEWER) or (parts[2] in (SKIPPED, UNFINISHED)) != (parts[3] == NO_TEST):
+                die(f'{path}: not `script:testname | what it got | reason`: {line.rstrip()}')
+            found[parts[1]].append((parts[2], parts[3]))
             count += 1
     if count > MOST_DIFFERENCES:
         die(f'{path}: {count} lines, and there may be {MOST_DIFFERENCES}')
@@ -70,10 +71,10 @@ class Judge:
         there are no tests with it."""
         if stock and stock.trouble:
             return [(GAVE_UP, f'with stock: {stock.trouble}')]
-        if result.trouble:
-            return [(UNFINISHED if result.late else GAVE_UP, result.trouble)]
         known = collections.Counter(stock.errors if stock else [])
         errors = [(test, '') for test in sorted((collections.Counter(result.errors) - known).elements())]
+        if result.trouble:
+            return errors + [(UNFINISHED if result.late else GAVE_UP, result.trouble)]
         if not stock:
             return errors + ([] if result.tests else [(SKIPPED, 'no test was made')])
         if result.tests <= NOTHING < stock.tests:
@@ -89,16 +90,17 @@ class Judge:
         errors = self.errors(result, stock)
         listed = self.differences.get(script.name, [])
         if self.variant == FILE:
-            listed = [test for test in listed if test == SKIPPED]
+            listed = [line for line in listed if line[0] == SKIPPED]
         allowed, rest = collections.Counter(listed), []
-        for error in errors: # a line stands for one
-            if allowed[error[0]]:
-                allowed[error[0]] -= 1
+        for test, sentence in errors: # a line stands for one
+            line = (test, NO_TEST if test in (SKIPPED, UNFINISHED) else world.got(result.output, test))
+            if allowed[line]:
+                allowed[line] -= 1
                 self.excused += 1
             else:
-                rest.append(error)
+                rest.append((test, sentence))
         unused = allowed.elements() if self.variant != BATCH else []
-        return rest + [(test, 'is in differences.txt and is not wrong') for test in unused]
+        return rest + [(test, f'is in differences.txt with {value}, and does not get it') for test, value in unused]
 
     def take(self, script, result):
         stock = self.stock.get(script.name)

@@ -37,6 +37,7 @@ class Result:
 
 SUMMARY = re.compile(r'^(?:Summary: )?(\d+) errors out of (\d+) tests', re.M)
 NAMES = re.compile(r'^!Failures on these tests:(.*)$', re.M)
+FAILURE = re.compile(r'^(?:! (\S+) got:|(\S+)\.\.\.\s*\nError: )', re.M) # said as it is found
 LEFT = ((re.compile(r'^\d+ files were left open$', re.M), 'files-left-open'),
         (re.compile(r'^Unfreed memory: ', re.M), 'memory-not-freed'))
 
@@ -55,8 +56,9 @@ def parse(output, status, limit):
     else:
         trouble = f'ended with status {status} and without a summary'
     if trouble:
-        return Result(trouble=f'{trouble}, after: {last_words(output)}', crashed=status is not None and status < 0,
-                      late=status is None)
+        return Result([first or second for first, second in FAILURE.findall(output)],
+                      trouble=f'{trouble}, after: {last_words(output)}',
+                      crashed=status is not None and status < 0, late=status is None)
     failed, tests = map(int, summaries[-1])
     names = NAMES.findall(output)
     errors = names[-1].split() if names else []
@@ -86,6 +88,13 @@ def explain(output, error):
     name = re.escape(error)
     found = re.findall(rf'^(?:! {name} (?:expected|got): .*|{name}\.\.\.\s*\nError: .*)$', output, re.M)
     return [readable(line) for part in found for line in part.splitlines()]
+
+
+def got(output, error):
+    """What the test of that name got: `[...]`, or `Error: ...`."""
+    name = re.escape(error)
+    found = re.search(rf'^(?:! {name} got: *|{name}\.\.\.\s*\n(?=Error: ))(.*)$', output, re.M)
+    return re.sub(r'\bfile\d+', 'file', found[1]) if found else ''
 
 
 def remove(top):
