@@ -1,0 +1,1 @@
+/* A library that has nothing: with it header.h is compiled. */
