@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int journal_close(sqlite3_file *file)
@@ -88,12 +89,16 @@ static const sqlite3_io_methods methods = {
 
 enum journal_left journal_on_disk(const char *name)
 {
+    struct stat st;
     char first = 0;
-    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    if (stat(name, &st) < 0)
         return errno == ENOENT || errno == ENAMETOOLONG ? JOURNAL_NONE : JOURNAL_UNKNOWN;
-    const ssize_t n = pread(fd, &first, 1, 0);
-    (void)close(fd);
+    if (!S_ISREG(st.st_mode))
+        return JOURNAL_NO_FILE;
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t n = fd < 0 ? -1 : pread(fd, &first, 1, 0);
+    if (fd >= 0)
+        (void)close(fd);
     return n < 0 ? JOURNAL_UNKNOWN : first ? JOURNAL_HOT : JOURNAL_COLD;
 }
 
@@ -101,10 +106,8 @@ enum journal_left journal_on_disk(const char *name)
  * read it ever since. SQLite itself writes over it; what is left there is played back, over all that is committed. */
 static int delete_left(sqlite3_vfs *below, const char *name)
 {
-    const int now = 1;
-    if (journal_on_disk(name) == JOURNAL_NONE)
-        return SQLITE_OK;
-    const int r = below->xDelete(below, name, now);
+    const int durably = 1;
+    const int r = below->xDelete(below, name, durably);
     if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT || journal_on_disk(name) == JOURNAL_COLD)
         return SQLITE_OK;
     return fault(
@@ -115,9 +118,9 @@ static int delete_left(sqlite3_vfs *below, const char *name)
 }
 
 int journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                 const char *name)
+                 const char *name, enum journal_left left)
 {
-    const int r = delete_left(below, name);
+    const int r = left == JOURNAL_NONE ? SQLITE_OK : delete_left(below, name);
     if (r == SQLITE_OK)
         *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own};
     return r;

@@ -19,13 +19,19 @@ struct journal {
 };
 
 /* What there is on the disk under a journal's name: SQLite plays it back if it has a first byte, and that is not 0. */
-enum journal_left { JOURNAL_NONE, JOURNAL_HOT, JOURNAL_COLD, JOURNAL_UNKNOWN };
+enum journal_left {
+    JOURNAL_NONE,
+    JOURNAL_HOT,
+    JOURNAL_COLD,
+    JOURNAL_NO_FILE, /* a folder */
+    JOURNAL_UNKNOWN, /* may not be looked at */
+};
 
 enum journal_left journal_on_disk(const char *name);
 
-/* `its_own`: the journal's connection. What lies on the disk under its name is deleted. SQLITE_CANTOPEN, where that is to
- * be played back and cannot be deleted. */
+/* `its_own`: the journal's connection. What was `left` on the disk under its name is deleted. SQLITE_CANTOPEN, where that
+ * is to be played back and cannot be deleted. */
 int journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                 const char *name);
+                 const char *name, enum journal_left left);
 
 #endif

@@ -36,12 +36,13 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
     struct connection *its_own;
     /* One that is only to be opened if it is there was left by another VFS. And what is there and is no file, the VFS below
      * says something about. */
-    const bool may_be_memory = (flags & SQLITE_OPEN_CREATE) && is_file(name);
-    if (!database_opens_journal(name, may_be_memory, &its_own))
+    const bool is_new = flags & SQLITE_OPEN_CREATE;
+    const enum journal_left left = is_new ? journal_on_disk(name) : JOURNAL_UNKNOWN;
+    if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
     if (out_flags)
         *out_flags = flags;
-    return journal_open((struct journal *)file, its_own, vfs, name);
+    return journal_open((struct journal *)file, its_own, vfs, name, left);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
@@ -67,7 +68,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
      * becomes of its name is no error. */
     const bool in_memory = database_opened_in_memory(name);
     const enum journal_left left = in_memory ? journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (in_memory && (left == JOURNAL_NONE || left == JOURNAL_UNKNOWN))
+    if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
         return SQLITE_OK;
     /* One on the disk, that another connection left: it was played back, or is of no use. */
     r = below(vfs)->xDelete(below(vfs), name, sync);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What most tests begin with, for the compiler: ../meson.build. No test may count on it; each includes what it uses. */
 #include <algorithm>
 #include <atomic>

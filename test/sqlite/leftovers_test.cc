@@ -121,15 +121,27 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnError)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
 }
 
-/* Where SQLite does not say either when it no longer writes. */
-TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnErrorWithoutLocks)
+/* Who has written before, with a journal in memory: without locks SQLite does not say when that is over. */
+class SqliteLeftoversOfOther : public SqliteLeftovers,
+                               public testing::WithParamInterface<const char *>
 {
+};
+
+INSTANTIATE_TEST_SUITE_P(Locks, SqliteLeftoversOfOther, testing::Values("0", "1"),
+                         [](const auto &parameter) {
+                             return parameter.param == std::string("0") ? std::string("taken")
+                                                                        : std::string("none");
+                         });
+
+TEST_P(SqliteLeftoversOfOther, HotJournalThatCannotBeDeletedIsAnErrorToOneThatWrote)
+{
+    const std::string locks = std::string("nolock=") + GetParam();
     make();
     ASSERT_TRUE(give_to_nobody());
     const Nobody nobody;
-    const Db db(path(), "nolock=1");
+    const Db db(path(), locks);
     MUST(db, "INSERT INTO t VALUES(4, 'four')");
-    ASSERT_EQ(other.open(path(), "journal=file&nolock=1"), SQLITE_OK);
+    ASSERT_EQ(other.open(path(), "journal=file&" + locks), SQLITE_OK);
     ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
     other.kill();
     ASSERT_EQ(names(), "a.db a.db-journal");

@@ -239,14 +239,14 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
 }
 
 int __real_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name);
+                        const char *name, enum journal_left left);
 int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name);
+                        const char *name, enum journal_left left);
 
 int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name)
+                        const char *name, enum journal_left left)
 {
-    const int r = __real_journal_open(j, its_own, below, name);
+    const int r = __real_journal_open(j, its_own, below, name, left);
     if (r == SQLITE_OK)
         show(&j->as_file, name, false);
     return r;

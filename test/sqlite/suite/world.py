@@ -37,7 +37,8 @@ class Result:
 
 SUMMARY = re.compile(r'^(?:Summary: )?(\d+) errors out of (\d+) tests', re.M)
 NAMES = re.compile(r'^!Failures on these tests:(.*)$', re.M)
-FAILURE = re.compile(r'^(?:! (\S+) got:|(\S+)\.\.\.\s*\nError: )', re.M) # said as it is found
+# A test that failed says so as soon as it is found.
+SAID = re.compile(r'^(?:! (\S+) (expected|got): *(.*)|(\S+)\.\.\.\s*\n(Error: .*))$', re.M)
 LEFT = ((re.compile(r'^\d+ files were left open$', re.M), 'files-left-open'),
         (re.compile(r'^Unfreed memory: ', re.M), 'memory-not-freed'))
 
@@ -56,7 +57,7 @@ def parse(output, status, limit):
     else:
         trouble = f'ended with status {status} and without a summary'
     if trouble:
-        return Result([first or second for first, second in FAILURE.findall(output)],
+        return Result([test for test, value, _ in said(output) if value is not None],
                       trouble=f'{trouble}, after: {last_words(output)}',
                       crashed=status is not None and status < 0, late=status is None)
     failed, tests = map(int, summaries[-1])
@@ -83,18 +84,22 @@ def last_words(output):
     return readable(why[1] or why[2] if why else (output.strip().splitlines() or ['nothing'])[-1])
 
 
+def said(output):
+    """What tests that failed say: (name, what it got or None, the lines), ..."""
+    for found in SAID.finditer(output):
+        test, what, value, other, error = found.groups()
+        yield test or other, None if what == 'expected' else value if test else error, found[0].splitlines()
+
+
 def explain(output, error):
     """The lines of the output that say what was wrong: expected, got."""
-    name = re.escape(error)
-    found = re.findall(rf'^(?:! {name} (?:expected|got): .*|{name}\.\.\.\s*\nError: .*)$', output, re.M)
-    return [readable(line) for part in found for line in part.splitlines()]
+    return [readable(line) for test, _, lines in said(output) if test == error for line in lines]
 
 
 def got(output, error):
     """What the test of that name got: `[...]`, or `Error: ...`."""
-    name = re.escape(error)
-    found = re.search(rf'^(?:! {name} got: *|{name}\.\.\.\s*\n(?=Error: ))(.*)$', output, re.M)
-    return re.sub(r'\bfile\d+', 'file', found[1]) if found else ''
+    values = [value for test, value, _ in said(output) if test == error and value is not None]
+    return re.sub(r'\bfile\d+', 'file', values[0]) if values else ''
 
 
 def remove(top):
