@@ -28,6 +28,22 @@ TEST_F(SqliteTransactions, NeedNoJournalInTheFolder)
     }
 }
 
+/* Of the pages that SQLite writes: three whole ones here. */
+TEST_F(SqliteTransactions, StoreOnlyTheSlicesThatDiffer)
+{
+    make();
+    const Db db(path());
+    const auto stored = [&] {
+        return db.number("SELECT json_extract('" + db.text("PRAGMA ato_stat") +
+                         "', '$.bytes_to_media')");
+    };
+    MUST(db, "UPDATE t SET b='uno' WHERE a=1");
+    const int64_t before = stored();
+    MUST(db, "UPDATE t SET b='eno' WHERE a=1");
+    EXPECT_GT(stored(), before);
+    EXPECT_LT(stored(), before + 4096);
+}
+
 TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
 {
     make();
