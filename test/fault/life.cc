@@ -26,14 +26,8 @@ extern "C" {
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef WITH_SANITIZER
 #include <sanitizer/lsan_interface.h>
-#define HAVE_LSAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#include <sanitizer/lsan_interface.h>
-#define HAVE_LSAN 1
-#endif
 #endif
 
 namespace fault
@@ -129,7 +123,7 @@ static void expect_given_back(const World &w, const Belongings &before, const Fa
         if (strstr(line, w.dir.path().c_str()) || strstr(line, "/dev/shm/ato-"))
             wrong("still mapped: %s", line);
     fclose(maps);
-#ifdef HAVE_LSAN
+#ifdef WITH_SANITIZER
     if (__lsan_do_recoverable_leak_check())
         wrong("LeakSanitizer found leaks");
 #endif

@@ -41,7 +41,7 @@ static std::string describe(const Call &call, int error, injector::Reach reach)
 // Of a place in a loop the first calls. With sanitizers, where a world takes ten times as long, every
 // place still, but no second error, no later turns, no domain that makes the calls of another, and none of
 // the long sweep.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WITH_SANITIZER
 constexpr bool THIN = true;
 #else
 constexpr bool THIN = false;

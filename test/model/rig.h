@@ -114,7 +114,7 @@ inline unsigned rounds(unsigned usual)
         const char *told = std::getenv("ATO_TEST_PERCENT");
         if (told)
             return static_cast<unsigned>(std::strtoul(told, nullptr, 0));
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WITH_SANITIZER
         return 20u;
 #else
         return 100u;

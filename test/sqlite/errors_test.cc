@@ -345,7 +345,7 @@ TEST_F(SqliteErrors, ALimitOfMemoryLetsTransactionsBeThatFitIn)
     make();
     EXPECT_EQ(support::in_child([&] {
                   const Db db(path());
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WITH_SANITIZER
                   const rlim_t limit =
                       data_bytes() + (450 << 20); // what was freed is kept for a while
 #else

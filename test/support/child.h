@@ -18,7 +18,7 @@ constexpr int CUT = 77;
 
 // From one place to the next where a test cuts child after child. With AddressSanitizer a fork takes long, and
 // it is not what finds a wrong order.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WITH_SANITIZER
 constexpr long NEXT_CUT = 4;
 #else
 constexpr long NEXT_CUT = 1;
