@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libpmemobj-dev libsqlite3-dev)
 # shellcheck disable=SC2034
-TEST_PACKAGES=(libgtest-dev libbenchmark-dev e2fsprogs rsync)
+TEST_PACKAGES=(libgtest-dev e2fsprogs rsync)
 
 # A line of progress, with the seconds since the start.
 say()
@@ -70,17 +70,14 @@ need_packages()
     apt-get install ${missing[*]}"
 }
 
-# need_clang SANITIZERS: clang, and unless that is `no` what its sanitizers and libFuzzer are linked with,
-# which is in a package that carries its version in its name.
+# clang, and what its sanitizers and libFuzzer are linked with, which is in a package that carries its version in its name.
 need_clang()
 {
     local version
 
     need_packages clang
-    if [ "$1" != no ]; then
-        version=$(clang -dumpversion)
-        need_packages "libclang-rt-${version%%.*}-dev"
-    fi
+    version=$(clang -dumpversion)
+    need_packages "libclang-rt-${version%%.*}-dev"
 }
 
 # ---- Running ----
@@ -129,7 +126,7 @@ configure()
 
     alike="$PWD ${CC:-} ${CXX:-} ${CFLAGS:-} ${CXXFLAGS:-} ${LDFLAGS:-} $*"
     if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike" ]; then
-        return
+        return 0
     fi
     say "configuring $folder"
     if ! mkdir -p "$(dirname "$folder")" || ! rm -rf "$folder" "$folder.configured"; then
@@ -145,4 +142,112 @@ build()
     [ -w "$1" ] || die "cannot write to $PWD/$1: does it belong to another user?"
     say "building in $1"
     NINJA_STATUS='  [%f/%t] ' ninja -C "$@" || die "the build failed: see above"
+}
+
+# The trees that the commands share: what one has built, the next finds there.
+
+# As it is installed, but with its assertions.
+RELEASE=build/release
+configure_release()
+{
+    configure "$RELEASE" --buildtype=release -Db_ndebug=false -Dwerror=true -Dtests=true -Dsqlite=enabled
+}
+
+# Lines for backtraces, and nothing of variables: a fifth less to compile. -O1 is what sanitizers are meant to be used with.
+SANITIZED=(--buildtype=debugoptimized -Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false
+    -Dwerror=true -Dtests=true)
+
+# clang with AddressSanitizer and UndefinedBehaviorSanitizer: tests and fuzzers.
+CLANG=build/clang
+configure_clang()
+{
+    need_clang
+    CC=clang CXX=clang++ configure "$CLANG" "${SANITIZED[@]}" -Db_sanitize=address,undefined -Dfuzzers=true -Dsqlite=enabled
+}
+
+# clang's ThreadSanitizer: gcc's looks at no non-temporal store, and warns of every fence that it does not know them.
+RACES=build/races
+configure_races()
+{
+    need_clang
+    CC=clang CXX=clang++ configure "$RACES" "${SANITIZED[@]}" -Db_sanitize=thread -Dsqlite=disabled -Dtools=false
+}
+
+# ---- What changed ----
+
+# Prints the newest commit that is four hours older than HEAD: what came after it is `the change` for what
+# is only run where something changed. ATO_BASE names another one.
+change_base()
+{
+    local git=(git -c safe.directory='*') newest
+
+    if [ -n "${ATO_BASE:-}" ]; then
+        printf '%s\n' "$ATO_BASE"
+        return
+    fi
+    newest=$("${git[@]}" log -1 --format=%ct)
+    "${git[@]}" rev-list -1 --before=$((newest - 4 * 3600)) HEAD
+}
+
+# Prints the files that differ from change_base, one on a line; committed or not. All files where git knows no base.
+changed_files()
+{
+    local git=(git -c safe.directory='*') base
+
+    base=$(change_base)
+    if [ -z "$base" ]; then
+        "${git[@]}" ls-files
+    else
+        "${git[@]}" diff --name-only "$base"
+    fi
+    "${git[@]}" ls-files --others --exclude-standard
+}
+
+# ---- Steps of a check ----
+
+# Each step's line of the table at the end; the names of those that failed; the tests of all, with their times.
+STEP_LINES=()
+STEPS_FAILED=()
+TIMES=build/times.tsv
+
+# The counts that test runs print as their last line, added up.
+add_counts()
+{
+    awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $1; failed += $3; skipped += $5 }
+         END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$@"
+}
+
+# step NAME COMMAND...: goes on after a failure, so that one run shows all of them.
+step()
+{
+    local name=$1 start=$SECONDS result=ok log=build/step-$1.log
+    shift
+
+    say "==== $name"
+    SECONDS=$SECONDS ATO_TIMES=$TIMES "$@" 2>&1 | tee "$log" || result=FAILED # its clock goes on from ours
+    [ "$result" = ok ] || STEPS_FAILED+=("$name")
+    STEP_LINES+=("$(printf '%-12s %-6s %5d s   %s' "$name" "$result" $((SECONDS - start)) "$(add_counts "$log")")")
+    say "==== $name: $result after $((SECONDS - start)) s"
+}
+
+begin_steps()
+{
+    mkdir -p build
+    rm -f build/step-*.log
+    : >"$TIMES"
+}
+
+# Prints the table of the steps, the ten longest tests and the sum of the counts. Fails if a step did.
+end_steps()
+{
+    printf '%s\n' '' "${STEP_LINES[@]}" '' 'the longest tests:'
+    sort -rn "$TIMES" | head -n 10 | awk -F '\t' '{ printf "%8.1f s   %s\n", $1 / 1000, $2 }'
+    printf '\n'
+    if [ "${#STEPS_FAILED[@]}" -gt 0 ]; then
+        say "FAILED: ${STEPS_FAILED[*]}"
+    else
+        say "everything holds"
+    fi
+    add_counts build/step-*.log
+    [ "${#STEPS_FAILED[@]}" -eq 0 ]
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ uint64_t index_of(const Combination &c)
 Bounds bounds_of(const Effort &effort, uint64_t round)
 {
     Bounds b;
-    if (effort.is_survey) {
+    if (effort.is_survey && round == 0) {
         b.images = 2;
         b.lives = 2;
         b.life_images = 2;
@@ -74,10 +75,9 @@ struct Job {
     }
 };
 
-std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, const Effort &effort,
-                        Whereabouts &where)
+std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bool is_survey,
+                        const std::string &folder, Whereabouts &where)
 {
-    const std::string &folder = effort.folder;
     Job job{c, folder, where, {}, {}};
     job.explore(seed, b);
     Bounds few;
@@ -86,7 +86,7 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, co
     uint64_t more = 1;
     for (; more <= c.what().orders; more++)
         job.explore(seed + more * ANOTHER * PLACES, few);
-    for (; !effort.is_survey && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
+    for (; !is_survey && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
         job.explore(seed + more * ANOTHER * PLACES, b);
     Pack p;
     p.number(job.all.recoveries);
@@ -218,6 +218,13 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
 {
     Totals totals;
     Workers workers(effort.cpus);
+    // After the first round in an order that the seed decides, for the time may be over before its end.
+    std::vector<size_t> order(list.size());
+    std::iota(order.begin(), order.end(), 0);
+    Random random(effort.seed);
+    for (size_t i = order.size(); i > 1; i--)
+        std::swap(order[i - 1], order[random.below(i)]);
+    auto at = [&](size_t job) { return job < list.size() ? job : order[job % list.size()]; };
     double end = now() + effort.seconds, next_news = now() + 10;
     size_t started = 0;
     auto more = [&] {
@@ -229,17 +236,18 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
     };
     while (more() || !workers.idle()) {
         while (more() && !workers.full()) {
-            const Combination &c = list[started % list.size()];
+            const Combination &c = list[at(started)];
             uint64_t round = started / list.size();
             Bounds b = fitting(bounds_of(effort, round), c.what());
             uint64_t seed = c.seed(effort.seed + round);
-            workers.start(static_cast<int>(started++), [&, seed, b](Whereabouts &w) {
-                return explore_job(c, seed, b, effort, w);
+            bool is_survey = effort.is_survey && round == 0;
+            workers.start(static_cast<int>(started++), [&, seed, b, is_survey](Whereabouts &w) {
+                return explore_job(c, seed, b, is_survey, effort.folder, w);
             });
         }
         Workers::Outcome done = workers.wait();
         size_t job = static_cast<size_t>(done.job);
-        take(totals, list[job % list.size()], done, job < list.size());
+        take(totals, list[at(job)], done, job < list.size());
         if (now() > next_news) {
             say("round " + std::to_string(started / list.size() + 1) + ": " +
                 std::to_string(totals.images.size()) + " distinct images, " +

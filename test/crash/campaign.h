@@ -51,7 +51,7 @@ Bounds fitting(Bounds bounds, const Case &c);
 struct Effort {
     double seconds = 40; // each combination once, and rounds as long as this lasts
     bool is_long = false;
-    bool is_survey = false; // only to see which places each comes to
+    bool is_survey = false; // the first round looks at few crashes: which places does each come to?
     uint64_t seed = 1;
     unsigned cpus = 1;
     std::string folder; // of all files

@@ -172,10 +172,14 @@ std::string control_job(const std::vector<Combination> &list, const std::string 
 class Hunt
 {
   public:
-    Hunt(const Effort &e, const std::vector<Combination> &l, const std::string &name)
-        : effort(e), list(l), whole(name.empty()), mutants(all_mutants()), workers(e.cpus)
+    Hunt(const Effort &e, const std::vector<Combination> &l, const Quarry &q)
+        : effort(e), list(l), whole(q.is_all()), mutants(all_mutants()), workers(e.cpus)
     {
-        auto other = [&](const Mutant &m) { return m.name().find(name) == std::string::npos; };
+        auto other = [&](const Mutant &m) {
+            auto is_there = [&](const std::string &f) { return m.place.rfind(f + ":", 0) == 0; };
+            return m.name().find(q.name) == std::string::npos ||
+                   (!q.files.empty() && std::none_of(q.files.begin(), q.files.end(), is_there));
+        };
         mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
     }
 
@@ -285,12 +289,12 @@ class Hunt
 
 } // namespace
 
-Score hunt(const Effort &effort, const std::vector<Combination> &list, const std::string &name)
+Score hunt(const Effort &effort, const std::vector<Combination> &list, const Quarry &quarry)
 {
-    Hunt all(effort, list, name);
+    Hunt all(effort, list, quarry);
     Score score = all.run();
-    if (!score.mutants) {
-        fprintf(stderr, "no mutant's name contains '%s'\n", name.c_str());
+    if (!score.mutants && !quarry.name.empty()) {
+        fprintf(stderr, "no mutant's name contains '%s'\n", quarry.name.c_str());
         score.violations++;
     }
     return score;

@@ -18,8 +18,19 @@ struct Score {
     size_t violations = 0;
 };
 
-// Those whose name contains `name`, in the combinations of a list that was explored.
-Score hunt(const Effort &effort, const std::vector<Combination> &list, const std::string &name);
+// Which mutants: all whose name contains `name`, and, if there are any `files`, whose place is in one of them.
+struct Quarry {
+    std::string name;
+    std::vector<std::string> files;
+
+    bool is_all() const
+    {
+        return name.empty() && files.empty();
+    }
+};
+
+// In the combinations of a list that was explored.
+Score hunt(const Effort &effort, const std::vector<Combination> &list, const Quarry &quarry);
 
 } // namespace crash
 

@@ -28,7 +28,8 @@ namespace
 struct Options {
     Effort effort;
     bool mutants = true;
-    std::string replay, only, mutant;
+    std::string replay, only;
+    Quarry quarry;
 };
 
 std::string top; // folder of all files here
@@ -67,7 +68,7 @@ int explore_all(Options &o)
     Totals totals = explore(o.effort, list);
     Score score;
     if (o.mutants)
-        score = hunt(o.effort, list, o.mutant);
+        score = hunt(o.effort, list, o.quarry);
     totals.violations += score.violations;
     print_table(list);
     printf("\nimages %zu, recoveries %llu, violations %llu, mutants killed %zu of %zu, "
@@ -98,7 +99,7 @@ int replay(const Options &o)
         return 2;
     }
     Mutation mutation;
-    if (!o.mutant.empty() && !find_mutant(o.mutant, mutation))
+    if (!o.quarry.name.empty() && !find_mutant(o.quarry.name, mutation))
         return 2;
     std::vector<Combination> list = combinations("");
     const Combination *c = combination_of(list, crash);
@@ -164,7 +165,7 @@ bool take_number(const char *option, const char *word, double most, double &numb
 bool parse(int argc, char **argv, Options &o)
 {
     double number;
-    enum { SECONDS = 1, LONG, SEED, REPLAY, CASE, MUTANT, NO_MUTANTS };
+    enum { SECONDS = 1, LONG, SEED, REPLAY, CASE, MUTANT, NO_MUTANTS, QUICK, TOUCHED };
     static const struct option known[] = {{"seconds", required_argument, nullptr, SECONDS},
                                           {"long", no_argument, nullptr, LONG},
                                           {"seed", required_argument, nullptr, SEED},
@@ -172,6 +173,8 @@ bool parse(int argc, char **argv, Options &o)
                                           {"case", required_argument, nullptr, CASE},
                                           {"mutant", required_argument, nullptr, MUTANT},
                                           {"no-mutants", no_argument, nullptr, NO_MUTANTS},
+                                          {"quick", no_argument, nullptr, QUICK},
+                                          {"touched", required_argument, nullptr, TOUCHED},
                                           {nullptr, 0, nullptr, 0}};
     bool seconds_given = false;
     for (int c; (c = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
@@ -196,8 +199,14 @@ bool parse(int argc, char **argv, Options &o)
             o.only = optarg;
             break;
         case MUTANT:
-            o.mutant = optarg;
+            o.quarry.name = optarg;
             o.effort.is_survey = true;
+            break;
+        case QUICK:
+            o.effort.is_survey = true;
+            break;
+        case TOUCHED:
+            o.quarry.files.push_back(optarg);
             break;
         case NO_MUTANTS:
             o.mutants = false;
