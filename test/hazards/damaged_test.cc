@@ -42,6 +42,22 @@ void replace_by_pipe(Stage &s, const std::string &p)
     ASSERT_EQ(mkfifo(p.c_str(), 0600), 0);
 }
 
+// A symbolic link that somebody prepared where nothing is yet.
+void lay_link(Stage &s, const std::string &p, const std::string &to)
+{
+    fs::create_directory(s.dir / "his");
+    write_file(s.dir / "precious", s.content);
+    fs::create_directories(fs::path(p).parent_path());
+    fs::create_symlink(s.dir / to, p);
+}
+
+// As a program makes its side file that takes no care.
+void make_naively(const std::string &p)
+{
+    Fd fd(p, O_RDWR | O_CREAT | O_TRUNC);
+    EXPECT_EQ(write(fd, "secret", 6), 6);
+}
+
 // Reads of a mapping that is longer than its file.
 int load_beyond(const std::string &p)
 {
@@ -125,6 +141,45 @@ const std::vector<Scene> pairing = {
      [](Stage &s) { set_attribute(s.path, attribute_of(s.path).substr(0, 30)); }, stale_alone,
      REFUSED, EUCLEAN, "{file}|user.ato"}};
 
+// ---- symbolic links --------------------------------------------------------------------------------
+
+void clobbered_precious(Stage &s)
+{
+    make_naively(manifest_of(s.path));
+    EXPECT_NE(read_file(s.dir / "precious"), s.content) << "clobbered";
+    write_file(s.dir / "precious", s.content);
+}
+
+const std::vector<Scene> links = {
+    {"Folder", nothing, [](Stage &s) { lay_link(s, folder_of(s.path), "his"); },
+     [](Stage &s) {
+         make_naively(folder_of(s.path) + "/naive");
+         EXPECT_TRUE(exists(s.dir / "his/naive")) << "in the attacker's folder";
+     },
+     REFUSED, EACCES, "{folder}|symbolic link"},
+    {"FolderToNothing", nothing, [](Stage &s) { lay_link(s, folder_of(s.path), "nowhere"); },
+     [](Stage &s) {
+         make_naively(folder_of(s.path));
+         EXPECT_TRUE(exists(s.dir / "nowhere")) << "where nobody wished";
+         fs::remove(s.dir / "nowhere");
+     },
+     REFUSED, EACCES, "{folder}|symbolic link"},
+    {"Manifest", nothing, [](Stage &s) { lay_link(s, manifest_of(s.path), "precious"); },
+     clobbered_precious, REFUSED, ELOOP, "{manifest}"}};
+
+// No manifest vouches for it: it is cleared away, and what it leads to is not.
+using DamagedStage = Stage;
+
+TEST_F(DamagedStage, LinkInThePlaceOfAReflectionThatIsNotYetIsNotFollowed)
+{
+    lay_link(*this, reflection_of(path), "precious");
+    make_naively(reflection_of(path));
+    EXPECT_NE(read_file(dir / "precious"), content) << "clobbered";
+    write_file(dir / "precious", content);
+    expect_maps(path);
+    EXPECT_EQ(read_file(dir / "precious"), content);
+}
+
 // ---- the journal of a process that died in a commit ---------------------------------------------
 
 // A program that skips what it cannot read leaves a commit in the middle: garbage_by_number.
@@ -203,6 +258,7 @@ const std::vector<Scene> journals = {
      EUCLEAN, "{number}|" + std::to_string(1 << 30)}};
 
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), scene_name);
+INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), scene_name);
 INSTANTIATE_TEST_SUITE_P(Journal, Damaged, testing::ValuesIn(journals), scene_name);
 
 } // namespace

@@ -3,7 +3,7 @@
 // What if somebody lays files or folders of his own where another's side files are looked for? A
 // program that follows and believes what lies there lets him rewrite files that he may not write to,
 // in a folder where everybody may make names and nobody may take others' away. Here it is refused or
-// passed over, with the path, and nobody waits for his locks.
+// passed over, with the path, and nobody waits for his locks. (Symbolic links: damaged_test.cc.)
 #include "support/faults.h"
 #include "users.h"
 
@@ -29,78 +29,6 @@ namespace
 {
 
 constexpr uid_t VICTIM = 1000, ATTACKER = 4242;
-
-// As a program makes its side file that takes no care.
-void make_naively(const std::string &path)
-{
-    Fd fd(path, O_RDWR | O_CREAT | O_TRUNC);
-    EXPECT_EQ(write(fd, "secret", 6), 6);
-}
-
-// A symbolic link where a side file or the folder belongs.
-class LinkPlanted : public Users
-{
-  protected:
-    void SetUp() override // needs no other user
-    {
-        write_file(file, old);
-        fs::create_directory(dir / "his");
-    }
-
-    void expect_refused(int err, const std::string &path)
-    {
-        const auto before = everything_in(dir.path());
-        Mapped m(file);
-        EXPECT_FALSE(m);
-        EXPECT_EQ(m.error, err) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, path)) << m.sentence;
-        EXPECT_EQ(everything_in(dir.path()), before);
-        EXPECT_EQ(attribute_of(file), "");
-    }
-
-    void expect_works()
-    {
-        Mapped m(file);
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.read(), old);
-        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-    }
-};
-
-TEST_F(LinkPlanted, AsFolderIsFollowedByOpenAndRefusedHere)
-{
-    for (const std::string &target : {dir / "his", dir / "nowhere"}) {
-        fs::create_symlink(target, folder_of(file));
-        if (exists(target)) {
-            make_naively(folder_of(file) + "/naive");
-            EXPECT_TRUE(exists(dir / "his/naive")) << "in the attacker's folder";
-        }
-        expect_refused(EACCES, folder_of(file));
-        fs::remove(folder_of(file));
-    }
-    expect_works();
-}
-
-TEST_F(LinkPlanted, AsManifestOrReflectionIsTruncatedByOpenAndRefusedHere)
-{
-    const std::string precious = dir / "precious";
-    fs::create_directory(folder_of(file));
-    for (const std::string &name : {manifest_of(file), reflection_of(file)}) {
-        write_file(precious, old);
-        fs::create_symlink(precious, name);
-        make_naively(name);
-        EXPECT_EQ(read_file(precious), Bytes({'s', 'e', 'c', 'r', 'e', 't'})) << "clobbered";
-        write_file(precious, old);
-        if (name == manifest_of(file)) {
-            expect_refused(ELOOP, name);
-        } else { // no manifest vouches for it: it is cleared away, and what it points to is not
-            expect_works();
-        }
-        EXPECT_EQ(read_file(precious), old);
-        fs::remove(name);
-    }
-    expect_works();
-}
 
 class Planted : public Users
 {
@@ -223,7 +151,7 @@ TEST_F(Planted, FolderOfAForeignOwnerIsInHisHandsAndRefusedHere)
     give(folder_of(file), ATTACKER, ATTACKER, 0777);
     const std::string mine = folder_of(file) + "/naive";
     const Bytes forged = {'f', 'o', 'r', 'g', 'e', 'd'};
-    make_naively(mine);
+    write_file(mine, {}); // as a program makes its side file that takes no care
     as(ATTACKER, [&] {
         fs::remove(mine); // root's, in the attacker's folder
         write_file(mine, forged);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is the reflection folder made as it should be, and refused when it is not to be trusted? (A symbolic
-// link, or the folder of a stranger, in its place: test/hazards/planted_test.cc.)
+// Is the reflection folder made as it should be, and refused when it is not to be trusted? (A
+// symbolic link in its place: test/hazards/damaged_test.cc; the folder of a stranger: planted_test.cc.)
 #include "support/child.h"
 #include "support/temp.h"
 
