@@ -42,7 +42,7 @@ void replace_by_pipe(Stage &s, const std::string &p)
     ASSERT_EQ(mkfifo(p.c_str(), 0600), 0);
 }
 
-// A symbolic link that somebody prepared where nothing is yet.
+// A symbolic link, laid beforehand where nothing is yet.
 void lay_link(Stage &s, const std::string &p, const std::string &to)
 {
     fs::create_directory(s.dir / "his");
@@ -81,7 +81,7 @@ const std::vector<Scene> pairing = {
          flip_manifest(s, MANIFEST_COPY_BYTES + 100);
      },
      stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged"},
-    // What means 'deployed' here may mean anything there: who reads on removes the reflection.
+    // What means 'deployed' here may mean anything there: a program that reads on removes the reflection.
     {"ManifestOfAnotherVersion", slices,
      [](Stage &s) {
          s.patch_manifest(manifest_of(s.path), [](manifest_record &r) {

@@ -96,7 +96,7 @@ class Group : public Users
         changed.tell();
         EXPECT_EQ(member->wait(), CUT);
     }
-    // The owner has them mapped, and does `what` when he is told.
+    // The owner has them mapped, and does `what` when told to.
     void start_owner(const std::function<void(AllMapped &)> &what)
     {
         owner = start(OWNER, [&](AllMapped &all) {
@@ -106,7 +106,7 @@ class Group : public Users
         });
         ASSERT_TRUE(mapped.hear());
     }
-    // So that manifests are his own.
+    // So that manifests are the owner's.
     void owner_was_there() const
     {
         as_owner([](AllMapped &all) {
@@ -147,8 +147,8 @@ class GroupThatMayNotWriteAnyMore : public Group, public testing::WithParamInter
     }
 };
 
-// Nobody can free what the dead one held, for to go on without the commit would leave half of it; until
-// the right is given back, and somebody has mapped the file since, by whom its other files get the mode.
+// The pages of the dead member stay held, since to go on without the commit would leave half of it. That
+// ends when the right is given back and the file is mapped again, which gives its side files the mode.
 TEST_P(GroupThatMayNotWriteAnyMore, LeavesWhatAMemberHeldUntilItMay)
 {
     start_owner([&](AllMapped &all) {
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(With, GroupThatMayNotWriteAnyMore, testing::Bool(),
                              return info.param ? "TwoFiles" : "OneFile";
                          });
 
-// And nobody has it mapped when it is given back: the manifest has the mode of the time between.
+// The file is not mapped when the right is given back: the manifest has the mode of the time between.
 TEST_F(Group, ThatMayWriteAgainLetsTheFileBeMapped)
 {
     start_owner([](AllMapped &) {});
@@ -201,7 +201,8 @@ TEST_F(Group, ThatMayWriteAgainLetsTheFileBeMapped)
     as_owner([&](AllMapped &all) { expect_committed(*all[0]); });
 }
 
-// Nor does a pointer of a colleague who lives keep it from that, who has not it but other files in use.
+// A colleague lives and has another file mapped, but not this one any more; the pointer beside this one
+// is still there, and does not keep it from being mapped.
 TEST_F(Group, IsNotStoppedByThePointerOfAColleagueWhoLives)
 {
     make_second();

@@ -132,8 +132,8 @@ void use_source(Stage &s, int policy, const Bytes &bytes)
     ASSERT_EQ(s.open->stat().slices_in_reflection == 0, policy == ATO_READ_LAZY);
 }
 
-// Who believes a copied attribute has two files with one reflection: what is written to the one moves
-// the other's valid homes.
+// A program that believes a copied attribute has two files with one reflection: a write to the one
+// moves the other's valid homes.
 void garbage_of_source(Stage &s)
 {
     s.expect_garbage(overlay(read_file(s.now), read_file(reflection_of(s.path))));
@@ -142,13 +142,16 @@ void garbage_of_source(Stage &s)
 void looks_in_order(Stage &s)
 {
     s.expect_stale(read_file(s.now));
-    EXPECT_EQ(by_number(s.path), s.content) << "who looks at the source now finds it in order";
+    EXPECT_EQ(by_number(s.path), s.content) << "the source is in order by now";
 }
 
-Scene copied_by(const char *name, const std::string &commands)
+// A tool that copies a file with its attributes.
+Scene copied_by(const char *name, const std::string &tool, const std::string &commands)
 {
     return {name, slices,
-            [commands](Stage &s) {
+            [tool, commands](Stage &s) {
+                if (!run_in(s.dir / "a", "command -v " + tool))
+                    GTEST_SKIP() << "no " << tool << " here";
                 make_copy(s, commands);
                 use_source(s, ATO_READ_GATHER, pattern(6000, 4));
                 s.open.reset();
@@ -274,10 +277,11 @@ const std::vector<Scene> attributes = {
     {"ManifestOfAnotherFileThoughTheAttributeFits", slices, change_birth, stale_alone, REFUSED,
      ESTALE, "{file}|{manifest}|another file", ATO_PREFER_FILE},
 
-    copied_by("CopiedByCp", "cp -a file copy"),
-    copied_by("CopiedByTar", "mkdir -p t && tar --xattrs -cf t.tar file && tar --xattrs "
-                             "--xattrs-include='user.*' -xf t.tar -C t && mv t/file copy"),
-    copied_by("CopiedByRsync", "rsync -aX file copy"),
+    copied_by("CopiedByCp", "cp", "cp -a file copy"),
+    copied_by("CopiedByTar", "tar",
+              "mkdir -p t && tar --xattrs -cf t.tar file && tar --xattrs "
+              "--xattrs-include='user.*' -xf t.tar -C t && mv t/file copy"),
+    copied_by("CopiedByRsync", "rsync", "rsync -aX file copy"),
     // What the source has in its reflection now tells nothing of then.
     {"CopiedAndTheSourceIsPlainByNow", slices,
      [](Stage &s) {
@@ -343,7 +347,7 @@ const std::vector<Scene> bytes = {
          ASSERT_EQ(utimensat(AT_FDCWD, s.path.c_str(), moved, 0), 0);
      },
      stale_alone, REFUSED, ESTALE, "{file}", EITHER},
-    // Who looks at ctime refuses a file that nobody wrote to.
+    // A program that looks at ctime refuses a file that was not written to.
     {"RenamedLinkedAndOfAnotherModeButNotWritten", slices,
      [](Stage &s) {
          const auto before = ctime_of(s.path);
@@ -362,7 +366,7 @@ const std::vector<Scene> bytes = {
      garbage_by_number, REFUSED, ESTALE, "{file}|{size}|grew by other means", ATO_PREFER_FILE},
     // The limit, written down in ato(7): the same size cannot be seen. Slices in the reflection win.
     {"WrittenAfterAKill", killed, write_theirs, garbage_by_number, UNSEEN},
-    // Nor are stores through somebody's own mapping, whatever times the kernel gave the file.
+    // Nor are stores through a mapping without libato, whatever times the kernel gave the file.
     {"StoredToAfterAKill", killed,
      [](Stage &s) {
          const Bytes theirs = pattern(SIZE, 8);
@@ -494,7 +498,7 @@ TEST_F(Pairing, WriteByOthersRightAfterTheUnmapIsNoticed)
 TEST_F(Pairing, UnmapByAnotherProcessWhileWeWaitIsNoWriteByOthers)
 {
     leave_slices();
-    Fd lock(manifest_of(path)); // as the one who unmaps
+    Fd lock(manifest_of(path)); // as a process that unmaps holds it
     ASSERT_EQ(locks_try(lock, 0, 1), LOCKS_MINE);
     hazards::Child child(0, [&] {
         expect_maps(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may somebody else do, who may not all? A program that goes on with the file alone reads
+// What may a user do who may not do everything? A program that goes on with the file alone reads
 // stale bytes. Here: EACCES with the path, the right ones, or EAGAIN; never a mapping without its reflection.
 #include "support/dying.h"
 #include "users.h"
@@ -110,8 +110,8 @@ TEST_F(Permission, JournalThatCannotBeMadeIsEaccesAndNothingIsWritten)
     EXPECT_EQ(m.read(), content);
 }
 
-// What lies in a reflection is the file's content, or was: who may not read the one any more may not
-// read the other.
+// What lies in a reflection is the file's content, or was: a user who may not read the file any more may
+// not read its reflection either.
 TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAgain)
 {
     write_atomically();
@@ -132,8 +132,8 @@ TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAg
     as(NOBODY, [&] { EXPECT_LT(open(reflection_of(file).c_str(), O_RDONLY), 0); });
 }
 
-// Who may read the manifest may lock it: that is all he can do, and it ends with him. Nobody waits for
-// ever; and journals, which concern other files too, he may not even read.
+// A user who may read the manifest may lock it, and can do nothing more; the lock ends with the process.
+// Others wait for a limited time. Journals concern other files too, and are not readable.
 TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
 {
     write_atomically();
@@ -176,7 +176,7 @@ TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
     }
 }
 
-// A program with its file's user id runs in somebody else's environment.
+// A set-user-id program runs in the environment of its caller.
 TEST_F(Permission, EnvironmentNamesFilesAndIsIgnoredByProgramsThatRunAsSomebodyElse)
 {
     TempDir place("/tmp"); // /dev/shm may be mounted without set-user-id programs
@@ -207,8 +207,8 @@ std::vector<std::string> parts_of(const std::string &file, const std::string &fo
     return all;
 }
 
-// Of a group whose members share a file: each of them, whoever is first; and nobody else, not even by a
-// descriptor that he was handed.
+// The members of a group share a file: each of them may map it first. Others may not map it, not even by
+// a descriptor that was passed to them.
 TEST_F(Permission, ThoseWhoMayWriteTheFileMapItTogetherAndNobodyElse)
 {
     constexpr gid_t GROUP = 4242;

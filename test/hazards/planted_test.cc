@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if somebody lays files or folders of his own where another's side files are looked for? A
-// program that follows and believes what lies there lets him rewrite files that he may not write to,
-// in a folder where everybody may make names and nobody may take others' away. Here it is refused or
-// passed over, with the path, and nobody waits for his locks. (Symbolic links: damaged_test.cc.)
+// What if an attacker lays files or folders where another user's side files are looked for? A program
+// that believes what lies there lets the attacker change files that only the victim may write to. That
+// is possible in a folder with the sticky bit, in which all users may make names. Here such a file is
+// refused, with its path, or passed over, and its locks are not waited for. (Symbolic links:
+// damaged_test.cc.)
 #include "support/faults.h"
 #include "users.h"
 
@@ -227,8 +228,8 @@ TEST_F(Planted, JournalHasASayInFilesOfItsMakerOnly)
     expect_content(0, his, pattern(SIZE, 3));
 }
 
-// The attacker's pointer leads to the dead journal of somebody else, and then to one whose lock he holds;
-// his victim maps a file beside the pointer.
+// The attacker's pointer leads to a dead journal of another user, and then to one that is locked; the
+// victim maps a file beside the pointer.
 TEST_F(Planted, PointerCountsForFilesOfItsMakerOnly)
 {
     make_folder();
@@ -269,7 +270,7 @@ TEST_F(Planted, LocksOnWhatIsNotBelievedAreNotWaitedFor)
     make_folder();
     const std::string manifest = manifest_of(file),
                       journal = folder_of(file) + "/journal-" + std::string(32, 'a');
-    // An open file that a sleeping child of his keeps locked.
+    // A sleeping process of the attacker keeps both locked.
     Pipe ready;
     Child holder(0, [&] {
         if (!become(ATTACKER))
@@ -403,7 +404,8 @@ TEST_F(Planted, AttributeThatNamesAPairingOfAnotherIsNoReasonToTouchIt)
 
 // ---- owner, group, mode -------------------------------------------------------------------------
 
-// Who maps the file and is not of its group cannot give that away; then nobody's group gets it.
+// A user who is not of the file's group maps it, and cannot give side files to that group: then no group
+// may use them.
 TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
 {
     constexpr uid_t OTHER = 1001;
