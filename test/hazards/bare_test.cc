@@ -14,6 +14,8 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 
+using namespace scene;
+
 namespace
 {
 
@@ -60,10 +62,9 @@ std::vector<Scene> without_attributes(bool readable)
              [](Stage &s) { EXPECT_NE(by_number(s.path), read_file(s.path)); }, SET_ASIDE}};
 }
 
-INSTANTIATE_TEST_SUITE_P(OnlyRead, BareScene, testing::ValuesIn(without_attributes(true)),
-                         scene_name);
+INSTANTIATE_TEST_SUITE_P(OnlyRead, BareScene, testing::ValuesIn(without_attributes(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(NoAttributes, BareScene, testing::ValuesIn(without_attributes(false)),
-                         scene_name);
+                         name_of);
 
 class BareFile : public Bare, public testing::WithParamInterface<bool>
 {

@@ -16,6 +16,8 @@ extern "C" {
 #include <sys/stat.h>
 #include <unistd.h>
 
+using namespace scene;
+
 namespace
 {
 
@@ -257,8 +259,8 @@ const std::vector<Scene> journals = {
      [](Stage &s) { EXPECT_LT(size_of(reflection_of(s.path)), 1u << 30) << "a SIGBUS"; }, REFUSED,
      EUCLEAN, "{number}|" + std::to_string(1 << 30)}};
 
-INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), scene_name);
-INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), scene_name);
-INSTANTIATE_TEST_SUITE_P(Journal, Damaged, testing::ValuesIn(journals), scene_name);
+INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
+INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), name_of);
+INSTANTIATE_TEST_SUITE_P(Journal, Damaged, testing::ValuesIn(journals), name_of);
 
 } // namespace

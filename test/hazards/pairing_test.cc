@@ -18,6 +18,8 @@ extern "C" {
 
 #include <sys/mman.h>
 
+using namespace scene;
+
 namespace
 {
 
@@ -386,9 +388,9 @@ const std::vector<Scene> bytes = {
      },
      garbage_by_number, SET_ASIDE}};
 
-INSTANTIATE_TEST_SUITE_P(Names, PairingScene, testing::ValuesIn(names), scene_name);
-INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes), scene_name);
-INSTANTIATE_TEST_SUITE_P(Bytes, PairingScene, testing::ValuesIn(bytes), scene_name);
+INSTANTIATE_TEST_SUITE_P(Names, PairingScene, testing::ValuesIn(names), name_of);
+INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes), name_of);
+INSTANTIATE_TEST_SUITE_P(Bytes, PairingScene, testing::ValuesIn(bytes), name_of);
 // ---- copies and ids -----------------------------------------------------------------------------
 
 TEST_F(Pairing, CopyOfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)

@@ -17,6 +17,9 @@
 #include <fcntl.h>
 #include <sys/xattr.h>
 
+namespace scene
+{
+
 enum Next {
     FOUND,   // mapped with its content, whatever is preferred
     REFUSED, // each time, and nothing changes; undone, the file maps as ever
@@ -376,9 +379,11 @@ inline void garbage_by_number(Stage &s)
     s.expect_garbage(by_number(s.now));
 }
 
-inline std::string scene_name(const testing::TestParamInfo<Scene> &info)
+inline std::string name_of(const testing::TestParamInfo<Scene> &info)
 {
     return info.param.name;
 }
+
+} // namespace scene
 
 #endif
