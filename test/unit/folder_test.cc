@@ -134,6 +134,7 @@ TEST_F(Folder, OfOneOfTheGroupIsTrustedWhereThatMayRenameItAnyway)
         ASSERT_EQ(chown((dir / ".ato").c_str(), 3000, group), 0);
         ASSERT_EQ(chmod(dir.path().c_str(), static_cast<mode_t>(mode)), 0);
         EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true) == 0, good) << std::oct << mode;
+        EXPECT_EQ(f.fd >= 0, good) << "no descriptor of what was refused";
         folder_close(&f);
     }
 }
