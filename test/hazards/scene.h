@@ -187,8 +187,10 @@ class Stage : public Hazard
     // Taken as it was asked for, and they belong together from now on.
     void expect_preferred(const Scene &s, unsigned flag)
     {
-        const bool file = flag == ATO_PREFER_FILE,
-                   is_copy = attribute_of(now).find(said(" {number} ")) == std::string::npos;
+        const bool file = flag == ATO_PREFER_FILE;
+        const std::string attribute = attribute_of(now);
+        const bool is_copy =
+            !attribute.empty() && attribute.find(said(" {number} ")) == std::string::npos;
         Bytes seen = file ? read_file(now) : by_number(now);
         const Everything before(dir.path());
         Log log;
