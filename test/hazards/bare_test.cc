@@ -11,6 +11,7 @@
 
 #include <cerrno>
 
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 
