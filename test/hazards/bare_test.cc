@@ -1,191 +1,297 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if nothing can be written on the file that says where its reflection is? An inode number
-// finds the wrong one, another name finds none. So birth time and generation decide, a file of
-// several names is refused, and nothing is left that a rename could lose. Attributes are switched
-// off by a call of this program's own: kernels of today mount nothing without them.
+// What if nothing on the file can say where its reflection is, or its file system is another one?
+// An inode number finds the wrong reflection, another name finds none. So birth time and generation
+// decide, a file of several names is refused, and nothing is left that a rename could lose. A file
+// without a name is refused.
 #include "hazards/lab.h"
-#include "support/faults.h"
+#include "mounts.h"
+#include "scene.h"
 #include "support/without_attributes.h"
 
 #include <cerrno>
-#include <filesystem>
 
-#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/syscall.h>
-#include <sys/xattr.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
-namespace fs = std::filesystem;
-using namespace hazards;
+using namespace scene;
 
 namespace
 {
 
-constexpr size_t SIZE = 4 * 4096;
-
-class Bare : public testing::Test
+class Bare : public Stage
 {
   protected:
-    Bare()
-    {
-        fs::create_directory(dir / "a");
-        fs::create_directory(dir / "b");
-        write_file(file, old);
-    }
     ~Bare() override
     {
         no_attributes = false;
     }
-
-    void switch_attributes_off()
-    {
-        no_attributes = true;
-        faults.fail_op("fsetxattr", ENOTSUP);
-    }
-
-    void write_atomically(const std::string &path)
-    {
-        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
-        ASSERT_TRUE(m) << m.sentence;
-        ASSERT_TRUE(m.write(3000, pattern(6000, 2))) << m.sentence;
-        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    }
-
-    static void die_with(const std::string &path)
-    {
-        ASSERT_EQ(in_child([&] {
-                      Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
-                      bool good = m && m.write(3000, pattern(6000, 2));
-                      m.base = nullptr;
-                      return good ? 0 : 1;
-                  }),
-                  0);
-    }
-
-    TempDir dir;
-    const std::string file = dir / "a/file", elsewhere = dir / "b/file";
-    const Bytes old = pattern(SIZE, 1), content = over(old, 3000, pattern(6000, 2));
-    FsFaults faults;
 };
 
-TEST_F(Bare, RenameLosesAReflectionThatNothingTellsOfAndNothingIsLeftHere)
+class BareScene : public Bare, public testing::WithParamInterface<Scene>
 {
-    // The rule switched off: left in the reflection as ever, and then nothing tells of it.
-    write_atomically(file);
-    ASSERT_EQ(removexattr(file.c_str(), "user.ato"), 0);
-    fs::rename(file, elsewhere);
-    EXPECT_EQ(read_file(elsewhere), old) << "stale, without an error";
+};
+
+TEST_P(BareScene, IsRightOrAClearError)
+{
+    play(GetParam());
+}
+
+// ---- no attributes ------------------------------------------------------------------------------
+
+// Acted on tmpfs, which has birth times: setting an attribute says ENOTSUP, and with `readable` false
+// reading one, too. Kernels of today mount nothing without them.
+void switch_attributes_off(Stage &s, bool readable)
+{
+    no_attributes = !readable;
+    s.faults = std::make_unique<FsFaults>();
+    s.faults->fail_op("fsetxattr", ENOTSUP);
+}
+
+// The file's own reflection is found by its birth: a killed process loses nothing.
+std::vector<Scene> without_attributes(bool readable)
+{
+    auto bare = [readable](Stage &s) {
+        switch_attributes_off(s, readable);
+        killed(s);
+    };
+    return {{"Killed", bare, nothing, stale_alone, FOUND},
+            {"KilledAndRenamedInItsFolder", bare,
+             [](Stage &s) { s.move(s.path, s.now = s.near("other")); }, stale_alone, FOUND},
+            {"KilledAndAnotherHasItsNumber", bare, change_birth,
+             [](Stage &s) { EXPECT_NE(by_number(s.path), read_file(s.path)); }, SET_ASIDE}};
+}
+
+INSTANTIATE_TEST_SUITE_P(OnlyRead, BareScene, testing::ValuesIn(without_attributes(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(NoAttributes, BareScene, testing::ValuesIn(without_attributes(false)),
+                         name_of);
+
+class BareFile : public Bare, public testing::WithParamInterface<bool>
+{
+};
+
+// Left in the reflection as ever, nothing tells of it after a rename. So nothing is left there.
+TEST_P(BareFile, FastUnmapLeavesAPlainFileThatARenameCannotLose)
+{
+    leave_slices();
+    remove_attribute(path);
+    fs::rename(path, far("file"));
+    expect_stale(read_file(far("file")));
     {
-        Mapped m(elsewhere);
-        EXPECT_EQ(m.read(), old) << "nobody can know";
+        Mapped m(far("file"));
+        EXPECT_EQ(m.read(), read_file(far("file"))) << "nobody can know";
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     }
-    fs::remove_all(folder_of(file));
-
-    fs::rename(elsewhere, file);
-    switch_attributes_off();
-    write_atomically(file);
-    EXPECT_TRUE(names_in(folder_of(file)).empty());
-    fs::rename(file, elsewhere);
-    EXPECT_EQ(read_file(elsewhere), content);
-    Mapped m(elsewhere);
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.read(), content);
-}
-
-TEST_F(Bare, OtherNameFindsNoReflectionAndAFileOfSeveralIsEinvalHere)
-{
-    fs::create_hard_link(file, elsewhere);
-    write_atomically(file); // with attributes
-    ASSERT_EQ(removexattr(file.c_str(), "user.ato"), 0);
-    EXPECT_FALSE(exists(reflection_of(elsewhere))) << "beside its other name";
-    EXPECT_EQ(read_file(elsewhere), old) << "stale, without an error";
-    fs::remove_all(folder_of(file));
-
-    switch_attributes_off();
-    Snapshot before = everything_in(dir.path());
-    for (const std::string &name : {file, elsewhere}) {
-        Mapped m(name);
-        EXPECT_FALSE(m);
-        EXPECT_EQ(m.error, EINVAL) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, name)) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, "links")) << m.sentence;
-        EXPECT_EQ(read_file(name), old);
+    fs::rename(far("file"), path);
+    fs::remove_all(folder_of(path));
+    write_file(path, old);
+    switch_attributes_off(*this, GetParam());
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m && m.write(3000, pattern(6000, 2))) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
     }
-    fs::remove(elsewhere);
-    Mapped m(file);
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.read(), old);
+    EXPECT_TRUE(names_in(folder_of(path)).empty());
+    fs::rename(path, far("file"));
+    EXPECT_EQ(read_file(far("file")), content);
+    expect_maps(far("file"));
 }
 
-// ext4 gives an inode number out again at once.
-TEST_F(Bare, InodeNumberFindsTheReflectionOfADeadFileAndItsBirthDoesNot)
+// Beside another name no reflection is found.
+TEST_P(BareFile, FileOfSeveralNamesIsRefused)
 {
-    TempDir there("/tmp");
-    EXPECT_PLAYED(in_child([&] {
-        const std::string disk = there / "disk", p = disk + "/file";
-        if (!alone() || !mount_disk("/dev/shm/image", disk, 32, "-I 256"))
-            return NO_SCENE;
-        switch_attributes_off();
-        write_file(p, old);
-        die_with(p);
-        const uint64_t number = inode_of(p);
-        const std::string left = reflection_of(p);
-        fs::remove(p);
-        const Bytes fresh = pattern(SIZE, 9);
-        write_file(p, fresh);
-        if (inode_of(p) != number)
-            return NO_SCENE;
-        EXPECT_EQ(reflection_of(p), left) << "found by number, another file's";
-        Bytes theirs = read_at(left, 2 * 4096, 64); // home R of page 1
-        EXPECT_TRUE(theirs == Bytes(content.begin() + 4096, content.begin() + 4160))
-            << "what it would be read as";
-
-        Log log;
-        Mapped m(p);
-        EXPECT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.read(), fresh);
-        EXPECT_TRUE(log.has(ATO_LOG_WARNING, "set aside"));
-        EXPECT_TRUE(log.has(ATO_LOG_WARNING, left));
-        EXPECT_TRUE(m.write(3000, pattern(6000, 2))) << m.sentence;
-        EXPECT_EQ(m.read(), over(fresh, 3000, pattern(6000, 2)));
-        return static_cast<int>(HasFailure());
-    }));
+    fs::create_hard_link(path, far("twin"));
+    leave_slices();
+    remove_attribute(path);
+    expect_stale(by_number(far("twin")));
+    fs::remove_all(folder_of(path));
+    write_file(path, content = old);
+    switch_attributes_off(*this, GetParam());
+    for (const std::string &name : {path, far("twin")})
+        expect_error(name, EINVAL, {name, "links"});
+    EXPECT_EQ(read_file(path), old);
+    fs::remove(far("twin"));
+    expect_maps(path);
 }
 
-// And the file's own is found by its birth: a killed process loses nothing.
-TEST_F(Bare, KilledProcessLosesItsWritesByPlainReadAndNoneHere)
-{
-    switch_attributes_off();
-    die_with(file);
-    EXPECT_EQ(read_file(file), old) << "the file alone";
-    Mapped m(file);
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.read(), content);
-    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    EXPECT_EQ(read_file(file), content);
-}
+INSTANTIATE_TEST_SUITE_P(Attributes, BareFile, testing::Bool(),
+                         [](const testing::TestParamInfo<bool> &info) {
+                             return info.param ? "OnlyRead" : "None";
+                         });
+
+// ---- other file systems -------------------------------------------------------------------------
+
+using OnFileSystems = Bare;
 
 // A real one that has neither attributes nor fallocate(): space cannot be promised.
-TEST_F(Bare, RamfsIsRefusedWithAReason)
+TEST_F(OnFileSystems, RamfsIsRefusedWithAReason)
 {
-    TempDir there("/tmp");
     EXPECT_PLAYED(in_child([&] {
-        const std::string disk = there / "disk", p = disk + "/file";
-        fs::create_directory(disk);
-        if (!alone() || mount("ato-test", disk.c_str(), "ramfs", 0, nullptr) < 0)
-            return NO_SCENE;
+        const std::string p = far("file");
+        if (!hazards::alone() || !fs::create_directories(dir / "b") ||
+            mount("ato-test", (dir / "b").c_str(), "ramfs", 0, nullptr) < 0)
+            return hazards::NO_SCENE;
         write_file(p, old);
-        Mapped m(p);
-        EXPECT_FALSE(m);
-        EXPECT_EQ(m.error, EOPNOTSUPP) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, disk)) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, "fallocate")) << m.sentence;
+        expect_error(p, EOPNOTSUPP, {dir / "b", "fallocate"});
         EXPECT_EQ(read_file(p), old);
         return static_cast<int>(HasFailure());
     }));
+}
+
+// With attributes and without: the birth tells.
+TEST_F(OnFileSystems, NumberThatExt4GivesOutAgainDoesNotGetTheReflectionOfADeadFile)
+{
+    TempDir there("/tmp");
+    for (bool with : {true, false})
+        EXPECT_PLAYED(in_child([&] {
+            const std::string disk = there / (with ? "disk" : "bare");
+            if (!hazards::alone() || !hazards::mount_disk("/dev/shm/image", disk, 32, "-I 256"))
+                return hazards::NO_SCENE;
+            path = disk + "/file";
+            write_file(path, content);
+            if (!with)
+                switch_attributes_off(*this, false);
+            killed(*this);
+            const uint64_t inode = inode_of(path);
+            fs::remove(path);
+            const Bytes theirs = pattern(SIZE, 7);
+            std::string second;
+            for (int i = 0; i < 100 && (i == 0 || inode_of(second) != inode); i++)
+                write_file(second = disk + "/second" + std::to_string(i), theirs);
+            if (inode_of(second) != inode)
+                return hazards::NO_SCENE;
+            EXPECT_NE(by_number(second), theirs);
+            expect_garbage(by_number(second));
+            expect_set_aside(second, theirs);
+            return static_cast<int>(HasFailure());
+        }));
+}
+
+// Two file systems, one reflection folder. The live pairing is not pushed aside.
+TEST_F(OnFileSystems, NumberThatIsAliveOnTwoFileSystemsIsAnError)
+{
+    EXPECT_PLAYED(in_child([&] {
+        const std::string b = far("file"), folder = dir / "reflections", other = dir / "others";
+        if (!hazards::alone() || !hazards::mount_memory(dir / "a", "") ||
+            !hazards::mount_memory(dir / "b", ""))
+            return hazards::NO_SCENE;
+        const Bytes theirs = pattern(SIZE, 7);
+        write_file(path, old);
+        wait_for_clock(path, dir / "clock");
+        write_file(b, theirs);
+        if (inode_of(path) != inode_of(b))
+            return hazards::NO_SCENE;
+        in_callers_folder(*this);
+        EXPECT_NE(by_number(b, folder), theirs);
+        expect_garbage(by_number(b, folder));
+        ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+        o.reflection_dir = folder.c_str();
+        expect_no(b, ESTALE, {folder + "/" + std::to_string(inode_of(b)), b, "another file system"},
+                  o);
+        expect_maps(path);
+        o.reflection_dir = other.c_str();
+        content = theirs;
+        expect_maps(b, o);
+        return static_cast<int>(HasFailure());
+    }));
+}
+
+// mv copies and unlinks.
+TEST_F(OnFileSystems, MovedAcrossFileSystemsIsAnErrorAndTheReflectionStays)
+{
+    const std::string disk = disk_folder();
+    if (disk.empty())
+        GTEST_SKIP() << "no folder on a disk";
+    TempDir there_is(disk);
+    const std::string there = fs::path(there_is / "file").lexically_normal();
+    leave_slices();
+    const std::string reflection = reflection_of(path);
+    const Bytes kept = read_file(reflection);
+    ASSERT_TRUE(run_in(dir / "a", "mv file " + there));
+    if (attribute_of(there).empty())
+        GTEST_SKIP() << "no attributes on " << disk;
+    ASSERT_FALSE(exists(path));
+    expect_stale(by_number(there));
+    const Everything before(there_is.path());
+    expect_error(there, ESTALE,
+                 {there, "reflection (inode " + fs::path(reflection).filename().string()});
+    EXPECT_TRUE(before == Everything(there_is.path()));
+    EXPECT_EQ(read_file(reflection), kept) << "the only place where the bytes are";
+    // By hand, or by a tool: file and reflection together are the content still.
+    EXPECT_EQ(overlay(read_file(there), kept), content);
+    content = read_file(there);
+    expect_maps(there, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE));
+    EXPECT_EQ(read_file(reflection), kept);
+}
+
+// ---- no name, or no file ------------------------------------------------------------------------
+
+class Unnamed : public Bare
+{
+  protected:
+    void expect_einval(int fd, const std::string &word)
+    {
+        void *at = ato_mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        EXPECT_EQ(at, MAP_FAILED);
+        EXPECT_EQ(errno, EINVAL) << ato_errormsg();
+        EXPECT_TRUE(hazards::has(ato_errormsg(), word)) << ato_errormsg();
+        EXPECT_FALSE(exists(near(".ato")));
+    }
+    static std::string descriptor(int fd)
+    {
+        return "descriptor " + std::to_string(fd);
+    }
+};
+
+TEST_F(Unnamed, UnlinkedFileIsRefused)
+{
+    const uint64_t inode = inode_of(path);
+    Fd fd(path);
+    fs::remove(path);
+    // A reflection made by number would outlive the file, and wait for the number's next owner.
+    const std::string orphan = dir / ("orphan-" + std::to_string(inode));
+    write_file(orphan, pattern(layout_reflection_bytes(SIZE), 3));
+    for (const std::string &name : names_in(dir.path()))
+        EXPECT_NE(inode_of(dir / name), inode) << "nothing leads to it";
+    expect_garbage(overlay(pattern(SIZE, 7), read_file(orphan)));
+    expect_einval(fd, descriptor(fd));
+}
+
+TEST_F(Unnamed, FileThatNeverHadANameIsRefused)
+{
+    int fd = ::open((dir / "a").c_str(), O_TMPFILE | O_RDWR, 0600);
+    if (fd < 0)
+        GTEST_SKIP() << "no O_TMPFILE here";
+    Fd own(fd);
+    ASSERT_EQ(ftruncate(fd, SIZE), 0);
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    EXPECT_FALSE(exists(fs::read_symlink(link))) << "the kernel's name for it leads nowhere";
+    expect_einval(fd, descriptor(fd));
+    // Given a name, it is a file like any other.
+    ASSERT_EQ(linkat(AT_FDCWD, link.c_str(), AT_FDCWD, near("named").c_str(), AT_SYMLINK_FOLLOW),
+              0);
+    Mapped m(near("named"));
+    EXPECT_TRUE(m) << m.sentence;
+}
+
+// Its other name is in another place: a reflection beside the name that is gone would be lost.
+TEST_F(Unnamed, FileThatLostTheNameItWasOpenedByIsRefused)
+{
+    fs::create_hard_link(path, far("twin"));
+    Fd fd(path);
+    fs::remove(path);
+    EXPECT_EQ(stat_of(far("twin")).st_nlink, 1u);
+    expect_einval(fd, descriptor(fd));
+    expect_maps(far("twin"));
+}
+
+TEST_F(Unnamed, SocketIsRefused)
+{
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    Fd a(ends[0]), b(ends[1]);
+    expect_einval(a, "regular file");
 }
 
 } // namespace

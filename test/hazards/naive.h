@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a program get that knows the format and none of the rules? It pairs a file with
-// whatever lies under its inode number and believes every bit. Tests of hazards first look through
-// its eyes, then ask the library.
+// A file with a past, and two views of it. A program that knows the format and none of the rules
+// pairs the file with whatever lies under its inode number and believes every bit. Tests of hazards
+// first look through its eyes, then ask the library.
 #ifndef ATO_TEST_HAZARDS_NAIVE_H
 #define ATO_TEST_HAZARDS_NAIVE_H
 
-#include "unit/pairing_lab.h"
+#include "support/mapped.h"
 
 extern "C" {
+#include "reflection/checksum.h"
 #include "reflection/layout.h"
+#include "reflection/manifest.h"
 }
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
+
+namespace fs = std::filesystem;
+using namespace support;
+
+constexpr size_t SIZE = 4 * 4096 + 1000;
 
 // Every slice from where its bit says. What lies beyond the reflection's end counts as valid in O.
 inline Bytes overlay(const Bytes &original, const Bytes &reflection)
@@ -42,20 +55,33 @@ inline Bytes by_number(const std::string &path)
     return by_number(path, folder_of(path));
 }
 
+inline std::pair<time_t, long> ctime_of(const std::string &path)
+{
+    struct timespec t = stat_of(path).st_ctim;
+    return {t.tv_sec, t.tv_nsec};
+}
+
 // Returns when a file made now gets another birth time than the one at `path` has, and a file
 // changed now another ctime: the kernel's clock for files is coarse.
 inline void wait_for_clock(const std::string &path, const std::string &scratch)
 {
-    auto ctime_of = [](const std::string &p) {
-        struct timespec t = stat_of(p).st_ctim;
-        return std::make_pair(t.tv_sec, t.tv_nsec);
-    };
-    write_file(scratch, {});
-    while (ctime_of(scratch) <= ctime_of(path)) {
+    do {
         fs::remove(scratch);
         write_file(scratch, {});
-    }
+    } while (ctime_of(scratch) <= ctime_of(path));
     fs::remove(scratch);
+}
+
+// All files below a folder, by name.
+using Snapshot = std::map<std::string, Bytes>;
+
+inline Snapshot snapshot(const std::string &folder)
+{
+    Snapshot all;
+    for (const auto &entry : fs::recursive_directory_iterator(folder))
+        if (entry.is_regular_file())
+            all[entry.path()] = read_file(entry.path());
+    return all;
 }
 
 // Everything below a folder: what the files hold, all names, all attributes.
@@ -70,30 +96,75 @@ struct Everything {
         return files == o.files && names == o.names;
     }
     Snapshot files;
-    std::set<std::pair<std::string, std::string>> names;
+    std::map<std::string, std::string> names; // and attributes
 };
 
-class Hazard : public Pairing
+class Hazard : public testing::Test
 {
-  protected:
-    // ato_mmap() says no, with that error and a sentence that has all these words in it. Nothing in
-    // the folder is another than before.
-    void expect_no(const std::string &p, int err, const std::vector<std::string> &words,
-                   const ato_options &opt = options())
+  public:
+    Hazard()
     {
-        Everything before(dir.path());
+        write_file(path, content);
+    }
+
+    // Maps, writes over several pages, leaves slices in the reflection.
+    void leave_slices(const ato_options &o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER))
+    {
+        Mapped m(path, o);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(m.write(3000, pattern(6000, 2))) << m.sentence;
+        std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+        ASSERT_GT(m.stat().slices_in_reflection, 0u);
+    }
+
+    // Mapped once, everything at home, fast-unmapped.
+    void leave_nothing()
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+    }
+
+    // Changes valid copies of the manifest at `manifest`, with new checksums.
+    template <class Change> void patch_manifest(const std::string &manifest, Change change)
+    {
+        Bytes bytes = read_file(manifest);
+        for (size_t at : {0, MANIFEST_COPY_BYTES}) {
+            manifest_record r;
+            memcpy(&r, &bytes[at], sizeof(r));
+            if (r.magic != MANIFEST_MAGIC)
+                continue;
+            change(r);
+            r.checksum = checksum(&r, offsetof(manifest_record, checksum));
+            memcpy(&bytes[at], &r, sizeof(r));
+        }
+        write_file(manifest, bytes);
+    }
+
+    // ato_mmap() says no, with that error and a sentence that has all these words in it.
+    static void expect_error(const std::string &p, int err, const std::vector<std::string> &words,
+                             const ato_options &opt = options())
+    {
         Mapped m(p, opt);
         ASSERT_FALSE(m) << "mapped";
         EXPECT_EQ(m.error, err) << m.sentence;
         for (const std::string &word : words)
             EXPECT_NE(m.sentence.find(word), std::string::npos) << word << " in: " << m.sentence;
+    }
+
+    // And nothing in the folder is another than before.
+    void expect_no(const std::string &p, int err, const std::vector<std::string> &words,
+                   const ato_options &opt = options())
+    {
+        Everything before(dir.path());
+        expect_error(p, err, words, opt);
         EXPECT_TRUE(before == Everything(dir.path())) << "a file was changed, made or removed";
     }
 
     // The library reads it right, and leaves slices where they are.
-    void expect_maps(const std::string &p)
+    void expect_maps(const std::string &p,
+                     const ato_options &o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER))
     {
-        Mapped m(p, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        Mapped m(p, o);
         ASSERT_TRUE(m) << m.sentence;
         EXPECT_EQ(m.read(), content);
     }
@@ -111,7 +182,10 @@ class Hazard : public Pairing
         EXPECT_NE(seen, content) << "no hazard to see";
     }
 
+    TempDir dir;
+    std::string path = dir / "file";
     const Bytes old = pattern(SIZE, 1);
+    Bytes content = old;
 };
 
 #endif

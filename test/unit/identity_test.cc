@@ -14,6 +14,7 @@ extern "C" {
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include <fcntl.h>
@@ -54,24 +55,19 @@ TEST(Attribute, RefusesEverythingElse)
     attribute a;
     for (size_t n = 0; n < good.size() - 4; n++)
         EXPECT_FALSE(parse(good.substr(0, n), &a)) << n << " bytes";
-    const std::vector<std::string> all_bad = {std::string("ato2 ") + ID + " 42 .ato",
-                                              "ATO1 " + ID + " 42 .ato",
-                                              "ato1  " + ID + " 42 .ato",
-                                              "ato1 " + ID + "42 .ato",
-                                              "ato1 " + ID + " .ato",
-                                              "ato1 " + ID + "  .ato",
-                                              "ato1 " + ID + " -1 .ato",
-                                              "ato1 " + ID + " 0x10 .ato",
-                                              "ato1 " + ID + " 42",
-                                              "ato1 " + ID + " 42 ",
-                                              "ato1 " + ID + " 42.ato",
-                                              "ato1 " + ID + " 18446744073709551616 .ato",
-                                              "ato1 " + ID + " 99999999999999999999999 .ato",
-                                              "ato1 " + ID + " 42 " + std::string(PATH_MAX, 'f'),
-                                              "ato1 " + ID + " 42 " + std::string("a\0b", 3),
-                                              "ato1 00112233445566778899AABBCCDDEEFF 42 .ato",
-                                              "ato1 0011223344556677 8899aabbccddeef 42 .ato",
-                                              "ato1 g0112233445566778899aabbccddeeff 42 .ato"};
+    const std::string head = "ato1 " + ID;
+    std::vector<std::string> all_bad = {"ato2 " + ID + " 42 .ato",
+                                        "ATO1 " + ID + " 42 .ato",
+                                        "ato1  " + ID + " 42 .ato",
+                                        "ato1 00112233445566778899AABBCCDDEEFF 42 .ato",
+                                        "ato1 0011223344556677 8899aabbccddeef 42 .ato",
+                                        "ato1 g0112233445566778899aabbccddeeff 42 .ato"};
+    for (const char *tail :
+         {"42 .ato", " .ato", "  .ato", " -1 .ato", " 0x10 .ato", " 42", " 42 ", " 42.ato",
+          " 18446744073709551616 .ato", " 99999999999999999999999 .ato"})
+        all_bad.push_back(head + tail);
+    all_bad.push_back(head + " 42 " + std::string(PATH_MAX, 'f'));
+    all_bad.push_back(head + " 42 " + std::string("a\0b", 3));
     for (const std::string &bad : all_bad)
         EXPECT_FALSE(parse(bad, &a)) << bad;
 }
@@ -180,26 +176,21 @@ TEST_F(Identity, SameInodeNeedsNumberBirthAndGenerationAsFarAsKnown)
     who.generation = 7;
     manifest_record r = {}, other;
     identity_to_record(&who, &r);
-    EXPECT_TRUE(identity_same_inode(&who, &r));
-    other = r;
-    other.inode++;
-    EXPECT_FALSE(identity_same_inode(&who, &other));
-    other = r;
-    other.birth_sec++;
-    EXPECT_FALSE(identity_same_inode(&who, &other));
-    other = r;
-    other.birth_nsec++;
-    EXPECT_FALSE(identity_same_inode(&who, &other));
+    auto same_after = [&](const std::function<void()> &change) {
+        other = r;
+        change();
+        return identity_same_inode(&who, &other);
+    };
+    EXPECT_TRUE(same_after([] {}));
+    EXPECT_FALSE(same_after([&] { other.inode++; }));
+    EXPECT_FALSE(same_after([&] { other.birth_sec++; }));
+    EXPECT_FALSE(same_after([&] { other.birth_nsec++; }));
     other.known &= ~MANIFEST_KNOWS_BIRTH;
     EXPECT_TRUE(identity_same_inode(&who, &other)) << "not known: does not count";
-    other = r;
-    other.generation++;
-    EXPECT_FALSE(identity_same_inode(&who, &other));
+    EXPECT_FALSE(same_after([&] { other.generation++; }));
     who.has_generation = false;
     EXPECT_TRUE(identity_same_inode(&who, &other));
-    other = r;
-    other.device++;
-    EXPECT_TRUE(identity_same_inode(&who, &other)) << "devices change across boots";
+    EXPECT_TRUE(same_after([&] { other.device++; })) << "devices change across boots";
 }
 
 TEST_F(Identity, PathFollowsARenameAndIsCheckedToNameTheFile)

@@ -74,6 +74,15 @@ TEST_F(Report, SentenceIsTheThreads)
     EXPECT_STREQ(report_sentence(), "mine");
 }
 
+TEST_F(Report, OtherThreadsGoOnAfterAFork)
+{
+    report_before_fork();
+    report_in_parent();
+    std::thread([] { report_log(REPORT_WARNING, "after the fork"); }).join();
+    ASSERT_FALSE(lines.empty());
+    EXPECT_EQ(lines.back().second, "after the fork");
+}
+
 // A path may hold a line of its own, which would look like one of the log's.
 TEST_F(Report, ControlCharactersBecomeQuestionMarks)
 {
