@@ -72,10 +72,9 @@ void expect_poisoned(Mapped &m, const std::string &path)
 
 // What comes of a flush that fails. All but DONE: the operation says EIO.
 enum Outcome : char {
-    NOT_YET = 'o',  // the file is poisoned; mapped anew it holds what it held
-    IN_DOUBT = 'd', // the same; it holds what was written, which is still in the page cache
-    JOURNAL =
-        'j', // nothing changed, and the next try works: nobody relies on a list without a commit line
+    NOT_YET = 'o',   // the file is poisoned; mapped anew it holds what it held
+    IN_DOUBT = 'd',  // the same; it holds what was written, which is still in the page cache
+    JOURNAL = 'j',   // nothing changed, and the next try works, by another journal
     GONE = 'g',      // the file is unmapped and not yet plain; the next map completes that
     DONE = 's',      // the operation succeeds, since its write is durable, and the file is poisoned
     NO_FLUSH = '\0', // the operation has fewer flushes, and succeeds
@@ -115,7 +114,7 @@ const Operation operations[] = {
     // Data to O, data to R, word.
     write("Slice", 100, 64, 0, "ood"),
     write("Page", 4096, 4096, 0, "ood"),
-    // O, R, the journal's list, its commit line, words, retired.
+    // O, R, the journal's list (which nobody believes without its commit line), that line, words, retired.
     write("Pages", 3000, 6000, 0, "oojddd"),
     // The same, and then what was written comes home: data, word.
     write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
@@ -142,16 +141,16 @@ class FailingMedium : public testing::TestWithParam<Operation>
         if (busy && !op.may_be(GONE))
             part = std::make_unique<Mapped>(file, wish(), 4096, 8192);
         const std::vector<std::string> journals = journals_of(file);
-        size_t flushes = 0;
+        size_t seen = 0;
         bool done;
         {
             PersistFaults faults;
             faults.before = [&](const PersistCall &c) {
-                return c.n && (flushes++ == n || (all && flushes > n)) ? EIO : GO_ON;
+                return c.n && (seen++ == n || (all && seen > n)) ? EIO : GO_ON;
             };
             done = op.act(m);
         }
-        EXPECT_EQ(flushes > n, outcome != NO_FLUSH) << "it has other flushes than in the table";
+        EXPECT_EQ(seen > n, outcome != NO_FLUSH) << "it has other flushes than in the table";
         EXPECT_EQ(done, outcome == DONE || outcome == NO_FLUSH) << m.sentence;
         if (!done) {
             EXPECT_EQ(m.error, EIO) << m.sentence;
@@ -171,10 +170,12 @@ class FailingMedium : public testing::TestWithParam<Operation>
             EXPECT_TRUE(busy->write(0, NEWS)) << busy->sentence;
             EXPECT_EQ(busy->read(), NEWS);
         }
-        if (outcome == GONE || (poisoned && how == SPATIAL)) { // not plain, and gone all the same
-            EXPECT_TRUE(outcome == GONE || m.unmap(ATO_UNMAP_SPATIAL) < 0);
+        if (poisoned && how == SPATIAL) {
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), -1);
             EXPECT_EQ(m.error, EIO);
-            EXPECT_TRUE(outcome == GONE || has(m.sentence, "not plain")) << m.sentence;
+            EXPECT_TRUE(has(m.sentence, "not plain")) << m.sentence;
+        }
+        if (outcome == GONE || (poisoned && how == SPATIAL)) { // the mapping is, all the same
             EXPECT_EQ(ato_munmap(m.base, SIZE, ATO_UNMAP_FAST), -1);
             EXPECT_EQ(errno, EINVAL);
             m.base = nullptr;
@@ -435,9 +436,12 @@ bool fail_and_heal(ThinDisk &t, off_t pages, bool journal)
     return failed;
 }
 
-// The error comes later and later.
+// With more and more space the error comes later and later.
 TEST(FailingDisk, LosesNothingThatWasAcknowledged)
 {
+    if (!getenv("PMEM_IS_PMEM_FORCE"))
+        GTEST_SKIP()
+            << "libpmemobj calls msync() while it makes a journal, and aborts if that fails";
     int failures = 0;
     for (bool journal : {false, true})
         for (off_t pages : {0, 1, 2, 4, 8, 16, 32}) {
