@@ -25,12 +25,7 @@ inline int die_between_flips(const std::string &path)
     return in_child([&] {
         Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
         PersistFaults faults;
-        int left = 3;
-        faults.before = [&](const PersistCall &c) {
-            bool flip = std::string(c.op) == "store_word" &&
-                        std::string(c.site).find("flip.c") != std::string::npos;
-            return flip && --left == 0 ? DIE : GO_ON;
-        };
+        faults.die_at_flip(3);
         m.write(AT, record());
         return 0;
     });

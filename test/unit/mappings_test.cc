@@ -175,11 +175,15 @@ TEST_F(Mappings, WithAnotherDomainAreExdev)
 {
     Mapped a(path, options(ATO_DOMAIN_MSYNC));
     ASSERT_TRUE(a);
-    Mapped other(path, options(ATO_DOMAIN_PMEM));
-    EXPECT_FALSE(other);
-    EXPECT_EQ(other.error, EXDEV);
-    EXPECT_NE(other.sentence.find("msync"), std::string::npos) << other.sentence;
-    EXPECT_NE(other.sentence.find("pmem"), std::string::npos) << other.sentence;
+    const std::pair<int, const char *> others[] = {
+        {ATO_DOMAIN_PMEM, "pmem"}, {ATO_DOMAIN_EADR, "eadr"}, {ATO_DOMAIN_PROCESS, "process"}};
+    for (const auto &[domain, name] : others) {
+        Mapped other(path, options(domain));
+        EXPECT_FALSE(other);
+        EXPECT_EQ(other.error, EXDEV);
+        for (const std::string &part : {path, std::string("msync"), std::string(name)})
+            EXPECT_NE(other.sentence.find(part), std::string::npos) << other.sentence;
+    }
     Mapped same(path, options(ATO_DOMAIN_MSYNC)), any(path);
     EXPECT_TRUE(same) << same.sentence;
     EXPECT_TRUE(any) << any.sentence;
