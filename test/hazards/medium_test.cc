@@ -91,6 +91,11 @@ struct Operation {
     }
 };
 
+void PrintTo(const Operation &operation, std::ostream *out)
+{
+    *out << operation.name;
+}
+
 Operation write(const char *name, long at, long n, unsigned flags, const char *outcomes)
 {
     const Bytes piece(NEWS.begin() + at, NEWS.begin() + at + n);
