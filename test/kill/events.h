@@ -16,9 +16,13 @@
 namespace kills
 {
 
-/* From now on. 0: never, but every event is told, by its name. Shared memory is always told. */
+/* Shared memory is told from now on. */
 void watch_events(const Teller &t);
-void arm(unsigned kill_at);
+/* 0: no kill, but every event is told, by its name. `points`: places where threads may be switched (seam.h) are
+ * events, too. */
+void arm(unsigned kill_at, bool points = false);
+/* The kill comes right before the n-th word (from 1) that a commit stores. */
+void arm_word(unsigned n);
 void disarm();
 
 } // namespace kills

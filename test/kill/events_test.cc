@@ -1,333 +1,438 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave right before each store, flush, fence and file operation of one call? For
- * every call and commit path all moments are tried, one after the other. Before the event that
- * commits, the old bytes are found; after it the new ones, always. Whoever finds them can go on:
- * writes the record once more, makes the files plain, and nothing is left over.
+ * What does SIGKILL leave right before each store, flush, fence and file operation? A process lives a story and is
+ * killed at each of its moments, one after the other. What it was doing is found whole or not at all: by the
+ * process that maps the files next, which may itself be killed while it recovers, and by one that has them mapped
+ * meanwhile. Those can go on, make the files plain, and nothing is left over.
  */
-#include "actors.h"
 #include "events.h"
+#include "story.h"
 
 #include <gtest/gtest.h>
 #include <ostream>
+
+#include <sys/stat.h>
 
 extern "C" {
 #include "reflection/persist.h"
 }
 
+using namespace support;
+
 namespace kills
 {
-
-namespace
-{
-
-enum class Act {
-    FirstMap,
-    Write,
-    WriteAndMakeJournal,
-    Fill,
-    CopyAcross, /* from the other file */
-    Deploy,
-    UnmapFast,
-    UnmapSpatial,
-    MapAgain,
-    Recover, /* from a kill in the middle of a write's flips */
-};
-
-struct Story {
-    const char *name;
-    Act act;
-    int policy, domain;
-    unsigned flags;
-    bool within_page = false;
-
-    Script script() const
-    {
-        return {policy, domain, flags, within_page};
-    }
-};
 
 void PrintTo(const Story &s, std::ostream *out)
 {
     *out << s.name;
 }
 
-constexpr unsigned RECORDS = 4, RECORD = 2, OTHER = 1; /* in the first file, in the second */
+namespace
+{
 
-class Events : public testing::TestWithParam<Story>
+constexpr size_t LONGER = 9 * PAGE + 700, LONG = 12 * PAGE;
+constexpr Step MAP{Step::Map}, MAP_BACK{Step::MapBack}, FAST{Step::Unmap, 0, 0, ATO_UNMAP_FAST},
+    SPATIAL{Step::Unmap, 0, 0, ATO_UNMAP_SPATIAL}, BEGIN{Step::Begin, 0, 0, 0, 1},
+    BEGIN_2{Step::Begin, 0, 0, 0, 2}, JOIN{Step::Join}, COMMIT{Step::Commit};
+
+Step write(unsigned file, size_t at, size_t n)
+{
+    return {Step::Write, file, at, n};
+}
+
+Step resize(unsigned file, size_t n)
+{
+    return {Step::Resize, file, 0, n};
+}
+
+const Step PAGES = write(A, 1000, 12000); /* by a journal, that is made with the first of it */
+const Steps MAPPED = {MAP, PAGES};
+const Steps COMMIT_TO_FOLDERS = {MAP,
+                                 BEGIN,
+                                 in(1, write(A, 100, 5000)),
+                                 in(1, write(B, 9000, 100)),
+                                 in(1, write(C, 4000, 200)),
+                                 in(1, resize(C, SIZE + PAGE)),
+                                 COMMIT};
+
+const Story stories[] = {
+    {"Life", 1, {}, {MAP, write(A, 4000, 6000), FAST}},
+    {"SpatialLife", 1, {}, {MAP, write(A, 4000, 6000), SPATIAL}},
+    {"SecondLife", 1, {MAP, write(A, 0, SIZE), FAST}, {MAP, write(A, 4000, 6000), SPATIAL}},
+    {"OnePage", 1, MAPPED, {write(A, 4100, 3000), write(A, 4100, 3000)}},
+    {"OnePageEager", 1, MAPPED, {write(A, 4100, 3000)}, ATO_READ_EAGER},
+    {"Pages", 1, MAPPED, {PAGES}},
+    {"PagesEager", 1, MAPPED, {{Step::WriteEager, A, 1000, 7000}}},
+    {"Rtm", 1, {MAP}, {PAGES}, ATO_READ_LAZY, ATO_RTM_ONLY},
+    {"RtmEager", 1, {MAP}, {PAGES}, ATO_READ_EAGER, ATO_RTM_ONLY},
+    {"Fill", 1, MAPPED, {{Step::Fill, A, 3000, 6000}}},
+    {"CopyFromOtherFile", 2, MAPPED, {{Step::Copy, A, 200, 9000}}},
+    {"Deploy", 1, MAPPED, {{Step::Deploy, A, 0, SIZE}}},
+    {"UnmapFast", 2, {MAP, PAGES, write(B, 3000, 9000)}, {FAST}},
+    {"UnmapSpatial", 2, {MAP, PAGES, write(B, 3000, 9000)}, {SPATIAL}},
+    {"TwoFiles",
+     2,
+     {MAP},
+     {BEGIN, in(1, write(B, 100, 5000)), in(1, write(A, 9000, 5000)), COMMIT}},
+    {"Joined",
+     2,
+     {MAP},
+     {BEGIN, BEGIN_2, in(1, write(A, 50, 90)), in(2, write(B, 4105, 8192)),
+      in(1, resize(A, 5 * PAGE + 70)), in(2, resize(B, 11 * PAGE)), in(2, write(B, 10 * PAGE, 100)),
+      in(2, write(A, 2 * PAGE, 70)), JOIN, COMMIT}},
+    {"Folders", 3, {}, COMMIT_TO_FOLDERS},
+    {"FoldersUnmap", 3, COMMIT_TO_FOLDERS, {FAST}},
+    {"Grow", 1, {MAP, write(A, 100, 100)}, {resize(A, LONGER), FAST}},
+    {"ShrinkInAPage", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 100), FAST}},
+    {"ShrinkToNothing", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 0), resize(A, LONGER), FAST}},
+    {"ShrinkTwice",
+     1,
+     {MAP, write(A, 0, SIZE)},
+     {resize(A, 5000), resize(A, 300), resize(A, SIZE), FAST}},
+    {"ShrinkAndGrow",
+     1,
+     {MAP, write(A, 0, SIZE)},
+     {resize(A, 2 * PAGE), resize(A, 3 * PAGE + 10), resize(A, LONGER), resize(A, 7000), SPATIAL}},
+    {"GrowAndWrite",
+     1,
+     {MAP},
+     {BEGIN, in(1, resize(A, LONGER)), in(1, write(A, SIZE - 100, 5000)), COMMIT}},
+    {"WriteAndShrink",
+     1,
+     {MAP},
+     {BEGIN, in(1, write(A, 4000, 3000)), in(1, resize(A, 2 * PAGE + 300)), COMMIT}},
+    {"Guard", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, 18, 2}}, {SPATIAL}},
+    {"GuardOnTwoPages", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, PAGE - 7, 16}}, {SPATIAL}},
+    {"GuardAtTheEnd", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, SIZE - 5, 5}}, {SPATIAL}},
+    {"Recovery", 1, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, {MAP, PAGES, write(A, 0, SIZE)}, 4},
+    {"RecoveryOfFolders", 3, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, COMMIT_TO_FOLDERS, 1},
+    {"RecoveryOfFoldersFromTheLast",
+     3,
+     {},
+     {MAP_BACK},
+     ATO_READ_GATHER,
+     ATO_NO_RTM,
+     COMMIT_TO_FOLDERS,
+     1},
+};
+
+class Killed : public testing::TestWithParam<std::tuple<int, Story>>
 {
   protected:
-    Events() : script(GetParam().script())
+    Killed()
+        : domain(std::get<0>(GetParam())), story(std::get<1>(GetParam())), old(begin_with(story))
     {
+        const bool folders = story.files > 2;
+        for (const char *folder : {"y", "z"})
+            mkdir((dir / folder).c_str(), 0755);
+        for (const char *name : {"a", folders ? "y/b" : "b", "z/c"})
+            if (paths.size() < story.files)
+                paths.push_back(dir / name);
+        put_back();
+        Model model(old);
+        model.after(story.dead);
+        model.after(story.before);
+        contents = model.after(story.steps);
+        reached = model.reached;
     }
-    /* By hardware transactions where they work: each journal takes as long as all the rest. */
-    Script without_journal() const
+    void SetUp() override
     {
-        return {script.policy, ATO_DOMAIN_PROCESS, 0, script.within_page};
+        if ((story.flags & ATO_RTM_ONLY) && !(domain == ATO_DOMAIN_PROCESS && persist_rtm_works()))
+            GTEST_SKIP()
+                << "hardware transactions do not commit on this CPU, or are not for this domain";
     }
-    /* Files whose records lie in both homes, unmapped fast. */
-    void prepare(const Ledger &l, const Teller &t) const
+    ato_options wish() const
     {
-        Files files(without_journal(), l, false, t);
-        std::vector<unsigned char> bytes(l.record_bytes);
-        for (unsigned r = 0; r < RECORDS; r++) {
-            render(l.contents[r], bytes.data(), bytes.size());
-            if (!ato_memcpy(files.at(l, r), bytes.data(), bytes.size()))
-                leave(ato_errormsg());
-        }
-        if (ato_deploy(files.at(l, RECORD) + l.record_bytes / 2, 1) < 0)
-            leave(ato_errormsg());
-        files.unmap(ATO_UNMAP_FAST);
+        ato_options o = options(domain, story.policy, story.flags);
+        o.max_size = 1 << 20;
+        return o;
     }
-    static Content wanted(const Ledger &l)
+    void put_back() const
     {
-        switch (GetParam().act) {
-        case Act::Fill:
-            return {Content::Filled, 0, 0xc3};
-        case Act::CopyAcross:
-            return l.contents[OTHER];
-        case Act::Write:
-        case Act::WriteAndMakeJournal:
-        case Act::Recover:
-            return {Content::Stamped, RECORD, 77};
-        default:
-            return l.contents[RECORD]; /* nothing changes */
-        }
+        for (unsigned file = 0; file < story.files; file++)
+            write_file(paths[file], old[file]);
     }
-    void write(const Ledger &l, const Files &files, const Content &c) const
+    void hear(Process &p)
     {
-        std::vector<unsigned char> bytes(l.record_bytes);
-        unsigned char *at = files.at(l, RECORD);
-        render(c, bytes.data(), bytes.size());
-        void *done =
-            GetParam().act == Act::Fill ? ato_memset(at, static_cast<int>(c.version), bytes.size())
-            : GetParam().act == Act::CopyAcross ? ato_memcpy(at, files.at(l, OTHER), bytes.size())
-                                                : ato_memcpy(at, bytes.data(), bytes.size());
-        if (!done)
-            leave(ato_errormsg());
-    }
-    void act(const Ledger &l, unsigned kill_at, const Teller &t) const
-    {
-        watch_events(t);
-        Act what = GetParam().act;
-        bool mapping = what == Act::FirstMap || what == Act::MapAgain || what == Act::Recover;
-        if (mapping)
-            arm(kill_at);
-        Files files(script, l, false, t);
-        if (mapping) {
-            disarm();
-            leave("");
-        }
-        if (what == Act::Deploy)
-            write(l, files, wanted(l)); /* so that there is something to bring home */
-        if (what != Act::WriteAndMakeJournal && !script.within_page)
-            /* The same bytes: the journal is made. */
-            if (!ato_memcpy(files.at(l, 3), files.at(l, 3), l.record_bytes))
-                leave(ato_errormsg());
-        arm(kill_at);
-        switch (what) {
-        case Act::Deploy:
-            if (ato_deploy(files.at(l, RECORD), l.record_bytes) < 0)
-                leave(ato_errormsg());
-            break;
-        case Act::UnmapFast:
-            files.unmap(ATO_UNMAP_FAST);
-            break;
-        case Act::UnmapSpatial:
-            files.unmap(ATO_UNMAP_SPATIAL);
-            break;
-        default:
-            write(l, files, wanted(l));
-        }
-        disarm();
-        leave("");
-    }
-    /* One more write through what was recovered, now and then by another journal. */
-    void go_on(const Ledger &l, bool same_path, const Teller &t) const
-    {
-        Files files(same_path ? script : without_journal(), l, true, t);
-        std::vector<unsigned char> bytes(l.record_bytes), seen(l.record_bytes);
-        render({Content::Stamped, RECORD, 99}, bytes.data(), bytes.size());
-        if (!ato_memcpy(files.at(l, RECORD), bytes.data(), bytes.size()) ||
-            !ato_memcpy(seen.data(), files.at(l, RECORD), seen.size()))
-            leave(ato_errormsg());
-        if (seen != bytes)
-            leave("the write after the recovery is not to be read");
-        files.unmap(ATO_UNMAP_FAST);
-    }
-    void run(Ledger &l, const std::function<void(const Teller &)> &body, const char *who)
-    {
-        Process p(body);
         p.wait();
-        l.hear(p.notes);
-        EXPECT_TRUE(p.ended_well()) << who << ": " << p.end();
+        for (const Note &n : p.notes)
+            if (n.say == Say::Object)
+                objects.push_back(n.text);
     }
-    /* A write by this story's path is killed between its flips: a lane is left to replay. */
-    void leave_a_commit(Ledger &l)
+    /* A process that is killed before an event, from 1, of the story's steps. Returns whether it was. 0: it is not,
+     * and the events are known then. `points`: as arm(). */
+    bool live(unsigned kill_at, bool points);
+
+    /* The moments of a run: no kill, then every one, or every so-many-th where less than all work is asked for. */
+    static unsigned after_moment(unsigned k)
+    {
+        static const unsigned stride = std::max(1u, 100 / rig::rounds(100));
+        return k ? k + stride : 1 + static_cast<unsigned>(rig::seed() % stride);
+    }
+    std::string about(unsigned k) const
+    {
+        return k == 0 ? "not killed"
+                      : rig::replay() + ", killed before event " + std::to_string(k) + ", " +
+                            (k <= events.size() ? events[k - 1] : "the end");
+    }
+
+    const int domain;
+    const Story story;
+    const Contents old;
+    TempDir dir;
+    std::vector<std::string> paths;
+    std::vector<Contents> contents; /* that may be found */
+    size_t acknowledged = 0;        /* the first of them that still may */
+    std::vector<std::string> events, objects;
+
+  private:
+    std::vector<size_t> reached;
+};
+
+bool Killed::live(unsigned kill_at, bool points)
+{
+    unsigned seed = 0;
+    if (!story.dead.empty()) {
+        Process p([&](const Teller &t) {
+            watch_events(t);
+            Hands hands(paths, wish());
+            hands.act({story.dead.begin(), story.dead.end() - 1}, &seed);
+            arm_word(story.words);
+            hands.act({story.dead.back()}, &seed);
+        });
+        hear(p);
+        EXPECT_TRUE(p.was_killed()) << p.end();
+        seed = static_cast<unsigned>(story.dead.size());
+    }
+    Process p([&](const Teller &t) {
+        watch_events(t);
+        Hands hands(paths, wish());
+        hands.act(story.before, &seed);
+        t.tell_text(Say::Begin, "");
+        arm(kill_at, points);
+        hands.act(story.steps, &seed, [&] { t.tell_text(Say::Told, ""); });
+        disarm();
+    });
+    hear(p);
+    size_t told = 0, begun = 0;
+    for (const Note &n : p.notes) {
+        told += n.say == Say::Told;
+        begun += n.say == Say::Begin;
+        if (n.say == Say::Event)
+            events.push_back(n.text);
+    }
+    acknowledged = reached[told];
+    EXPECT_TRUE(begun && (p.was_killed() || p.ended_well())) << p.end();
+    return p.was_killed();
+}
+
+/* ---- to those that come afterwards ---- */
+
+class KilledAlone : public Killed
+{
+  protected:
+    /* A process that recovers, and perhaps goes on, and is killed, too. */
+    void recover_and_die(unsigned kill_at)
     {
         Process p([&](const Teller &t) {
-            Files files(script, l, false, t);
-            if (!ato_memcpy(files.at(l, 3), files.at(l, 3), l.record_bytes))
-                leave(ato_errormsg());
-            static struct persist_ops dying = persist_real;
-            dying.store_word = [](const struct persist *q, uint64_t *word, uint64_t value,
-                                  const char *site) {
-                static int words;
-                if (++words == 3)
-                    raise(SIGKILL);
-                persist_real.store_word(q, word, value, site);
-            };
-            persist_ops = &dying;
-            write(l, files, wanted(l));
+            watch_events(t);
+            arm(kill_at);
+            Hands hands(paths, wish());
+            hands.map(kill_at % 2);
+            if (story.has(Step::Resize)) {
+                const off_t longer = static_cast<off_t>(hands[A].stat().size + PAGE);
+                if (ato_ftruncate(hands[A].base, longer) < 0)
+                    leave(ato_errormsg());
+            }
         });
-        p.wait();
-        ASSERT_TRUE(p.was_killed()) << p.end();
-        l.contents[RECORD] = wanted(l);
+        hear(p);
+        EXPECT_TRUE(p.was_killed() || p.ended_well()) << p.end();
     }
-    /* One life, and what it left. Returns what became of the record; *ended: no kill came. */
-    Found live(unsigned kill_at, bool *ended, std::vector<std::string> *names);
-
-    const Script script;
+    /* Reads everything, goes on, and makes the files plain. Tells which contents it found. */
+    void look(unsigned turn, bool grown, const Teller &t)
+    {
+        watch_events(t);
+        Follower follower(contents, acknowledged);
+        ato_options o = wish();
+        o.read_policy = turn % 2 ? ATO_READ_GATHER : ATO_READ_LAZY;
+        o.flags &= ~static_cast<unsigned>(ATO_RTM_ONLY);
+        Hands hands(paths, o);
+        hands.map(turn % 2);
+        for (unsigned file = 0; file < story.files; file++)
+            if (!follower.see(file, content(hands[file]), grown && file == A))
+                leave(paths[file] + " holds neither what it did before nor afterwards");
+        for (unsigned file = 0; file < story.files; file++)
+            if (!follower.see(file, content(hands[file]), grown && file == A))
+                leave(paths[file] + " and the others are not of one moment");
+        Note n{};
+        n.say = Say::Verdict;
+        n.value = static_cast<uint32_t>(follower.at());
+        t.tell(n);
+        Contents now = contents.back(); /* what a guard gives back is that */
+        for (unsigned file = 0; !story.has(Step::Guard) && file < story.files; file++) {
+            Mapped &m = hands[file];
+            now[file] = content(m);
+            if (ato_ftruncate(m.base, LONG) < 0)
+                leave(ato_errormsg());
+            now[file].resize(LONG);
+            if (content(m) != now[file])
+                leave(paths[file] + " has something behind its end");
+            now[file] = Bytes(LONG, static_cast<unsigned char>(1 + file + turn));
+            if (!m.write(0, now[file]) || content(m) != now[file])
+                leave("what was written after the recovery is not to be read: " + m.sentence);
+            if (ato_ftruncate(m.base, 3 * PAGE + 10) < 0)
+                leave(ato_errormsg());
+            now[file].resize(3 * PAGE + 10);
+        }
+        hands.unmap(ATO_UNMAP_SPATIAL);
+        for (unsigned file = 0; file < story.files; file++)
+            if (read_file(paths[file]) != now[file])
+                leave(paths[file] + " is not what it was when it was made plain");
+    }
+    void expect_nothing_left() const
+    {
+        for (const std::string &path : paths) {
+            EXPECT_EQ(names_in(folder_of(path)), std::vector<std::string>());
+            EXPECT_EQ(attribute_of(path), "");
+        }
+        for (const std::string &object : objects)
+            EXPECT_FALSE(exists(object)) << object;
+    }
+    /* A file without an attribute is plain, for all that anybody can tell. */
+    void expect_plain_without_attribute() const
+    {
+        for (unsigned file = 0; file < story.files; file++)
+            if (attribute_of(paths[file]).empty()) {
+                Follower follower(contents,
+                                  story.has(Step::Guard) ? contents.size() - 1 : acknowledged);
+                EXPECT_TRUE(follower.see(file, read_file(paths[file]))) << paths[file];
+            }
+    }
 };
 
-Found Events::live(unsigned kill_at, bool *ended, std::vector<std::string> *names)
+TEST_P(KilledAlone, IsFoundWholeOrNotAtAll)
 {
-    rig::Folder folder;
-    Ledger l(folder, RECORDS, script.within_page ? 1500 : 21001, script.within_page);
-    EXPECT_TRUE(l.write_files());
-    Act what = GetParam().act;
-    if (what != Act::FirstMap)
-        run(
-            l, [&](const Teller &t) { prepare(l, t); }, "who prepares");
-    if (what == Act::Recover)
-        leave_a_commit(l);
-    Note in_doubt{};
-    in_doubt.say = Say::Begin;
-    in_doubt.record = RECORD;
-    in_doubt.content = wanted(l);
-
-    Process p([&](const Teller &t) { act(l, kill_at, t); });
-    p.wait();
-    *ended = !p.was_killed();
-    if (*ended) {
-        EXPECT_TRUE(p.ended_well()) << p.end();
+    bool killed = true;
+    size_t found = 0;
+    for (unsigned k = 0, turn = 0; killed; k = after_moment(k), turn++) {
+        SCOPED_TRACE(about(k));
+        put_back();
+        killed = live(k, false) || k == 0;
+        expect_plain_without_attribute();
+        const bool second = turn % 3 == 1;
+        if (second)
+            recover_and_die(k * 7 % 41 + 1);
+        Process p([&](const Teller &t) { look(turn, second, t); });
+        hear(p);
+        ASSERT_TRUE(p.ended_well()) << "the process after it: " << p.end();
+        expect_nothing_left();
+        for (const Note &n : p.notes)
+            if (n.say == Say::Verdict && k) {
+                EXPECT_TRUE(k > 1 || n.value == 0) << "nothing was done yet";
+                EXPECT_GE(n.value, found) << "more was found of a process that did less";
+                found = n.value;
+            }
+        ASSERT_FALSE(HasFailure());
+        ASSERT_LT(k, events.size() + 100) << "it does not end";
     }
-    for (const Note &n : p.notes)
-        if (n.say == Say::Event)
-            names->push_back(n.text);
-    l.hear(p.notes);
-    if (!(in_doubt.content == l.contents[RECORD]))
-        l.hear({in_doubt});
+    std::printf("%zu moments\n", events.size());
+}
 
-    Process looker([&](const Teller &t) {
-        watch_events(t);
-        check(script, l, 1, End::Fast, t);
-    });
-    looker.wait();
-    EXPECT_TRUE(looker.ended_well()) << "the checker: " << looker.end();
-    Found found = Found::Torn;
-    for (const Note &n : looker.notes)
-        if (n.say == Say::Verdict) {
-            EXPECT_LT(n.value, static_cast<uint32_t>(Found::Lost)) << "record " << n.record;
-            if (n.record == RECORD)
-                found = static_cast<Found>(n.value);
+/* ---- to those that have the files mapped meanwhile ---- */
+
+class KilledBesideOthers : public Killed
+{
+  protected:
+    void SetUp() override
+    {
+        Killed::SetUp();
+        if (IsSkipped())
+            return;
+        for (const std::string &path : paths) {
+            maps.push_back(std::make_unique<Mapped>(path, wish()));
+            ASSERT_TRUE(*maps.back()) << maps.back()->sentence;
         }
-    l.hear(looker.notes);
-    l.settle(looker.notes);
-
-    run(
-        l, [&](const Teller &t) { go_on(l, kill_at % 4 == 0, t); }, "who goes on");
-    l.contents[RECORD] = {Content::Stamped, RECORD, 99};
-    run(
-        l, [&](const Teller &t) { check(script, l, 2, End::Spatial, t); }, "the last checker");
-    EXPECT_EQ(l.leftovers(), "");
-    return found;
-}
-
-/* After which event (from 1) the new bytes count. The words are the commit, unless a journal made
- * it before the first of them changed: its commit line is the last line stored before that. */
-size_t commit_event(const std::vector<std::string> &names)
-{
-    size_t line = 0;
-    bool journal = false;
-    for (size_t i = 0; i < names.size(); i++) {
-        if (names[i] == "flip_rtm")
-            return i + 1;
-        if (names[i] == "copy")
-            journal = true; /* the lane's list */
-        if (names[i] == "line")
-            line = i + 1;
-        if (names[i] == "store_word")
-            return journal ? line : i + 1;
     }
-    return names.size();
+    /* All that the process that lives touches has to be free. */
+    void put_back_by_hand()
+    {
+        for (unsigned file = 0; file < story.files; file++) {
+            Mapped &m = *maps[file];
+            ASSERT_EQ(ato_ftruncate(m.base, SIZE), 0) << ato_errormsg();
+            ASSERT_TRUE(m.write(0, old[file])) << m.sentence;
+            ASSERT_EQ(content(m), old[file]);
+        }
+    }
+    /* What was seen stays, and once one file shows what was done, so do the others. */
+    void look(Follower &follower)
+    {
+        for (size_t at = SIZE_MAX; at != follower.at();) {
+            at = follower.at();
+            for (unsigned file = 0; file < story.files; file++)
+                ASSERT_TRUE(follower.see(file, content(*maps[file]))) << paths[file];
+        }
+    }
+
+    std::vector<std::unique_ptr<Mapped>> maps;
+};
+
+TEST_P(KilledBesideOthers, IsSeenWholeOrNotAtAll)
+{
+    bool killed = true;
+    unsigned before = 0, after = 0;
+    for (unsigned k = 0; killed; k = after_moment(k)) {
+        SCOPED_TRACE(about(k));
+        ASSERT_NO_FATAL_FAILURE(put_back_by_hand());
+        killed = live(k, true) || k == 0;
+        /* Readers first: they meet what is marked. A piece, then everything. */
+        Bytes piece(3000);
+        ASSERT_TRUE(ato_memcpy(piece.data(), maps[0]->base + 4100, piece.size()) || errno == EFAULT)
+            << ato_errormsg();
+        Follower follower(contents, acknowledged);
+        ASSERT_NO_FATAL_FAILURE(look(follower));
+        /* A process that takes pages finds out what became of the rest. */
+        for (auto &m : maps)
+            while (ato_deploy(m->base, m->stat().size) < 0) /* it may have got shorter */
+                ASSERT_EQ(errno, EFAULT) << ato_errormsg();
+        ASSERT_NO_FATAL_FAILURE(look(follower));
+        before += follower.at() == 0;
+        after += follower.at() == contents.size() - 1;
+        ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GE(before, 1u);
+    EXPECT_GE(after, 2u);
+    ASSERT_NO_FATAL_FAILURE(put_back_by_hand());
+    for (unsigned file = 0; file < story.files; file++) {
+        EXPECT_EQ(maps[file]->unmap(ATO_UNMAP_SPATIAL), 0) << maps[file]->sentence;
+        EXPECT_EQ(read_file(paths[file]), old[file]);
+    }
+    std::printf("%zu moments\n", events.size());
 }
+
+std::vector<Story> of_one_process()
+{
+    std::vector<Story> some;
+    for (const Story &s : stories)
+        if (s.dead.empty() && !s.has(Step::Guard))
+            some.push_back(s);
+    return some;
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<int, Story>> &info)
+{
+    return rig::domain_name(std::get<0>(info.param)) + std::get<1>(info.param).name;
+}
+
+INSTANTIATE_TEST_SUITE_P(In, KilledAlone,
+                         testing::Combine(testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                          ATO_DOMAIN_PROCESS),
+                                          testing::ValuesIn(stories)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(In, KilledBesideOthers,
+                         testing::Combine(testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),
+                                          testing::ValuesIn(of_one_process())),
+                         name_of);
 
 } // namespace
-
-TEST_P(Events, EachIsAMomentToDieAt)
-{
-    if ((GetParam().flags & ATO_RTM_ONLY) && !persist_rtm_works())
-        GTEST_SKIP() << "hardware transactions do not commit on this CPU";
-    std::vector<std::string> names;
-    bool ended = false;
-    live(0, &ended, &names);
-    ASSERT_TRUE(ended);
-    ASSERT_FALSE(HasFailure());
-    ASSERT_GT(names.size(), 3u);
-    size_t commit = commit_event(names);
-    Act act = GetParam().act;
-    bool writes = act == Act::Write || act == Act::WriteAndMakeJournal || act == Act::Fill ||
-                  act == Act::CopyAcross;
-    /* Goes on after a failure, to tell which moments are wrong: up to a dozen. */
-    const testing::TestResult &result =
-        *testing::UnitTest::GetInstance()->current_test_info()->result();
-    unsigned k = 0;
-    for (ended = false; !ended && result.total_part_count() < 12;) {
-        k++;
-        SCOPED_TRACE("killed before event " + std::to_string(k) + ", " +
-                     (k <= names.size() ? names[k - 1] : "the end"));
-        std::vector<std::string> ignored;
-        Found found = live(k, &ended, &ignored);
-        if (writes) {
-            EXPECT_EQ(found, k <= commit ? Found::Old : Found::New)
-                << "the commit is event " << commit;
-        } else {
-            EXPECT_EQ(found, Found::Old);
-        }
-        ASSERT_LT(k, names.size() + 20) << "it does not end";
-    }
-    if (!HasFailure()) {
-        /* A hardware transaction may have been tried again. */
-        EXPECT_GE(k, std::min<size_t>(names.size(), 4));
-    }
-    std::printf("%u moments\n", k);
-}
-
-static const Story stories[] = {
-    {"FirstMap", Act::FirstMap, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, 0},
-    {"OnePage", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, 0, true},
-    {"OnePagePmem", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0, true},
-    {"OnePageEager", Act::Write, ATO_READ_EAGER, ATO_DOMAIN_PROCESS, 0, true},
-    {"Rtm", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, ATO_RTM_ONLY},
-    {"RtmEager", Act::Write, ATO_READ_EAGER, ATO_DOMAIN_PROCESS, ATO_RTM_ONLY},
-    {"Journal", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, ATO_NO_RTM},
-    {"JournalPmem", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0},
-    {"JournalMsync", Act::Write, ATO_READ_LAZY, ATO_DOMAIN_MSYNC, 0},
-    {"JournalEager", Act::Write, ATO_READ_EAGER, ATO_DOMAIN_PMEM, 0},
-    {"FirstJournal", Act::WriteAndMakeJournal, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, ATO_NO_RTM},
-    {"FillByJournal", Act::Fill, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0},
-    {"CopyFromOtherFile", Act::CopyAcross, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, ATO_NO_RTM},
-    {"Deploy", Act::Deploy, ATO_READ_GATHER, ATO_DOMAIN_PMEM, 0},
-    {"UnmapFast", Act::UnmapFast, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, 0},
-    {"UnmapSpatial", Act::UnmapSpatial, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, 0},
-    {"UnmapSpatialWithJournal", Act::UnmapSpatial, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0},
-    {"MapAgain", Act::MapAgain, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0},
-    {"Recover", Act::Recover, ATO_READ_LAZY, ATO_DOMAIN_PROCESS, ATO_NO_RTM},
-    {"RecoverPmem", Act::Recover, ATO_READ_LAZY, ATO_DOMAIN_PMEM, 0},
-};
-
-INSTANTIATE_TEST_SUITE_P(Of, Events, testing::ValuesIn(stories),
-                         [](const auto &info) { return info.param.name; });
 
 } // namespace kills

@@ -16,14 +16,6 @@ namespace support
 // Exit status of a child that a fault (faults.h) cut.
 constexpr int CUT = 77;
 
-// From one place to the next where a test cuts child after child. With AddressSanitizer a fork takes long, and
-// it is not what finds a wrong order.
-#ifdef WITH_SANITIZER
-constexpr long NEXT_CUT = 4;
-#else
-constexpr long NEXT_CUT = 1;
-#endif
-
 // Runs `what` in a child, which leaves by _exit() with what it returns: no destructors, no atexit()
 // handlers, no leak check. The exit status, or 256 + the signal that killed it.
 int in_child(const std::function<int()> &what);

@@ -203,59 +203,6 @@ TEST_P(Guard, IsNamedWhenItIsGivenUp)
     EXPECT_EQ(m.stat().guard_bytes, 0u);
 }
 
-// Cut before any call of either table while the file becomes plain, then once more while that is
-// finished: plain at last, and with its plain bytes from the moment that nothing tells of them.
-template <class Faults>
-void cut_everywhere(const std::string &path, const ato_options &wish, const Bytes &content,
-                    const std::function<bool(Mapped &)> &guard)
-{
-    int status = CUT;
-    long cuts = 0;
-    for (long k = 0; status == CUT; k++) {
-        SCOPED_TRACE("cut before call " + std::to_string(k));
-        write_file(path, content);
-        status = in_child([&] {
-            Mapped m(path, wish);
-            if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 9000)) ||
-                !guard(m))
-                return 1;
-            Faults faults;
-            faults.cut_at(k);
-            return m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 2;
-        });
-        ASSERT_TRUE(status == 0 || status == CUT) << status;
-        if (attribute_of(path).empty()) {
-            ASSERT_EQ(read_file(path), content) << "nothing tells of the guard any more";
-        }
-        if (status == CUT && ++cuts % 3 == 0)
-            (void)in_child([&] {
-                Faults faults;
-                faults.cut_at(k % 23);
-                Mapped m(path, wish);
-                return m.unmap(ATO_UNMAP_SPATIAL);
-            });
-        if (attribute_of(path).empty()) {
-            ASSERT_EQ(read_file(path), content) << "nothing tells of the guard any more";
-        }
-        Mapped m(path, wish);
-        ASSERT_TRUE(m) << m.sentence;
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-        ASSERT_EQ(read_file(path), content);
-        ASSERT_EQ(names_in(folder_of(path)), std::vector<std::string>());
-    }
-    EXPECT_GE(cuts, 5);
-}
-
-TEST_P(Guard, CutBeforeAnyCallOfTheFileSystem)
-{
-    cut_everywhere<FsFaults>(path, wish(), content, [&](Mapped &m) { return guard(m); });
-}
-
-TEST_P(Guard, CutBeforeAnyStoreOrFlush)
-{
-    cut_everywhere<PersistFaults>(path, wish(), content, [&](Mapped &m) { return guard(m); });
-}
-
 // Cut when the file was plain but for its attribute; another program takes it for plain, and writes.
 TEST_P(Guard, WhatOthersWroteSinceStays)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What becomes of the journals of dead processes? Children die in the middle of commits, and of
-// recoveries; whoever maps next finishes the commit and removes the journal, or says clearly why
-// not. (pairing_cut_test.cc dies in every other place.)
+// What becomes of the journals of dead processes? Children die in the middle of commits; the process that maps next
+// finishes the commit and removes the journal, or says clearly why not. (A process that dies in any other place, or in the recovery: events_test.cc.)
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -103,40 +102,6 @@ TEST_P(RecoverFolder, CommitOfADeadProcessIsFinished)
         die_between_flips(path, n);
         expect_recovered(path);
         ASSERT_FALSE(HasFailure()) << n;
-    }
-}
-
-TEST_P(RecoverFolder, RecoveryMayItselfDieAnywhereAndBeTakenOver)
-{
-    for (bool names : {true, false}) {
-        for (long k = 0;; k += NEXT_CUT) {
-            SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
-            TempDir own;
-            std::string p = own / "file";
-            write_file(p, old_);
-            die_between_flips(p, 4);
-            auto recover = [&] {
-                Mapped m(p, wish());
-                return m ? 0 : 1;
-            };
-            int status = in_child([&] {
-                if (names) {
-                    FsFaults faults;
-                    faults.cut_at(k);
-                    return recover();
-                }
-                PersistFaults faults;
-                faults.cut_at(k);
-                return recover();
-            });
-            expect_recovered(p);
-            ASSERT_FALSE(HasFailure());
-            if (status == 0) {
-                EXPECT_GT(k, names ? 5 : 20);
-                break;
-            }
-            ASSERT_EQ(status, CUT);
-        }
     }
 }
 

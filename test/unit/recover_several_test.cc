@@ -131,47 +131,6 @@ TEST_P(RecoverSeveral, SizeThatDoesNotFitIsAnErrorAndStoresNothing)
     EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
 }
 
-TEST_P(RecoverSeveral, RecoveryMayItselfDieAnywhereAndBeTakenOver)
-{
-    for (size_t first : {0, 1}) {
-        for (bool names : {true, false}) {
-            for (long k = 0;; k += NEXT_CUT) {
-                SCOPED_TRACE(std::string(names ? "fsops " : "persist ") + std::to_string(k));
-                die_committed(3, SIZE + 4096);
-                int status = in_child([&]() -> int {
-                    FsFaults calls;
-                    PersistFaults stores;
-                    if (names)
-                        calls.cut_at(k);
-                    else
-                        stores.cut_at(k);
-                    Mapped m(paths[first], wish());
-                    _exit(m ? 0 : 1);
-                });
-                for (const std::string &path : paths) {
-                    Mapped m(path, wish());
-                    ASSERT_TRUE(m) << m.sentence;
-                    uint64_t more = path == paths[2] ? 4096 : 0;
-                    EXPECT_EQ(m.stat().size, SIZE + more);
-                }
-                expect_words(3);
-                expect_nothing_left();
-                for (const std::string &path : paths) {
-                    Mapped m(path, wish());
-                    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-                    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
-                }
-                ASSERT_FALSE(HasFailure());
-                if (status == 0) {
-                    EXPECT_GT(k, names ? 8 : 20);
-                    break;
-                }
-                ASSERT_EQ(status, CUT);
-            }
-        }
-    }
-}
-
 TEST_P(RecoverSeveral, JournalThatIsFoundTwiceIsFinishedOnce)
 {
     die_committed(2);

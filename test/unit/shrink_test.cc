@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does one get by making a mapped file shorter? What is behind the end is gone, and zeros when the
-// file gets longer again; nobody reads a wrong byte meanwhile. What a cut leaves: shrink_cut_test.cc.
+// What does a mapped file lose by getting shorter? What is behind the end is gone, and zeros when the file gets longer
+// again; nobody reads a wrong byte meanwhile. And what is left of a shrink that failed, or that was cut before others
+// changed the file? (A shrink that is cut anywhere, and nothing else: events_test.cc.)
 #include "growth_lab.h"
 
 #include <atomic>
@@ -287,6 +288,154 @@ TEST_P(Shrink, ReadersAndWritersGoOnMeanwhile)
         b.join();
         EXPECT_EQ(wrong, 0u);
         ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+}
+
+// ---- what a shrink leaves that was cut or that failed ----
+
+// The process that died had cleared the words, and perhaps its msync failed: then they are zeros for everybody but the
+// medium, and a sync has nothing to write unless their page is made dirty again.
+TEST_P(Shrink, WordsThatTheDeadClearedAreWrittenAgain)
+{
+    int status = in_child([&]() -> int {
+        auto *m = new Mapped(path, wish_to_grow());
+        bool good = *m && m->write(0, pattern(SIZE, 3)) && ato_ftruncate(m->base, 5000) == 0;
+        _exit(good ? CUT : 1);
+    });
+    ASSERT_EQ(status, CUT);
+    const Bytes words = read_at(reflection_of(path), 8, 511 * 8);
+    ASSERT_EQ(Bytes(words.begin() + 8, words.end()), Bytes(510 * 8)) << "all of them";
+    PersistFaults stores;
+    bool stored = false; // to the page's last word
+    stores.before = [&](const PersistCall &c) {
+        stored |= std::string(c.op) == "store_word" &&
+                  reinterpret_cast<uintptr_t>(c.address) % 4096 == 511 * 8;
+        return GO_ON;
+    };
+    Mapped m(path, wish_to_grow());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(stored);
+}
+
+// Nobody is told of the new end before it is durable, nor is anything thrown away.
+TEST_P(Shrink, NewSizeIsNotSeenBeforeItIsDurable)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m.write(0, content));
+    std::vector<uint64_t> words;
+    {
+        PersistFaults faults;
+        faults.before = [&](const PersistCall &c) {
+            if (std::string(c.op) == "store_word")
+                words.push_back(m.stat().size);
+            return GO_ON;
+        };
+        ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
+    }
+    ASSERT_EQ(words.size(), 8u); // shrink word, size word, the bitmaps of six pages
+    EXPECT_EQ(std::vector<uint64_t>(words.begin(), words.begin() + 2),
+              (std::vector<uint64_t>{SIZE, SIZE}));
+    EXPECT_EQ(std::vector<uint64_t>(words.begin() + 2, words.end()), std::vector<uint64_t>(6, 100));
+}
+
+// What others do to the file after a cut is theirs, as far as it can be told.
+TEST_P(Shrink, FileThatOthersMadeLongerAfterACutIsEstale)
+{
+    int status = in_child([&] {
+        Mapped m(path, wish());
+        _exit(ato_ftruncate(m.base, 100) < 0 ? 1 : CUT);
+        return 0;
+    });
+    ASSERT_EQ(status, CUT);
+    for (uint64_t size : {SIZE + 1, size_t(99)}) {
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, ESTALE);
+        EXPECT_EQ(size_of(path), size);
+    }
+    ASSERT_EQ(truncate(path.c_str(), 100), 0);
+    Bytes now = read_file(path);
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.stat().size, 100u);
+    EXPECT_EQ(read_at(manifest_of(path), 8208, 8), Bytes(8));
+}
+
+// Whatever fails behind the commit: the file is shorter, and what is left is cleared later.
+TEST_P(Shrink, EachCallThatFailsLeavesItWhole)
+{
+    for (long k = 0;; k++) {
+        SCOPED_TRACE("call " + std::to_string(k));
+        write_file(path, content);
+        Mapped m(path, wish_to_grow());
+        ASSERT_TRUE(m.write(0, content)) << m.sentence;
+        int r, unmapped;
+        size_t calls;
+        {
+            FsFaults faults;
+            faults.fail_at(k, EIO);
+            r = ato_ftruncate(m.base, 100);
+            unmapped = r == 0 ? m.unmap(ATO_UNMAP_FAST) : 0;
+            calls = faults.calls.size();
+        }
+        ASSERT_EQ(r, 0) << ato_errormsg();
+        if (unmapped < 0) {
+            EXPECT_EQ(m.error, EIO) << m.sentence;
+            m.base = nullptr;
+        }
+        Mapped next(path, wish_to_grow());
+        ASSERT_TRUE(next) << next.sentence;
+        Bytes expected(content.begin(), content.begin() + 100);
+        ASSERT_EQ(next.read(0, 100), expected);
+        ASSERT_EQ(ato_ftruncate(next.base, LONGER), 0) << ato_errormsg();
+        ASSERT_EQ(next.read(0, LONGER), grown(expected, LONGER));
+        ASSERT_EQ(next.unmap(ATO_UNMAP_SPATIAL), 0) << next.sentence;
+        if (static_cast<size_t>(k) >= calls)
+            break;
+    }
+}
+
+class ShrinkOnMsync : public Growth
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Msync, ShrinkOnMsync, testing::Values(ATO_DOMAIN_MSYNC));
+
+TEST_P(ShrinkOnMsync, MediumThatFailsPoisons)
+{
+    for (long k = 1;; k++) {
+        SCOPED_TRACE("flush " + std::to_string(k));
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m.write(0, content)) << m.sentence;
+        long left = k;
+        int r;
+        {
+            PersistFaults faults;
+            faults.before = [&](const PersistCall &c) {
+                return std::string(c.op).rfind("flush", 0) == 0 && --left == 0 ? EIO : GO_ON;
+            };
+            r = ato_ftruncate(m.base, 100);
+        }
+        if (left > 0) {
+            EXPECT_GE(k, 3);
+            break;
+        }
+        EXPECT_EQ(r, k < 3 ? -1 : 0) << "what comes behind the size word does not undo it";
+        EXPECT_EQ(m.read(0, 10), Bytes());
+        EXPECT_EQ(m.error, EIO);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        Mapped again(path, wish_to_grow(), 1);
+        ASSERT_TRUE(again) << again.sentence;
+        uint64_t size = again.stat().size;
+        EXPECT_TRUE(size == 100 || (size == SIZE && r < 0)) << size;
+        Bytes expected = content;
+        expected.resize(size);
+        EXPECT_EQ(again.read(0, size), expected);
+        ASSERT_EQ(ato_ftruncate(again.base, LONGER), 0) << ato_errormsg();
+        EXPECT_EQ(again.read(0, LONGER), grown(expected, LONGER));
+        EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Two transactions become one: what has it, who waits for it, and what is left of the other one? Dying in the
-// commit is in join_cut_test.cc, circles through other processes in peers_waits_test.cc.
+// commit is in events_test.cc, circles through other processes in peers_waits_test.cc.
 #include "support/child.h"
 #include "support/mapped.h"
 
