@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do the processes do that are killed, and those that look at what is left? Each function is
- * the whole life of a forked child; none returns an error: a call that fails is told by leave().
+ * How does a forked child map the files of a ledger, and check what a kill left in them? Nothing returns an
+ * error: a call that fails ends the child by leave().
  */
 #ifndef ATO_TEST_KILL_ACTORS_H
 #define ATO_TEST_KILL_ACTORS_H
@@ -11,26 +11,20 @@
 namespace kills
 {
 
-/* How to map the files, and what the work is like. */
+/* How to map the files, and where the records lie. */
 struct Script {
     int policy, domain;
     unsigned flags;
     bool within_page;
-    bool on_disk = false;
-    unsigned writers = 1, others = 0; /* threads; the others read and deploy */
 
     ato_options options() const
     {
         return rig::options(policy, domain, flags);
     }
-    bool makes_journals() const
-    {
-        return !within_page && !(flags & ATO_RTM_ONLY) && domain != ATO_DOMAIN_EADR;
-    }
 };
 
 /* How a checker leaves the files. */
-enum class End { Fast, Spatial, Exit, Abandon };
+enum class End { Fast, Spatial };
 
 /* Both files, mapped. */
 struct Files {
@@ -41,16 +35,6 @@ struct Files {
     unsigned char *at(const Ledger &l, unsigned record) const;
     void unmap(int mode);
 };
-
-/* Writes records for ever: copies, fills, copies from record to record and from file to file, with
- * unmapping and mapping again in between if it has one thread only. */
-void write_until_killed(const Script &s, const Ledger &l, uint64_t seed, const Teller &t);
-
-/* The same records through a plain mmap(): what libato is for. */
-void write_plainly_until_killed(const Ledger &l, uint64_t seed, const Teller &t);
-
-/* Maps and unmaps for ever: after a kill the first thing that comes is recovery. */
-void recover_until_killed(const Script &s, const Ledger &l, uint64_t seed, const Teller &t);
 
 /* Reads every record and the bytes between them; tells verdicts. */
 void check(const Script &s, const Ledger &l, uint64_t seed, End end, const Teller &t);

@@ -72,7 +72,6 @@ void Ledger::hear(const std::vector<Note> &notes)
     for (const Note &n : notes) {
         if (n.say == Say::Begin) {
             pending[n.thread] = n;
-            version = std::max(version, n.content.version);
         } else if (n.say == Say::Told) {
             contents[n.record] = n.content;
             pending.erase(n.thread);
@@ -86,15 +85,11 @@ void Ledger::hear(const std::vector<Note> &notes)
 
 void Ledger::settle(const std::vector<Note> &verdicts)
 {
-    for (const auto &p : pending) {
-        interrupted++;
+    for (const auto &p : pending)
         for (const Note &v : verdicts)
             if (v.say == Say::Verdict && v.record == p.second.record &&
-                v.value == static_cast<uint32_t>(Found::New)) {
+                v.value == static_cast<uint32_t>(Found::New))
                 contents[v.record] = p.second.content;
-                became_new++;
-            }
-    }
     pending.clear();
 }
 

@@ -75,8 +75,7 @@ class Ledger
     std::vector<Content> contents;
     std::map<uint32_t, Note> pending; /* by thread */
     std::vector<std::string> objects; /* shared memory that was ever made */
-    uint64_t version = 0;             /* the last one used */
-    uint64_t told = 0, interrupted = 0, became_new = 0;
+    uint64_t told = 0;
 
   private:
     std::vector<std::string> shared_memory() const;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "process.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
@@ -86,22 +87,19 @@ bool Process::hear(int64_t ns)
     return n > 0;
 }
 
-void Process::listen(uint64_t ns, bool from_first_told)
+void Process::listen(uint64_t ns)
 {
-    bool waiting = from_first_told, more = true;
-    int64_t end = now() + static_cast<int64_t>(ns);
-    while (more) {
-        int64_t left = waiting ? -1 : end - now();
-        if (!waiting && left <= 0)
-            return;
-        size_t before = notes.size();
-        more = hear(left);
-        for (size_t i = before; waiting && i < notes.size(); i++)
-            if (notes[i].say == Say::Told) {
-                waiting = false;
-                end = now() + static_cast<int64_t>(ns);
-            }
-    }
+    const int64_t end = now() + static_cast<int64_t>(ns);
+    for (int64_t left = end - now(); left > 0 && hear(left);)
+        left = end - now();
+}
+
+void Process::listen(uint64_t ns, Say from)
+{
+    for (size_t heard = 0; hear(-1); heard = notes.size())
+        if (std::any_of(notes.begin() + static_cast<ptrdiff_t>(heard), notes.end(),
+                        [&](const Note &n) { return n.say == from; }))
+            return listen(ns);
 }
 
 void Process::wait()

@@ -67,8 +67,9 @@ class Process
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
-    /* Listens for so long, and until the first write is acknowledged before that if asked. */
-    void listen(uint64_t ns, bool from_first_told);
+    /* Listens for so long; with `from`, beginning when that is first said. */
+    void listen(uint64_t ns);
+    void listen(uint64_t ns, Say from);
     /* Sends SIGKILL, unless the child ended by itself; hears the rest. */
     void kill();
     /* Hears everything until the child ends. */

@@ -4,6 +4,7 @@
 #include "sql.h"
 
 #include <algorithm>
+#include <cstdarg>
 
 namespace depot
 {
@@ -15,15 +16,27 @@ using kills::Teller;
 
 static const char *const names[FILES] = {"main", "other"};
 
+/* SQL with numbers, and with names: %s. */
+static std::string text(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *made = sqlite3_vmprintf(format, args);
+    va_end(args);
+    std::string is = made;
+    sqlite3_free(made);
+    return is;
+}
+
 /* ---- what was told ---- */
 
-static Note note_of(Say say, const States &states)
+static void tell(const Teller &t, Say say, const States &states)
 {
     Note n{};
     static_assert(sizeof(states) <= sizeof(n.text), "fits into a note");
     n.say = say;
     std::memcpy(n.text, &states, sizeof(states));
-    return n;
+    t.tell(n);
 }
 
 static States states_of(const Note &n)
@@ -36,138 +49,60 @@ static States states_of(const Note &n)
 void Book::hear(const std::vector<Note> &notes)
 {
     for (const Note &n : notes) {
+        const States states = states_of(n);
         if (n.say == Say::Begin)
-            begun.push_back(states_of(n));
-        if (n.say != Say::Told)
-            continue;
-        const States done = states_of(n);
-        acknowledged++;
-        for (unsigned f = 0; f < FILES; f++)
-            told[f] = std::max(told[f], done.of[f].number);
+            begun.push_back(states);
+        acknowledged += n.say == Say::Told;
+        for (unsigned f = 0; f < FILES && n.say == Say::Told; f++)
+            told[f] = std::max(told[f], states.of[f].number);
     }
+    interrupted += !notes.empty() && notes.back().say == Say::Begin;
 }
 
 std::string Book::judge(const States &found) const
 {
     auto say = [&](unsigned f) {
         const State &s = found.of[f];
-        return std::string(names[f]) + " is at transaction " + std::to_string(s.number) + " (" +
-               std::to_string(s.rows) + " rows, sum " + std::to_string(s.sum) + ")";
+        return text("%s is at transaction %llu (%llu rows, sum %llu)", names[f], s.number, s.rows,
+                    s.sum);
     };
-    for (unsigned f = 0; f < FILES; f++)
+    auto one_has =
+        [&](auto files) { /* is there a transaction that left these as they are? */
+                          return std::any_of(begun.begin(), begun.end(), [&](const States &s) {
+                              return std::all_of(files.begin(), files.end(), [&](unsigned f) {
+                                  return s.of[f] == found.of[f];
+                              });
+                          });
+        };
+    for (unsigned f = 0; f < FILES; f++) {
         if (found.of[f].number < told[f])
-            return say(f) + ", and " + std::to_string(told[f]) + " was acknowledged";
-    auto is = [&](unsigned f) {
-        return [&, f](const States &s) { return s.of[f] == found.of[f]; };
-    };
-    for (unsigned f = 0; f < FILES; f++)
-        if (std::none_of(begun.begin(), begun.end(), is(f)))
+            return say(f) + text(", and %llu was acknowledged", told[f]);
+        if (!one_has(std::vector{f}))
             return say(f) + ", which no transaction would have left";
-    if (together && std::none_of(begun.begin(), begun.end(),
-                                 [&](const States &s) { return is(0)(s) && is(1)(s); }))
-        return say(0) + ", and " + say(1);
-    return "";
+    }
+    return together && !one_has(std::vector{0u, 1u}) ? say(0) + ", and " + say(1) : "";
 }
 
-void Book::settle(const States &found)
-{
-    interrupted += begun.size() > 1 && begun.back().of[0].number > told[0];
-    begun = {found};
-    for (unsigned f = 0; f < FILES; f++)
-        told[f] = found.of[f].number;
-}
-
-States heard(const std::vector<Note> &notes)
+void Book::settle(const std::vector<Note> &notes)
 {
     for (const Note &n : notes)
         if (n.say == Say::Verdict)
-            return states_of(n);
-    return {};
-}
-
-/* ---- where it lies ---- */
-
-void Place::hear(const std::vector<Note> &notes)
-{
-    for (const Note &n : notes)
-        if (n.say == Say::Object &&
-            std::find(objects.begin(), objects.end(), n.text) == objects.end())
-            objects.emplace_back(n.text);
-}
-
-Place::~Place()
-{
-    for (const std::string &object : objects)
-        unlink(object.c_str());
-}
-
-/* Journals on the disk: SQLite leaves one that is empty or has no valid head, and a super-journal that it was
- * about to use. */
-static bool is_journal(const std::string &name)
-{
-    return name.rfind("depot.db-journal", 0) == 0 || name.rfind("depot.db-mj", 0) == 0;
-}
-
-std::string Place::leftovers(bool journals) const
-{
-    for (const rig::Folder &folder : folders) {
-        for (const std::string &name : rig::names_in(folder / ".ato"))
-            return ".ato/" + name;
-        for (const std::string &name : rig::names_in(folder.at))
-            if (name != "depot.db" && name != ".ato" && !(journals && is_journal(name)))
-                return name;
-    }
-    for (const std::string &object : objects)
-        if (std::filesystem::exists(object))
-            return object;
-    return "";
+            begun = {states_of(n)};
+    for (unsigned f = 0; f < FILES; f++)
+        told[f] = begun[0].of[f].number;
 }
 
 /* ---- rows ---- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    return rig::Random(h ^ v * 0x9e3779b97f4a7c15ull).next();
-}
-
-static std::vector<unsigned char> body_of(sqlite3_int64 id, sqlite3_int64 salt, size_t n)
-{
-    std::vector<unsigned char> body(n);
-    rig::Random(mix(static_cast<uint64_t>(id), static_cast<uint64_t>(salt))).fill(body.data(), n);
-    return body;
-}
 
 /* body(id, salt, n) */
 static void body(sqlite3_context *c, int, sqlite3_value **v)
 {
     const auto n = static_cast<size_t>(sqlite3_value_int64(v[2]));
-    std::vector<unsigned char> b = body_of(sqlite3_value_int64(v[0]), sqlite3_value_int64(v[1]), n);
-    sqlite3_result_blob(c, b.data(), static_cast<int>(n), SQLITE_TRANSIENT);
-}
-
-/* digest(id, salt, length(body)): enough for what the body follows from. */
-static void digest(sqlite3_context *c, int, sqlite3_value **v)
-{
-    uint64_t h = 1;
-    for (int i = 0; i < 3; i++)
-        h = mix(h, static_cast<uint64_t>(sqlite3_value_int64(v[i])));
-    sqlite3_result_int64(c, static_cast<sqlite3_int64>(h >> 24));
-}
-
-static void is_body(sqlite3_context *c, int, sqlite3_value **v)
-{
-    const auto n = static_cast<size_t>(sqlite3_value_bytes(v[2]));
-    const std::vector<unsigned char> b =
-        body_of(sqlite3_value_int64(v[0]), sqlite3_value_int64(v[1]), n);
-    sqlite3_result_int(c, n == 0 || std::memcmp(b.data(), sqlite3_value_blob(v[2]), n) == 0);
-}
-
-static void add_functions(const sql::Db &db)
-{
-    constexpr int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
-    sqlite3_create_function(db.handle, "body", 3, flags, nullptr, body, nullptr, nullptr);
-    sqlite3_create_function(db.handle, "digest", 3, flags, nullptr, digest, nullptr, nullptr);
-    sqlite3_create_function(db.handle, "is_body", 3, flags, nullptr, is_body, nullptr, nullptr);
+    std::vector<unsigned char> bytes(n);
+    rig::Random(static_cast<uint64_t>(sqlite3_value_int64(v[0])) << 24 ^
+                static_cast<uint64_t>(sqlite3_value_int64(v[1])))
+        .fill(bytes.data(), n);
+    sqlite3_result_blob(c, bytes.data(), static_cast<int>(n), SQLITE_TRANSIENT);
 }
 
 static void must(const sql::Db &db, const std::string &statements)
@@ -176,73 +111,67 @@ static void must(const sql::Db &db, const std::string &statements)
         leave(statements + ": " + db.error());
 }
 
+static void prepare(const sql::Db &db)
+{
+    if (db.opened != SQLITE_OK)
+        leave("cannot open: " + db.error());
+    sqlite3_busy_timeout(db.handle, 30000);
+    sqlite3_create_function(db.handle, "body", 3,
+                            SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, nullptr, body,
+                            nullptr, nullptr);
+}
+
+/* Enough for what a body follows from. */
+#define DIGEST(row) "(" row "id * 7919 + " row "salt * 104729 + length(" row "body) * 31) % 1000003"
+
 void found(const Place &place, uint64_t seed)
 {
     rig::Random random(seed);
     for (unsigned f = 0; f < FILES; f++) {
         sql::Db db = random.chance(50) ? sql::Db(place.path(f)) : sql::Db::stock(place.path(f));
-        if (db.opened != SQLITE_OK)
-            leave("cannot make " + place.path(f) + ": " + db.error());
-        add_functions(db);
-        must(db, "PRAGMA page_size=" + std::to_string(512u << random.below(8)) +
-                     "; PRAGMA auto_vacuum=" + std::to_string(random.below(3)));
+        prepare(db);
+        must(db, text("PRAGMA page_size=%d; PRAGMA auto_vacuum=%d", 512 << random.below(8),
+                      static_cast<int>(random.below(3))));
         must(db, "CREATE TABLE state(number, rows, sum); INSERT INTO state VALUES(0, 0, 0);"
                  "CREATE TABLE item(id INTEGER PRIMARY KEY, salt, tag UNIQUE, body BLOB);"
                  "CREATE TRIGGER added AFTER INSERT ON item BEGIN UPDATE state SET rows=rows+1,"
-                 " sum=sum+digest(new.id, new.salt, length(new.body)); END;"
-                 "CREATE TRIGGER removed AFTER DELETE ON item BEGIN UPDATE state SET rows=rows-1,"
-                 " sum=sum-digest(old.id, old.salt, length(old.body)); END;"
-                 "CREATE TRIGGER changed AFTER UPDATE ON item BEGIN UPDATE state SET"
-                 " sum=sum-digest(old.id, old.salt, length(old.body))"
-                 "+digest(new.id, new.salt, length(new.body)); END;");
+                 " sum=sum+" DIGEST("new.") "; END;"
+                                            "CREATE TRIGGER removed AFTER DELETE ON item BEGIN "
+                                            "UPDATE state SET rows=rows-1,"
+                                            " sum=sum-" DIGEST(
+                                                "old.") "; END;"
+                                                        "CREATE TRIGGER changed AFTER UPDATE ON "
+                                                        "item BEGIN UPDATE state SET"
+                                                        " sum=sum-" DIGEST("old.") "+" DIGEST(
+                                                            "new.") "; END;");
     }
 }
 
-/* ---- who opens it ---- */
-
-static void use_domain(const Script &s)
+static sql::Db open_both(const Script &s, const Place &place, bool fast)
 {
     if (s.domain)
         setenv("ATO_DURABILITY", s.domain, 1);
-}
-
-static sql::Db open_both(const Place &place, const std::string &parameters)
-{
+    const std::string parameters = std::string(s.parameters) + (*s.parameters ? "&" : "") +
+                                   (fast ? "unmap=fast" : "unmap=plain");
     sql::Db db(place.path(0), parameters);
-    if (db.opened != SQLITE_OK)
-        leave("cannot open: " + db.error());
-    sqlite3_busy_timeout(db.handle, 30000);
-    add_functions(db);
+    prepare(db);
     must(db, "ATTACH '" + sql::uri(place.path(1), parameters) + "' AS other");
     return db;
 }
 
-static std::string with_end(const std::string &parameters, bool fast)
-{
-    return parameters + (parameters.empty() ? "" : "&") + (fast ? "unmap=fast" : "unmap=plain");
-}
-
-static State read_state(const sql::Db &db, const std::string &file)
-{
-    auto n = [&](const char *column) {
-        const int64_t value =
-            db.number("SELECT " + std::string(column) + " FROM " + file + ".state");
-        if (value < 0)
-            leave("the state of " + file + ": " + db.error());
-        return static_cast<uint64_t>(value);
-    };
-    return {n("number"), n("rows"), n("sum")};
-}
-
 static States read_states(const sql::Db &db)
 {
-    return {{read_state(db, names[0]), read_state(db, names[1])}};
-}
-
-static void tell_objects(const Teller &t)
-{
-    for (const std::string &object : rig::shared_objects())
-        t.tell_text(Say::Object, object);
+    States states;
+    for (unsigned f = 0; f < FILES; f++) {
+        auto n = [&](const char *column) {
+            const int64_t value = db.number(text("SELECT %s FROM %s.state", column, names[f]));
+            if (value < 0)
+                leave("the state of " + std::string(names[f]) + ": " + db.error());
+            return static_cast<uint64_t>(value);
+        };
+        states.of[f] = {n("number"), n("rows"), n("sum")};
+    }
+    return states;
 }
 
 namespace
@@ -254,36 +183,33 @@ class Writer
 {
   public:
     Writer(const Script &s, const Place &place, uint64_t seed, const Teller &t)
-        : script(s), random(seed), teller(t),
-          db(open_both(place, with_end(s.parameters, random.chance(50))))
+        : script(s), random(seed), teller(t), db(open_both(s, place, random.chance(50)))
     {
         const std::string journal = one_of(s.journal_modes);
         const bool exclusive = s.writers == 1 && random.chance(25);
         spills = random.chance(70);
         for (const char *file : names) {
-            const std::string pragma = std::string("PRAGMA ") + file + ".";
-            must(db, pragma + "synchronous=" + one_of(s.synchronous) + ";" + pragma +
-                         "locking_mode=" + (exclusive ? "exclusive" : "normal"));
+            must(db, text("PRAGMA %s.synchronous=%s; PRAGMA %s.locking_mode=%s", file,
+                          one_of(s.synchronous), file, exclusive ? "exclusive" : "normal"));
             if (spills)
-                must(db, pragma + "cache_size=" + std::to_string(random.within(5, 60)));
+                must(db, text("PRAGMA %s.cache_size=%d", file, within(5, 60)));
             if (random.chance(20))
-                must(db, pragma + "mmap_size=1000000");
+                must(db, text("PRAGMA %s.mmap_size=1000000", file));
             /* BUSY: it stays as it was. */
-            went(pragma + "journal_mode=" + journal);
+            went(text("PRAGMA %s.journal_mode=%s", file, journal.c_str()));
         }
-        must(db, "PRAGMA cache_spill=" + std::to_string(spills));
+        must(db, text("PRAGMA cache_spill=%d", spills));
         if (random.chance(15))
-            must(db, "PRAGMA wal_autocheckpoint=" + std::to_string(random.within(1, 50)));
+            must(db, text("PRAGMA wal_autocheckpoint=%d", within(1, 50)));
         /* Where ROLLBACK TO comes after a spill, SQLite (to 3.40 at least) may write a WAL whose checksums are
-         * wrong from there on: who recovers, by whatever VFS, loses what follows. */
+         * wrong from there on: recovery, by whatever VFS, loses what follows. */
         undoes_parts = journal != "off" && (journal != "wal" || !spills);
         rolls_back = journal != "off" || !exclusive;
-        tell_objects(t);
     }
     void work()
     {
         if (random.chance(5))
-            between();
+            between(names[random.below(FILES)]);
         transact();
     }
 
@@ -294,9 +220,17 @@ class Writer
     sql::Db db;
     bool spills, undoes_parts, rolls_back;
 
-    std::string one_of(const std::vector<const char *> &all)
+    const char *one_of(const std::vector<const char *> &all)
     {
         return all[random.below(all.size())];
+    }
+    int within(int least, int most)
+    {
+        return least + static_cast<int>(random.below(static_cast<uint64_t>(most - least + 1)));
+    }
+    int up_to(uint64_t most)
+    {
+        return static_cast<int>(random.log_uniform(most));
     }
     /* Others may be in the way; nothing else may. False: they were, and it came to nothing. */
     bool went(const std::string &statement)
@@ -306,83 +240,63 @@ class Writer
             leave(statement + ": " + db.error());
         return r == SQLITE_OK;
     }
-    void between()
+    void between(const char *file)
     {
-        const std::string file = names[random.below(FILES)];
         switch (random.below(5)) {
         case 0:
-            went("VACUUM " + file);
-            break;
+            must(db, text("PRAGMA %s.page_size=%d", file, 512 << random.below(8)));
+            [[fallthrough]];
         case 1:
-            must(db, "PRAGMA " + file + ".page_size=" + std::to_string(512u << random.below(8)));
-            went("VACUUM " + file);
+            went(text("VACUUM %s", file));
             break;
         case 2:
-            went("PRAGMA " + file + ".incremental_vacuum(" + std::to_string(random.within(1, 200)) +
-                 ")");
+            went(text("PRAGMA %s.incremental_vacuum(%d)", file, within(1, 200)));
             break;
         case 3:
-            went("PRAGMA " + file + ".wal_checkpoint(" +
-                 (random.chance(50) ? "passive" : "truncate") + ")");
+            went(text("PRAGMA %s.wal_checkpoint(%s)", file,
+                      random.chance(50) ? "passive" : "truncate"));
             break;
         case 4:
             if (spills)
-                must(db, "PRAGMA " + file + ".cache_size=" + std::to_string(random.within(5, 500)));
+                must(db, text("PRAGMA %s.cache_size=%d", file, within(5, 500)));
         }
     }
 
     /* ---- within a transaction ---- */
 
-    std::string key(const std::string &file)
+    int key(const char *file)
     {
-        const int64_t last = db.number("SELECT coalesce(max(id), 0) FROM " + file + ".item");
-        return std::to_string(random.below(static_cast<uint64_t>(last) + 1));
+        const int64_t last = db.number(text("SELECT coalesce(max(id), 0) FROM %s.item", file));
+        return static_cast<int>(random.below(static_cast<uint64_t>(last) + 1));
     }
     /* About so many pages, in rows of all sizes. */
-    void add(const std::string &file, uint64_t pages)
+    void add(const char *file, uint64_t pages)
     {
-        const uint64_t bytes =
-            pages * static_cast<uint64_t>(db.number("PRAGMA " + file + ".page_size"));
-        const uint64_t one = random.log_uniform(std::min<uint64_t>(bytes, 50000)),
-                       rows = std::min<uint64_t>(bytes / one + 1, 400),
-                       salt = random.below(1000000);
-        went("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<" +
-             std::to_string(rows) + "), k(first) AS (SELECT coalesce(max(id), 0) FROM " + file +
-             ".item) INSERT INTO " + file + ".item SELECT first+i, " + std::to_string(salt) +
-             ", (first+i)||'-" + std::to_string(salt) + "', body(first+i, " + std::to_string(salt) +
-             ", " + std::to_string(one) + "+i%7) FROM n, k");
-    }
-    void change(const std::string &file)
-    {
-        const std::string salt = std::to_string(random.below(1000000)),
-                          n = std::to_string(random.log_uniform(5000)), first = key(file);
-        went("UPDATE " + file + ".item SET salt=" + salt + ", body=body(id, " + salt + ", " + n +
-             ") WHERE id BETWEEN " + first + " AND " + first + "+" +
-             std::to_string(random.log_uniform(60)));
-    }
-    void remove(const std::string &file)
-    {
-        const std::string first = key(file);
-        went("DELETE FROM " + file + ".item WHERE id BETWEEN " + first + " AND " + first + "+" +
-             std::to_string(random.log_uniform(200)));
+        const auto page = static_cast<uint64_t>(db.number(text("PRAGMA %s.page_size", file))),
+                   bytes = std::min<uint64_t>(pages * page, 2 << 20);
+        const int one = up_to(std::min<uint64_t>(bytes, 50000)), salt = within(0, 999999),
+                  rows = std::min(static_cast<int>(bytes) / one + 1, 400);
+        went(text("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d),"
+                  " k(first) AS (SELECT coalesce(max(id), 0) FROM %s.item) INSERT INTO %s.item"
+                  " SELECT first+i, %d, (first+i)||'-%d', body(first+i, %d, %d+i%%7) FROM n, k",
+                  rows, file, file, salt, salt, salt, one));
     }
     /* Changes rows until one is in the way. */
-    void stumble(const std::string &file)
+    void stumble(const char *file)
     {
-        const int r = db.run("UPDATE " + file +
-                             ".item SET salt=1, body=body(id, 1, 3000), tag=CASE"
-                             " WHEN id%9=8 THEN 'twice' ELSE tag END WHERE id>" +
-                             key(file));
+        const int r = db.run(text("UPDATE %s.item SET salt=1, body=body(id, 1, 3000), tag=CASE WHEN"
+                                  " id%%9=8 THEN 'twice' ELSE tag END WHERE id>%d",
+                                  file, key(file)));
         if (r != SQLITE_OK && r != SQLITE_CONSTRAINT)
             leave("an update that stumbles: " + db.error());
     }
-    void step(const std::string &file)
+    void step(const char *file)
     {
-        const int64_t pages = db.number("PRAGMA " + file + ".page_count"),
-                      page = db.number("PRAGMA " + file + ".page_size");
-        if (pages > 1200 || pages * page > (12 << 20)) {
-            went("DELETE FROM " + file + ".item WHERE id%" + std::to_string(random.within(2, 9)) +
-                 "<>0");
+        const int64_t pages = db.number(text("PRAGMA %s.page_count", file)),
+                      page = db.number(text("PRAGMA %s.page_size", file));
+        const int salt = within(0, 999999), first = key(file);
+        if (pages > 1200 || pages * page > (4 << 20)) {
+            went(text("DELETE FROM %s.item WHERE id%%%d<>0", file, within(2, 9)));
             return;
         }
         switch (random.below(undoes_parts ? 6 : 5)) {
@@ -391,9 +305,14 @@ class Writer
             return add(file, random.log_uniform(500));
         case 2:
         case 3:
-            return change(file);
+            went(
+                text("UPDATE %s.item SET salt=%d, body=body(id, %d, %d) WHERE id BETWEEN %d AND %d",
+                     file, salt, salt, up_to(5000), first, first + up_to(60)));
+            return;
         case 4:
-            return remove(file);
+            went(text("DELETE FROM %s.item WHERE id BETWEEN %d AND %d", file, first,
+                      first + up_to(200)));
+            return;
         default:
             return stumble(file);
         }
@@ -405,19 +324,18 @@ class Writer
                 for (uint64_t n = random.log_uniform(3); n; n--)
                     step(file);
     }
-    void savepoint(unsigned depth)
+    void savepoint(int depth)
     {
-        const std::string name = "s" + std::to_string(depth);
-        must(db, "SAVEPOINT " + name);
+        must(db, text("SAVEPOINT s%d", depth));
         steps();
         if (depth < 3 && random.chance(30))
             savepoint(depth + 1);
         if (undoes_parts && random.chance(50)) {
-            must(db, "ROLLBACK TO " + name);
+            must(db, text("ROLLBACK TO s%d", depth));
             if (random.chance(30))
                 steps();
         }
-        must(db, "RELEASE " + name);
+        must(db, text("RELEASE s%d", depth));
     }
     void roll_back()
     {
@@ -436,13 +354,13 @@ class Writer
         if (rolls_back && random.chance(15))
             return roll_back();
         for (const char *file : names)
-            must(db, std::string("UPDATE ") + file + ".state SET number=number+1");
+            must(db, text("UPDATE %s.state SET number=number+1", file));
         const States states = read_states(db);
-        teller.tell(note_of(Say::Begin, states));
+        tell(teller, Say::Begin, states);
         for (int tries = 0; !went("COMMIT"); tries++)
             if (tries == 10)
                 return roll_back();
-        teller.tell(note_of(Say::Told, states));
+        tell(teller, Say::Told, states);
     }
 };
 
@@ -450,60 +368,75 @@ class Writer
 
 void write_until_killed(const Script &s, const Place &place, uint64_t seed, const Teller &t)
 {
-    use_domain(s);
     Writer writer(s, place, seed, t);
     for (;;)
         writer.work();
 }
 
-/* ---- who looks ---- */
+/* ---- looking ---- */
 
-static void examine(const sql::Db &db, const std::string &file)
-{
-    const std::string health = db.text("PRAGMA " + file + ".integrity_check");
-    if (health != "ok")
-        leave(file + ": " + health);
-    const int64_t odd =
-        db.number("SELECT count(*) FROM " + file + ".item WHERE NOT is_body(id, salt, body)");
-    if (odd != 0)
-        leave(file + ": " + std::to_string(odd) + " rows have wrong bodies");
-    const std::string is =
-        db.text("SELECT count(*)||' '||coalesce(sum(digest(id, salt, length(body))), 0) FROM " +
-                file + ".item");
-    const std::string sum = db.text("SELECT rows||' '||sum FROM " + file + ".state");
-    if (is != sum)
-        leave(file + ": rows and sum are " + is + ", not " + sum);
-}
-
-static void examine_both(const sql::Db &db, const Book &book, const Teller &t)
+static States examine(const sql::Db &db, const Book &book)
 {
     const States found = read_states(db);
-    for (const char *file : names)
-        examine(db, file);
+    for (const char *file : names) {
+        auto must_be = [&](const std::string &statement, const std::string &wanted) {
+            const std::string is = db.text(statement);
+            if (is != wanted)
+                leave(text("%s: %s: %s, not %s", file, statement.c_str(), is.c_str(),
+                           wanted.c_str()));
+        };
+        must_be(text("PRAGMA %s.integrity_check", file), "ok");
+        must_be(text("SELECT count(*) FROM %s.item WHERE body IS NOT body(id, salt, length(body))",
+                     file),
+                "0");
+        must_be(text("SELECT count(*)||' '||coalesce(sum(%s), 0) FROM %s.item", DIGEST(""), file),
+                db.text(text("SELECT rows||' '||sum FROM %s.state", file)));
+    }
     const std::string wrong = book.judge(found);
     if (!wrong.empty())
         leave(wrong);
-    t.tell(note_of(Say::Verdict, found));
+    return found;
+}
+
+/* Journals on the disk: SQLite leaves one that is empty or has no valid head, and a super-journal that it was
+ * about to use. `objects`: of the shared memory of any generation, the same 32 digits begin the names. */
+static void must_be_bare(const Script &s, const Place &place,
+                         const std::vector<std::string> &objects)
+{
+    for (const rig::Folder &folder : place.folders) {
+        for (const std::string &name : rig::names_in(folder / ".ato"))
+            leave(".ato/" + name + " is left");
+        for (const std::string &name : rig::names_in(folder.at))
+            if (name != "depot.db" && name != ".ato" &&
+                !(*s.parameters &&
+                  (name.rfind("depot.db-journal", 0) == 0 || name.rfind("depot.db-mj", 0) == 0)))
+                leave(name + " is left");
+    }
+    for (const std::string &name : rig::names_in("/dev/shm"))
+        for (const std::string &object : objects)
+            if (("/dev/shm/" + name).compare(0, 13 + 32, object, 0, 13 + 32) == 0)
+                leave("/dev/shm/" + name + " is left");
 }
 
 void look(const Script &s, const Place &place, const Book &book, End end, const Teller &t)
 {
-    use_domain(s);
-    sql::Db db = open_both(place, with_end(s.parameters, end == End::Fast));
-    tell_objects(t);
-    examine_both(db, book, t);
+    sql::Db db = open_both(s, place, end == End::Fast);
+    const std::vector<std::string> objects = rig::shared_objects();
+    const States seen = examine(db, book);
+    tell(t, Say::Verdict, seen);
     if (end == End::Abandoned)
         leave("");
     if (db.close() != SQLITE_OK)
         leave("cannot close");
-}
-
-void look_plainly(const Place &place, const Book &book, const Teller &t)
-{
-    sql::Db db = sql::Db::stock(place.path(0));
-    add_functions(db);
-    must(db, "ATTACH '" + place.path(1) + "' AS other");
-    examine_both(db, book, t);
+    if (end == End::Fast)
+        return;
+    must_be_bare(s, place, objects);
+    sql::Db plain = sql::Db::stock(place.path(0));
+    prepare(plain);
+    must(plain, "ATTACH '" + place.path(1) + "' AS other");
+    const States same = examine(plain, book);
+    if (!(same.of[0] == seen.of[0] && same.of[1] == seen.of[1]))
+        leave("SQLite's own VFS finds another transaction");
 }
 
 } // namespace depot

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two databases in two folders that are changed together, and what there is to know of them after a kill.
+ * Two databases in two folders that are changed together, and what is known of them after a kill.
  *
- * Each has rows whose bodies follow from their keys, and a table of one row, kept by triggers: how many rows
+ * Each has rows whose bodies follow from their keys, and a table of one row that triggers keep: how many rows
  * there are, the sum of their digests, and the number of the last transaction. A writer tells what these are
- * going to be before each COMMIT, and that it is done after it. So of a database that is found it can be said
- * whether it is, as a whole, as one of the transactions left it, and whether that is not older than what was
- * acknowledged; and of both, whether they are so by the same one.
+ * going to be before each COMMIT, and that it is done after it. So a database that is found can be judged: it
+ * must be, as a whole, as one of the transactions left it, and not older than what was acknowledged; and both
+ * must be as the same one left them.
  */
 #ifndef ATO_TEST_SQLITE_DEPOT_H
 #define ATO_TEST_SQLITE_DEPOT_H
@@ -25,8 +25,7 @@ struct Script {
     const char *parameters; /* of the URI */
     const char *domain;     /* ATO_DURABILITY; NULL: as found */
     bool together;          /* a transaction is in both files or in neither */
-    unsigned writers;       /* processes at once */
-    unsigned kills;         /* usually */
+    unsigned writers = 1;   /* processes at once */
 };
 
 struct State {
@@ -49,13 +48,14 @@ class Book
     explicit Book(bool as_one) : together(as_one)
     {
     }
+    /* Of a process that was killed. */
     void hear(const std::vector<kills::Note> &notes);
     /* "" if this may be what was found; else what is wrong. */
     std::string judge(const States &found) const;
-    /* That was right, and is what there is from here on. */
-    void settle(const States &found);
+    /* That was right, and is what there is from here on; notes of look(). */
+    void settle(const std::vector<kills::Note> &notes);
 
-    uint64_t acknowledged = 0, interrupted = 0;
+    uint64_t acknowledged = 0, interrupted = 0; /* in COMMIT */
 
   private:
     bool together;
@@ -71,13 +71,9 @@ struct Place {
     {
         return folders[file] / "depot.db";
     }
-    /* What lies beside the files, and in shared memory, and should not. */
-    std::string leftovers(bool journals) const;
-    void hear(const std::vector<kills::Note> &notes);
-    ~Place(); /* removes what shared memory is left */
-
-    std::vector<std::string> objects;
 };
+
+/* Each of these is the life of a forked child, and leaves with a sentence if anything is wrong. */
 
 /* Makes both databases, of random shape. */
 void found(const Place &place, uint64_t seed);
@@ -85,15 +81,11 @@ void found(const Place &place, uint64_t seed);
 /* Transactions for ever. */
 void write_until_killed(const Script &s, const Place &place, uint64_t seed, const kills::Teller &t);
 
+/* Plain: looks once more by SQLite's own VFS, and at what is left beside the files. */
 enum class End { Plain, Fast, Abandoned };
 
-/* Looks at both files; tells what was found, as a verdict, or leaves with a sentence. */
+/* Looks at both files, and tells what was found. */
 void look(const Script &s, const Place &place, const Book &book, End end, const kills::Teller &t);
-
-/* The same by SQLite's own VFS. */
-void look_plainly(const Place &place, const Book &book, const kills::Teller &t);
-
-States heard(const std::vector<kills::Note> &notes);
 
 } // namespace depot
 
