@@ -93,17 +93,30 @@ bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
                "' '" + at + "'");
 }
 
-// What is reserved for later comes back when it was written: again, until nothing is left.
+bool mount_medium(const Medium &medium, const std::string &at, unsigned mib)
+{
+    return medium.mkfs ? mount_disk("/dev/shm/image", at, mib, medium.mkfs)
+                       : mount_memory(at, "size=" + std::to_string(mib) + "m");
+}
+
+void fill_but(const std::string &ballast, off_t left)
+{
+    Fd fd(ballast, O_RDWR | O_CREAT);
+    for (off_t step = 8 << 20; step >= stat_of(ballast).st_blksize; step /= 2)
+        while (fallocate(fd, 0, static_cast<off_t>(size_of(ballast)), step) == 0)
+            ;
+    if (left && ftruncate(fd, static_cast<off_t>(size_of(ballast)) - left) < 0)
+        throw std::runtime_error("ftruncate " + ballast);
+}
+
+// What is reserved for later, or was given up, is free when it was written: again, until nothing is left.
 void fill(const std::string &ballast)
 {
-    Fd fd(ballast, O_WRONLY | O_CREAT | O_APPEND);
-    const Bytes bytes(1 << 20, 0xba);
-    for (bool more = true; more;) {
-        more = false;
-        for (size_t n = bytes.size(); n >= 512; n /= 2)
-            while (write(fd, bytes.data(), n) > 0)
-                more = true;
-        syncfs(fd); // what was given up before is free only now
+    for (uint64_t before = 1, now = 0; now != before;) {
+        before = now;
+        fill_but(ballast, 0);
+        syncfs(Fd(ballast, O_RDONLY));
+        now = size_of(ballast);
     }
 }
 

@@ -62,8 +62,19 @@ bool mount_memory(const std::string &at, const std::string &options);
 bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
                 const std::string &mkfs_options, const std::string &mount_options = "");
 
+// What a test's files lie on.
+struct Medium {
+    const char *name;
+    const char *mkfs; // NULL: tmpfs
+};
+inline constexpr Medium TMPFS = {"tmpfs", nullptr}, EXT4 = {"ext4", "-b 4096"},
+                        EXT4_1K = {"ext4_blocks_of_1k", "-b 1024"};
+bool mount_medium(const Medium &medium, const std::string &at, unsigned mib);
+
 // Takes all space that is left below the folder; `ballast` is the file that has it.
 void fill(const std::string &ballast);
+// All but so many bytes. No call waits for the disk: what is dirty stays so.
+void fill_but(const std::string &ballast, off_t left);
 
 // Plain shared mappings, as a program without the library has them.
 char *plain_map(const std::string &path, size_t n);
