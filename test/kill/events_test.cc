@@ -154,8 +154,7 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
     void SetUp() override
     {
         if ((story.flags & ATO_RTM_ONLY) && !(domain == ATO_DOMAIN_PROCESS && persist_rtm_works()))
-            GTEST_SKIP()
-                << "hardware transactions do not commit on this CPU, or are not for this domain";
+            GTEST_SKIP() << "hardware transactions do not commit on this CPU";
     }
     ato_options wish() const
     {
