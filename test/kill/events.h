@@ -6,7 +6,8 @@
  * the middle.
  *
  * The process gets SIGKILL right before event `kill_at` (from 1) after arm(). Needs the library
- * with the seam; for forked children only, since it never undoes anything.
+ * with the seam; for forked children only, since it never undoes anything. Journals have holes where they have
+ * their space otherwise: that makes a life five times as quick.
  */
 #ifndef ATO_TEST_KILL_EVENTS_H
 #define ATO_TEST_KILL_EVENTS_H
