@@ -117,7 +117,8 @@ struct Life {
     }
 };
 
-[[noreturn]] void fail(const Process &p, const char *format, ...)
+[[noreturn]] __attribute__((format(printf, 2, 3))) void fail(const Process &p, const char *format,
+                                                             ...)
 {
     char text[400];
     const int error = errno;
