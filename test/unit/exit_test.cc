@@ -28,7 +28,10 @@ TEST(Exit, ChildReportsErrorsAlthoughAnotherThreadDidWhileItWasForked)
     char a[8], b[8];
     std::atomic<bool> stop{false};
     Log log; // whoever reports holds a lock while the sink is called
-    ASSERT_EQ(ato_mmap(nullptr, 0, PROT_READ, MAP_SHARED, -1, 0), MAP_FAILED); // sets things up
+    TempDir dir;
+    write_file(dir / "file", pattern(4096, 1));
+    Mapped m(dir / "file"); // from the first map on the library is told of forks
+    ASSERT_TRUE(m) << m.sentence;
     std::thread reporter([&] {
         while (!stop)
             ato_memcpy(a, b, sizeof(a)); // EINVAL
