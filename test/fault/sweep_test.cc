@@ -3,6 +3,7 @@
 // Each call that an operation makes fails once, at each of its places; and from each place on all of
 // its kind. Once without faults for the list of calls, then a world and a process for each of them.
 #include "life.h"
+#include "model/rig.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ static std::string describe(const Call &call, int error, injector::Reach reach)
            (reach == injector::KIND ? ", and all after it" : "");
 }
 
-// Of a place in a loop the first calls. With sanitizers, where a world takes ten times as long, every
+// With sanitizers, where a world takes ten times as long, every
 // place still, but no second error, no later turns, no domain that makes the calls of another, and none of
 // the long sweep.
 #ifdef WITH_SANITIZER
@@ -46,7 +47,12 @@ constexpr bool THIN = true;
 #else
 constexpr bool THIN = false;
 #endif
-constexpr unsigned MOST_TURNS = THIN ? 1 : 5;
+
+// How often a place in a loop is failed: the first turns.
+static unsigned most_turns()
+{
+    return THIN ? 1 : rig::rounds(100) > 100 ? 5 : 2;
+}
 
 // What changes something, or without which nothing can be known: the operation fails with it. What is not
 // among these is a hint, is tried again, or has another way.
@@ -133,7 +139,7 @@ TEST_P(Sweep, EveryCallFailsOnce)
 {
     for (const Call &call : list())
         for (const int *error = call.errors; *error; error++)
-            if (call.turn < MOST_TURNS && (error == call.errors || (call.turn == 0 && !THIN)))
+            if (call.turn < most_turns() && (error == call.errors || (call.turn == 0 && !THIN)))
                 fail(call, *error, injector::ONCE);
     expect_told();
     std::cout << worlds_ << " worlds\n";
