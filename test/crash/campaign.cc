@@ -30,9 +30,7 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
 {
     Bounds b;
     if (effort.is_survey && round == 0) {
-        b.images = 2;
-        b.lives = 2;
-        b.life_images = 2;
+        b.images = b.lives = b.life_images = effort.is_quick ? 1 : 2;
     } else if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
         b.images = 300;

@@ -52,6 +52,7 @@ struct Effort {
     double seconds = 40; // each combination once, and rounds as long as this lasts
     bool is_long = false;
     bool is_survey = false; // the first round looks at few crashes: which places does each come to?
+    bool is_quick = false;  // that round at fewer still
     uint64_t seed = 1;
     unsigned cpus = 1;
     std::string folder; // of all files

@@ -203,7 +203,7 @@ bool parse(int argc, char **argv, Options &o)
             o.effort.is_survey = true;
             break;
         case QUICK:
-            o.effort.is_survey = true;
+            o.effort.is_survey = o.effort.is_quick = true;
             break;
         case TOUCHED:
             o.quarry.files.push_back(optarg);
@@ -217,6 +217,8 @@ bool parse(int argc, char **argv, Options &o)
     }
     if (o.effort.is_long && !seconds_given)
         o.effort.seconds = 0;
+    // Which faults can be found where is seen in that round.
+    o.effort.is_quick = o.effort.is_quick && !o.mutants;
     return optind == argc;
 }
 
