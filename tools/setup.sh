@@ -241,7 +241,7 @@ begin_steps()
 end_steps()
 {
     printf '%s\n' '' "${STEP_LINES[@]}" '' 'the longest tests:'
-    sort -rn "$TIMES" | head -n 10 | awk -F '\t' '{ printf "%8.1f s   %s\n", $1 / 1000, $2 }'
+    sort -rn "$TIMES" | awk -F '\t' 'NR <= 10 { printf "%8.1f s   %s\n", $1 / 1000, $2 }'
     printf '\n'
     if [ "${#STEPS_FAILED[@]}" -gt 0 ]; then
         say "FAILED: ${STEPS_FAILED[*]}"
