@@ -144,12 +144,19 @@ void Herd::look_for_hanging()
         wrong = board->why;
 }
 
-/* On a busy machine a process may be killed again and again before it has mapped its files. */
-void Herd::wait_until_it_works(unsigned n)
+/* Until a process has done something: its first commit makes a journal, which takes longer than a thousand of the
+ * others. Then, of a writer, until it is within a call that writes, and a little longer. */
+void Herd::aim_at(unsigned n)
 {
-    const uint64_t before = sum_of(board, n * plan.threads, plan.threads), end = now_ms() + 300;
-    while (sum_of(board, n * plan.threads, plan.threads) == before && now_ms() < end)
-        usleep(100);
+    const uint64_t end = now_ms() + 300, from = sum_of(board, n * plan.threads, plan.threads),
+                   to = from + random.log_uniform(10);
+    while (sum_of(board, n * plan.threads, plan.threads) < to && now_ms() < end)
+        usleep(50);
+    while (n < plan.writers && now_ms() < end &&
+           !__atomic_load_n(&board->within[n * plan.threads], __ATOMIC_RELAXED))
+        ;
+    for (uint64_t turns = random.log_uniform(10000); turns; turns--)
+        __builtin_ia32_pause();
 }
 
 bool Herd::is_convincing() const
@@ -182,8 +189,6 @@ std::string Herd::live(uint64_t ms)
         std::vector<unsigned> victims{static_cast<unsigned>(random.below(all))};
         if (random.chance(15))
             victims.push_back(static_cast<unsigned>(random.below(all)));
-        if (random.chance(50))
-            wait_until_it_works(victims[0]);
         usleep(static_cast<useconds_t>(random.log_uniform(10000)));
         for (unsigned n = 0; n < all; n++) {
             siginfo_t info = {};
@@ -193,7 +198,9 @@ std::string Herd::live(uint64_t ms)
                 reap(n); /* it ended by itself */
         }
         look_for_hanging();
-        if (random.chance(80)) {
+        if (random.chance(60) && pids[victims[0]] > 0)
+            aim_at(victims[0]);
+        if (random.chance(75)) {
             kill(victims);
             continue;
         }

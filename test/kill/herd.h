@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How are processes that share files killed and replaced? One at a time or two at once, at random moments, half of
- * them once they have done something; now and then all at once, and then again while those that come
+ * them within a call; now and then all at once, and then again while those that come
  * next recover. In between a process that is alone looks at everything.
  */
 #ifndef ATO_TEST_KILL_HERD_H
@@ -36,7 +36,7 @@ class Herd
     bool reap(unsigned n);
     void kill(const std::vector<unsigned> &victims);
     void kill_all();
-    void wait_until_it_works(unsigned n);
+    void aim_at(unsigned n);
     bool is_convincing() const;
     void look(unsigned user, End end);
     void look_for_hanging();
