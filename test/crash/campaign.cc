@@ -31,6 +31,7 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
     Bounds b;
     if (effort.is_survey && round == 0) {
         b.images = b.lives = b.life_images = effort.is_quick ? 1 : 2;
+        b.apart = effort.is_quick ? 4 : 1;
     } else if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
         b.images = 300;
@@ -81,6 +82,7 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bo
     Bounds few;
     few.images = 2;
     few.lives = 1;
+    few.apart = b.apart;
     uint64_t more = 1;
     for (; more <= c.what().orders; more++)
         job.explore(seed + more * ANOTHER * PLACES, few);

@@ -189,6 +189,9 @@ void Explorer::tell(const Life &life, size_t event, const std::vector<Unit> &uni
 void Explorer::cut(const Life &life, Media &media, size_t event,
                    const std::vector<uint64_t> &allowed)
 {
+    bool live_here = chance(life);
+    if (!story && !live_here && !luck.one_in(bounds.apart))
+        return;
     const Event *next = event < life.trace.size() ? &life.trace[event] : nullptr;
     std::string at = std::to_string(event);
     uint64_t limit = life.depth ? bounds.life_images : bounds.images;
@@ -202,7 +205,6 @@ void Explorer::cut(const Life &life, Media &media, size_t event,
              wanted_choices[life.depth] != "k")
         numbers = {std::stoull(wanted_choices[life.depth])};
     After after = loss == Loss::Process ? After::Kill : After::PowerCut;
-    bool live_here = chance(life);
     uint64_t chosen = luck.next();
     for (size_t i = 0; i < numbers.size(); i++) {
         Disk image = media.image(choices.pick(numbers[i]));
@@ -222,7 +224,7 @@ void Explorer::kill(const Life &life, Media &media, size_t event,
     std::string at = std::to_string(event);
     bool live_on = chance(life);
     if (loss == Loss::Process ||
-        !(story ? is_wanted(life.depth, at, "k") : live_on || luck.one_in(4)))
+        !(story ? is_wanted(life.depth, at, "k") : live_on || luck.one_in(4 * bounds.apart)))
         return;
     Place place = {join(life.place.event, at), join(life.place.choice, "k")};
     if (story)

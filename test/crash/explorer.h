@@ -26,6 +26,7 @@ namespace crash
 {
 
 struct Bounds {
+    uint64_t apart = 1;        // of so many moments one, and each where a life begins
     uint64_t images = 45;      // a cut
     uint64_t whole = 0;        // a cut that has no more than these is looked at wholly
     uint64_t lives = 6;        // second ones, spread over the case
