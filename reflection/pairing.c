@@ -316,7 +316,7 @@ int pairing_clean(struct pairing *pr, bool written)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
     /* The kernel may have moved mtime although nothing was written: by a store of a call that failed,
      * through a writable view, when it wrote pages back. So it is durable before it is kept, and
-     * before it is set, not after. Also S5.
+     * before it is set, not after.
      * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);

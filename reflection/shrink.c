@@ -115,8 +115,8 @@ int shrink_finish(struct pairing *pr)
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
     /* persist-order S5 (reader: growth_settle): it is withdrawn durably before the file is clean: what others
-     * append then is not to be taken for what was cut off. No fence: pairing_clean() syncs the original
-     * before it writes the record. */
+     * append then is not to be taken for what was cut off. */
+    persist_fence(&pr->persist);
     return 0;
 }
 

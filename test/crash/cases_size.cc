@@ -183,6 +183,17 @@ void shrink_and_unmap(Actor &a)
     a.resize(m, SIZE + 100);
 }
 
+// Each time all that others may find is a record, and the word that is to be durable before it.
+void shrink_and_close(Actor &a)
+{
+    Mapping *m = the(a);
+    for (int i = 0; i < 3; i++) {
+        a.resize(m, m->bytes - 1 - a.random.below(PAGE));
+        a.unmap(m, ATO_UNMAP_FAST);
+        m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+}
+
 // What is left of it goes first; then it grows over what it had.
 void grow_after_cut_shrink(Actor &a)
 {
@@ -233,6 +244,7 @@ const std::vector<Case> &size_cases()
         {"shrink", ALL, {SIZE}, before_plain, shrink},
         {"shrink, grow", ALL, {SIZE}, before_plain, shrink_and_grow},
         {"shrink, unmap", ALL, {SIZE}, before_plain, shrink_and_unmap},
+        {"shrink, close", COSTLY, {SIZE}, before_plain, shrink_and_close},
         {"shrink cut, unmap", ALL, {SIZE}, before_cut_shrink, unmap_after_cut},
         {"shrink cut, grow", ALL, {SIZE}, before_cut_shrink, grow_after_cut_shrink},
         {"shrink, two chunks",
