@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How many tests passed, failed and were skipped in a run of meson's?
+
+    count_tests.py LOG [NOTE]
+
+Reads meson's log, a line of JSON for each program, and counts GoogleTest's cases in what the programs printed. A program that is
+none of GoogleTest's, or that ended without naming a failed case, counts as one. Shows what each case that failed printed;
+names those that failed or were skipped; its last line is 'N passed, N failed, N skipped'. Where the environment's ATO_TIMES
+names a file, appends each test with NOTE behind its name, and its milliseconds, to that.
+"""
+import json
+import os
+import re
+import sys
+
+CASE = re.compile(r'^\[ +(OK|SKIPPED|FAILED) +\] (.*) \((\d+) ms\)$', re.M)
+KINDS = {'OK': 'passed', 'EXPECTEDFAIL': 'passed', 'SKIP': 'skipped', 'SKIPPED': 'skipped'}
+LINES_SHOWN = 100  # of each case that failed
+
+
+class Count:
+    """Names of tests by how they ended, and how long they took."""
+
+    def __init__(self):
+        self.names = {'passed': [], 'failed': [], 'skipped': []}
+        self.milliseconds = []  # (of a test, its name)
+
+    def add(self, program, result, printed, seconds):
+        """A program that ended, in one of meson's words for results. Returns the names of its cases that failed."""
+        kind = KINDS.get(result, 'failed')
+        failed = []
+        cases = CASE.findall(printed)
+        for ended, name, milliseconds in cases:
+            name = name.split(', where ')[0]
+            self.names[KINDS.get(ended, 'failed')].append(name)
+            self.milliseconds.append((int(milliseconds), name))
+            if ended == 'FAILED':
+                failed.append(name)
+        if not cases or (kind == 'failed' and not failed):
+            self.names[kind].append(f'{program} ({result})')
+        if not cases:
+            self.milliseconds.append((int(seconds * 1000), program))
+        return failed
+
+    def __str__(self):
+        return ', '.join(f'{len(names)} {kind}' for kind, names in self.names.items())
+
+
+def said(printed, case):
+    """The last lines of what a case printed."""
+    text = printed.split(f'[ RUN      ] {case}\n')[-1].split(f'[  FAILED  ] {case}')[0]
+    return '\n'.join(text.splitlines()[-LINES_SHOWN:])
+
+
+def main(log, note=''):
+    count = Count()
+    with open(log, encoding='utf-8', errors='replace') as lines:
+        for program in map(json.loads, lines):
+            printed = program.get('stdout') or ''
+            for case in count.add(program['name'], program['result'], printed, program['duration']):
+                print(f'---- {case} said:', said(printed, case), sep='\n')
+            if KINDS.get(program['result']) is None and program.get('stderr'):
+                print(f'---- {program["name"]} said to stderr:', *program['stderr'].splitlines()[-LINES_SHOWN:], sep='\n')
+    if os.environ.get('ATO_TIMES'):
+        with open(os.environ['ATO_TIMES'], 'a', encoding='utf-8') as file:
+            for milliseconds, name in count.milliseconds:
+                print(milliseconds, f'{name}{note}', sep='\t', file=file)
+    for kind in 'skipped', 'failed':
+        for name in count.names[kind]:
+            print(f'{kind}: {name}')
+    print(count)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])
