@@ -126,7 +126,7 @@ configure()
 
     alike="$PWD ${CC:-} ${CXX:-} ${CFLAGS:-} ${CXXFLAGS:-} ${LDFLAGS:-} $*"
     if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike" ]; then
-        return 0
+        return
     fi
     say "configuring $folder"
     if ! mkdir -p "$(dirname "$folder")" || ! rm -rf "$folder" "$folder.configured"; then

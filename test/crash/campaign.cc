@@ -21,6 +21,12 @@ constexpr uint64_t ENOUGH = 100;      // images of a combination, at least
 constexpr uint64_t PLACES = 1000;     // a seed's last three digits say which case and domain
 constexpr uint64_t MANY = 1050000;
 
+// Only a quick look at each combination: what comes after it is what the run is for.
+bool is_survey(const Effort &effort, uint64_t round)
+{
+    return effort.is_survey && round == 0;
+}
+
 uint64_t index_of(const Combination &c)
 {
     return c.number * 4 + static_cast<uint64_t>(c.domain) - 1;
@@ -29,7 +35,7 @@ uint64_t index_of(const Combination &c)
 Bounds bounds_of(const Effort &effort, uint64_t round)
 {
     Bounds b;
-    if (effort.is_survey && round == 0) {
+    if (is_survey(effort, round)) {
         b.images = b.lives = b.life_images = effort.is_quick ? 1 : 2;
         b.apart = effort.is_quick ? 4 : 1;
     } else if (effort.is_long) {
@@ -74,7 +80,7 @@ struct Job {
     }
 };
 
-std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bool is_survey,
+std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bool once,
                         const std::string &folder, Whereabouts &where)
 {
     Job job{c, folder, where, {}, {}};
@@ -86,7 +92,7 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bo
     uint64_t more = 1;
     for (; more <= c.what().orders; more++)
         job.explore(seed + more * ANOTHER * PLACES, few);
-    for (; !is_survey && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
+    for (; !once && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
         job.explore(seed + more * ANOTHER * PLACES, b);
     Pack p;
     p.number(job.all.recoveries);
@@ -221,9 +227,7 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
     // After the first round in an order that the seed decides, for the time may be over before its end.
     std::vector<size_t> order(list.size());
     std::iota(order.begin(), order.end(), 0);
-    Random random(effort.seed);
-    for (size_t i = order.size(); i > 1; i--)
-        std::swap(order[i - 1], order[random.below(i)]);
+    shuffle(order, Random(effort.seed));
     auto at = [&](size_t job) { return job < list.size() ? job : order[job % list.size()]; };
     double end = now() + effort.seconds, next_news = now() + 10;
     size_t started = 0;
@@ -240,9 +244,9 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
             uint64_t round = started / list.size();
             Bounds b = fitting(bounds_of(effort, round), c.what());
             uint64_t seed = c.seed(effort.seed + round);
-            bool is_survey = effort.is_survey && round == 0;
-            workers.start(static_cast<int>(started++), [&, seed, b, is_survey](Whereabouts &w) {
-                return explore_job(c, seed, b, is_survey, effort.folder, w);
+            bool once = is_survey(effort, round);
+            workers.start(static_cast<int>(started++), [&, seed, b, once](Whereabouts &w) {
+                return explore_job(c, seed, b, once, effort.folder, w);
             });
         }
         Workers::Outcome done = workers.wait();

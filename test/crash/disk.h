@@ -56,6 +56,12 @@ class Random
     uint64_t state;
 };
 
+template <typename Of> void shuffle(std::vector<Of> &list, Random random)
+{
+    for (size_t i = list.size(); i > 1; i--)
+        std::swap(list[i - 1], list[random.below(i)]);
+}
+
 struct Page {
     std::array<uint64_t, PAGE / 8> words{};
 

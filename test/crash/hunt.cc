@@ -40,13 +40,6 @@ bool may_show(const Mutant &m, const Combination &c)
     return c.domain != ATO_DOMAIN_PROCESS || !orders;
 }
 
-void shuffle(std::vector<const Combination *> &cases, uint64_t seed)
-{
-    Random r(seed);
-    for (size_t i = cases.size(); i > 1; i--)
-        std::swap(cases[i - 1], cases[r.below(i)]);
-}
-
 // `names` are beginnings of names, with a | between them.
 bool is_one_of(const std::string &name, const std::string &names)
 {
@@ -76,9 +69,9 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
             w.far.push_back(&c);
     }
     // In no order, so that each fault meets its own domain early.
-    shuffle(w.made, seed + 2);
-    shuffle(w.near, seed);
-    shuffle(w.far, seed + 1);
+    shuffle(w.made, Random(seed + 2));
+    shuffle(w.near, Random(seed));
+    shuffle(w.far, Random(seed + 1));
     return w;
 }
 
