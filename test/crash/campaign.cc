@@ -20,6 +20,7 @@ constexpr uint64_t ANOTHER = 1000000; // rounds further: a seed that no round ha
 constexpr uint64_t ENOUGH = 100;      // images of a combination, at least
 constexpr uint64_t PLACES = 1000;     // a seed's last three digits say which case and domain
 constexpr uint64_t MANY = 1050000;
+constexpr uint64_t NEVER = 1 << 30; // one moment of so many is none
 
 // Only a quick look at each combination: what comes after it is what the run is for.
 bool is_survey(const Effort &effort, uint64_t round)
@@ -36,8 +37,8 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
 {
     Bounds b;
     if (is_survey(effort, round)) {
-        b.images = b.lives = b.life_images = effort.is_quick ? 1 : 2;
-        b.apart = effort.is_quick ? 4 : 1;
+        b.images = b.lives = b.life_images = 1;
+        b.apart = 4;
     } else if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
         b.images = 300;
@@ -81,10 +82,16 @@ struct Job {
 };
 
 std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bool once,
-                        const std::string &folder, Whereabouts &where)
+                        uint64_t scouts, const std::string &folder, Whereabouts &where)
 {
     Job job{c, folder, where, {}, {}};
     job.explore(seed, b);
+    Bounds scout;
+    scout.images = scout.life_images = 1;
+    scout.lives = 2;
+    scout.apart = NEVER;
+    for (uint64_t i = 1; i <= scouts; i++)
+        job.explore(seed + i * PLACES, scout);
     Bounds few;
     few.images = 2;
     few.lives = 1;
@@ -245,8 +252,9 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
             Bounds b = fitting(bounds_of(effort, round), c.what());
             uint64_t seed = c.seed(effort.seed + round);
             bool once = is_survey(effort, round);
-            workers.start(static_cast<int>(started++), [&, seed, b, once](Whereabouts &w) {
-                return explore_job(c, seed, b, once, effort.folder, w);
+            uint64_t scouts = round == 0 ? effort.scouts : 0;
+            workers.start(static_cast<int>(started++), [&, seed, b, once, scouts](Whereabouts &w) {
+                return explore_job(c, seed, b, once, scouts, effort.folder, w);
             });
         }
         Workers::Outcome done = workers.wait();

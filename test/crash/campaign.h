@@ -51,8 +51,9 @@ Bounds fitting(Bounds bounds, const Case &c);
 struct Effort {
     double seconds = 40; // each combination once, and rounds as long as this lasts
     bool is_long = false;
-    bool is_survey = false; // the first round looks at few crashes: which places does each come to?
-    bool is_quick = false;  // that round at fewer still
+    bool is_survey = false; // the first round looks at few crashes
+    uint64_t scouts =
+        0; // seeds more, of which only is looked at which places of the code they come to
     uint64_t seed = 1;
     unsigned cpus = 1;
     std::string folder; // of all files

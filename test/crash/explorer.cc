@@ -119,7 +119,11 @@ void Explorer::go()
         set_thread_number(1);
         if (what.before)
             what.before(actor);
-        Life life{{}, Media(w.look(), loss, domain != ATO_DOMAIN_MSYNC, mutation), 0, nowhere};
+        Life life{{},
+                  Media(w.look(), loss, domain != ATO_DOMAIN_MSYNC, mutation),
+                  0,
+                  nowhere,
+                  standins::get_boot()};
         w.record(&life.trace);
         actor.allow_this();
         what.run(actor);
@@ -257,7 +261,7 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
     Place at = place;
     try {
         if (is_new && ends && !before_mutation())
-            recover(image, after, read_raw(image, allowed), seed_of(seed, place));
+            recover(life, image, after, read_raw(image, allowed), seed_of(seed, place));
         if (life.depth + 1 < bounds.depth && (story ? !ends : live_on)) {
             at = {join(place.event, ITSELF), join(place.choice, ITSELF)};
             if (progress)
@@ -300,10 +304,10 @@ std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint6
     return all;
 }
 
-void Explorer::recover(const Disk &image, After after, const std::vector<Found> &found,
-                       uint64_t how)
+void Explorer::recover(const Life &life, const Disk &image, After after,
+                       const std::vector<Found> &found, uint64_t how)
 {
-    world->stage(image, after);
+    world->stage(image, after, life.boot);
     standins::set_random(how);
     Actor actor(*world, domain, how, found);
     int n = static_cast<int>(world->originals()), first = static_cast<int>(how >> 8 & 1);
@@ -429,14 +433,16 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
     Life life{{},
               power ? Media(image, loss, domain != ATO_DOMAIN_MSYNC, mutation) : media,
               before.depth + 1,
-              place};
+              place,
+              0};
     if (!power)
         life.start.process_died();
     // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
     std::vector<Found> there;
     for (int i = 0; i < static_cast<int>(world->originals()); i++)
         there.push_back(look_at(image, i));
-    world->stage(image, after);
+    world->stage(image, after, before.boot);
+    life.boot = standins::get_boot();
     standins::set_random(seed_of(seed, place));
     set_thread_number(static_cast<int>(life.depth) + 1);
     Actor actor(*world, domain, seed_of(seed, place), there);

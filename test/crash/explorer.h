@@ -88,6 +88,7 @@ class Explorer
         Media start;
         unsigned depth;
         Place place; // of the crash before it
+        uint64_t boot;
     };
 
     void go();
@@ -101,7 +102,8 @@ class Explorer
     bool concerns(const Trace &trace) const;
     Found look_at(const Disk &image, int file) const;
     std::vector<Found> read_raw(const Disk &image, const std::vector<uint64_t> &allowed);
-    void recover(const Disk &image, After after, const std::vector<Found> &found, uint64_t how);
+    void recover(const Life &life, const Disk &image, After after, const std::vector<Found> &found,
+                 uint64_t how);
     void live(const Life &before, const Media &media, const Place &place, const Disk &image,
               After after, const std::vector<uint64_t> &allowed);
     void work_on(Actor &actor, Mapping *m, int policy);

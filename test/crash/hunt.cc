@@ -76,19 +76,23 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
 }
 
 // Many moments and few lives; every second time more lives, or deep ones. Most faults need none,
-// some nothing else, and some an operation that comes to pass in one seed of many.
+// some nothing else, and some an operation that comes to pass in one seed of many. Some show in one of all
+// that a moment may leave: where a record has seven words that are new, and the word before it is lost.
 Bounds bounds_of(uint64_t pass)
 {
     Bounds b;
     b.images = 40;
+    b.whole = 128;
     b.lives = 1;
     b.life_images = 8;
     if (pass % 4 == 1) {
         b.images = 8;
+        b.whole = 0;
         b.lives = 12;
         b.life_images = 20;
     } else if (pass % 4 == 3) {
         b.images = 60;
+        b.whole = 0;
         b.lives = 8;
         b.life_images = 12;
         b.depth = 3;

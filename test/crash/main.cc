@@ -65,6 +65,7 @@ int explore_all(Options &o)
     }
     say(std::to_string(list.size()) + " combinations of operation and domain, " +
         std::to_string(o.effort.cpus) + " at a time, seed " + std::to_string(o.effort.seed));
+    o.effort.scouts = o.mutants ? 3 : 0;
     Totals totals = explore(o.effort, list);
     Score score;
     if (o.mutants)
@@ -203,7 +204,7 @@ bool parse(int argc, char **argv, Options &o)
             o.effort.is_survey = true;
             break;
         case QUICK:
-            o.effort.is_survey = o.effort.is_quick = true;
+            o.effort.is_survey = true;
             break;
         case TOUCHED:
             o.quarry.files.push_back(optarg);
@@ -217,8 +218,6 @@ bool parse(int argc, char **argv, Options &o)
     }
     if (o.effort.is_long && !seconds_given)
         o.effort.seconds = 0;
-    // Which faults can be found where is seen in that round.
-    o.effort.is_quick = o.effort.is_quick && !o.mutants;
     return optind == argc;
 }
 

@@ -42,9 +42,14 @@ void another_process()
     process = mix(process);
 }
 
-void new_boot()
+uint64_t get_boot()
 {
-    boot++;
+    return boot;
+}
+
+void set_boot(uint64_t number)
+{
+    boot = number;
 }
 
 void set_fault(CodeFault f)

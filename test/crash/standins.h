@@ -49,7 +49,8 @@ namespace standins
 {
 void set_random(uint64_t seed);
 void another_process();
-void new_boot();
+uint64_t get_boot();
+void set_boot(uint64_t boot);
 void set_fault(CodeFault fault);
 CodeFault fault();
 // The shared file mapping that an address lies in; NULL.

@@ -30,8 +30,15 @@ void World::stage(const Disk &disk, After after)
     files.lay_out(disk);
     if (after == After::PowerCut) {
         recorder.forget_objects();
-        standins::new_boot();
+        standins::set_boot(standins::get_boot() + 1);
     }
+}
+
+void World::stage(const Disk &disk, After after, uint64_t boot)
+{
+    recorder.forget_objects();
+    standins::set_boot(boot);
+    stage(disk, after);
 }
 
 static void *map_original(const Files::Original &f, int fd, const std::string &place, int domain,

@@ -61,6 +61,9 @@ class World
     }
     // Lays these files out. The originals keep their inodes.
     void stage(const Disk &disk, After after);
+    // The same, as after a crash of a process of that boot: whatever other processes left since then in
+    // shared memory is gone.
+    void stage(const Disk &disk, After after, uint64_t boot);
 
     // Whoever maps a file that others wrote prefers it to its reflection, from here on.
     void prefer_files()

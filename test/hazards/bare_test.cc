@@ -5,7 +5,6 @@
 // decide, a file of several names is refused, and nothing is left that a rename could lose. A file
 // without a name is refused.
 #include "hazards/lab.h"
-#include "mounts.h"
 #include "scene.h"
 #include "support/without_attributes.h"
 
@@ -208,7 +207,7 @@ TEST_F(OnFileSystems, MovedAcrossFileSystemsIsAnErrorAndTheReflectionStays)
     leave_slices();
     const std::string reflection = reflection_of(path);
     const Bytes kept = read_file(reflection);
-    ASSERT_TRUE(run_in(dir / "a", "mv file " + there));
+    ASSERT_TRUE(hazards::run_in(dir / "a", "mv file " + there));
     if (attribute_of(there).empty())
         GTEST_SKIP() << "no attributes on " << disk;
     ASSERT_FALSE(exists(path));

@@ -65,6 +65,11 @@ Child::~Child()
     kill();
 }
 
+bool run_in(const std::string &folder, const std::string &commands)
+{
+    return system(("cd '" + folder + "' && (" + commands + ") >/dev/null 2>&1").c_str()) == 0;
+}
+
 bool alone()
 {
     return unshare(CLONE_NEWNS) == 0 &&

@@ -54,6 +54,9 @@ class Child
     pid_t pid;
 };
 
+// A shell's commands, in a folder. True when all succeed.
+bool run_in(const std::string &folder, const std::string &commands);
+
 // What this process mounts from here on, it alone and its children see; and a /dev/shm of their
 // own, which takes what they leave there along.
 bool alone();

@@ -6,7 +6,6 @@
 // clearly why not and changes nothing. (Damage: damaged_test.cc. Nothing to carry an attribute, or
 // another file system: bare_test.cc.)
 #include "hazards/lab.h"
-#include "mounts.h"
 #include "scene.h"
 
 extern "C" {
@@ -108,7 +107,7 @@ void lose_callers_folder(Stage &s)
 
 void make_copy(Stage &s, const std::string &commands = "cp -a file copy")
 {
-    ASSERT_TRUE(run_in(s.dir / "a", commands));
+    ASSERT_TRUE(hazards::run_in(s.dir / "a", commands));
     s.now = s.near("copy");
     ASSERT_EQ(attribute_of(s.now), attribute_of(s.path)) << "came along";
     ASSERT_NE(inode_of(s.now), inode_of(s.path));
@@ -152,7 +151,7 @@ Scene copied_by(const char *name, const std::string &tool, const std::string &co
 {
     return {name, slices,
             [tool, commands](Stage &s) {
-                if (!run_in(s.dir / "a", "command -v " + tool))
+                if (!hazards::run_in(s.dir / "a", "command -v " + tool))
                     GTEST_SKIP() << "no " << tool << " here";
                 make_copy(s, commands);
                 use_source(s, ATO_READ_GATHER, pattern(6000, 4));
@@ -319,7 +318,7 @@ const std::vector<Scene> attributes = {
      },
      [](Stage &s) {
          const uint64_t inode = inode_of(s.path);
-         ASSERT_TRUE(run_in(s.dir / "a", "cp -a copy file")); // times and attribute too
+         ASSERT_TRUE(hazards::run_in(s.dir / "a", "cp -a copy file")); // times and attribute too
          ASSERT_EQ(inode_of(s.path), inode);
      },
      garbage_by_number, REFUSED, ESTALE, "{file}|written by other means|{reflection}", EITHER}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What if it cannot be done? Does SQLite say which, the log say why, and is the database as it was? */
-#include "hazards/mounts.h"
+#include "hazards/lab.h"
 #include "lab.h"
 
 #include <csignal>
@@ -270,14 +270,21 @@ static int fill_a_disk(const std::string &file, const std::string &parameters)
     return stock.text("SELECT group_concat(b) FROM t") == "one" ? 0 : 9;
 }
 
+/* In a child, where the folder is a file system of 32 MiB. */
+static int on_a_small_disk(const std::string &folder, const std::function<int()> &what)
+{
+    return support::in_child([&] {
+        return hazards::alone() && hazards::mount_memory(folder, "size=32m") ? what()
+                                                                             : hazards::NO_SCENE;
+    });
+}
+
 TEST_F(SqliteErrors, FullDiskRollsBack)
 {
     for (const char *parameters : {"", "unmap=plain&max_size=100000000"}) {
-        const int r = with_mounts(folder.path(), "mount -t tmpfs -o size=32m none .",
-                                  [&] { return fill_a_disk(path(), parameters); });
-        if (r == NO_MOUNTS)
-            GTEST_SKIP() << "file systems of one's own need root";
-        EXPECT_EQ(r, 0) << parameters;
+        SCOPED_TRACE(parameters);
+        EXPECT_PLAYED(
+            on_a_small_disk(folder.path(), [&] { return fill_a_disk(path(), parameters); }));
     }
 }
 
@@ -307,11 +314,7 @@ static int read_on_a_full_disk(const std::string &file)
 
 TEST_F(SqliteErrors, FullDiskIsRead)
 {
-    const int r = with_mounts(folder.path(), "mount -t tmpfs -o size=32m none .",
-                              [&] { return read_on_a_full_disk(path()); });
-    if (r == NO_MOUNTS)
-        GTEST_SKIP() << "file systems of one's own need root";
-    EXPECT_EQ(r, 0);
+    EXPECT_PLAYED(on_a_small_disk(folder.path(), [&] { return read_on_a_full_disk(path()); }));
 }
 
 /* What processes share is as large as a database may become, and counts as a file: the kernel would kill. */
