@@ -62,7 +62,7 @@ void before_chunks_two_dead(Actor &a)
 
 void chunks_two_dead(Actor &a)
 {
-    die_twice(a, CHUNK + a.random.below(3 * PAGE));
+    die_twice(a, CHUNK + PAGE * a.random.below(3) + a.random.below(3000));
 }
 
 } // namespace

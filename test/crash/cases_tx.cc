@@ -281,7 +281,7 @@ void commit_anothers(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
         Draft *t = nullptr;
-        uint64_t at = a_page(a) + a.random.below(3000);
+        uint64_t at = a_page(a) + a.random.below(2900);
         in_thread(1, [&] {
             t = new Draft(a, any_reads(a));
             t->write(the(a), at, 100);

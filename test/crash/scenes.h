@@ -46,7 +46,8 @@ Mapping *the(Actor &a, size_t n = 0);
 uint64_t a_page(Actor &a);
 
 // Two died one after the other, at any moments: one that wrote a little, and one that unmapped
-// what it had not looked at.
+// what it had not looked at. What is written from `at` on (130 bytes at most) lies in one page: to die
+// while making a journal is another case.
 void die_twice(Actor &a, uint64_t at);
 
 // One process does something.
