@@ -4,16 +4,18 @@
 
     affected.py BUILD SECONDS FILE...
 
-The table of tests and sources is what the compiler wrote down: the dependencies of each object. The tests of a file are the
-suites of test sources that are that file, or include it or the header beside it (lib/flip.c: lib/flip.h). They come first,
-the quickest before the others; then whole programs that link what the file is compiled into. How long each took is kept in
-BUILD/affected.json, and what would not fit is left out. tools/check says what is printed.
+The table of tests and sources is what the build knows: ninja's inputs of each program, and of each object the files that the
+compiler read. The tests of a file are the suites of test sources that are that file, or include it or the header beside it
+(lib/flip.c: lib/flip.h). They are always run, the quickest first; then whole programs that the file is an input of, as long
+as they fit. How long each took is kept in BUILD/affected.json. What does not build or does not end has failed. tools/check
+says what is printed.
 """
 import concurrent.futures
 import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -23,8 +25,9 @@ import count_tests
 
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)
 RANDOM_PERCENT = '20'  # how much of their rounds random tests do here
-UNKNOWN = 10  # seconds that a program is taken to need before it has run once
+UNKNOWN = 2  # seconds that a program is taken to need before it has run once: few, so that it soon has
 AT_LEAST = 20  # seconds for tests, however long the build took
+HANGS = 60  # seconds after which a test of what changed is said to hang
 
 
 @dataclasses.dataclass
@@ -34,6 +37,7 @@ class Test:
     program: str  # as ninja names it; a script by its path
     command: list
     environment: dict
+    targets: list  # what ninja has to build for it
     is_near: bool = False  # it is about a file that changed
     expected: float = UNKNOWN  # seconds
 
@@ -44,73 +48,79 @@ class Build:
     def __init__(self, folder):
         self.folder = folder
         self.lock = threading.Lock()  # one ninja at a time
-        if not self.ninja('-t', 'deps').stdout.strip():
-            print('nothing is built yet: building all', flush=True)
-            self.make_or_exit([])
-        else:
-            self.make_or_exit(['build.ninja'])
+        self.make(['build.ninja'])
+        self.outputs = {}  # of each target of meson's
+        for target in self.read('meson-info/intro-targets.json'):
+            self.outputs[target['id']] = [os.path.relpath(path, os.path.abspath(folder)) for path in target['filename']]
+        self.tests = [self._test(test) for test in self.read('meson-info/intro-tests.json')]
+        self.programs = {test.program for test in self.tests}
+        self.objects = {}  # of each source, also of one that was not compiled yet
+        for command in self.read('compile_commands.json'):
+            self.objects.setdefault(self.from_top(command['file']), []).append(command['output'])
+        needed = self.inputs([target for test in self.tests for target in test.targets])
         self.sources = self._dependencies()
-        self.objects = self._objects()
+        if any(target in needed and target not in self.sources for targets in self.objects.values() for target in targets):
+            print('not all tests are built yet: building', flush=True)
+            self.make([target for test in self.tests for target in test.targets])
+            self.sources = self._dependencies()
+
+    def read(self, file):
+        with open(os.path.join(self.folder, file), encoding='utf-8') as text:
+            return json.load(text)
 
     def ninja(self, *words):
         with self.lock:
             return subprocess.run(['ninja', '-C', self.folder, *words], capture_output=True, text=True, check=False)
 
-    def make_or_exit(self, targets):
+    def make(self, targets):
+        """These targets (none: all), or the end."""
         done = self.ninja(*targets)
         if done.returncode:
-            sys.exit(done.stdout)
+            sys.exit(f'{done.stdout}{done.stderr}\n0 passed, 1 failed, 0 skipped')
 
-    def _from_top(self, path):
+    def from_top(self, path):
         return os.path.normpath(os.path.relpath(os.path.join(self.folder, path)))
+
+    def inputs(self, targets):
+        """All that these are made of: objects as ninja names them, sources by their path from the top."""
+        found = set(self.ninja('-t', 'inputs', *targets).stdout.split('\n')) if targets else set()
+        return found | {self.from_top(path) for path in found}
 
     def _dependencies(self):
         """Of each object the files that it was made of."""
         found = {}
         for block in self.ninja('-t', 'deps').stdout.split('\n\n'):
             first, *files = block.splitlines() or ['']
-            found[first.split(': #deps')[0]] = {self._from_top(file.strip()) for file in files}
+            found[first.split(': #deps')[0]] = {self.from_top(file.strip()) for file in files}
         return found
 
-    def _objects(self):
-        """Of each source its objects: also of one that was not compiled yet."""
-        found = {}
-        with open(os.path.join(self.folder, 'compile_commands.json'), encoding='utf-8') as file:
-            for command in json.load(file):
-                found.setdefault(self._from_top(command['file']), []).append(command['output'])
-        return found
-
-    def inputs(self, program):
-        return set(self.ninja('-t', 'query', program).stdout.split())
-
-    def tests(self):
-        with open(os.path.join(self.folder, 'meson-info', 'intro-tests.json'), encoding='utf-8') as file:
-            listed = json.load(file)
-        for test in listed:
-            scripts = [os.path.relpath(word) for word in test['cmd'] if word.endswith('.py')]
-            program = scripts[0] if scripts else os.path.relpath(test['cmd'][0], os.path.abspath(self.folder))
-            yield Test(test['name'], program, test['cmd'], test['env'])
-
-
-def owner(target):
-    """Of test/unit/unit_lib.p/flip_test.cc.o: test/unit/unit_lib."""
-    return target.split('.p/')[0]
+    def _test(self, test):
+        scripts = [os.path.relpath(word) for word in test['cmd'] if word.endswith('.py')]
+        program = os.path.relpath(test['cmd'][0], os.path.abspath(self.folder))
+        targets = [] if scripts else [program]
+        for target in test['depends']:
+            targets += self.outputs.get(target, [])
+        return Test(test['name'], scripts[0] if scripts else program, test['cmd'], test['env'], targets)
 
 
 def suites(source):
+    if not os.path.exists(source):
+        return []
     with open(source, encoding='utf-8') as file:
         return [f'*{name}.*' for name in dict.fromkeys(SUITE.findall(file.read()))]
 
 
-def suites_about(files, build, programs):
+def suites_about(files, build):
     """Of each program that has tests of the files their filters: an empty set is all that it has."""
     headers = {os.path.splitext(file)[0] + '.h' for file in files}
     concerned = files | {header for header in headers if os.path.exists(header)}
-    found = {program: set() for program in files & programs}
+    folders = {os.path.dirname(file) for file in files if file.endswith('.py')}
+    found = {program: set() for program in build.programs
+             if program in files or (program.endswith('.py') and os.path.dirname(program) in folders)}
     for source, objects in build.objects.items():
         for target in objects:
-            program = owner(target)
-            if program not in programs or not (build.sources.get(target, set()) | {source}) & concerned:
+            program = target.split('.p/')[0]  # test/unit/unit_lib.p/flip_test.cc.o: test/unit/unit_lib
+            if program not in build.programs or not (build.sources.get(target, set()) | {source}) & concerned:
                 continue
             named = set(suites(source))
             if not named or found.get(program) == set():
@@ -120,22 +130,18 @@ def suites_about(files, build, programs):
     return found
 
 
-def choose(files, build):
-    """The tests that the files concern, and the number of those that they do not."""
-    tests = list(build.tests())
-    programs = {test.program for test in tests}
-    about = suites_about(files, build, programs)
-    changed = {owner(target) for target, sources in build.sources.items() if sources & files}
-    linking = {program for program in programs if not program.endswith('.py') and build.inputs(program) & changed}
+def choose(files, changed, build):
+    """The tests that the files concern, and the number of those that they do not. `changed`: the files, and objects of them."""
+    about = suites_about(files, build)
     chosen, others = {}, 0
-    for test in tests:
+    for test in build.tests:
         filters = about.get(test.program)
         if filters:
             chosen.setdefault(test.program, dataclasses.replace(
                 test, name=f'{test.program}: {" ".join(sorted(filters))}', is_near=True,
                 command=[*test.command, '--gtest_filter=' + ':'.join(sorted(filters))],
                 environment={name: value for name, value in test.environment.items() if not name.startswith('GTEST_')}))
-        elif filters is not None or test.program in linking:
+        elif filters is not None or build.inputs(test.targets) & changed:
             chosen[test.name] = dataclasses.replace(test, is_near=filters is not None)
         else:
             others += 1
@@ -153,9 +159,11 @@ class Run:
         self.times = os.path.join(build.folder, 'affected.json')
         self.seconds = {}  # that each took
         self.lock = threading.Lock()  # of these, and of what is printed
-        if os.path.exists(self.times):
+        try:
             with open(self.times, encoding='utf-8') as kept:
                 self.seconds = json.load(kept)
+        except (OSError, ValueError):
+            pass  # never kept, or not to its end
 
     def all(self, tests):
         for test in tests:
@@ -163,44 +171,60 @@ class Run:
         tests.sort(key=lambda test: (not test.is_near, test.expected))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(self.one, tests))
-        with open(self.times, 'w', encoding='utf-8') as kept:
+        with open(self.times + '.new', 'w', encoding='utf-8') as kept:
             json.dump(self.seconds, kept, indent=0)
+        os.replace(self.times + '.new', self.times)
+
+    def fits(self, test):
+        return test.is_near or time.monotonic() + test.expected <= self.end
 
     def one(self, test):
-        if time.monotonic() + test.expected > self.end:
-            self.leave_out(test, '')
-        elif not test.program.endswith('.py') and self.build.ninja(test.program).returncode:
-            self.leave_out(test, ' (does not build)')
-        elif time.monotonic() + test.expected > self.end:
-            self.leave_out(test, '')
-        else:
+        if self.fits(test) and test.targets:
+            made = self.build.ninja(*test.targets)
+            if made.returncode:
+                self.fail(test, 'does not build', made.stdout + made.stderr)
+                return
+        if self.fits(test):
             self.start(test)
+        else:
+            with self.lock:
+                self.left_out.append(test.name)
 
-    def leave_out(self, test, why):
+    def fail(self, test, why, printed):
         with self.lock:
-            self.left_out.append(test.name + why)
+            self.count.names['failed'].append(test.name)
+            print(f'FAILED, {why}: {test.name}', *printed.splitlines()[-count_tests.LINES_SHOWN:], sep='\n', flush=True)
 
     def start(self, test):
         began = time.monotonic()
+        limit = max(self.end - began, HANGS if test.is_near else 1)
+        program = subprocess.Popen(test.command, env={**os.environ, 'ATO_TEST_PERCENT': RANDOM_PERCENT, **test.environment},
+                                   cwd=self.build.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True)
         try:
-            done = subprocess.run(test.command, env={**os.environ, 'ATO_TEST_PERCENT': RANDOM_PERCENT, **test.environment},
-                                  cwd=self.build.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  errors='replace', check=False, timeout=max(self.end - began, 1))
+            printed, complained = program.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            self.leave_out(test, ' (not finished)')
-            with self.lock:
-                self.seconds[test.name] = max(time.monotonic() - began + 1, self.seconds.get(test.name, 0))
+            os.killpg(program.pid, signal.SIGKILL)
+            printed, complained = program.communicate()
+            if test.is_near:
+                self.fail(test, f'not at its end after {limit:.0f} s', printed + complained)
+            else:
+                with self.lock:
+                    self.seconds[test.name] = max(limit + 1, self.seconds.get(test.name, 0))
+                    self.left_out.append(test.name + ' (not at its end)')
             return
         took = time.monotonic() - began
-        result = {0: 'OK', 77: 'SKIP'}.get(done.returncode, 'FAIL')
+        result = {0: 'OK', 77: 'SKIP'}.get(program.returncode, 'FAIL')
         with self.lock:
             self.seconds[test.name] = took
-            failed = self.count.add(test.name, result, done.stdout, took)
-            print(f'{"FAILED" if result == "FAIL" else "ok"}, {took:.1f} s: {test.name}', flush=True)
-            for case in failed:
-                print(f'---- {case} said:', count_tests.said(done.stdout, case), sep='\n', flush=True)
-            if result == 'FAIL':
-                print(*(done.stderr if failed else done.stdout + done.stderr).splitlines()[-count_tests.LINES_SHOWN:], sep='\n',
+            before = len(self.count.names['failed'])
+            cases = self.count.add(test.name, result, printed, took)
+            failed = len(self.count.names['failed']) > before
+            print(f'{"FAILED" if failed else "ok"}, {took:.1f} s: {test.name}', flush=True)
+            for case in cases:
+                print(f'---- {case} said:', count_tests.said(printed, case), sep='\n', flush=True)
+            if failed:
+                print(*(complained if cases else printed + complained).splitlines()[-count_tests.LINES_SHOWN:], sep='\n',
                       flush=True)
 
 
@@ -208,16 +232,26 @@ def main(folder, seconds, *files):
     end = time.monotonic() + float(seconds)
     files = set(files)
     build = Build(folder)
-    tests, others = choose(files, build)
-    own = [target for file in files for target in build.objects.get(file, [])]
-    near = {test.program for test in tests if test.is_near and not test.program.endswith('.py')}
-    print(f'{sum(test.is_near for test in tests)} tests are of what changed, {sum(not test.is_near for test in tests)} link it',
-          flush=True)
-    if own or near:
-        build.make_or_exit([*own, *sorted(near)])
+    if not build.tests:
+        sys.exit(f'{folder} has no tests: remove it, and it is made anew')
+    objects = {target for target, sources in build.sources.items() if sources & files}
+    objects.update(target for file in files for target in build.objects.get(file, []))
+    tests, others = choose(files, files | objects, build)
+    near = sum(test.is_near for test in tests)
+    print(f'{near} tests are of what changed, {len(tests) - near} link it', flush=True)
+    if any(os.path.basename(file) == 'meson.build' for file in files):
+        build.make([])
+    # A test's own objects are built with it.
+    targets = sorted(target for target in objects if target.split('.p/')[0] not in build.programs) + [target for test in tests if test.is_near for target in test.targets]
+    if targets:
+        build.make(targets)
     run = Run(build, max(end, time.monotonic() + AT_LEAST))
     run.all(tests)
-    print(f'left out: {", ".join(run.left_out) or "nothing that links what changed"}; and {others} other tests')
+    known = set().union(*build.sources.values(), build.objects, build.inputs(['all']), build.programs)
+    for file in sorted(files - known):
+        if file.endswith(('.c', '.cc', '.h', '.inc')) and os.path.exists(file):
+            print(f'not looked at: {file}, which nothing in {folder} is made of')
+    print(f'left out: {", ".join(run.left_out) or "nothing that is made of what changed"}; and {others} other tests')
     print(run.count)
     return 1 if run.count.names['failed'] else 0
 

@@ -5,15 +5,17 @@
     count_tests.py LOG [NOTE]
 
 Reads meson's log, a line of JSON for each program, and counts GoogleTest's cases in what the programs printed. A program that is
-none of GoogleTest's, or that ended without naming a failed case, counts as one. Shows what each case that failed printed;
-names those that failed or were skipped; its last line is 'N passed, N failed, N skipped'. Where the environment's ATO_TIMES
-names a file, appends each test with NOTE behind its name, and its milliseconds, to that.
+none of GoogleTest's, that failed without naming a case, or that left in the midst of one, counts as one. Shows what each case
+that failed printed; names those that failed or were skipped; its last line is 'N passed, N failed, N skipped'. Where the
+environment's ATO_TIMES names a file, appends each test with NOTE behind its name, and its milliseconds, to that.
 """
 import json
 import os
 import re
 import sys
 
+BEGAN = re.compile(r'^\[=+\] Running (\d+) tests? from', re.M)
+ENDED = re.compile(r'^\[=+\] \d+ tests? from .* ran\.', re.M)
 CASE = re.compile(r'^\[ +(OK|SKIPPED|FAILED) +\] (.*) \((\d+) ms\)$', re.M)
 KINDS = {'OK': 'passed', 'EXPECTEDFAIL': 'passed', 'SKIP': 'skipped', 'SKIPPED': 'skipped'}
 LINES_SHOWN = 100  # of each case that failed
@@ -31,13 +33,16 @@ class Count:
         kind = KINDS.get(result, 'failed')
         failed = []
         cases = CASE.findall(printed)
+        began = BEGAN.search(printed)
+        if began and kind == 'passed' and (int(began[1]) == 0 or not ENDED.search(printed)):
+            kind, result = 'failed', 'left before its end, or ran no test'
         for ended, name, milliseconds in cases:
             name = name.split(', where ')[0]
             self.names[KINDS.get(ended, 'failed')].append(name)
             self.milliseconds.append((int(milliseconds), name))
             if ended == 'FAILED':
                 failed.append(name)
-        if not cases or (kind == 'failed' and not failed):
+        if not cases or (kind == 'failed' and not failed) or (began and not ENDED.search(printed)):
             self.names[kind].append(f'{program} ({result})')
         if not cases:
             self.milliseconds.append((int(seconds * 1000), program))

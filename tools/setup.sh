@@ -20,6 +20,16 @@ die()
     exit 1
 }
 
+# from_top FILE: its path from the top folder; a path that the user gave counts from $FROM, where he is.
+from_top()
+{
+    local path
+
+    path=$(cd "$FROM" && realpath -ms --relative-to "$OLDPWD" "$1")
+    [ -f "$path" ] || git -c safe.directory='*' ls-files --error-unmatch "$path" >/dev/null 2>&1 || die "there is no file $1"
+    printf '%s\n' "$path"
+}
+
 # ---- Packages ----
 
 is_installed()
@@ -105,6 +115,14 @@ in_parallel()
 
 # ---- Building ----
 
+# All of it lies below build/.
+need_build_folder()
+{
+    if ! mkdir -p build || [ ! -w build ]; then
+        die "cannot write to $PWD/build: does it belong to another user?"
+    fi
+}
+
 # Run a command; show what it prints only if it fails.
 quietly()
 {
@@ -118,22 +136,24 @@ quietly()
 }
 
 # configure FOLDER OPTION...: a build folder with these meson options. Kept when it is there, was
-# configured alike and for this place.
+# configured alike and for this place, and meson was not told others since.
 configure()
 {
     local folder=$1 alike
     shift
 
+    need_build_folder
     alike="$PWD ${CC:-} ${CXX:-} ${CFLAGS:-} ${CXXFLAGS:-} ${LDFLAGS:-} $*"
-    if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike" ]; then
+    if [ -f "$folder/build.ninja" ] &&
+        [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike$(cat "$folder/meson-private/cmd_line.txt" 2>/dev/null)" ]; then
         return
     fi
     say "configuring $folder"
-    if ! mkdir -p "$(dirname "$folder")" || ! rm -rf "$folder" "$folder.configured"; then
+    if ! rm -rf "$folder" "$folder.configured"; then
         die "cannot make $PWD/$folder anew: does it belong to another user?"
     fi
     quietly "$folder.log" meson setup "$folder" "$@"
-    printf '%s\n' "$alike" >"$folder.configured"
+    printf '%s%s\n' "$alike" "$(cat "$folder/meson-private/cmd_line.txt")" >"$folder.configured"
 }
 
 # build FOLDER [TARGET...]: what is not up to date (of these targets), with a line for each step.
@@ -175,6 +195,9 @@ configure_races()
 
 # ---- What changed ----
 
+# One's own filter would leave out tests.
+unset "${!GTEST_@}"
+
 # Prints the newest commit that is four hours older than HEAD: what came after it is `the change` for what
 # is only run where something changed. ATO_BASE names another one.
 change_base()
@@ -182,7 +205,7 @@ change_base()
     local git=(git -c safe.directory='*') newest
 
     if [ -n "${ATO_BASE:-}" ]; then
-        printf '%s\n' "$ATO_BASE"
+        "${git[@]}" rev-parse --quiet --verify "$ATO_BASE^{commit}" || die "ATO_BASE is no commit: $ATO_BASE"
         return
     fi
     newest=$("${git[@]}" log -1 --format=%ct)
@@ -192,13 +215,14 @@ change_base()
 # Prints the files that differ from change_base, one on a line; committed or not. All files where git knows no base.
 changed_files()
 {
-    local git=(git -c safe.directory='*') base
+    local git=(git -c safe.directory='*' -c core.quotePath=false) base
 
-    base=$(change_base)
+    "${git[@]}" rev-parse --git-dir >/dev/null || return # it says why
+    base=$(change_base) || return
     if [ -z "$base" ]; then
         "${git[@]}" ls-files
     else
-        "${git[@]}" diff --name-only "$base"
+        "${git[@]}" diff --name-only --no-renames "$base"
     fi
     "${git[@]}" ls-files --others --exclude-standard
 }
@@ -220,19 +244,23 @@ add_counts()
 # step NAME COMMAND...: goes on after a failure, so that one run shows all of them.
 step()
 {
-    local name=$1 start=$SECONDS result=ok log=build/step-$1.log
+    local name=$1 start=$SECONDS result=ok log=build/step-$1.log counts
     shift
 
     say "==== $name"
     SECONDS=$SECONDS ATO_TIMES=$TIMES "$@" 2>&1 | tee "$log" || result=FAILED # its clock goes on from ours
-    [ "$result" = ok ] || STEPS_FAILED+=("$name")
-    STEP_LINES+=("$(printf '%-12s %-6s %5d s   %s' "$name" "$result" $((SECONDS - start)) "$(add_counts "$log")")")
+    if [ "$result" = FAILED ]; then
+        STEPS_FAILED+=("$name")
+        [[ $(add_counts "$log") != *' 0 failed'* ]] || printf '0 passed, 1 failed, 0 skipped\n' >>"$log"
+    fi
+    counts=$(grep '^images [0-9]*, recoveries' "$log" | tail -n 1) || counts=$(add_counts "$log")
+    STEP_LINES+=("$(printf '%-12s %-6s %5d s   %s' "$name" "$result" $((SECONDS - start)) "$counts")")
     say "==== $name: $result after $((SECONDS - start)) s"
 }
 
 begin_steps()
 {
-    mkdir -p build
+    need_build_folder
     rm -f build/step-*.log
     : >"$TIMES"
 }

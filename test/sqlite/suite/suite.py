@@ -177,11 +177,13 @@ class Stock:
     def __init__(self, folder):
         self.path, self.results = os.path.join(folder, 'stock.json'), {}
         self.programs = digest(os.path.join(folder, 'programs', program) for program in ('testfixture', 'sqlite3'))
-        if os.path.exists(self.path):
+        try:
             with open(self.path, encoding='utf-8') as kept:
                 known = json.load(kept)
-            if known['programs'] == self.programs:
-                self.results = {name: Result(**fields) for name, fields in known['results'].items()}
+        except (OSError, ValueError):
+            return  # none was kept, or not to its end
+        if known['programs'] == self.programs:
+            self.results = {name: Result(**fields) for name, fields in known['results'].items()}
 
     def complete(self, place, scripts):
         """Runs those of which nothing is known; once more those that found errors: what fails only once excuses
@@ -227,6 +229,8 @@ def choose(arguments, scripts, veryquick):
     """The names of the scripts to run, for each variant."""
     if not arguments:
         return {ATO: matching(scripts, QUICK)}
+    if arguments == ['--both']:
+        return {ATO: matching(scripts, QUICK), FILE: matching(scripts, QUICK)}
     if arguments == ['--all']:
         names = sorted(veryquick.union(matching(scripts, MORE)))
         return {ATO: names, FILE: names, BATCH: matching(scripts, BATCHED)}
