@@ -154,6 +154,12 @@ TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
+#ifdef WITH_SANITIZER
+static constexpr int FORKS = 100; /* each copies the sanitizers' memory, too */
+#else
+static constexpr int FORKS = 500;
+#endif
+
 /* A process that hangs is killed by its alarm. */
 TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
 {
@@ -175,7 +181,7 @@ TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
                                  "UPDATE b.t SET b=1+b WHERE a=1; COMMIT");
                   });
                   int wrong = 0;
-                  for (int i = 0; i < 500; i++)
+                  for (int i = 0; i < FORKS; i++)
                       wrong += support::in_child([] { return 0; }) != 0;
                   stop = true;
                   opens.join();
