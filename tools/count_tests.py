@@ -7,7 +7,8 @@
 Reads meson's log, a line of JSON for each program, and counts GoogleTest's cases in what the programs printed. A program that is
 none of GoogleTest's, that failed without naming a case, or that left in the midst of one, counts as one. Shows what each case
 that failed printed; names those that failed or were skipped; its last line is 'N passed, N failed, N skipped'. Where the
-environment's ATO_TIMES names a file, appends each test with NOTE behind its name, and its milliseconds, to that.
+environment's ATO_TIMES names a file, appends each test with NOTE behind its name, and its milliseconds, to that. Exit status:
+0 when none failed.
 """
 import json
 import os
@@ -75,7 +76,8 @@ def main(log, note=''):
         for name in count.names[kind]:
             print(f'{kind}: {name}')
     print(count)
+    return 1 if count.names['failed'] else 0
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))
