@@ -110,13 +110,19 @@ def suites(source):
         return [f'*{name}.*' for name in dict.fromkeys(SUITE.findall(file.read()))]
 
 
+def imports(script):
+    if not script.endswith('.py') or not os.path.exists(script):
+        return set()
+    with open(script, encoding='utf-8') as file:
+        return set(re.findall(r'^(?:import|from) (\w+)', file.read(), re.M))
+
+
 def suites_about(files, build):
     """Of each program that has tests of the files their filters: an empty set is all that it has."""
     headers = {os.path.splitext(file)[0] + '.h' for file in files}
     concerned = files | {header for header in headers if os.path.exists(header)}
-    folders = {os.path.dirname(file) for file in files if file.endswith('.py')}
-    found = {program: set() for program in build.programs
-             if program in files or (program.endswith('.py') and os.path.dirname(program) in folders)}
+    modules = {os.path.basename(file)[:-3] for file in files if file.endswith('.py')}
+    found = {program: set() for program in build.programs if program in files or imports(program) & modules}
     for source, objects in build.objects.items():
         for target in objects:
             program = target.split('.p/')[0]  # test/unit/unit_lib.p/flip_test.cc.o: test/unit/unit_lib
