@@ -103,6 +103,11 @@ class Build:
         return Test(test['name'], scripts[0] if scripts else program, test['cmd'], test['env'], targets)
 
 
+def owner(target):
+    """Of test/unit/unit_lib.p/flip_test.cc.o: test/unit/unit_lib."""
+    return target.split('.p/')[0]
+
+
 def suites(source):
     if not os.path.exists(source):
         return []
@@ -125,7 +130,7 @@ def suites_about(files, build):
     found = {program: set() for program in build.programs if program in files or imports(program) & modules}
     for source, objects in build.objects.items():
         for target in objects:
-            program = target.split('.p/')[0]  # test/unit/unit_lib.p/flip_test.cc.o: test/unit/unit_lib
+            program = owner(target)
             if program not in build.programs or not (build.sources.get(target, set()) | {source}) & concerned:
                 continue
             named = set(suites(source))
@@ -248,9 +253,10 @@ def main(folder, seconds, *files):
     if any(os.path.basename(file) == 'meson.build' for file in files):
         build.make([])
     # A test's own objects are built with it.
-    targets = sorted(target for target in objects if target.split('.p/')[0] not in build.programs) + [target for test in tests if test.is_near for target in test.targets]
+    targets = {target for target in objects if owner(target) not in build.programs}
+    targets.update(target for test in tests if test.is_near for target in test.targets)
     if targets:
-        build.make(targets)
+        build.make(sorted(targets))
     run = Run(build, max(end, time.monotonic() + AT_LEAST))
     run.all(tests)
     known = set().union(*build.sources.values(), build.objects, build.inputs(['all']), build.programs)

@@ -92,6 +92,9 @@ need_clang()
 
 # ---- Running ----
 
+# One's own filter would leave out tests.
+unset "${!GTEST_@}"
+
 # in_parallel COMMAND ARGUMENT...: COMMAND with each ARGUMENT, as many at once as there are CPUs. What they
 # print is mixed, by lines. Adds to the caller's `failed` how many did: as a condition, it would leave
 # `set -e` without effect in all of them.
@@ -194,9 +197,6 @@ configure_races()
 }
 
 # ---- What changed ----
-
-# One's own filter would leave out tests.
-unset "${!GTEST_@}"
 
 # Prints the newest commit that is four hours older than HEAD: what came after it is `the change` for what
 # is only run where something changed. ATO_BASE names another one.

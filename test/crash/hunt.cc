@@ -82,20 +82,19 @@ Bounds bounds_of(uint64_t pass)
 {
     Bounds b;
     b.images = 40;
-    b.whole = 128;
     b.lives = 1;
     b.life_images = 8;
     if (pass % 4 == 1) {
         b.images = 8;
-        b.whole = 0;
         b.lives = 12;
         b.life_images = 20;
     } else if (pass % 4 == 3) {
         b.images = 60;
-        b.whole = 0;
         b.lives = 8;
         b.life_images = 12;
         b.depth = 3;
+    } else {
+        b.whole = 128;
     }
     return b;
 }

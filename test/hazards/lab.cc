@@ -65,9 +65,14 @@ Child::~Child()
     kill();
 }
 
+static bool run(const std::string &command)
+{
+    return system(("PATH=$PATH:/usr/sbin:/sbin; " + command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
 bool run_in(const std::string &folder, const std::string &commands)
 {
-    return system(("cd '" + folder + "' && (" + commands + ") >/dev/null 2>&1").c_str()) == 0;
+    return run("cd '" + folder + "' && (" + commands + ")");
 }
 
 bool alone()
@@ -81,11 +86,6 @@ bool mount_memory(const std::string &at, const std::string &options)
 {
     std::filesystem::create_directories(at);
     return mount("ato-test", at.c_str(), "tmpfs", 0, options.c_str()) == 0;
-}
-
-static bool run(const std::string &command)
-{
-    return system(("PATH=$PATH:/usr/sbin:/sbin; " + command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
 bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
