@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 
 #include <unistd.h>
@@ -62,6 +63,7 @@ struct Job {
     const Combination &c;
     const std::string &folder;
     Whereabouts &where;
+    double end; // of the time
     Result all;
     std::vector<std::string> again; // of each failure
 
@@ -69,6 +71,7 @@ struct Job {
     {
         Explorer explorer(c.what(), c.domain, seed, folder + "/" + std::to_string(getpid()), b);
         explorer.progress = [&](const Place &p) { where.tell(replay_command(seed, p)); };
+        explorer.is_over = [&] { return now() > end; };
         Result r = explorer.run();
         all.images.insert(r.images.begin(), r.images.end());
         all.recoveries += r.recoveries;
@@ -82,9 +85,9 @@ struct Job {
 };
 
 std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bool once,
-                        uint64_t scouts, const std::string &folder, Whereabouts &where)
+                        uint64_t scouts, double end, const std::string &folder, Whereabouts &where)
 {
-    Job job{c, folder, where, {}, {}};
+    Job job{c, folder, where, end, {}, {}};
     job.explore(seed, b);
     Bounds scout;
     scout.images = scout.life_images = 1;
@@ -99,7 +102,8 @@ std::string explore_job(const Combination &c, uint64_t seed, const Bounds &b, bo
     uint64_t more = 1;
     for (; more <= c.what().orders; more++)
         job.explore(seed + more * ANOTHER * PLACES, few);
-    for (; !once && job.all.images.size() < ENOUGH && job.all.failures.empty(); more++)
+    for (; !once && job.all.images.size() < ENOUGH && job.all.failures.empty() && now() < end;
+         more++)
         job.explore(seed + more * ANOTHER * PLACES, b);
     Pack p;
     p.number(job.all.recoveries);
@@ -253,9 +257,13 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
             uint64_t seed = c.seed(effort.seed + round);
             bool once = is_survey(effort, round);
             uint64_t scouts = round == 0 ? effort.scouts : 0;
-            workers.start(static_cast<int>(started++), [&, seed, b, once, scouts](Whereabouts &w) {
-                return explore_job(c, seed, b, once, scouts, effort.folder, w);
-            });
+            // The first round is whole, and so is each that a number of images, not the time, ends.
+            bool timed = round > 0 && effort.seconds > 0;
+            double until = timed ? end : std::numeric_limits<double>::infinity();
+            workers.start(static_cast<int>(started++),
+                          [&, seed, b, once, scouts, until](Whereabouts &w) {
+                              return explore_job(c, seed, b, once, scouts, until, effort.folder, w);
+                          });
         }
         Workers::Outcome done = workers.wait();
         size_t job = static_cast<size_t>(done.job);

@@ -194,7 +194,7 @@ void Explorer::cut(const Life &life, Media &media, size_t event,
                    const std::vector<uint64_t> &allowed)
 {
     bool live_here = chance(life);
-    if (!story && !live_here && !luck.one_in(bounds.apart))
+    if (!story && (is_over() || (!live_here && !luck.one_in(bounds.apart))))
         return;
     const Event *next = event < life.trace.size() ? &life.trace[event] : nullptr;
     std::string at = std::to_string(event);
@@ -228,7 +228,8 @@ void Explorer::kill(const Life &life, Media &media, size_t event,
     std::string at = std::to_string(event);
     bool live_on = chance(life);
     if (loss == Loss::Process ||
-        !(story ? is_wanted(life.depth, at, "k") : live_on || luck.one_in(4 * bounds.apart)))
+        !(story ? is_wanted(life.depth, at, "k")
+                : !is_over() && (live_on || luck.one_in(4 * bounds.apart))))
         return;
     Place place = {join(life.place.event, at), join(life.place.choice, "k")};
     if (story)

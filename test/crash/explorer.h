@@ -61,6 +61,8 @@ class Explorer
 
     // Told where it is, for whoever watches.
     std::function<void(const Place &)> progress;
+    // True once the time is over: what is left is skipped. Not asked for a replay.
+    std::function<bool()> is_over = [] { return false; };
 
     Result run();
     // That one crash again; tells what it is about.

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A large file on a disk with less space than the file could take: its pages are in large folios, whose neighbours may
+// be holes, and there is no room for a second copy. No store beside a hole is SIGBUS; what has come home gives the
+// space of its other copy to the next page, and what is given back too early would be lost in a power cut.
+#include "hazards/space.h"
+#include "support/faults.h"
+
+extern "C" {
+#include "reflection/locks.h"
+}
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace hazards;
+
+namespace
+{
+
+// Out of the page cache and into it again, as a backup reads: in as large pieces as the kernel likes.
+void read_anew(const std::string &path)
+{
+    Fd fd(path);
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    for (char page[PAGE]; read(fd, page, PAGE) > 0;)
+        ;
+}
+
+// What was ready for stores is so no more. Not sync(): other tests' disks may be about to fail.
+void clean(const std::string &disk)
+{
+    EXPECT_EQ(syncfs(Fd(disk, O_RDONLY)), 0);
+}
+
+// Files of some chunks (512 pages), page after page.
+class SpaceOfMany : public Space
+{
+  protected:
+    // The first pages, as write_all() leaves them; and one of them.
+    static Bytes whole(size_t pages)
+    {
+        return pattern(pages * PAGE, 1);
+    }
+    static Bytes bytes_of(size_t page, size_t n = PAGE)
+    {
+        static const Bytes all = whole(3584);
+        return {&all[page * PAGE], &all[page * PAGE] + n};
+    }
+    // The first that has no space.
+    static size_t write_all(Mapped &m, size_t from, size_t to)
+    {
+        while (from < to && m.write(from * PAGE, bytes_of(from)))
+            from++;
+        return from;
+    }
+    // A part of each page, the last first. Is ENOSPC all right?
+    static void write_parts(Mapped &m, size_t pages, size_t at, size_t n, bool may_fail)
+    {
+        for (size_t i = pages; i-- > 0;)
+            EXPECT_TRUE(m.write(i * PAGE + at, pattern(n, 3)) || (may_fail && m.error == ENOSPC))
+                << i << ": " << m.sentence;
+    }
+    // Stores that nothing is to be seen of, and that nobody made durable.
+    static void store_in_vain(Mapped &m, size_t pages, size_t at, size_t n)
+    {
+        ato_tx *tx = ato_tx_begin(0);
+        for (size_t i = 0; i < pages; i++)
+            ASSERT_TRUE(ato_tx_memcpy(tx, m.base + i * PAGE + at, pattern(n, 9).data(), n, 0))
+                << ato_errormsg();
+        ato_tx_abort(tx);
+    }
+    static int unmap(Mapped &m, unsigned threads,
+                     void (*progress)(void *, uint64_t, uint64_t) = nullptr, void *arg = nullptr)
+    {
+        const struct ato_unmap_options o = {sizeof(o), ATO_UNMAP_SPATIAL, threads, progress, arg};
+        const int error = ato_munmap_opt(m.base, m.length, &o) == 0 ? 0 : errno;
+        if (!error)
+            m.base = nullptr;
+        return error;
+    }
+};
+
+ON(SpaceOfMany, EXT4, EXT4_1K);
+
+TEST_P(SpaceOfMany, PagesWhoseNeighboursAreHolesAreEnospcAndNotSigbus)
+{
+    constexpr size_t MANY = 768;
+    for (size_t kept : {0, 20, 200}) {
+        SCOPED_TRACE(std::to_string(kept) + " pages are left");
+        make_sparse(file, MANY * PAGE);
+        Mapped m(file, gather());
+        ASSERT_EQ(write_all(m, 0, MANY / 2), MANY / 2) << m.sentence;
+        fill(ballast);
+        fill_but(ballast, static_cast<off_t>(kept * PAGE));
+        const size_t written = write_all(m, MANY / 2, MANY);
+        if (written < MANY)
+            expect_no_space(m, file);
+        EXPECT_TRUE(ato_deploy(m.base, MANY * PAGE) == 0 || errno == ENOSPC) << ato_errormsg();
+        EXPECT_EQ(m.read(0, written * PAGE), whole(written));
+        make_room();
+        EXPECT_EQ(write_all(m, written, MANY), MANY) << m.sentence;
+        expect_plain(m, whole(MANY));
+    }
+}
+
+// The last page is a hole, which no store to those before it may fall into.
+TEST_P(SpaceOfMany, HoleBehindTheLastPageWithSpaceIsEnospcAndNotSigbus)
+{
+    constexpr size_t FULL = 303, LONG = FULL * PAGE + 1000;
+    write_file(file, whole(FULL));
+    ASSERT_EQ(truncate(file.c_str(), LONG), 0);
+    read_anew(file);
+    Mapped m(file, gather());
+    const Bytes late = pattern(20 * PAGE, 2);
+    ASSERT_TRUE(m.write((FULL - 20) * PAGE, late)) << m.sentence;
+    fill(ballast);
+    EXPECT_TRUE(ato_deploy(m.base, LONG) == 0 || errno == ENOSPC) << ato_errormsg();
+    make_room();
+    Bytes expected = over(whole(FULL), (FULL - 20) * PAGE, late);
+    expected.resize(LONG);
+    EXPECT_EQ(m.read(), expected);
+    expect_plain(m, expected);
+}
+
+// What is cut off gives its space back, and what a file grows by is a hole (where blocks are small, it begins within
+// the last page): but not at the expense of the pages beside it that are known to have theirs, by any process.
+TEST_P(SpaceOfMany, PagesBesideAnEndKeepTheSpaceThatTheyHave)
+{
+    constexpr size_t LONG = 800 * PAGE;
+    struct Ends {
+        int domain;
+        std::vector<size_t> bytes;
+    };
+    for (const Ends &ends :
+         {Ends{ATO_DOMAIN_PROCESS, {LONG, 3 * PAGE + 100, LONG, 3 * PAGE + 100}},
+          Ends{ATO_DOMAIN_MSYNC, {LONG, 200 * PAGE + 100, LONG, 200 * PAGE + 100}},
+          Ends{ATO_DOMAIN_PROCESS, {LONG, 700 * PAGE + 100, LONG, 700 * PAGE + 100}},
+          Ends{ATO_DOMAIN_MSYNC, {303 * PAGE + 100, 308 * PAGE, LONG}},
+          Ends{ATO_DOMAIN_PROCESS, {303 * PAGE + 100, 308 * PAGE, LONG}}}) {
+        SCOPED_TRACE(ends.bytes[1] / PAGE);
+        size_t end = ends.bytes[0], kept = end / PAGE;
+        make_sparse(file, end);
+        Mapped m(file, gather(ends.domain, LONG));
+        for (size_t i = 0; i < kept; i += 512) // each chunk
+            ASSERT_TRUE(m.write(i * PAGE, {1})) << m.sentence;
+        read_anew(reflection_of(file));
+        read_anew(file);
+        for (size_t both_homes = 0; both_homes < 2; both_homes++)
+            ASSERT_TRUE(write_all(m, 0, kept) == kept &&
+                        m.write(end - 60, bytes_of(both_homes, 60)))
+                << m.sentence;
+        store_in_vain(m, kept, 0, 3000);
+        for (size_t i = 1; i < ends.bytes.size(); i++) {
+            const bool longer = ends.bytes[i] > end;
+            if (longer)
+                fill_but(ballast, 0);
+            if (ato_ftruncate(m.base, static_cast<off_t>(ends.bytes[i])) < 0) {
+                EXPECT_TRUE(longer && errno == ENOSPC) << ato_errormsg();
+                break;
+            }
+            kept = std::min(kept, ends.bytes[i] / PAGE);
+            EXPECT_TRUE(!longer || m.read(end, ends.bytes[i] - end) == Bytes(ends.bytes[i] - end));
+            end = ends.bytes[i];
+            for (size_t at : {0, 1000}) {
+                fill_but(ballast, 0);
+                write_parts(m, kept, at, 3000, false);
+                clean(disk);
+            }
+            for (size_t left = 10; longer && left < 1000; left *= 5) { // as far as there is space
+                write_parts(m, end / PAGE, 0, PAGE, true);
+                clean(disk);
+                fill_but(ballast, static_cast<off_t>(left * PAGE));
+            }
+        }
+        make_room();
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(size_of(file), end);
+    }
+}
+
+// Words of a commit that is finished after a kill, beside pages that never had space.
+TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
+{
+    constexpr size_t MANY = 700, FAR = 600;
+    write_file(file, whole(MANY));
+    Bytes expected = whole(MANY);
+    const Bytes late = pattern(PAGE, 2);
+    for (size_t i = FAR; i < FAR + 20; i += 2)
+        expected = over(expected, i * PAGE, late);
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+                  PersistFaults faults;
+                  faults.before = [&](const PersistCall &c) {
+                      return std::string(c.op) == "flush_word" && has(c.site, "flip.c") ? DIE
+                                                                                        : GO_ON;
+                  };
+                  ato_tx *tx = ato_tx_begin(0);
+                  for (size_t i = FAR; i < FAR + 20; i += 2)
+                      ato_tx_memcpy(tx, m.base + i * PAGE, late.data(), PAGE, 0);
+                  return ato_tx_commit(tx);
+              }),
+              CUT);
+    fill(ballast);
+    read_anew(reflection_of(file));
+    for (bool full : {true, false}) {
+        Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+        EXPECT_TRUE(m || (full && m.error == ENOSPC)) << m.sentence;
+        EXPECT_TRUE(!m || m.read() == expected);
+        if (full)
+            make_room();
+    }
+}
+
+// All of a file lies in its reflection, and there is no room for a second copy: what came home gives the first one's
+// space back. (In memory nothing is.)
+TEST_P(SpaceOfMany, FileOfMoreThanHalfADiskIsMadePlain)
+{
+    struct {
+        size_t pages, kept;
+        unsigned threads;
+        int domain; // in process all of the reflection is dirty
+    } ways[] = {{1536, 600, 1, ATO_DOMAIN_MSYNC}, {3584, 400, 3, ATO_DOMAIN_PROCESS}};
+    for (const auto &way : ways) {
+        SCOPED_TRACE(way.threads);
+        make_sparse(file, way.pages * PAGE);
+        Mapped m(file, gather(way.domain));
+        ASSERT_EQ(write_all(m, 0, way.pages), way.pages) << m.sentence;
+        fill_but(ballast, static_cast<off_t>(way.kept * PAGE));
+        EXPECT_EQ(unmap(m, way.threads), 0) << ato_errormsg();
+        make_room();
+        EXPECT_EQ(read_file(file), whole(way.pages));
+    }
+}
+
+void eat(void *ballast, uint64_t, uint64_t)
+{
+    fill_but(*static_cast<const std::string *>(ballast), 0);
+}
+
+// Space that was given back beside pages that had theirs: they have it no more.
+TEST_P(SpaceOfMany, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
+{
+    constexpr size_t MANY =
+        1400; // space is given back chunk by chunk, and there are enough of them
+    for (int domain : {ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+        SCOPED_TRACE(domain);
+        make_sparse(file, MANY * PAGE);
+        Mapped m(file, gather(domain));
+        for (size_t i = 0; i < MANY; i += 512) // each chunk
+            ASSERT_TRUE(m.write(i * PAGE, {1})) << m.sentence;
+        write_parts(m, MANY, 0, 2048, false);
+        for (size_t i = 1; i < MANY; i += 4)
+            ASSERT_EQ(ato_deploy(m.base + i * PAGE, PAGE), 0) << ato_errormsg();
+        store_in_vain(m, MANY, 2048, 1024);
+        fill_but(ballast, 0);
+        // Others take what is given back.
+        ASSERT_EQ(unmap(m, 1, eat, const_cast<std::string *>(&ballast)), ENOSPC);
+        for (size_t at : {2048, 3072, 2048}) {
+            fill_but(ballast, 0);
+            write_parts(m, MANY, at, 1024, true);
+            clean(disk);
+        }
+        make_room();
+        ASSERT_EQ(write_all(m, 0, MANY), MANY) << m.sentence;
+        expect_plain(m, whole(MANY));
+    }
+}
+
+// ---- what is given back -------------------------------------------------------------------------
+
+struct Slow {
+    Peer *other;
+    std::string was_there;
+    unsigned calls;
+};
+
+void be_slow(void *arg, uint64_t, uint64_t)
+{
+    auto *slow = static_cast<Slow *>(arg);
+    if (slow->calls++ == 0)
+        slow->other->go_on();
+    if (!exists(slow->was_there))
+        usleep(600000); // longer than a turn (scarce.c)
+}
+
+struct SpaceGivenBack : SpaceOfMany {
+};
+ON(SpaceGivenBack, EXT4);
+
+// It is while nobody else has the file mapped; others that want to have a turn now and then.
+TEST_P(SpaceGivenBack, OthersAreLetInMeanwhile)
+{
+    constexpr size_t CHUNK = 2 << 20, CHUNKS = 16;
+    make_sparse(file, CHUNKS * CHUNK);
+    const std::string was_there = dir / "was there";
+    Peer other([&](const std::function<void()> &wait) {
+        wait();
+        locks_patience_ms = 5000;
+        Mapped m(file);
+        write_file(was_there, Bytes());
+        // The last to leave makes it plain.
+        return m && m.read(CHUNK, PAGE) == bytes_of(1) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 1;
+    });
+    ASSERT_TRUE(other.is_ready());
+    Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+    for (size_t i = 0; i < CHUNKS; i++)
+        ASSERT_TRUE(m.write(i * CHUNK, bytes_of(i))) << m.sentence;
+    fill_but(ballast, 1024 * PAGE);
+    Slow slow = {&other, was_there, 0};
+    EXPECT_EQ(unmap(m, 0, be_slow, &slow), 0);
+    EXPECT_EQ(other.end(), 0);
+    EXPECT_GT(slow.calls, 0u);
+    for (size_t i = 0; i < CHUNKS; i++)
+        EXPECT_EQ(read_at(file, i * CHUNK, PAGE), bytes_of(i)) << i;
+}
+
+bool words_are_durable, said_full, given_back;
+
+int scarce_fallocate(int fd, int mode, off_t offset, off_t n)
+{
+    if (mode & FALLOC_FL_PUNCH_HOLE)
+        EXPECT_TRUE(given_back = words_are_durable);
+    else if (!std::exchange(said_full, true))
+        return errno = ENOSPC, -1;
+    return fsops_real.fallocate(fd, mode, offset, n);
+}
+
+// A word that only its dead writer's memory has may be gone after a power cut; the slices that it makes invalid
+// have to be there then.
+TEST_P(SpaceGivenBack, WordsAreDurableBefore)
+{
+    Bytes expected = over(whole(8), PAGE, pattern(PAGE, 3));
+    expected.resize(9 * PAGE);
+    write_file(file, whole(8));
+    ASSERT_EQ(truncate(file.c_str(), 9 * PAGE), 0);
+    const auto die = [](const PersistCall &c) {
+        return std::string(c.op) == "flush_word" ? DIE : GO_ON;
+    };
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(file, gather(ATO_DOMAIN_PMEM));
+                  PersistFaults faults;
+                  if (!m.write(PAGE, pattern(PAGE, 2)) || !m.write(8 * PAGE, pattern(10, 2)))
+                      return 1;
+                  faults.before = die;
+                  return m.write(PAGE, pattern(PAGE, 3)) ? 2 : 3;
+              }),
+              CUT);
+    Mapped m(file, gather(ATO_DOMAIN_PMEM));
+    ASSERT_TRUE(m) << m.sentence;
+    struct fsops scarce = fsops_real;
+    scarce.fallocate = scarce_fallocate;
+    PersistFaults faults;
+    faults.before = [](const PersistCall &c) {
+        words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "file.c");
+        return GO_ON;
+    };
+    fsops = &scarce;
+    expect_plain(m, over(expected, 8 * PAGE, pattern(10, 2)));
+    fsops = &fsops_real;
+    EXPECT_TRUE(given_back) << "it never met a full disk";
+}
+
+// Killed before each of some calls for space, and told now and then that there is none.
+TEST_P(SpaceGivenBack, KillsMeanwhileLoseNothing)
+{
+    const Bytes before = whole(1100), after = pattern(before.size(), 3);
+    bool ended = false;
+    for (long k : {1, 97, 98, 513, 1100, 1000000}) {
+        SCOPED_TRACE("killed before call " + std::to_string(k));
+        make_sparse(file, before.size());
+        const int how = in_child([&] {
+            Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+            if (!m || !m.write(0, before))
+                return 1;
+            FsFaults faults;
+            long calls = 0;
+            faults.before = [&](const FsCall &c) {
+                if (std::string(c.op) != "fallocate")
+                    return GO_ON;
+                return calls++ == k ? DIE : calls % 97 == 1 ? ENOSPC : GO_ON;
+            };
+            if (m.unmap(ATO_UNMAP_SPATIAL) == 0)
+                return 0;
+            const bool alike = m.error == ENOSPC && m.read() == before;
+            faults.before = nullptr;
+            return alike && m.write(0, before) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 3;
+        });
+        EXPECT_TRUE(how == 0 || how == CUT) << how;
+        ended |= how == 0;
+        Mapped m(file);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), before);
+        EXPECT_TRUE(m.write(0, after)) << m.sentence;
+        expect_plain(m, after);
+    }
+    EXPECT_TRUE(ended);
+}
+
+} // namespace
