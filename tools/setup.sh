@@ -138,6 +138,19 @@ quietly()
     }
 }
 
+# lock_folder FOLDER: until this command ends, no other works there: it could configure anew what this one runs.
+declare -A LOCKS=()
+lock_folder()
+{
+    local descriptor
+
+    [ -z "${LOCKS[$1]:-}" ] || return 0
+    exec {descriptor}>"$1.lock"
+    flock -n "$descriptor" ||
+        die "another command, or what is left of one, works in $PWD/$1: wait for it, or see 'fuser $1.lock'"
+    LOCKS[$1]=$descriptor
+}
+
 # configure FOLDER OPTION...: a build folder with these meson options. Kept when it is there, was
 # configured alike and for this place, and meson was not told others since.
 configure()
@@ -146,6 +159,7 @@ configure()
     shift
 
     need_build_folder
+    lock_folder "$folder"
     alike="$PWD ${CC:-} ${CXX:-} ${CFLAGS:-} ${CXXFLAGS:-} ${LDFLAGS:-} $*"
     if [ -f "$folder/build.ninja" ] &&
         [ "$(cat "$folder.configured" 2>/dev/null)" = "$alike$(cat "$folder/meson-private/cmd_line.txt" 2>/dev/null)" ]; then
