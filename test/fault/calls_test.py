@@ -11,7 +11,8 @@ import sys
 
 # What builds with sanitizers, profiles and coverage add.
 ADDED = ('__asan_', '__ubsan_', '__tsan_', '__lsan_', '__sanitizer_', '__gcov_', '__llvm_',
-         'llvm_', '__odr_asan', '__gcc_personality', '_Unwind_', '__msan_')
+         'llvm_', '__odr_asan', '__gcc_personality', '_Unwind_', '__msan_', '__sancov_', '__start___sancov_',
+         '__stop___sancov_')
 
 
 def symbols(archive):
