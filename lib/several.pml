@@ -3,7 +3,7 @@
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
  * The steps of the commit are those of flip.c (commit_journal(), or with RTM commit_rtm(), and show()), those of the
  * replay replay.c's (replay_all(), with visible.c), those of recover() peers_recover() (peers.c) and
- * takeover() (takeover.c).
+ * takeover() (takeover.c), both with finish.c.
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
  * page. Process 3 has both mapped, and reads one and then the other. Whoever comes upon a page whose holder is dead

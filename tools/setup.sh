@@ -26,6 +26,7 @@ from_top()
     local path
 
     path=$(cd "$FROM" && realpath -ms --relative-to "$OLDPWD" "$1")
+    [ ! -d "$path" ] || die "$1 is a folder: name files"
     [ -f "$path" ] || git -c safe.directory='*' ls-files --error-unmatch "$path" >/dev/null 2>&1 || die "there is no file $1"
     printf '%s\n' "$path"
 }
@@ -203,11 +204,12 @@ configure_clang()
 }
 
 # clang's ThreadSanitizer: gcc's looks at no non-temporal store, and warns of every fence that it does not know them.
+# Without assertions, as the library is installed.
 RACES=build/races
 configure_races()
 {
     need_clang
-    CC=clang CXX=clang++ configure "$RACES" "${SANITIZED[@]}" -Db_sanitize=thread -Dsqlite=disabled -Dtools=false
+    CC=clang CXX=clang++ configure "$RACES" "${SANITIZED[@]}" -Db_sanitize=thread -Db_ndebug=true -Dsqlite=disabled -Dtools=false
 }
 
 # ---- What changed ----
@@ -223,7 +225,7 @@ change_base()
         return
     fi
     newest=$("${git[@]}" log -1 --format=%ct)
-    "${git[@]}" rev-list -1 --before=$((newest - 4 * 3600)) HEAD
+    "${git[@]}" rev-list --first-parent -1 --before=$((newest - 4 * 3600)) HEAD
 }
 
 # Prints the files that differ from change_base, one on a line; committed or not. All files where git knows no base.
@@ -272,6 +274,12 @@ step()
     say "==== $name: $result after $((SECONDS - start)) s"
 }
 
+# Has no step failed so far?
+all_well()
+{
+    [ "${#STEPS_FAILED[@]}" -eq 0 ]
+}
+
 begin_steps()
 {
     need_build_folder
@@ -285,11 +293,11 @@ end_steps()
     printf '%s\n' '' "${STEP_LINES[@]}" '' 'the longest tests:'
     sort -rn "$TIMES" | awk -F '\t' 'NR <= 10 { printf "%8.1f s   %s\n", $1 / 1000, $2 }'
     printf '\n'
-    if [ "${#STEPS_FAILED[@]}" -gt 0 ]; then
-        say "FAILED: ${STEPS_FAILED[*]}"
-    else
+    if all_well; then
         say "everything holds"
+    else
+        say "FAILED: ${STEPS_FAILED[*]}"
     fi
     add_counts build/step-*.log
-    [ "${#STEPS_FAILED[@]}" -eq 0 ]
+    all_well
 }
