@@ -6,8 +6,9 @@
 
 The table of tests and sources is what the build knows: ninja's inputs of each program, and of each object the files that the
 compiler read. The tests of a file are the suites of test sources that are that file, or include it or the header beside it
-(lib/flip.c: lib/flip.h). They are always run, the quickest first; then whole programs that the file is an input of, as long
-as they fit. How long each took is kept in BUILD/affected.json. What does not build or does not end has failed. tools/check
+(lib/flip.c: lib/flip.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
+others; then whole programs that the file is an input of; both as long as they fit. How long each took is kept in
+BUILD/affected.json. What does not build or does not end has failed. tools/check
 says what is printed.
 """
 import concurrent.futures
@@ -23,6 +24,11 @@ import time
 
 import count_tests
 
+PATH = re.compile(r'-D\w+=[\\"\']*(/[^\\"\' ]+)')
+# Who looks at what no test here is made of.
+COMMANDS = {r'lib/\w+\.pml': 'tools/check-models', r'test/crash/': 'tools/explore', r'test/sqlite/suite/': 'tools/sqlite-tests',
+            r'test/fuzz/|test/data/corpus/': 'tools/fuzz', r'test/install/': 'tools/run-tests'}
+NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # what has no test but its style and the build
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)
 RANDOM_PERCENT = '20'  # how much of their rounds random tests do here
 UNKNOWN = 2  # seconds that a program is taken to need before it has run once: few, so that it soon has
@@ -38,6 +44,7 @@ class Test:
     command: list
     environment: dict
     targets: list  # what ninja has to build for it
+    files: set  # of the sources, that it is given by their paths
     is_near: bool = False  # it is about a file that changed
     expected: float = UNKNOWN  # seconds
 
@@ -55,8 +62,12 @@ class Build:
         self.tests = [self._test(test) for test in self.read('meson-info/intro-tests.json')]
         self.programs = {test.program for test in self.tests}
         self.objects = {}  # of each source, also of one that was not compiled yet
+        self.given = {}  # to each source by macros: paths of files and folders
         for command in self.read('compile_commands.json'):
-            self.objects.setdefault(self.from_top(command['file']), []).append(command['output'])
+            source = self.from_top(command['file'])
+            self.objects.setdefault(source, []).append(command['output'])
+            paths = {os.path.relpath(path) for path in PATH.findall(command['command'])}
+            self.given.setdefault(source, set()).update(paths - {'.'})
         needed = self.inputs([target for test in self.tests for target in test.targets])
         self.sources = self._dependencies()
         if any(target in needed and target not in self.sources for targets in self.objects.values() for target in targets):
@@ -100,7 +111,8 @@ class Build:
         targets = [] if scripts else [program]
         for target in test['depends']:
             targets += self.outputs.get(target, [])
-        return Test(test['name'], scripts[0] if scripts else program, test['cmd'], test['env'], targets)
+        files = {os.path.relpath(word) for word in test['cmd'] if os.path.isabs(word)}
+        return Test(test['name'], scripts[0] if scripts else program, test['cmd'], test['env'], targets, files)
 
 
 def owner(target):
@@ -113,6 +125,11 @@ def suites(source):
         return []
     with open(source, encoding='utf-8') as file:
         return [f'*{name}.*' for name in dict.fromkeys(SUITE.findall(file.read()))]
+
+
+def lie_in(files, paths):
+    """Is one of the files one of these, or below one?"""
+    return any(file == path or file.startswith(path + '/') for file in files for path in paths)
 
 
 def imports(script):
@@ -128,10 +145,12 @@ def suites_about(files, build):
     concerned = files | {header for header in headers if os.path.exists(header)}
     modules = {os.path.basename(file)[:-3] for file in files if file.endswith('.py')}
     found = {program: set() for program in build.programs if program in files or imports(program) & modules}
+    found.update({test.program: set() for test in build.tests if lie_in(files, test.files)})
     for source, objects in build.objects.items():
         for target in objects:
             program = owner(target)
-            if program not in build.programs or not (build.sources.get(target, set()) | {source}) & concerned:
+            made_of = build.sources.get(target, set()) | {source}
+            if program not in build.programs or not (made_of & concerned or lie_in(files, build.given[source])):
                 continue
             named = set(suites(source))
             if not named or found.get(program) == set():
@@ -144,6 +163,7 @@ def suites_about(files, build):
 def choose(files, changed, build):
     """The tests that the files concern, and the number of those that they do not. `changed`: the files, and objects of them."""
     about = suites_about(files, build)
+    folders = [os.path.dirname(file) for file in files if os.path.basename(file) == 'meson.build']
     chosen, others = {}, 0
     for test in build.tests:
         filters = about.get(test.program)
@@ -152,7 +172,8 @@ def choose(files, changed, build):
                 test, name=f'{test.program}: {" ".join(sorted(filters))}', is_near=True,
                 command=[*test.command, '--gtest_filter=' + ':'.join(sorted(filters))],
                 environment={name: value for name, value in test.environment.items() if not name.startswith('GTEST_')}))
-        elif filters is not None or build.inputs(test.targets) & changed:
+        elif filters is not None or build.inputs(test.targets) & changed or \
+                any(lie_in({test.program}, {folder}) or not folder for folder in folders):
             chosen[test.name] = dataclasses.replace(test, is_near=filters is not None)
         else:
             others += 1
@@ -170,11 +191,20 @@ class Run:
         self.times = os.path.join(build.folder, 'affected.json')
         self.seconds = {}  # that each took
         self.lock = threading.Lock()  # of these, and of what is printed
+        self.running = set()  # process groups
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.stop)
         try:
             with open(self.times, encoding='utf-8') as kept:
                 self.seconds = json.load(kept)
         except (OSError, ValueError):
             pass  # never kept, or not to its end
+
+    def stop(self, number, _frame):
+        for group in list(self.running):
+            os.killpg(group, signal.SIGKILL)
+        print('FAILED: stopped by', signal.Signals(number).name, flush=True)
+        os._exit(128 + number)
 
     def all(self, tests):
         for test in tests:
@@ -187,7 +217,7 @@ class Run:
         os.replace(self.times + '.new', self.times)
 
     def fits(self, test):
-        return test.is_near or time.monotonic() + test.expected <= self.end
+        return time.monotonic() + test.expected <= self.end
 
     def one(self, test):
         if self.fits(test) and test.targets:
@@ -212,11 +242,13 @@ class Run:
         program = subprocess.Popen(test.command, env={**os.environ, 'ATO_TEST_PERCENT': RANDOM_PERCENT, **test.environment},
                                    cwd=self.build.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True)
+        self.running.add(program.pid)
         try:
             printed, complained = program.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(program.pid, signal.SIGKILL)
             printed, complained = program.communicate()
+            self.running.discard(program.pid)
             if test.is_near:
                 self.fail(test, f'not at its end after {limit:.0f} s', printed + complained)
             else:
@@ -224,6 +256,7 @@ class Run:
                     self.seconds[test.name] = max(limit + 1, self.seconds.get(test.name, 0))
                     self.left_out.append(test.name + ' (not at its end)')
             return
+        self.running.discard(program.pid)
         took = time.monotonic() - began
         result = {0: 'OK', 77: 'SKIP'}.get(program.returncode, 'FAIL')
         with self.lock:
@@ -253,16 +286,19 @@ def main(folder, seconds, *files):
     if any(os.path.basename(file) == 'meson.build' for file in files):
         build.make([])
     # A test's own objects are built with it.
-    targets = {target for target in objects if owner(target) not in build.programs}
+    programs = {path for paths in build.outputs.values() for path in paths}
+    targets = {owner(target) if owner(target) in programs else target for target in objects if owner(target) not in build.programs}
     targets.update(target for test in tests if test.is_near for target in test.targets)
     if targets:
         build.make(sorted(targets))
     run = Run(build, max(end, time.monotonic() + AT_LEAST))
     run.all(tests)
     known = set().union(*build.sources.values(), build.objects, build.inputs(['all']), build.programs)
+    known = {file for file in files & known if not file.startswith('test/crash/')}
     for file in sorted(files - known):
-        if file.endswith(('.c', '.cc', '.h', '.inc')) and os.path.exists(file):
-            print(f'not looked at: {file}, which nothing in {folder} is made of')
+        if not suites_about({file}, build) and os.path.exists(file) and not NEVER_TESTED.match(file):
+            command = next((name for pattern, name in COMMANDS.items() if re.match(pattern, file)), 'no test here')
+            print(f'not tested: {file}; {command} looks at it')
     print(f'left out: {", ".join(run.left_out) or "nothing that is made of what changed"}; and {others} other tests')
     print(run.count)
     return 1 if run.count.names['failed'] else 0
