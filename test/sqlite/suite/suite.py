@@ -144,6 +144,13 @@ def words_for(script, variant):
     return {**WORDS[variant], **(EAGER if variant != FILE and script.name in RAW else {})}
 
 
+def keep_time(name, seconds):
+    """For the table of the longest tests (tools/setup.sh)."""
+    if os.environ.get('ATO_TIMES'):
+        with open(os.environ['ATO_TIMES'], 'a', encoding='utf-8') as file:
+            print(round(seconds * 1000), name, sep='\t', file=file)
+
+
 def run_all(place, variant, scripts, known, take):
     """Each script, the longest first, as many at once as there are CPUs; take(script, result) as they end."""
     say(f'{variant}: {len(scripts)} scripts')
@@ -153,7 +160,9 @@ def run_all(place, variant, scripts, known, take):
         said = time.monotonic()
         try:
             for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
-                take(futures[future], future.result())
+                script, result = futures[future], future.result()
+                keep_time(f'{script.name}, {variant}', result.seconds)
+                take(script, result)
                 if time.monotonic() > said + 10 or count == len(scripts):
                     said = time.monotonic()
                     say(f'{variant}: {count} of {len(scripts)}')
