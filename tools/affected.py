@@ -294,9 +294,9 @@ def main(folder, seconds, *files):
     run = Run(build, max(end, time.monotonic() + AT_LEAST))
     run.all(tests)
     known = set().union(*build.sources.values(), build.objects, build.inputs(['all']), build.programs)
-    known = {file for file in files & known if not file.startswith('test/crash/')}
-    for file in sorted(files - known):
-        if not suites_about({file}, build) and os.path.exists(file) and not NEVER_TESTED.match(file):
+    for file in sorted(files):
+        is_tested = (file in known and not file.startswith('test/crash/')) or suites_about({file}, build)
+        if not is_tested and os.path.exists(file) and not NEVER_TESTED.match(file):
             command = next((name for pattern, name in COMMANDS.items() if re.match(pattern, file)), 'no test here')
             print(f'not tested: {file}; {command} looks at it')
     print(f'left out: {", ".join(run.left_out) or "nothing that is made of what changed"}; and {others} other tests')
