@@ -8,8 +8,8 @@ The table of tests and sources is what the build knows: ninja's inputs of each p
 compiler read. The tests of a file are the suites of test sources that are that file, or include it or the header beside it
 (lib/flip.c: lib/flip.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
 others; then whole programs that the file is an input of; both as long as they fit. How long each took is kept in
-BUILD/affected.json. What does not build or does not end has failed. tools/check
-says what is printed.
+BUILD/affected.json. What does not build has failed, and what does not end in twice the time that it took before.
+tools/check says what is printed.
 """
 import concurrent.futures
 import dataclasses
@@ -32,8 +32,8 @@ NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # what has no te
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)
 RANDOM_PERCENT = '20'  # how much of their rounds random tests do here
 UNKNOWN = 2  # seconds that a program is taken to need before it has run once: few, so that it soon has
-AT_LEAST = 20  # seconds for tests, however long the build took
-HANGS = 60  # seconds after which a test of what changed is said to hang
+FOR_TESTS = 1 / 3  # of the time: what is built before them stops then
+HANGS = 2  # times as long as before: a test that takes this long is said to hang
 
 
 @dataclasses.dataclass
@@ -47,6 +47,10 @@ class Test:
     files: set  # of the sources, that it is given by their paths
     is_near: bool = False  # it is about a file that changed
     expected: float = UNKNOWN  # seconds
+
+
+class DoesNotBuild(Exception):
+    """What ninja printed."""
 
 
 class Build:
@@ -79,28 +83,39 @@ class Build:
         with open(os.path.join(self.folder, file), encoding='utf-8') as text:
             return json.load(text)
 
-    def ninja(self, *words):
-        with self.lock:
-            return subprocess.run(['ninja', '-C', self.folder, *words], capture_output=True, text=True, check=False)
+    def ninja(self, *words, end=None):
+        """Returns what it printed; None if it was stopped at the end. What it has built by then stays."""
+        with self.lock, subprocess.Popen(['ninja', '-C', self.folder, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                         text=True) as program:
+            try:
+                printed, _ = program.communicate(timeout=None if end is None else max(end - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                program.send_signal(signal.SIGINT)
+                program.communicate()
+                return None
+        if program.returncode:
+            raise DoesNotBuild(printed)
+        return printed
 
-    def make(self, targets):
-        """These targets (none: all), or the end."""
-        done = self.ninja(*targets)
-        if done.returncode:
-            sys.exit(f'{done.stdout}{done.stderr}\n0 passed, 1 failed, 0 skipped')
+    def make(self, targets, end=None):
+        """These targets (none: all); ends where they do not build. Returns whether there was time for it."""
+        try:
+            return self.ninja(*targets, end=end) is not None
+        except DoesNotBuild as why:
+            sys.exit(f'{why}\n0 passed, 1 failed, 0 skipped')
 
     def from_top(self, path):
         return os.path.normpath(os.path.relpath(os.path.join(self.folder, path)))
 
     def inputs(self, targets):
         """All that these are made of: objects as ninja names them, sources by their path from the top."""
-        found = set(self.ninja('-t', 'inputs', *targets).stdout.split('\n')) if targets else set()
+        found = set(self.ninja('-t', 'inputs', *targets).split('\n')) if targets else set()
         return found | {self.from_top(path) for path in found}
 
     def _dependencies(self):
         """Of each object the files that it was made of."""
         found = {}
-        for block in self.ninja('-t', 'deps').stdout.split('\n\n'):
+        for block in self.ninja('-t', 'deps').split('\n\n'):
             first, *files = block.splitlines() or ['']
             found[first.split(': #deps')[0]] = {self.from_top(file.strip()) for file in files}
         return found
@@ -220,12 +235,12 @@ class Run:
         return time.monotonic() + test.expected <= self.end
 
     def one(self, test):
-        if self.fits(test) and test.targets:
-            made = self.build.ninja(*test.targets)
-            if made.returncode:
-                self.fail(test, 'does not build', made.stdout + made.stderr)
-                return
-        if self.fits(test):
+        try:
+            is_there = self.fits(test) and (not test.targets or self.build.ninja(*test.targets, end=self.end) is not None)
+        except DoesNotBuild as why:
+            self.fail(test, 'does not build', str(why))
+            return
+        if is_there and self.fits(test):
             self.start(test)
         else:
             with self.lock:
@@ -238,7 +253,7 @@ class Run:
 
     def start(self, test):
         began = time.monotonic()
-        limit = max(self.end - began, HANGS if test.is_near else 1)
+        limit = max(self.end - began, 1)
         program = subprocess.Popen(test.command, env={**os.environ, 'ATO_TEST_PERCENT': RANDOM_PERCENT, **test.environment},
                                    cwd=self.build.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True)
@@ -249,7 +264,7 @@ class Run:
             os.killpg(program.pid, signal.SIGKILL)
             printed, complained = program.communicate()
             self.running.discard(program.pid)
-            if test.is_near:
+            if HANGS * self.seconds.get(test.name, limit) < limit:
                 self.fail(test, f'not at its end after {limit:.0f} s', printed + complained)
             else:
                 with self.lock:
@@ -262,7 +277,7 @@ class Run:
         with self.lock:
             self.seconds[test.name] = took
             before = len(self.count.names['failed'])
-            cases = self.count.add(test.name, result, printed, took)
+            cases = self.count.add(test.name, result, printed, complained, took)
             failed = len(self.count.names['failed']) > before
             print(f'{"FAILED" if failed else "ok"}, {took:.1f} s: {test.name}', flush=True)
             for case in cases:
@@ -274,6 +289,7 @@ class Run:
 
 def main(folder, seconds, *files):
     end = time.monotonic() + float(seconds)
+    built_by = end - FOR_TESTS * float(seconds)
     files = set(files)
     build = Build(folder)
     if not build.tests:
@@ -284,14 +300,14 @@ def main(folder, seconds, *files):
     near = sum(test.is_near for test in tests)
     print(f'{near} tests are of what changed, {len(tests) - near} link it', flush=True)
     if any(os.path.basename(file) == 'meson.build' for file in files):
-        build.make([])
+        build.make([], built_by)
     # A test's own objects are built with it.
     programs = {path for paths in build.outputs.values() for path in paths}
     targets = {owner(target) if owner(target) in programs else target for target in objects if owner(target) not in build.programs}
     targets.update(target for test in tests if test.is_near for target in test.targets)
-    if targets:
-        build.make(sorted(targets))
-    run = Run(build, max(end, time.monotonic() + AT_LEAST))
+    if targets and not build.make(sorted(targets), built_by):
+        print('there was no time to build all that is made of what changed: the next run goes on', flush=True)
+    run = Run(build, end)
     run.all(tests)
     known = set().union(*build.sources.values(), build.objects, build.inputs(['all']), build.programs)
     for file in sorted(files):

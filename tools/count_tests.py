@@ -5,7 +5,8 @@
     count_tests.py LOG [NOTE]
 
 Reads meson's log, a line of JSON for each program, and counts GoogleTest's cases in what the programs printed. A program that is
-none of GoogleTest's, that failed without naming a case, or that left in the midst of one, counts as one. Shows what each case
+none of GoogleTest's, that failed without naming a case, or that left in the midst of one, counts as one; one that passed
+without a word has failed. Shows what each case
 that failed printed; names those that failed or were skipped; its last line is 'N passed, N failed, N skipped'. Where the
 environment's ATO_TIMES names a file, appends each test with NOTE behind its name, and its milliseconds, to that. Exit status:
 0 when none failed.
@@ -29,11 +30,13 @@ class Count:
         self.names = {'passed': [], 'failed': [], 'skipped': []}
         self.milliseconds = []  # (of a test, its name)
 
-    def add(self, program, result, printed, seconds):
-        """A program that ended, in one of meson's words for results. Returns the names of its cases that failed."""
+    def add(self, program, result, printed, complained, seconds):
+        """A program that ended, in one of meson's words for results, and what it wrote to stdout and stderr. Returns the names of its cases that failed."""
         kind = KINDS.get(result, 'failed')
         failed = []
         cases = CASE.findall(printed)
+        if kind == 'passed' and not (printed + complained).strip():
+            kind, result = 'failed', 'left without a word'
         began = BEGAN.search(printed)
         if began and kind == 'passed' and (int(began[1]) == 0 or not ENDED.search(printed)):
             kind, result = 'failed', 'left before its end, or ran no test'
@@ -64,10 +67,11 @@ def main(log, note=''):
     with open(log, encoding='utf-8', errors='replace') as lines:
         for program in map(json.loads, lines):
             printed = program.get('stdout') or ''
-            for case in count.add(program['name'], program['result'], printed, program['duration']):
+            complained = program.get('stderr') or ''
+            for case in count.add(program['name'], program['result'], printed, complained, program['duration']):
                 print(f'---- {case} said:', said(printed, case), sep='\n')
-            if KINDS.get(program['result']) is None and program.get('stderr'):
-                print(f'---- {program["name"]} said to stderr:', *program['stderr'].splitlines()[-LINES_SHOWN:], sep='\n')
+            if KINDS.get(program['result']) is None and complained:
+                print(f'---- {program["name"]} said to stderr:', *complained.splitlines()[-LINES_SHOWN:], sep='\n')
     if os.environ.get('ATO_TIMES'):
         with open(os.environ['ATO_TIMES'], 'a', encoding='utf-8') as file:
             for milliseconds, name in count.milliseconds:

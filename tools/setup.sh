@@ -20,6 +20,13 @@ die()
     exit 1
 }
 
+# whole_number OPTION [NUMBER...]: the number.
+whole_number()
+{
+    [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1 takes a whole number"
+    printf '%s\n' "$2"
+}
+
 # from_top FILE: its path from the top folder; a path that the user gave counts from $FROM, where he is.
 from_top()
 {

@@ -236,6 +236,7 @@ def main():
         else:
             with open(path, 'w', encoding='ascii') as f:
                 f.write(text)
+    print(len(files), 'files')
     return bad
 
 

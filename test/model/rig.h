@@ -91,11 +91,23 @@ class Random
     uint64_t state;
 };
 
+/* What the environment says; anything else ends the program. */
+inline uint64_t whole_number(const char *name, const char *told)
+{
+    char *end = nullptr;
+    uint64_t n = std::strtoull(told, &end, 0);
+    if (end == told || *end || *told == '-') {
+        std::fprintf(stderr, "%s is no whole number: '%s'\n", name, told);
+        std::exit(2);
+    }
+    return n;
+}
+
 inline uint64_t seed()
 {
     static const uint64_t chosen = [] {
         const char *told = std::getenv("ATO_TEST_SEED");
-        return told ? std::strtoull(told, nullptr, 0)
+        return told ? whole_number("ATO_TEST_SEED", told)
                     : (uint64_t{std::random_device{}()} << 16 | 1);
     }();
     return chosen;
@@ -113,7 +125,7 @@ inline unsigned rounds(unsigned usual)
     static const unsigned percent = [] {
         const char *told = std::getenv("ATO_TEST_PERCENT");
         if (told)
-            return static_cast<unsigned>(std::strtoul(told, nullptr, 0));
+            return static_cast<unsigned>(whole_number("ATO_TEST_PERCENT", told));
 #ifdef WITH_SANITIZER
         return 20u;
 #else

@@ -21,9 +21,9 @@ def case(name, result='      OK'):
 
 
 class Count(unittest.TestCase):
-    def counted(self, result, *printed):
+    def counted(self, result, *printed, complained=''):
         count = count_tests.Count()
-        self.failed = count.add('program', result, ''.join(printed), 1)
+        self.failed = count.add('program', result, ''.join(printed), complained, 1)
         return str(count)
 
     def test_counts_cases_by_their_results(self):
@@ -33,6 +33,10 @@ class Count(unittest.TestCase):
         self.assertEqual(self.counted('OK', 'all is well\n'), '1 passed, 0 failed, 0 skipped')
         self.assertEqual(self.counted('SKIP'), '0 passed, 0 failed, 1 skipped')
         self.assertEqual(self.counted('TIMEOUT'), '0 passed, 1 failed, 0 skipped')
+
+    def test_counts_a_program_without_a_word_as_failed(self):
+        self.assertEqual(self.counted('OK', '\n'), '0 passed, 1 failed, 0 skipped')
+        self.assertEqual(self.counted('OK', complained='Ran 14 tests\n'), '1 passed, 0 failed, 0 skipped')
 
     def test_names_cases_that_failed_and_what_they_said(self):
         printed = BEGIN + case('A.b', ' FAILED ') + case('A.c') + END
