@@ -356,13 +356,14 @@ int ato_ftruncate(void *addr, off_t size);
  * the kept ones back when all else is home, whatever is there then. Only what somebody writes there
  * after a crash in the very end of that, when the file looks plain already, stays.
  *
+ * They may lie beyond the end of the file: then they are put back if it has become long enough.
+ *
  * Of the file, not of the mapping: kept over fast unmaps (ato_stat() tells of it), gone with the
  * reflection. n = 0: no bytes are kept any more; what is there stays. Durable when it returns.
  *   EACCES    the mapping has no PROT_WRITE
  *   EEXIST    the file has a guard at another place; or these bytes are what it has instead of the
  *             plain ones that are kept already
- *   EFAULT    the bytes lie beyond the end of the file
- *   EINVAL    addr does not lie in a mapping; n is more than 16; offset is negative
+ *   EINVAL    addr does not lie in a mapping; n is more than 16; offset is negative or too large
  *   EIO       the medium failed: as for ato_memcpy()
  * Since 0.1.
  */
@@ -462,6 +463,10 @@ const char *ato_errormsg(void);
  * Since 0.1.
  */
 void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
+
+/* A sentence of what is built on libato, to where libato's go. `level`: ATO_LOG_ERROR, ....
+ * Leaves errno and ato_errormsg() as they are. Since 0.1. */
+void ato_log(int level, const char *sentence);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -69,7 +69,7 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Under the lock for mappings, as all that writes the record; nobody changes the size. */
+/* Not under the lock for mappings: who has that may wait for another process. The call keeps the file mapped. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {
     struct file *f = m->file;
@@ -77,10 +77,6 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     struct manifest_guard before = guard_of(f), after = {.offset = offset, .bytes = n};
     if (file_check(f) < 0)
         return -1;
-    uint64_t size = file_size(f);
-    if (n && (offset >= size || n > size - offset))
-        return report_error(EFAULT, "%u guarded bytes at %llu of %s, which is %llu bytes long", n,
-                            (unsigned long long)offset, pr->path, (unsigned long long)size);
     if (n)
         memcpy(after.plain, plain, n);
     else
@@ -116,15 +112,7 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
     if (n > MANIFEST_GUARD_MAX)
         return report_error(EINVAL, "%zu guarded bytes: at most %d are kept", n,
                             MANIFEST_GUARD_MAX);
-    if (offset < 0)
+    if (offset < 0 || (uint64_t)offset > LAYOUT_MAX_BYTES - n)
         return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
-    struct page_state *sizing = &m->file->shared.header->sizing;
-    /* Before the lock: who has it waits for no transaction. */
-    if (pages_reserve(m->file, sizing, &(struct patience){0}) < 0)
-        return -1;
-    file_lock_all();
-    int r = set(m, (uint64_t)offset, plain, (uint32_t)n);
-    file_unlock_all();
-    pages_release(sizing);
-    return r;
+    return set(m, (uint64_t)offset, plain, (uint32_t)n);
 }

@@ -48,7 +48,9 @@ static struct mapping *find(const void *addr)
 /* What others have committed. -1: reader_size(). */
 static int look_at_size(struct file *f, uint64_t *size)
 {
-    *size = file_size(f);
+    /* Also what lies behind the end of the mapping, by another process's larger max_size. */
+    const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    *size = is < LAYOUT_MAX_BYTES ? is : file_size(f); /* no size: somebody has stored there */
     if (__builtin_expect(!f->reader, 1))
         return 0;
     (void)reader_refresh(f);
@@ -99,11 +101,15 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
         .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
-    struct manifest_guard guard = guard_of(f);
-    all.guard_offset = guard.offset;
-    all.guard_bytes = guard.bytes;
-    memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
-    if (f->pairing.reflection >= 0 && fstat(f->pairing.reflection, &rs) < 0)
+    /* What takes long only for who asks for it. */
+    if (given > offsetof(struct ato_stat, guard_offset)) {
+        const struct manifest_guard guard = guard_of(f);
+        all.guard_offset = guard.offset;
+        all.guard_bytes = guard.bytes;
+        memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
+    }
+    if (given > offsetof(struct ato_stat, reflection_bytes) && f->pairing.reflection >= 0 &&
+        fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
     if (given > offsetof(struct ato_stat, slices_in_reflection) &&
@@ -122,6 +128,12 @@ const char *ato_errormsg(void)
 void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
 {
     report_set_log(log, arg);
+}
+
+void ato_log(int level, const char *sentence)
+{
+    const bool known = level >= ATO_LOG_ERROR && level <= ATO_LOG_INFO;
+    report_log(known ? (enum report_level)level : REPORT_ERROR, "%s", sentence);
 }
 
 #define STRING_(x) #x

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,11 +29,19 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
                    pr->path);
         return 0;
     }
+    char why[128];
+    if (who->size != r->clean_size)
+        snprintf(why, sizeof(why), "its size is %" PRIu64 ", it was %" PRIu64, who->size,
+                 r->clean_size);
+    else
+        snprintf(why, sizeof(why),
+                 "its mtime is %" PRId64 ".%09" PRIu32 ", it was %" PRId64 ".%09" PRIu64,
+                 who->mtime_sec, who->mtime_nsec, r->clean_mtime_sec, r->clean_mtime_nsec);
     return report_error(ESTALE,
-                        "%s was written by other means since it was unmapped (size %" PRIu64
-                        ", then %" PRIu64 "), while its reflection %s/%" PRIu64
-                        " may hold parts of it: which of the two is right cannot be known",
-                        pr->path, who->size, r->clean_size, pr->folder.path, who->inode);
+                        "%s was written by other means since it was unmapped (%s), while its "
+                        "reflection %s/%" PRIu64
+                        " holds parts of it: which of the two is right cannot be known",
+                        pr->path, why, pr->folder.path, who->inode);
 }
 
 static int check_reflection(struct pairing *pr, const struct place_names *n, uint64_t size)
@@ -87,14 +96,19 @@ static void follow(struct pairing *pr, const struct place_names *n)
     birth_follow(pr, pr->lock, n->manifest);
 }
 
+static void close_reflection(struct pairing *pr)
+{
+    if (pr->reflection >= 0)
+        close(pr->reflection);
+    pr->reflection = -1;
+}
+
 void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes)
 {
     struct manifest_sizes sizes;
     if (manifest_sizes(bytes, &sizes) && check_reflection(pr, n, sizes.size) == 0)
         follow(pr, n);
-    if (pr->reflection >= 0)
-        close(pr->reflection);
-    pr->reflection = -1;
+    close_reflection(pr);
 }
 
 /* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
@@ -172,4 +186,33 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
     pr->settled = pr->record.state == MANIFEST_CLEAN;
     pr->orphaned = pr->record.state == MANIFEST_IN_USE;
     return 0;
+}
+
+int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const char *bytes,
+                       const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    struct report_kept why = {0};
+    if (pr->record.state == MANIFEST_BORN)
+        return 1;
+    if (pr->record.guard.bytes || !manifest_sizes(bytes, &sizes) || sizes.shrunk)
+        return 0;
+    report_keep(&why);
+    close_reflection(pr);
+    const bool is_whole = check_reflection(pr, n, sizes.size) == 0;
+    const int holds = is_whole ? place_holds_slices(&pr->folder, pr->identity.inode) : 1;
+    if (holds < 0)
+        return -1;
+    if (holds) {
+        report_again(&why);
+        return 0;
+    }
+    report_log(REPORT_INFO,
+               "%s was written by other means; its reflection %s/%s holds nothing of it", pr->path,
+               pr->folder.path, n->reflection);
+    /* persist-order P2: a removal that is cut is seen to be one. */
+    if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
+        return -1;
+    pr->record.state = MANIFEST_DEPLOYED;
+    return birth_write_record(pr) < 0 ? -1 : 1;
 }

@@ -17,6 +17,11 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
  * and goes by these. */
 void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes);
 
+/* After ESTALE of adopt(), which stays what the caller is told if not: is nothing of the file in its reflection, so that
+ * the file is right whoever wrote to it, and may have a new one? 1: its manifest says `deployed`; 0; -1 with a sentence. */
+int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const char *bytes,
+                       const struct pairing_wish *wish);
+
 /* Others have it mapped. As wish->join(). */
 int adopt_used(struct pairing *pr, const struct place_names *n, const struct pairing_wish *wish);
 

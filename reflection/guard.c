@@ -80,9 +80,9 @@ int guard_put_back(struct pairing *pr)
     if (!rec->guard.bytes)
         return 0;
     int there = read_guarded(pr, now);
-    if (there < 0)
-        return -1;
-    bool ours = there;
+    if (there <= 0) /* no such bytes in the file: none to put back */
+        return there;
+    bool ours = true;
     for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
         ours = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
     if (!ours) {

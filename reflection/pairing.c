@@ -114,8 +114,11 @@ static int open_alone(struct pairing *pr, const struct place_names *n, const cha
     switch (verdict_of(pr, n, found, wish)) {
     case VERDICT_ADOPT:
         result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
-        if (result < 0 && errno == ESTALE && pr->record.state == MANIFEST_BORN)
-            result = removal_start_over(pr, n); /* nothing was stored yet */
+        if (result < 0 && errno == ESTALE) {
+            const int nothing = adopt_lost_nothing(pr, n, bytes, wish);
+            if (nothing != 0)
+                return nothing < 0 ? -1 : removal_start_over(pr, n);
+        }
         if (result < 0 && errno == ESTALE && wish->prefer_file)
             result = removal_forget(pr, n);
         break;

@@ -23,6 +23,7 @@
  *       this one's, never used            -> born anew
  *       this one's, used                  -> ESTALE: somebody took the attribute away
  *   no attributes on this file system     -> birth time and generation decide; one link only
+ *   the file's, but others wrote to it    -> ESTALE; begun anew where the reflection holds nothing of it
  *
  * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach
  * lock, byte 1 + s the life of slot s, and the last one, PAIRING_READERS, that of all who may only read.

@@ -182,7 +182,8 @@ static int was_plain(const struct pairing *copy, const struct folder *f,
 }
 
 /* The attribute came along with a copy of another file. When that file is found: dropped; and an
- * error if it may have had slices elsewhere, because then the copied bytes are not what it held. */
+ * error if it may have had slices elsewhere, because then the copied bytes are not what it held: the
+ * attribute stays until somebody prefers them. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a, const struct pairing_wish *wish)
 {
@@ -223,15 +224,15 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
             "it again, or, if these bytes are the right ones, remove the attribute "
             "user.ato",
             pr->path, a->inode, a->folder);
-    if (attribute_remove(pr->original, pr->path) < 0)
-        return -1;
     if (plain != 1 && !wish->prefer_file)
         return report_error(ESTALE,
                             "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
                             "its reflection, or may have: its bytes need not be those of the file. "
-                            "Make the source plain and copy it again; what is here can be mapped "
-                            "from now on as it is",
+                            "Make the source plain and copy it again; or, if these bytes are the "
+                            "right ones, say that the file is preferred",
                             pr->path);
+    if (attribute_remove(pr->original, pr->path) < 0)
+        return -1;
     report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
                pr->path);
     return 0;

@@ -559,6 +559,52 @@ TEST_F(Pairing, BothPreferencesAtOnceAreRefused)
     expect_no(path, EINVAL, {}, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, EITHER));
 }
 
+// What others wrote, before a map that may fail anywhere, is right where the reflection holds nothing of the file.
+TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
+{
+    for (const bool kill : {false, true})
+        for (const int64_t longer : {-3000, 0, 5000})
+            for (int k = 0, last = 1; k <= last; k++) {
+                SCOPED_TRACE(testing::Message()
+                             << "killed " << kill << ", longer " << longer << ", step " << k);
+                TempDir own;
+                path = own / "file";
+                write_file(path, old);
+                ASSERT_EQ(in_child([&] {
+                              Mapped m(path);
+                              if (!m || !ato_memset(m.base, 7, 100) || ato_deploy(m.base, 100) < 0)
+                                  return 1;
+                              return kill || m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 2;
+                          }),
+                          0);
+                Bytes plain = read_file(path);
+                plain.resize(plain.size() + static_cast<size_t>(longer), 'x');
+                write_file(path, plain);
+                {
+                    FsFaults failing;
+                    if (k)
+                        failing.fail_at(k, EIO);
+                    Mapped m(path);
+                    failing.before = nullptr;
+                    EXPECT_TRUE(k || m) << m.sentence;
+                    if (m) {
+                        EXPECT_EQ(m.read(), plain);
+                    } else {
+                        EXPECT_NE(m.error, ESTALE) << m.sentence;
+                    }
+                    last = k ? last : static_cast<int>(failing.calls.size());
+                }
+                {
+                    Mapped m(path);
+                    ASSERT_TRUE(m) << m.sentence;
+                    EXPECT_EQ(m.read(), plain);
+                    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+                }
+                EXPECT_TRUE(names_in(folder_of(path)).empty());
+                ASSERT_FALSE(HasFailure());
+            }
+}
+
 // Forgetting is several changes of names. A process that is cut between any two of them says it once
 // more, and never gets the old slices.
 TEST_F(Pairing, ForgettingMayFailAnywhere)

@@ -266,7 +266,7 @@ TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsTakenForWhatItIs)
     db.close();
     locking.close();
     EXPECT_EQ(stock_sum(path()), "55");
-    EXPECT_EQ(left(), 4u); // two reflections, with their manifests, that are set aside
+    EXPECT_EQ(left(), 0u);
 }
 
 /* But not where some of it is in the reflection, of which they have no idea. */

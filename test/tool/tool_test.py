@@ -147,8 +147,11 @@ class Usage(Lab):
     def test_help_is_on_stdout(self):
         self.assertIn('Commands:', self.out('--help'))
         self.assertRegex(self.out('--version'), r'^ato \d+\.\d+\.\d+\n$')
+        self.assertEqual(self.out('help'), self.out('--help'))
+        self.assertIn("'nothing'", self.err('nothing', status=64))
         for command in self.commands():
             self.assertIn(f'usage: ato {command}', self.out(command, '--help'))
+            self.assertEqual(self.out('help', command), self.out(command, '--help'))
             self.assertIn('Exit status:', self.out(command, '--help'))
 
     def commands(self):
@@ -167,7 +170,8 @@ class Usage(Lab):
     def test_a_wrong_use_is_64_and_says_how(self):
         for words in ([], ['nothing'], ['--nothing'], ['info'], ['info', '--nothing', 'x'],
                       ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'],
-                      ['doctor', 'x', 'y'], ['deploy']):
+                      ['doctor', 'x', 'y'], ['deploy'], ['deploy', '--prefer=both', 'x'],
+                      ['info', '--prefer=file', 'x'], ['help', 'nothing']):
             with self.subTest(words):
                 self.assertIn('usage: ato', self.err(*words, status=64))
 
@@ -255,6 +259,24 @@ class Deploy(Lab):
         for path in self.file, self.dir + '/copy', lost:
             self.assertEqual(self.json('deploy', path, status=2)['files'][0]['result'], 'refused')
         self.assertEqual(self.snapshot(), before)
+
+    def test_takes_the_side_that_is_said_and_shows_both_before(self):
+        for side in 'file', 'reflection':
+            with self.subTest(side):
+                path = self.make('fast', side)
+                with open(path, 'r+b') as file:
+                    file.seek(SIZE - 1)
+                    file.write(b'!')
+                others = self.content(path)
+                before = self.snapshot()
+                said = self.err('deploy', path, status=2)
+                self.assertRegex(said, r'--prefer=file +the file as it is: 20000 bytes .*written at 20')
+                self.assertRegex(said, r'--prefer=reflection .*unmapped at 20(.|\n)*pages of 4096 bytes that differ: \d')
+                self.assertEqual(self.snapshot(), before)
+                self.assertIn('is plain', self.out('deploy', '--prefer=' + side, path))
+                self.expect_plain(path)
+                self.assertEqual(self.content(path)[-1:], b'!')
+                self.assertEqual(self.content(path) == others, side == 'file')
 
     def test_goes_on_after_a_file_that_it_cannot_deploy(self):
         path = self.make('fast')

@@ -108,6 +108,7 @@ TEST_F(Borrowed, LocksOutliveAMapThatFails)
 {
     char *p = map(0);
     ASSERT_NE(p, nullptr);
+    ASSERT_NE(ato_memset(p, 7, 100), nullptr);
     ASSERT_EQ(ato_munmap(p, SIZE, ATO_UNMAP_FAST), 0);
     ASSERT_TRUE(lock());
     write_file(path, pattern(100, 3)); // by other means: ESTALE. It closes a descriptor.

@@ -165,9 +165,7 @@ TEST_P(Guard, ArgumentsAreChecked)
     refused(here, 0, 1, EINVAL);
     refused(m.base, 0, 17, EINVAL);
     refused(m.base, -1, 1, EINVAL);
-    refused(m.base, SIZE, 1, EFAULT);
-    refused(m.base, SIZE - 3, 4, EFAULT);
-    refused(m.base, INT64_MAX, 4, EFAULT);
+    refused(m.base, INT64_MAX, 4, EINVAL);
     Fd reading(path, O_RDONLY);
     void *view = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, reading, 0);
     refused(view, 0, 1, EACCES);
@@ -184,6 +182,28 @@ TEST_P(Guard, OfAFileThatGrowsStaysWhereItIs)
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     content.resize(SIZE + 5000);
     EXPECT_EQ(read_file(path), content);
+}
+
+// Of a new file it is known before its bytes are there.
+TEST_P(Guard, BehindTheEndIsPutBackIfTheFileHasGrown)
+{
+    for (const size_t size : {SIZE, SIZE + 100}) {
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_EQ(ato_set_guard(m.base, SIZE, "plain", 5), 0) << ato_errormsg();
+        if (size > SIZE) {
+            ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(size)), 0) << ato_errormsg();
+        }
+        Log log;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        Bytes expected = content;
+        if (size > SIZE) {
+            expected.resize(size);
+            std::copy_n("plain", 5, expected.begin() + SIZE);
+        }
+        EXPECT_EQ(read_file(path), expected);
+        EXPECT_FALSE(log.has(ATO_LOG_WARNING, "guarded"));
+    }
 }
 
 TEST_P(Guard, IsNamedWhenItIsGivenUp)

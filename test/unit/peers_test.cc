@@ -51,6 +51,24 @@ class PeersOfAFile : public testing::Test
     const Bytes old = pattern(SIZE, 1);
 };
 
+// Who mapped it with less room is told how long another has made it.
+TEST_F(PeersOfAFile, TellASizeThatLiesBehindTheEndOfAMapping)
+{
+    support::Peer peer([&](const std::function<void()> &wait) {
+        Mapped m(path, opt(64 * SIZE));
+        wait();
+        return m && ato_ftruncate(m.base, 50 * SIZE) == 0 ? 0 : 1;
+    });
+    ASSERT_TRUE(peer.is_ready());
+    Mapped m(path, opt(8 * SIZE));
+    ASSERT_TRUE(m) << m.sentence;
+    peer.go_on();
+    ASSERT_EQ(peer.end(), 0);
+    EXPECT_EQ(ato_size(m.base), static_cast<off_t>(50 * SIZE));
+    EXPECT_EQ(m.stat().size, 50 * SIZE);
+    EXPECT_EQ(m.read(0, SIZE), old);
+}
+
 // All of them find nothing, and make what is missing at the same time.
 TEST_F(PeersOfAFile, MapANewOneAtTheSameTime)
 {

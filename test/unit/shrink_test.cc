@@ -165,6 +165,7 @@ TEST_P(Shrink, ShrinkWordIsWithdrawnWhenTheFileIsCut)
     Mapped m(path, wish());
     ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
     EXPECT_NE(read_at(manifest_of(path), 8208, 8), Bytes(8));
+    ASSERT_NE(ato_memset(m.base, 7, 10), nullptr);
     ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
     EXPECT_EQ(read_at(manifest_of(path), 8208, 8), Bytes(8));
     // Then what others append is theirs.

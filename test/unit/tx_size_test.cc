@@ -220,8 +220,6 @@ TEST_P(TxSize, NobodyElseChangesItMeanwhile)
     ASSERT_EQ(resize(10 * PAGE), 0);
     EXPECT_EQ(ato_ftruncate(m->base, 5 * PAGE), -1);
     EXPECT_EQ(errno, EDEADLK);
-    EXPECT_EQ(ato_set_guard(m->base, 0, "xx", 2), -1);
-    EXPECT_EQ(errno, EDEADLK);
     ASSERT_EQ(ato_tx_abort(t), 0);
     expect_others();
 }

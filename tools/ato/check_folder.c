@@ -121,9 +121,10 @@ static void check_name(struct around *a, const char *entry)
             finding_add(f, FINDING_NOTE, name,
                         "left over: whoever was making a manifest died; may be removed");
     } else if (strncmp(rest, ".stale-", 7) == 0) {
-        finding_add(f, FINDING_NOTE, name,
-                    "set aside: belonged to a file that is gone, whose inode number was given to "
-                    "another; may be removed");
+        finding_add(
+            f, FINDING_NOTE, name,
+            "set aside: belonged to a file that had this inode number before, or the file was "
+            "preferred to it; may be removed when nobody misses what it holds");
     } else {
         finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
     }

@@ -9,6 +9,7 @@
 #include "json.h"
 #include "look.h"
 #include "progress.h"
+#include "sides.h"
 #include "text.h"
 #include "tool.h"
 
@@ -84,11 +85,12 @@ static void show(void *arg, uint64_t done, uint64_t total)
     progress_show(arg, done, total);
 }
 
-static void make_plain(struct deployed *d, const struct look *l, bool quiet)
+static void make_plain(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
     bool known = l->manifest.found == MANIFEST_VALID;
     struct ato_options options = {.struct_size = sizeof(options),
                                   .read_policy = ATO_READ_GATHER,
+                                  .flags = request->prefer,
                                   .domain = known ? (int)l->manifest.record.domain : 0};
     struct progress progress;
     struct ato_unmap_options unmap = {.struct_size = sizeof(unmap),
@@ -114,7 +116,7 @@ static void make_plain(struct deployed *d, const struct look *l, bool quiet)
     } else {
         if (ato_stat(at, &st) == 0)
             d->slices = st.slices_in_reflection;
-        progress_start(&progress, d->name, !quiet);
+        progress_start(&progress, d->name, !request->quiet);
         int r = ato_munmap_opt(at, length, &unmap);
         progress_end(&progress);
         if (r == 0) {
@@ -127,7 +129,22 @@ static void make_plain(struct deployed *d, const struct look *l, bool quiet)
     }
 }
 
-static void deploy(struct deployed *d, const char *name, bool quiet)
+/* Which side is right has to be said by somebody. */
+static void refuse(struct deployed *d, const struct look *l, const struct tool_request *request)
+{
+    if (!request->json && !request->quiet) {
+        text_put(stderr, d->name);
+        fputs(": there is\n", stderr);
+        sides_say(stderr, l);
+    }
+    if (request->prefer)
+        make_plain(d, l, request);
+    else
+        end_as(d, REFUSED, "%s: say by --prefer=file or --prefer=reflection what is right",
+               l->problem);
+}
+
+static void deploy(struct deployed *d, const char *name, const struct tool_request *request)
 {
     static struct look look;
     memset(d, 0, sizeof(*d));
@@ -144,14 +161,17 @@ static void deploy(struct deployed *d, const char *name, bool quiet)
         say_mapped(d, &look);
         break;
     case LOOK_COPIED:
-        end_as(d, REFUSED,
-               "%s. Make that file plain and copy it again; or, if these bytes are the right ones, "
-               "remove the attribute user.ato",
-               look.problem);
+        if (request->prefer == ATO_PREFER_FILE)
+            make_plain(d, &look, request);
+        else
+            end_as(d, REFUSED,
+                   "%s. Make that file plain and copy it again; or, if these bytes are the right "
+                   "ones, say --prefer=file",
+                   look.problem);
         break;
     case LOOK_LOST:
     case LOOK_DAMAGED:
-        end_as(d, REFUSED, "%s", look.problem);
+        refuse(d, &look, request);
         break;
     case LOOK_BORN:
     case LOOK_RECOVERY_DUE:
@@ -160,7 +180,7 @@ static void deploy(struct deployed *d, const char *name, bool quiet)
         if (look.holders.count || look.holders.attaching)
             say_mapped(d, &look);
         else
-            make_plain(d, &look, quiet);
+            make_plain(d, &look, request);
         break;
     }
     look_close(&look);
@@ -206,7 +226,7 @@ static int run(const struct tool_request *request)
     }
     for (int i = 0; i < request->count; i++) {
         struct deployed d;
-        deploy(&d, request->names[i], request->quiet);
+        deploy(&d, request->names[i], request);
         if (request->json)
             write_json(&j, &d);
         else
@@ -230,7 +250,13 @@ const struct tool_command deploy_command = {
         "plain already stays as it is. It is mapped in the durability domain that it has.\n"
         "\n"
         "A file that a process has mapped is refused, and the process named: it has to unmap the\n"
-        "file. So is one that libato would not map; 'ato check' says more about it.\n"
+        "file. So is one that libato would not map, with what there is on either side: written by\n"
+        "other means, cut, copied, or its reflection is gone ('ato check' says more). Somebody "
+        "has\n"
+        "to decide then:\n"
+        "  --prefer=file        takes the bytes that other programs read; the reflection is set "
+        "aside\n"
+        "  --prefer=reflection  takes what the reflection holds, too, in a file of the same size\n"
         "\n"
         "May be interrupted at any time: what the file holds does not change, and the next 'ato\n"
         "deploy' goes on. Large files are worked on by several threads; on a terminal a bar shows\n"
@@ -242,5 +268,6 @@ const struct tool_command deploy_command = {
         "counts before 3, and 3 before 1.\n",
     .least = 1,
     .can_be_quiet = true,
+    .can_prefer = true,
     .run = run,
 };

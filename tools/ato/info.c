@@ -13,12 +13,14 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 struct facts {
     const char *name;
     const char *error; /* NULL, or why nothing is known */
     struct look *look;
     bool has_record;
+    bool is_database; /* SQLite's, whose header is masked (lib/sqlite/mask.h) */
     char id[33], guard[33];
     bool has_words;
     struct look_words words;
@@ -42,6 +44,10 @@ static void gather(struct facts *f, struct look *l, const char *name)
     identity_hex(r->id, f->id);
     identity_hex(r->guard.plain, f->guard);
     f->guard[2 * r->guard.bytes] = '\0';
+    char magic[16];
+    f->is_database = r->guard.bytes && r->guard.offset == 19 &&
+                     pread(l->fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+                     memcmp(magic, "SQLite format 3", sizeof(magic)) == 0;
     f->has_words =
         l->reflection >= 0 && l->manifest.has_size &&
         look_words(l->reflection, l->reflection_length, l->manifest.size, &f->words) == 0;
@@ -155,6 +161,13 @@ static void say(const struct facts *f)
     const struct look *l = f->look;
     char size[TEXT_SIZE], text[256];
     text_put(stdout, f->name);
+    if (f->is_database) {
+        fputs(
+            ": an SQLite database that libato holds; to make it plain, close it, then 'ato deploy ",
+            stdout);
+        text_put(stdout, f->name);
+        putchar('\'');
+    }
     putchar('\n');
     snprintf(text, sizeof(text), "%s: %s", look_state_name(l->state),
              l->commits && l->state == LOOK_RECOVERY_DUE

@@ -275,6 +275,15 @@ static void open_reflection(struct look *l)
     l->reflection_storage = (uint64_t)st.st_blocks * 512;
 }
 
+/* Is the file right whoever wrote to it (adopt_lost_nothing())? */
+static bool lost_nothing(const struct look *l)
+{
+    return !l->manifest.record.guard.bytes && l->manifest.has_size && !l->manifest.shrunk &&
+           l->reflection >= 0 &&
+           l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
+           place_holds_slices(&l->folder, l->who.inode) == 0;
+}
+
 /* What the manifest says of a file that is its own. */
 static void judge_sizes(struct look *l)
 {
@@ -284,13 +293,14 @@ static void judge_sizes(struct look *l)
                     growth_was_cut(l->fd, l->who.size, longest, l->manifest.growth) == 1;
     l->cut_shrink = l->manifest.has_size && l->manifest.shrunk && l->who.size >= l->manifest.size &&
                     (l->who.size <= longest || l->cut_growth);
-    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r))
+    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r) && !lost_nothing(l))
         set_state(l, LOOK_DAMAGED,
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
     else if (!l->manifest.has_size)
         set_state(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
-    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink)
+    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
+             !lost_nothing(l))
         set_state(l, LOOK_DAMAGED,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",

@@ -40,7 +40,8 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s [--json]%s%s %s", c->name, c->can_be_quiet ? " [--quiet]" : "",
+    fprintf(out, "ato %s [--json]%s%s%s %s", c->name, c->can_be_quiet ? " [--quiet]" : "",
+            c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->operands);
 }
 
@@ -93,13 +94,36 @@ static uint64_t take_number(const struct tool_command *c, const char *option, co
     return n;
 }
 
+static unsigned take_side(const struct tool_command *c, const char *word)
+{
+    if (c->can_prefer && strcmp(word, "file") == 0)
+        return ATO_PREFER_FILE;
+    if (c->can_prefer && strcmp(word, "reflection") == 0)
+        return ATO_PREFER_REFLECTION;
+    fprintf(stderr, "ato %s: --prefer: no such option, or neither 'file' nor 'reflection'\n",
+            c->name);
+    misused(c);
+}
+
+static const struct tool_command *find(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+    fprintf(stderr, "ato: there is no command '%s'\n", name);
+    misused(NULL);
+}
+
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
-        {"count", required_argument, NULL, COUNT}, {NULL, 0, NULL, 0}};
+    enum { JSON = 256, HELP, EVERY, COUNT, PREFER };
+    static const struct option options[] = {{"json", no_argument, NULL, JSON},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"every", required_argument, NULL, EVERY},
+                                            {"count", required_argument, NULL, COUNT},
+                                            {"prefer", required_argument, NULL, PREFER},
+                                            {NULL, 0, NULL, 0}};
     struct tool_request request = {0};
     int option;
     while ((option = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
@@ -112,6 +136,9 @@ static int run(const struct tool_command *c, int argc, char **argv)
             break;
         case COUNT:
             request.rounds = take_number(c, "count", optarg);
+            break;
+        case PREFER:
+            request.prefer = take_side(c, optarg);
             break;
         case HELP:
         case 'h':
@@ -151,14 +178,15 @@ int main(int argc, char **argv)
         printf("ato %s\n", ato_version());
         return finish(TOOL_GOOD);
     }
-    for (int i = 0; commands[i]; i++)
-        if (strcmp(argv[1], commands[i]->name) == 0) {
-            argv[1] = argv[0]; /* getopt's sentences begin with it */
-            return finish(run(commands[i], argc - 1, argv + 1));
-        }
-    if (argv[1][0] == '-')
-        fprintf(stderr, "ato: no option of this name\n");
-    else
-        fprintf(stderr, "ato: no command of this name\n");
-    misused(NULL);
+    if (argv[1][0] == '-') {
+        fprintf(stderr, "ato: there is no option '%s'\n", argv[1]);
+        misused(NULL);
+    }
+    if (strcmp(argv[1], "help") == 0) {
+        argc > 2 ? help_of(find(argv[2])) : help();
+        return finish(TOOL_GOOD);
+    }
+    const struct tool_command *c = find(argv[1]);
+    argv[1] = argv[0]; /* getopt's sentences begin with it */
+    return finish(run(c, argc - 1, argv + 1));
 }

@@ -19,6 +19,7 @@ enum {
 
 struct tool_request {
     bool json, quiet;
+    unsigned prefer;              /* ATO_PREFER_...; 0: neither */
     uint64_t interval_ms, rounds; /* 0: as the command thinks */
     char **names;                 /* operands */
     int count;
@@ -28,7 +29,7 @@ struct tool_command {
     const char *name, *operands, *what;
     const char *help;
     int least, most; /* operands; most 0: any number */
-    bool can_be_quiet, is_repeated;
+    bool can_be_quiet, is_repeated, can_prefer;
     int (*run)(const struct tool_request *request);
 };
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sides.h"
+
+#include "text.h"
+
+#include "../../reflection/bitmap.h"
+#include "../../reflection/meta.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANGES = 8 }; /* of pages, that are named */
+
+struct pages {
+    uint64_t count, first, last; /* the range that is being made longer */
+    unsigned ranges;
+    FILE *out;
+};
+
+static void end_range(struct pages *p)
+{
+    if (!p->count || p->ranges > RANGES)
+        return;
+    if (p->ranges == RANGES)
+        fputs(", ...", p->out);
+    else
+        fprintf(p->out, p->first == p->last ? "%s%" PRIu64 : "%s%" PRIu64 "-%" PRIu64,
+                p->ranges ? ", " : "", p->first, p->last);
+    p->ranges++;
+}
+
+static void add_page(struct pages *p, uint64_t page)
+{
+    if (p->count && page == p->last + 1) {
+        p->last = page;
+    } else {
+        end_range(p);
+        p->first = p->last = page;
+    }
+    p->count++;
+}
+
+/* Are there other bytes in the slices that are valid in the reflection? */
+static bool differs(const struct look *l, uint64_t page, uint64_t word)
+{
+    unsigned char home[PAGE_BYTES] = {0}, there[PAGE_BYTES] = {0};
+    if (pread(l->fd, home, sizeof(home), (off_t)(page * PAGE_BYTES)) < 0 ||
+        pread(l->reflection, there, sizeof(there), (off_t)layout_reflected(page * PAGE_BYTES)) < 0)
+        return true;
+    for (unsigned slice = 0; slice < PAGE_BYTES / SLICE_BYTES; slice++)
+        if (word >> slice & 1 &&
+            memcmp(home + slice * SLICE_BYTES, there + slice * SLICE_BYTES, SLICE_BYTES) != 0)
+            return true;
+    return false;
+}
+
+static void list_pages(struct pages *p, const struct look *l)
+{
+    uint64_t words[CHUNK_PAGES], chunks = (l->reflection_length + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    for (uint64_t chunk = 0; (chunk = meta_next(l->reflection, chunk, chunks)) < chunks; chunk++) {
+        const ssize_t got =
+            pread(l->reflection, words, sizeof(words), (off_t)layout_meta_page(chunk));
+        for (ssize_t i = 0; i < got / 8; i++)
+            if (words[i] && differs(l, chunk * CHUNK_PAGES + (uint64_t)i, words[i]))
+                add_page(p, chunk * CHUNK_PAGES + (uint64_t)i);
+    }
+    end_range(p);
+}
+
+static void say_time(FILE *out, int64_t seconds)
+{
+    const time_t at = (time_t)seconds;
+    struct tm tm;
+    char text[64];
+    if (localtime_r(&at, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm))
+        fputs(text, out);
+}
+
+void sides_say(FILE *out, const struct look *l)
+{
+    char size[TEXT_SIZE];
+    const struct manifest_record *r = &l->manifest.record;
+    struct pages pages = {.out = out};
+    struct stat st;
+    fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->who.size));
+    if (fstat(l->fd, &st) == 0)
+        fputs(", written at ", out), say_time(out, st.st_mtim.tv_sec);
+    fputs("\n  --prefer=reflection  ", out);
+    if (l->reflection < 0 || l->manifest.found != MANIFEST_VALID || !l->manifest.has_size) {
+        fputs("is not to be had\n", out);
+        return;
+    }
+    fprintf(out, "the same with what its reflection holds of a file of %s",
+            text_size(size, l->manifest.size));
+    if (r->state == MANIFEST_CLEAN)
+        fputs(", unmapped at ", out), say_time(out, r->clean_mtime_sec);
+    fputs(l->manifest.size == l->who.size ? "\n" : ": not possible, for the sizes differ\n", out);
+    fputs("                       pages of 4096 bytes that differ: ", out);
+    list_pages(&pages, l);
+    fputs(pages.count ? "\n" : "none\n", out);
+}
