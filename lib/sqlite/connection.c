@@ -3,6 +3,8 @@
 
 #include "database.h"
 #include "fault.h"
+#include "mask.h"
+#include "parameters.h"
 #include "pragma.h"
 #include "super.h"
 
@@ -43,11 +45,36 @@ static bool stages(const struct connection *c)
     return connection_writes(c) || c->batch;
 }
 
+/* Are its pages home after each transaction? */
+static bool is_eager(const struct connection *c)
+{
+    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
+    return ato_stat(c->staged.view, &st) == 0 && st.read_policy == ATO_READ_EAGER;
+}
+
+static sqlite3_int64 view_size(const struct connection *c)
+{
+    return c->staged.view ? (sqlite3_int64)ato_size(c->staged.view) : -1;
+}
+
 /* ---- commit and abort ---- */
+
+/* A new file has no header before the commit, so none that could be masked; its guard is set when the header is known. */
+static int guard_new_file(struct connection *c)
+{
+    char header[MASK_HEADER];
+    if (!c->unguarded)
+        return 0;
+    if (staged_read(&c->staged, header, sizeof(header), 0) < 0 ||
+        mask_set_plain(c->staged.view, header) < 0)
+        return -1;
+    c->unguarded = false;
+    return 0;
+}
 
 static int commit(struct connection *c, int code)
 {
-    if (!c->staged.tx || staged_commit(&c->staged) == 0)
+    if (!c->staged.tx || (guard_new_file(c) == 0 && staged_commit(&c->staged) == 0))
         return SQLITE_OK;
     return fault_of_libato(code, "cannot commit to", c->name);
 }
@@ -56,7 +83,7 @@ static void abandon(struct connection *c)
 {
     super_give_up(c);
     staged_abort(&c->staged);
-    c->batch = c->refused = false;
+    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
 }
 
 /* The rollback of a prepared database ends so, too: what is staged by then is what was there before; of one that
@@ -67,6 +94,8 @@ static int sync_control(struct connection *c, const char *super)
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
+        if (guard_new_file(c) < 0)
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot guard", c->name);
         int r = super_bind(c, super);
         c->refused = r != SQLITE_OK;
         return r;
@@ -80,9 +109,22 @@ static int sync_control(struct connection *c, const char *super)
 /* A file that got shorter keeps its length while it is mapped. */
 static void cut(struct connection *c)
 {
-    if (c->shorter && database_length(c->db) > (sqlite3_int64)ato_size(c->staged.view))
-        database_renew(c->db, c, c->journal_file, c->name);
+    if (c->shorter && database_length(c->db) > view_size(c))
+        database_renew(c->db, c, false, c->name);
+    /* Without a mask others may make it longer: what it has too much is not to be cut off later. */
+    if (c->shorter && !c->masks && database_length(c->db) > view_size(c) &&
+        ato_ftruncate(c->staged.view, database_length(c->db)) < 0)
+        fault_ignored("cannot keep the length of", c->name);
     c->shorter = false;
+}
+
+/* Nothing of the file is in its reflection from now on: the VFS below may have it. 0; -1 as of libato. */
+static int go_direct(struct connection *c)
+{
+    if (!c->direct && mask_take_off(c->staged.view, database_length(c->db)) < 0)
+        return -1;
+    c->direct = true;
+    return 0;
 }
 
 /* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
@@ -99,6 +141,10 @@ static int after_commit(struct connection *c)
         staged_abort(&c->staged);
     }
     cut(c);
+    /* From now on its pages come home at once. If this fails, the next checkpoint tries again. */
+    if (c->becomes_wal && go_direct(c) < 0)
+        fault_ignored("is refused by other programs until its next checkpoint:", c->name);
+    c->becomes_wal = false;
     return SQLITE_OK;
 }
 
@@ -107,7 +153,7 @@ static int after_commit(struct connection *c)
 /* Others may have cut the file, by their own means, and what lies behind its end is SIGBUS. */
 static sqlite3_int64 committed_size(struct connection *c)
 {
-    const sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view);
+    const sqlite3_int64 size = view_size(c);
     return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
 }
 
@@ -119,6 +165,8 @@ static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 
 static int size_of(struct connection *c, sqlite3_int64 *size)
 {
+    if (c->direct && !c->staged.tx)
+        return c->real->pMethods->xFileSize(c->real, size);
     *size = c->staged.tx ? c->staged.size : committed_size(c);
     if (!c->staged.tx && is_outgrown(c, *size)) {
         database_renew(c->db, c, false, c->name);
@@ -131,6 +179,24 @@ static int size_of(struct connection *c, sqlite3_int64 *size)
                      : SQLITE_OK;
 }
 
+/* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
+ * taken for what it is. */
+static void find_length(struct connection *c)
+{
+    if (!c->staged.view)
+        database_renew(c->db, c, false, c->name);
+    /* In this order: another process may make it longer, which begins with its length. */
+    sqlite3_int64 size = view_size(c), length = database_length(c->db);
+    /* A length that lasts is of a file that got shorter, and that others have mapped. */
+    if (length != size && length != c->looked_at) {
+        c->looked_at = length;
+        database_renew(c->db, c, true, c->name);
+        size = view_size(c);
+        length = database_length(c->db);
+    }
+    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
+}
+
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     if (c->staged.tx)
@@ -140,6 +206,8 @@ static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offse
 
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
+    if (c->direct && !c->staged.tx)
+        return c->real->pMethods->xRead(c->real, to, n, offset);
     for (int tries = 0;; tries++) {
         sqlite3_int64 size;
         int r = size_of(c, &size);
@@ -159,6 +227,22 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     }
 }
 
+/* Of the header it is the plain one; also of a file that is shorter than the page that SQLite takes it to have. */
+static int read_plain(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    char header[MASK_HEADER] = {0};
+    int r = read_bytes(c, to, n, offset);
+    if (offset >= MASK_HEADER || (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ))
+        return r;
+    if (offset == 0 && n >= MASK_HEADER)
+        memcpy(header, to, sizeof(header));
+    else
+        (void)read_bytes(c, header, sizeof(header), 0);
+    if (mask_is_on(header))
+        mask_translate(to, (size_t)n, offset);
+    return r;
+}
+
 static int check_writable(const struct connection *c)
 {
     if (c->cut_to)
@@ -168,15 +252,63 @@ static int check_writable(const struct connection *c)
     return c->writable ? SQLITE_OK : SQLITE_READONLY;
 }
 
-/* One write that is atomic by itself. */
+/* Is the view as long as what others made of the file? */
+static int find_view(struct connection *c, int code)
+{
+    c->looked_at = -1;
+    find_length(c);
+    if (database_length(c->db) == view_size(c))
+        return SQLITE_OK;
+    return fault(code,
+                 "%s got another length while several processes had it open through ato: it can be "
+                 "written to when each of them has looked at it, or closed it",
+                 c->name);
+}
+
+/* Before a transaction is staged, under the EXCLUSIVE lock. */
+static int begin_to_stage(struct connection *c, int code)
+{
+    if (c->staged.tx)
+        return SQLITE_OK;
+    int r = c->direct ? find_view(c, code) : SQLITE_OK;
+    if (r != SQLITE_OK)
+        return r;
+    c->direct = false;
+    c->masks = !is_eager(c);
+    if ((c->masks ? mask_put_on(c->staged.view, &c->db->guarded)
+                  : mask_take_off(c->staged.view, database_length(c->db))) == 0)
+        return SQLITE_OK;
+    return fault_of_libato(code, "cannot begin to write to", c->name);
+}
+
+/* The slice of the header is masked. */
+static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    char header[64];
+    if (offset != 0 || n < (int)sizeof(header))
+        return staged_write(&c->staged, from, n, offset);
+    memcpy(header, from, sizeof(header));
+    c->becomes_wal = mask_is_wal(header);
+    c->unguarded = c->masks && !c->db->guarded;
+    if (c->masks)
+        mask_translate(header, sizeof(header), 0);
+    if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
+        return -1;
+    return n == sizeof(header) ? 0
+                               : staged_write(&c->staged, (const char *)from + sizeof(header),
+                                              n - (int)sizeof(header), sizeof(header));
+}
+
+/* Of a checkpoint, or with a journal on the disk: the file is what SQLite's own VFS would leave, also after a kill. */
 static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    const sqlite3_int64 end = offset + n, size = (sqlite3_int64)ato_size(c->staged.view);
-    if (size < 0 || (end > size && ato_ftruncate(c->staged.view, end) < 0))
-        return -1;
-    /* With a journal on the disk the file is at all times what SQLite's own VFS would leave. */
-    const unsigned flags = c->journal_file ? ATO_SKIP_EQUAL | ATO_EAGER : ATO_SKIP_EQUAL;
-    return ato_memcpy_opt(c->staged.view + offset, from, (size_t)n, flags) ? 0 : -1;
+    if (go_direct(c) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    /* As long as nobody else makes it longer the view follows. */
+    const sqlite3_int64 end = offset + n, size = view_size(c);
+    if (end > size && size == database_length(c->db) && ato_ftruncate(c->staged.view, end) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
+    return c->real->pMethods->xWrite(c->real, from, n, offset);
 }
 
 static int write_bytes(struct connection *c, const void *from, int n, sqlite3_int64 offset)
@@ -184,10 +316,12 @@ static int write_bytes(struct connection *c, const void *from, int n, sqlite3_in
     int r = check_writable(c);
     if (r != SQLITE_OK)
         return r;
-    if ((stages(c) ? staged_write(&c->staged, from, n, offset)
-                   : write_through(c, from, n, offset)) < 0)
-        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    return SQLITE_OK;
+    if (!stages(c))
+        return write_through(c, from, n, offset);
+    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
+        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    return r;
 }
 
 static sqlite3_int64 in_chunks(const struct connection *c, sqlite3_int64 size)
@@ -202,13 +336,14 @@ static int change_size(struct connection *c, sqlite3_int64 size)
         return r;
     size = in_chunks(c, size);
     /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
-    const bool stage = stages(c) && (c->staged.tx || !c->checkpointed);
-    if ((stage ? staged_resize(&c->staged, size) : ato_ftruncate(c->staged.view, size)) < 0)
-        return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
-    c->shorter = true;
-    if (!stage)
-        cut(c);
-    return SQLITE_OK;
+    const bool is_staged = stages(c) && (c->staged.tx || !c->checkpointed);
+    if (!is_staged && go_direct(c) == 0)
+        return c->real->pMethods->xTruncate(c->real, size);
+    r = is_staged ? begin_to_stage(c, SQLITE_IOERR_TRUNCATE) : SQLITE_OK;
+    if (r == SQLITE_OK && (!is_staged || staged_resize(&c->staged, size) < 0))
+        r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    c->shorter |= r == SQLITE_OK;
+    return r;
 }
 
 /* What is committed is durable, as far as the domain reaches; one that does not reach the medium leaves the
@@ -216,27 +351,35 @@ static int change_size(struct connection *c, sqlite3_int64 size)
 static int sync_all(struct connection *c, int flags)
 {
     int r = c->super ? SQLITE_OK : commit(c, SQLITE_IOERR_FSYNC);
-    if (r == SQLITE_OK && !database_is_durable(c->db))
+    if (r == SQLITE_OK && (c->direct || !database_is_durable(c->db)))
         r = c->real->pMethods->xSync(c->real, flags);
     return r;
 }
 
-/* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
- * taken for what it is. */
-static void find_length(struct connection *c)
+/* Only of a database that the VFS below alone makes shorter: it would not know of another cut, and what lies behind the
+ * end of a file is SIGBUS. */
+static bool maps_below(const struct connection *c)
 {
-    if (!c->staged.view)
-        database_renew(c->db, c, false, c->name);
-    /* In this order: another process may make it longer, which begins with its length. */
-    sqlite3_int64 size = (sqlite3_int64)ato_size(c->staged.view), length = database_length(c->db);
-    /* A length that lasts is of a file that got shorter, and that others have mapped. */
-    if (length != size && (c->journal_file || length != c->looked_at)) {
-        c->looked_at = length;
+    return c->journal_file && c->real->pMethods->iVersion >= 3;
+}
+
+/* Who has a lock keeps others from changing this. */
+static void look_at_header(struct connection *c)
+{
+    char header[MASK_HEADER] = {0};
+    char *view = c->staged.view;
+    /* While it is masked nobody cuts it, and to ask for its length takes as long as to read a page. */
+    const sqlite3_int64 length =
+        view && !c->direct && c->db->guarded ? MASK_HEADER : database_length(c->db);
+    if (!view)
+        database_read_header(c->db, header, sizeof(header));
+    else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER)
+        (void)ato_memcpy(header, view, sizeof(header));
+    c->direct = !mask_is_on(header) && (c->journal_file || !view || !is_eager(c));
+    if (!c->direct && maps_below(c))
+        (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
+    if (c->direct && view && database_length(c->db) != view_size(c))
         database_renew(c->db, c, true, c->name);
-        size = (sqlite3_int64)ato_size(c->staged.view);
-        length = database_length(c->db);
-    }
-    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
 }
 
 /* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
@@ -245,8 +388,10 @@ static int settle_view(struct connection *c)
 {
     if (!c->staged.view)
         database_renew(c->db, c, false, c->name);
-    if (!c->staged.view || ato_settle(c->staged.view) == 0)
+    if (!c->staged.view || ato_settle(c->staged.view) == 0) {
+        look_at_header(c);
         return SQLITE_OK;
+    }
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY
                      : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
                                         : SQLITE_IOERR_LOCK;
@@ -263,7 +408,7 @@ static int settle_without_locks(struct connection *c)
 static int find_size(struct connection *c, sqlite3_int64 *size)
 {
     int r = settle_without_locks(c);
-    if (!c->staged.tx)
+    if (!c->staged.tx && !c->direct)
         find_length(c);
     return r == SQLITE_OK ? size_of(c, size) : r;
 }
@@ -287,8 +432,10 @@ static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 {
     const sqlite3_int64 end = offset + n;
     *page = NULL;
+    if (c->direct)
+        return maps_below(c) ? c->real->pMethods->xFetch(c->real, offset, n, page) : SQLITE_OK;
     const sqlite3_int64 size = committed_size(c);
-    if (end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
+    if (offset < MASK_HEADER || end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
     /* Without locks they may be pages of a transaction, which would be waited for. */
@@ -332,6 +479,16 @@ static int settle(sqlite3_file *file)
     return leave(c, r);
 }
 
+/* Who could not begin to stage is told so here, where SQLite tries again. */
+static int reserve(sqlite3_file *file)
+{
+    struct connection *c = enter(file);
+    const int r = c->direct && !c->journal_file ? find_view(c, SQLITE_BUSY) : SQLITE_OK;
+    if (r != SQLITE_OK)
+        (void)c->real->pMethods->xUnlock(c->real, c->lock);
+    return leave(c, r);
+}
+
 static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
@@ -343,6 +500,8 @@ static int connection_lock(sqlite3_file *file, int level)
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && first)
         r = settle(file);
+    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED)
+        r = reserve(file);
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;
@@ -375,12 +534,12 @@ static int hint(struct connection *c, sqlite3_int64 size)
     if (r != SQLITE_OK || size <= now || !c->writable)
         return r;
     if (!stages(c))
-        r = c->chunk ? ato_ftruncate(c->staged.view, in_chunks(c, size)) : 0;
-    else
-        r = c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
-                     : staged_hint(&c->staged, size);
-    return r == 0 ? SQLITE_OK
-                  : fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+        return c->chunk ? change_size(c, size) : SQLITE_OK;
+    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    if (r == SQLITE_OK && (c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
+                                    : staged_hint(&c->staged, size)) < 0)
+        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+    return r;
 }
 
 /* The VFS below knows what limit there is to limits; it maps nothing, for it is not asked for data. */
@@ -513,7 +672,7 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
     const bool begins = is_counter(c, n, offset);
     int r = begins ? settle_without_locks(c) : SQLITE_OK;
     if (r == SQLITE_OK)
-        r = read_bytes(c, to, n, offset);
+        r = read_plain(c, to, n, offset);
     if (r == SQLITE_OK && begins)
         look_at_counter(c, to);
     return leave(c, r);
@@ -565,9 +724,14 @@ static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, voi
 static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
 {
     struct connection *c = enter(file);
-    (void)offset;
-    c->fetched -= page != NULL;
-    return leave(c, SQLITE_OK);
+    const char *view = c->staged.view;
+    const bool is_ours = view && (char *)page >= view && (char *)page < view + c->reach;
+    int r = SQLITE_OK;
+    if (is_ours)
+        c->fetched--;
+    else if (maps_below(c))
+        r = c->real->pMethods->xUnfetch(c->real, offset, page);
+    return leave(c, r);
 }
 
 static const sqlite3_io_methods methods = {
@@ -636,56 +800,6 @@ bool connection_owns_name(const struct connection *c, const char *journal)
     return sqlite3_filename_journal(c->name) == journal;
 }
 
-/* One of two words that a parameter of the URI, or the environment, may say. */
-static int choose(const struct connection *c, const char *parameter, const char *value,
-                  const char *const words[2], bool *second)
-{
-    *second = value && strcmp(value, words[1]) == 0;
-    if (!value || *second || strcmp(value, words[0]) == 0)
-        return SQLITE_OK;
-    return fault(SQLITE_CANTOPEN, "%s: %s=%s, which is neither %s nor %s", c->name, parameter,
-                 value, words[0], words[1]);
-}
-
-/* More than libato maps. */
-#define MOST_BYTES (256ull << 40)
-
-static int read_max_size(const struct connection *c, size_t *bytes)
-{
-    const char *word = sqlite3_uri_parameter(c->name, "max_size");
-    char *end = NULL;
-    if (!word)
-        return SQLITE_OK;
-    const unsigned long long most = strtoull(word, &end, 10);
-    if (*word < '0' || *word > '9' || *end || most > MOST_BYTES)
-        return fault(SQLITE_CANTOPEN, "%s: max_size=%s, which is not a number from 0 to 256 TiB",
-                     c->name, word);
-    *bytes = (size_t)most;
-    return SQLITE_OK;
-}
-
-/* What the URI says goes before the environment. */
-static int read_journal(struct connection *c)
-{
-    static const char *const words[] = {"memory", "file"}, *const variable = "ATO_SQLITE_JOURNAL";
-    const char *said = sqlite3_uri_parameter(c->name, "journal"), *word = secure_getenv(variable);
-    if (said || !word || !*word)
-        return choose(c, "journal", said, words, &c->journal_file);
-    return choose(c, variable, word, words, &c->journal_file);
-}
-
-static int read_parameters(struct connection *c, struct database_wish *wish)
-{
-    static const char *const modes[] = {"plain", "fast"};
-    c->without_locks = sqlite3_uri_boolean(c->name, "nolock", 0);
-    int r = read_max_size(c, &wish->max_size);
-    if (r == SQLITE_OK)
-        r = read_journal(c);
-    if (r == SQLITE_OK)
-        r = choose(c, "unmap", sqlite3_uri_parameter(c->name, "unmap"), modes, &c->unmap_fast);
-    return r;
-}
-
 /* Why no reflection can be made, where the file can be read all the same; 0: it cannot. */
 static int why_only_read(int error)
 {
@@ -706,11 +820,18 @@ static int why_only_read(int error)
  * VFS where no journal can: who wants to write is told when it asks for the lock. */
 static int attach(struct connection *c, int flags)
 {
-    struct database_wish wish = {.path = c->name, .writable = !(flags & SQLITE_OPEN_READONLY)};
+    struct parameters p;
     bool by_system;
-    int r = read_parameters(c, &wish);
+    int r = parameters_read(&p, c->name);
     if (r != SQLITE_OK)
         return r;
+    struct database_wish wish = {.path = c->name,
+                                 .writable = !(flags & SQLITE_OPEN_READONLY),
+                                 .max_size = p.max_size,
+                                 .flags = p.prefer};
+    c->journal_file = p.journal_on_disk;
+    c->unmap_fast = p.unmap_fast;
+    c->without_locks = p.without_locks;
     c->writable = wish.writable;
     c->db = database_open(&wish, c, &by_system);
     if (c->db)

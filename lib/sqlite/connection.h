@@ -9,8 +9,8 @@
  *   prepare   FCNTL_SYNC with the name of a super-journal (super.h)
  *   abort     the lock drops below RESERVED, or the database is closed
  *
- * With ?journal=file nothing is staged: writes count at once, the rollback journal is the VFS's below, and the
- * file is plain whenever SQLite's locks say that nobody writes.
+ * With ?journal=file nothing is staged: rollback journal and database are the VFS's below. So is a database in WAL mode,
+ * whose log makes a checkpoint's writes safe: nothing of it is in the reflection, and SQLite's own VFS may share it.
  */
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
@@ -56,7 +56,11 @@ struct connection {
     bool journal_file; /* ?journal=file: its rollback journal lies on the disk */
     bool journaled;    /* its rollback journal lay in memory when it was opened last */
     bool refused;      /* to be prepared: what is staged is never committed */
-    bool shorter;      /* its file is, than it was when it was mapped */
+    bool direct;       /* the VFS below reads and writes it, for the file by itself is right */
+    bool masks;        /* what is staged has a masked header */
+    bool unguarded; /* what is staged is a new file's header, whose guard is not set yet (mask.h) */
+    bool becomes_wal; /* what is staged turns WAL mode on */
+    bool shorter;     /* its file is, than it was when it was mapped */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */

@@ -3,6 +3,7 @@
 
 #include "connection.h"
 #include "fault.h"
+#include "mask.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Address space, for each of two mappings and the reflection: what a file may grow to, where nobody says. */
@@ -297,6 +299,12 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     return NULL;
 }
 
+void database_read_header(const struct database *db, void *to, size_t n)
+{
+    ssize_t ignored = pread(db->fd, to, n, 0);
+    (void)ignored;
+}
+
 sqlite3_int64 database_length(const struct database *db)
 {
     struct stat st;
@@ -346,7 +354,7 @@ static bool unmap_fast(const struct view *v)
     return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
 }
 
-static struct view map_again(const struct database *db, bool prefer_file, const char *name)
+static struct view map_again(const struct database *db, const char *name)
 {
     struct stat st;
     struct database_wish wish = {.max_size = db->max_size};
@@ -355,11 +363,6 @@ static struct view map_again(const struct database *db, bool prefer_file, const 
     if (wish.max_size < (size_t)st.st_size)
         wish.max_size = 0;
     struct view v = map(db->fd, &wish, &st);
-    if (!v.at && errno == ESTALE && prefer_file) {
-        fault_ignored("was written by other means, and is taken as it is:", name);
-        wish.flags = ATO_PREFER_FILE;
-        v = map(db->fd, &wish, &st);
-    }
     if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
     return v;
@@ -368,7 +371,7 @@ static struct view map_again(const struct database *db, bool prefer_file, const 
 static bool is_plain(void *view)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
-    return ato_stat(view, &st) == 0 && st.slices_in_reflection == 0;
+    return ato_stat(view, &st) == 0 && !st.slices_in_reflection && !st.guard_bytes;
 }
 
 static int policy_of(void *view)
@@ -381,11 +384,13 @@ static void renew(struct database *db, bool prefer_file, const char *name)
 {
     struct view *v = &db->views[1];
     const int policy = db->lost ? -1 : policy_of(v->at);
-    if (db->lost)
-        prefer_file = false;
-    else if ((prefer_file && !is_plain(v->at)) || !unmap_fast(v))
+    if (!db->lost && ((prefer_file && !is_plain(v->at)) || !unmap_fast(v)))
         return;
-    *v = map_again(db, prefer_file, name);
+    *v = map_again(db, name);
+    /* Others have mapped it with a length that it no longer has: once all have let it go the next one maps what there is. */
+    if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
+        unmap_fast(v))
+        *v = (struct view){0};
     db->lost = !v->at;
     if (v->at && policy >= 0)
         (void)ato_set_read_policy(v->at, policy);
@@ -418,6 +423,8 @@ void database_renew(struct database *db, const struct connection *self, bool pre
 
 static void unmap_view(const struct view *v, int mode, const char *name)
 {
+    if (mode == ATO_UNMAP_SPATIAL && mask_refresh(v->at) < 0)
+        fault_ignored("cannot bring the guard up to date of", name);
     if (ato_munmap(v->at, v->length, mode) == 0)
         return;
     fault_ignored("cannot make plain", name);
@@ -485,5 +492,48 @@ void database_close(struct database *db, struct connection *c, const char *name)
         end_long_work(db);
     }
     forget_unused(db);
+    pthread_mutex_unlock(&lock);
+}
+
+/* More than that takes longer to bring home than an exit should. */
+#define MOST_AT_EXIT (1ull << 30)
+
+static bool is_quick(const struct view *v)
+{
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
+}
+
+/* As database_close(), but for what SQLite still has: its connections, their locks and descriptors. */
+static void leave(struct database *db)
+{
+    const char *name = db->connections->name;
+    for (struct connection *c = db->connections; c; c = c->next) {
+        if (pthread_mutex_trylock(&c->in_call) != 0) {
+            let_in(db, NULL, c);
+            return;
+        }
+        db->unmap_fast |= c->unmap_fast;
+    }
+    for (struct connection *c = db->connections; c; c = c->next)
+        staged_abort(&c->staged);
+    if (is_quick(&db->views[1]))
+        unmap(db, name);
+    db->views[0] = db->views[1] = (struct view){0};
+    for (struct connection *c = db->connections; c; c = c->next)
+        use(c, &db->views[1]);
+    let_in(db, NULL, NULL);
+}
+
+void database_at_exit(void)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec++;
+    if (pthread_mutex_timedlock(&lock, &end) != 0)
+        return;
+    for (struct database *db = databases; db; db = db->next)
+        if (db->process == forks && !db->busy && db->connections)
+            leave(db);
     pthread_mutex_unlock(&lock);
 }

@@ -41,6 +41,7 @@ struct database {
     int fd;          /* one of them, to look at the file */
     size_t max_size; /* as the view that may write was made */
     int domain;      /* ATO_DOMAIN_... */
+    bool guarded;    /* it is known to have a guard (mask.h) */
     bool unmap_fast; /* by what the connection said that closed last */
 };
 
@@ -59,6 +60,9 @@ struct database *database_open(const struct database_wish *wish, struct connecti
  * the sentence, if that fails. */
 void database_close(struct database *db, struct connection *c, const char *name);
 
+/* The first bytes of the file itself; those that it has not stay as they are. */
+void database_read_header(const struct database *db, void *to, size_t n);
+
 /* How long the file is for everybody; -1. */
 sqlite3_int64 database_length(const struct database *db);
 
@@ -76,8 +80,8 @@ static inline bool database_flushes_by_calls(const struct database *db)
 
 /* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
  * has it mapped, and all of one that others made longer than the view goes is within reach. `self`: whose call it
- * is; the others are kept out. `prefer_file`: only if all is home, and then also if the file was given another
- * length by other means: it is right as it is. Where it cannot be mapped again its connections fail from then on;
+ * is; the others are kept out. `prefer_file`: only if all is home, and the file may have been given another length by
+ * other means: it is right as it is, and not mapped for as long as other processes have it mapped with the old one. Where it cannot be mapped again its connections fail from then on;
  * `name` is for the sentence. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
@@ -91,6 +95,10 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
 
 /* Did it lie in memory when it was opened last? */
 bool database_opened_in_memory(const char *journal);
+
+/* At the exit of the process: what is open is left as the last close would leave it, as far as that takes no more than some
+ * seconds. What another thread is in stays as it is. */
+void database_at_exit(void);
 
 /* Is that so of one of the connections of this process? */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);

@@ -50,6 +50,8 @@ int fault(int code, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
     va_end(arguments);
+    const int error = errno;
+    ato_log(code == SQLITE_WARNING ? ATO_LOG_WARNING : ATO_LOG_ERROR, sentence);
     const char *rest = sentence, *before = "";
     do {
         const int n = fitting(rest);
@@ -57,6 +59,7 @@ int fault(int code, const char *format, ...)
         rest += n;
         before = "...";
     } while (*rest);
+    errno = error;
     return code;
 }
 

@@ -199,6 +199,13 @@ static void after_fork_in_child(void)
     super_after_fork(true);
 }
 
+/* A program that ends without a close: SQLite's shell does after an error. After the handlers of atexit(3), which may
+ * close what is open. */
+static void __attribute__((destructor)) at_exit(void)
+{
+    database_at_exit();
+}
+
 int vfs_register(bool make_default)
 {
     if (sqlite3_libversion_number() < OLDEST_SQLITE)

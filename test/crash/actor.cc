@@ -12,8 +12,10 @@ namespace crash
 uint64_t hash_of(const std::vector<Bytes> &contents)
 {
     uint64_t h = 0;
-    for (const Bytes &b : contents)
+    for (const Bytes &masked : contents) {
+        const Bytes b = unmasked(masked);
         h = mix(h ^ hash_bytes(b.data(), b.size()));
+    }
     return h;
 }
 
@@ -42,8 +44,14 @@ Actor::Actor(World &w, int d, uint64_t seed, const std::vector<Found> &found)
     : Actor(w, d, seed, contents_of(found))
 {
     for (size_t i = 0; i < found.size(); i++)
-        if (!found[i].guard.plain.empty())
-            guards[static_cast<int>(i)] = found[i].guard;
+        know_guard(static_cast<int>(i), found[i].guard);
+}
+
+void Actor::know_guard(int file, const Guard &guard)
+{
+    guards.erase(file);
+    if (!guard.plain.empty())
+        guards[file] = guard;
 }
 
 void Actor::allow(std::vector<uint64_t> hashes)
@@ -107,7 +115,7 @@ void Actor::deploy_all(Mapping *m)
 
 void Actor::check(const Mapping *m)
 {
-    if (read(m, 0, m->bytes) != contents[static_cast<size_t>(m->file)])
+    if (unmasked(read(m, 0, m->bytes)) != unmasked(contents[static_cast<size_t>(m->file)]))
         throw Violation("a read of the whole file is not what was written");
 }
 

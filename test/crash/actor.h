@@ -26,8 +26,9 @@ class Actor
     std::vector<Bytes> contents; // by original
 
     std::map<int, Guard> guards; // by original
-    bool mute = false;           // nothing is said about contents
-    Demand demand;               // goes along with contents
+    void know_guard(int file, const Guard &guard);
+    bool mute = false; // nothing is said about contents
+    Demand demand;     // goes along with contents
 
     void allow(std::vector<uint64_t> hashes); // to the trace
     void allow_this()

@@ -302,6 +302,15 @@ std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint6
     std::string broken = broken_demand(image, demand);
     if (!broken.empty())
         throw Violation(broken);
+    for (size_t i = 0; what.use && i < contents.size(); i++) {
+        Bytes original = image.at(world->inode_of(static_cast<int>(i))).content();
+        if (!is_open_to_others(original))
+            continue;
+        // The mask went by half: the counter is still one that they have never seen.
+        original[24] &= 0x7f;
+        if (original != unmasked(contents[i]))
+            throw Violation("SQLite's own VFS would read a mixture of old and new pages");
+    }
     return all;
 }
 
@@ -323,6 +332,8 @@ void Explorer::recover(const Life &life, const Disk &image, After after,
     };
     if (what.use && how >> 10 & 1) {
         what.use->look(actor);
+        for (int i = 0; i < n; i++)
+            actor.know_guard(i, look_at(world->look(), i).guard);
         result.recoveries += static_cast<uint64_t>(n);
     }
     map_all(how >> 9 & 1 ? ATO_READ_GATHER : ATO_READ_LAZY);

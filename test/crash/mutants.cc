@@ -141,6 +141,7 @@ std::vector<Mutant> all_mutants()
         {CodeFault::NeverForgotten, "what SQLite gives up is not forgotten",
          "SQLite, spill, rollback"},
         {CodeFault::WrittenThrough, "what SQLite writes counts before it commits", "SQLite, spill"},
+        {CodeFault::NoMask, "a database is not masked before the first commit", "SQLite, closed"},
 #endif
     };
     for (const auto &c : code) {

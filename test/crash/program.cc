@@ -147,6 +147,7 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
     std::vector<std::string> files, others;
     for (size_t i = 0; i < twins.size(); i++) {
         const std::string file = a.world.path_of(static_cast<int>(i));
+        a.contents[i] = unmasked(a.contents[i]);
         write_file(twins[i], a.contents[i]);
         if (access((file + WAL).c_str(), F_OK) == 0)
             write_file(twins[i] + WAL, read_file(file + WAL));
@@ -234,34 +235,6 @@ void Program::run(const std::string &sql)
     if (in_transaction(real) != open)
         throw Violation("'" + sql + "' ended a transaction, or did not");
     actor.contents = after;
-    actor.allow_this();
-}
-
-void Program::checkpoint()
-{
-    const std::string sql = "PRAGMA wal_checkpoint";
-    execute(twin, sql);
-    const std::vector<Bytes> after = read_all(twins);
-    std::vector<uint64_t> may_be = {hash_of(actor.contents)};
-    auto step = [&] { may_be.push_back(hash_of(actor.contents)); };
-    for (size_t i = 0; i < after.size(); i++) {
-        Bytes &now = actor.contents[i];
-        const uint64_t page = page_size_of(now);
-        for (uint64_t at = 0; at < after[i].size(); at += page) {
-            if (now.size() < at + page) {
-                now.resize(at + page);
-                step();
-            }
-            std::copy_n(&after[i][at], page, &now[at]);
-            step();
-        }
-        if (now.size() > after[i].size()) {
-            now.resize(after[i].size());
-            step();
-        }
-    }
-    actor.allow(may_be);
-    execute(real, sql);
     actor.allow_this();
 }
 

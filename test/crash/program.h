@@ -29,9 +29,6 @@ class Program
     // One statement. Not before it commits may the files change, and then from what they held to what they
     // have to hold, all at once; only that they get shorter is seen afterwards, of each by itself.
     void run(const std::string &sql);
-    // What committed transactions have left in the WAL comes to the files, page by page. The WAL itself is not on
-    // the media of the explorer: it is as it was last written, whatever crashes.
-    void checkpoint();
     // That changes no file, and is not for the twins.
     void set(const std::string &pragma);
     // The files hold what they have to, read by SQLite's way; and SQLite finds nothing wrong.

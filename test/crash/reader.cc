@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 namespace crash
 {
@@ -271,6 +272,26 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
                               std::min<uint64_t>(LINE, size - at));
     }
     return found;
+}
+
+static bool is_database(const Bytes &content)
+{
+    static const char magic[] = "SQLite format 3";
+    return content.size() >= 100 && memcmp(content.data(), magic, sizeof(magic)) == 0;
+}
+
+Bytes unmasked(Bytes content)
+{
+    if (is_database(content) && content[19] >= 254) {
+        content[19] = static_cast<unsigned char>(256 - content[19]);
+        content[24] ^= 0x80;
+    }
+    return content;
+}
+
+bool is_open_to_others(const Bytes &original)
+{
+    return is_database(original) && original[19] == 1;
 }
 
 } // namespace crash

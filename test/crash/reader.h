@@ -25,6 +25,12 @@ struct Found {
 // a recovery has to find it; one that prefers the file to its reflection where others wrote it.
 Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file = false);
 
+// What the VFS for SQLite says that a database holds whose header is masked (lib/sqlite/mask.h); others as they are.
+Bytes unmasked(Bytes content);
+
+// Does SQLite's own VFS read a file that holds this itself, reflection or not, without looking at a WAL?
+bool is_open_to_others(const Bytes &original);
+
 } // namespace crash
 
 #endif

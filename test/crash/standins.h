@@ -35,6 +35,7 @@ enum class CodeFault {
     NeverDeleted,   // that a super-journal is deleted commits nothing
     NeverForgotten, // what is given up stays staged
     WrittenThrough, // what SQLite writes is committed at once
+    NoMask,         // SQLite's own VFS is not kept out
 };
 
 struct Region {

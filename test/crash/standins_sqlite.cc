@@ -4,6 +4,7 @@
 #include "standins.h"
 
 extern "C" {
+#include "lib/sqlite/mask.h"
 #include "lib/sqlite/staged.h"
 #include "lib/sqlite/super.h"
 }
@@ -13,15 +14,22 @@ using namespace crash::standins;
 
 extern "C" {
 
+int __real_mask_put_on(char *view, bool *guarded);
 void __real_staged_abort(struct staged *s);
 int __real_staged_join(struct staged *s, struct staged *other);
 int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __real_super_delete(const char *name, bool *mine);
 
+int __wrap_mask_put_on(char *view, bool *guarded);
 void __wrap_staged_abort(struct staged *s);
 int __wrap_staged_join(struct staged *s, struct staged *other);
 int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __wrap_super_delete(const char *name, bool *mine);
+
+int __wrap_mask_put_on(char *view, bool *guarded)
+{
+    return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view, guarded);
+}
 
 void __wrap_staged_abort(struct staged *s)
 {

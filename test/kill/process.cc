@@ -66,6 +66,8 @@ Process::~Process()
     close(fd);
 }
 
+static constexpr int64_t PATIENCE = 2000000000; // ns
+
 static int64_t now()
 {
     struct timespec t;
@@ -96,7 +98,9 @@ void Process::listen(uint64_t ns)
 
 void Process::listen(uint64_t ns, Say from)
 {
-    for (size_t heard = 0; hear(-1); heard = notes.size())
+    /* One that is not heard may keep others waiting, this one among them, with what it has locked. */
+    const int64_t end = now() + PATIENCE;
+    for (size_t heard = 0; now() < end && hear(end - now()); heard = notes.size())
         if (std::any_of(notes.begin() + static_cast<ptrdiff_t>(heard), notes.end(),
                         [&](const Note &n) { return n.say == from; }))
             return listen(ns);

@@ -67,7 +67,7 @@ class Process
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
-    /* Listens for so long; with `from`, beginning when that is first said. */
+    /* Listens for so long; with `from`, beginning when that is first said, or given up after two seconds. */
     void listen(uint64_t ns);
     void listen(uint64_t ns, Say from);
     /* Sends SIGKILL, unless the child ended by itself; hears the rest. */

@@ -197,7 +197,7 @@ TEST_F(SqliteGrowth, LocksOutliveTheDeathOfAnotherProcess)
                         fill("main.t", 10, 300) + ";" + fill("b.t", 10, 300)),
               SQLITE_OK);
     other.kill();
-    ASSERT_EQ(third.open_stock(path()), SQLITE_OK);
+    ASSERT_EQ(third.open(path()), SQLITE_OK);
     MUST(db, "BEGIN");
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 15);
     EXPECT_EQ(third.run("BEGIN EXCLUSIVE"), SQLITE_BUSY);

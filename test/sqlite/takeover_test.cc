@@ -51,6 +51,12 @@ class SqliteTakeover : public Lab
         waitpid(commit_until(change, n, [] { _exit(CUT); }), &status, 0);
         return WEXITSTATUS(status);
     }
+    /* With a header that is masked already: the next commit has no step but its own. */
+    void open_masked()
+    {
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        ASSERT_EQ(other.run("PRAGMA user_version=1"), SQLITE_OK);
+    }
     /* By a process that has not had it open before: it frees what dead ones hold. */
     void another_opens()
     {
@@ -131,8 +137,7 @@ TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
 TEST_F(SqliteTakeover, WhoeverIsAboutToDieIsWaitedFor)
 {
     make();
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
-    ASSERT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    open_masked();
     support::Pipe gave_up;
     const pid_t pid = commit_until("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0, [&] {
         close(open(path().c_str(), O_RDONLY | O_CLOEXEC));
@@ -154,8 +159,7 @@ TEST_F(SqliteTakeover, WhoeverIsAboutToDieIsWaitedFor)
 TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
 {
     make();
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
-    ASSERT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    open_masked();
     support::Pipe gave_up;
     const pid_t pid = commit_until("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0, [&] {
         close(open(path().c_str(), O_RDONLY | O_CLOEXEC));
@@ -178,7 +182,7 @@ TEST_F(SqliteTakeover, WhoMayOnlyReadIsToldOfIt)
     make();
     support::Peer idle([&](const std::function<void()> &wait) {
         const Db db(path());
-        const bool good = db.number("SELECT count(*) FROM t") == 3;
+        const bool good = db.run("PRAGMA user_version=1") == SQLITE_OK; /* masks it */
         wait();
         return good && db.number("SELECT count(*) FROM t") == 4 ? 0 : 1;
     });

@@ -58,6 +58,8 @@ TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
                   support::Bytes now = support::read_file(path());
                   if (now.size() < before.size())
                       return 1;
+                  std::copy_n(before.begin() + 18, 10,
+                              now.begin() + 18); /* what the mask changes */
                   const auto end = now.begin() + static_cast<ptrdiff_t>(before.size());
                   return std::equal(before.begin(), before.end(), now.begin()) &&
                                  std::count(end, now.end(), 0) == now.end() - end

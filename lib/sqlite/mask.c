@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "mask.h"
+
+#include "ato.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { AT = 19, BYTES = 9, VERSION = 19, COUNTER = 24, AHEAD = 1 << 20 };
+
+static bool is_header(const unsigned char *h)
+{
+    static const unsigned char fractions[3] = {64, 32, 32};
+    return memcmp(h, "SQLite format 3", 16) == 0 && memcmp(h + 21, fractions, 3) == 0;
+}
+
+bool mask_is_on(const void *header)
+{
+    const unsigned char *h = header;
+    return is_header(h) && h[VERSION] >= 254;
+}
+
+bool mask_is_wal(const void *header)
+{
+    const unsigned char *h = header;
+    return is_header(h) && h[VERSION] == 2;
+}
+
+void mask_translate(void *bytes, size_t n, off_t offset)
+{
+    unsigned char *b = bytes;
+    if (offset <= VERSION && VERSION - offset < (off_t)n)
+        b[VERSION - offset] = (unsigned char)(256 - b[VERSION - offset]);
+    if (offset <= COUNTER && COUNTER - offset < (off_t)n)
+        b[COUNTER - offset] ^= 0x80;
+}
+
+/* 1: it has none. */
+static int read_header(char *view, unsigned char h[MASK_HEADER])
+{
+    const off_t size = ato_size(view);
+    if (size < 0)
+        return -1;
+    if (size < MASK_HEADER)
+        return 1;
+    return ato_memcpy(h, view, MASK_HEADER) ? is_header(h) ? 0 : 1 : -1;
+}
+
+static int read_guard(char *view, struct ato_stat *st)
+{
+    *st = (struct ato_stat){.struct_size = sizeof(*st)};
+    return ato_stat(view, st);
+}
+
+static int write_home(char *view, const unsigned char *h)
+{
+    if (!ato_memcpy_opt(view + AT, h + AT, BYTES, ATO_EAGER))
+        return -1;
+    return ato_deploy(view + AT, BYTES);
+}
+
+static void count_ahead(unsigned char *h)
+{
+    unsigned long counter = 0;
+    for (int i = COUNTER; i < COUNTER + 4; i++)
+        counter = counter << 8 | h[i];
+    counter += AHEAD;
+    for (int i = COUNTER + 3; i >= COUNTER; i--, counter >>= 8)
+        h[i] = (unsigned char)counter;
+}
+
+int mask_set_plain(char *view, const void *header)
+{
+    unsigned char h[MASK_HEADER];
+    memcpy(h, header, sizeof(h));
+    if (mask_is_on(h))
+        mask_translate(h, sizeof(h), 0);
+    return ato_set_guard(view, AT, h + AT, BYTES);
+}
+
+int mask_put_on(char *view, bool *guarded)
+{
+    unsigned char now[MASK_HEADER], plain[MASK_HEADER];
+    struct ato_stat st = {.guard_bytes = *guarded};
+    int r = read_header(view, now);
+    if (r != 0)
+        return r < 0 ? -1 : 0;
+    memcpy(plain, now, sizeof(plain));
+    if (mask_is_on(now)) {
+        if (!*guarded && read_guard(view, &st) < 0)
+            return -1;
+        r = st.guard_bytes ? 0 : mask_set_plain(view, now);
+    } else {
+        count_ahead(plain);
+        mask_translate(now, sizeof(now), 0);
+        r = mask_set_plain(view, plain) < 0 ? -1 : write_home(view, now);
+    }
+    *guarded |= r == 0;
+    return r;
+}
+
+int mask_refresh(char *view)
+{
+    unsigned char h[MASK_HEADER];
+    struct ato_stat st;
+    const int r = read_header(view, h);
+    if (r != 0)
+        return r < 0 ? -1 : 0;
+    if (mask_is_on(h))
+        return mask_set_plain(view, h);
+    /* Others may have written the header since the guard was set: it was never masked. */
+    if (read_guard(view, &st) < 0)
+        return -1;
+    return st.guard_bytes ? ato_set_guard(view, 0, NULL, 0) : 0;
+}
+
+int mask_take_off(char *view, off_t length)
+{
+    unsigned char h[MASK_HEADER];
+    const int r = read_header(view, h);
+    if (r != 0 || !mask_is_on(h))
+        return r < 0 ? -1 : 0;
+    mask_translate(h, sizeof(h), 0);
+    if (length > ato_size(view) && ato_ftruncate(view, length) < 0)
+        return -1;
+    if (mask_set_plain(view, h) < 0 || ato_deploy(view, (size_t)ato_size(view)) < 0 ||
+        write_home(view, h) < 0)
+        return -1;
+    return ato_set_guard(view, 0, NULL, 0);
+}

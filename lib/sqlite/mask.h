@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The header that other programs refuse: while part of a database may be in its reflection, SQLite's own VFS would
+ * read a mixture of old and new pages.
+ *
+ * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) byte 19 is the version of the format that a program has
+ * to know to read the file, 1 with rollback journals and 2 with a WAL, and bytes 24 to 27 count the changes. A masked header
+ * has 256 less the version in place of the version, and the counter with its highest bit turned. SQLite's own VFS finds
+ * a counter that it has never seen, drops what it has cached, reads the header and says SQLITE_NOTADB, for a version
+ * above 2. (Byte 18, the version to write the file, stays: a connection that finds one above 2 there only reads, for as
+ * long as it is open.)
+ *
+ * Connections through ato see the plain header: what they read and write is translated. The translation needs nothing
+ * but the header itself.
+ *
+ * The bytes of the plain header are the file's guard (ato_set_guard()): whatever makes the file plain puts them back.
+ * From the first write of the first transaction on:
+ *
+ *   1. The guard is durable. Its counter is far ahead of the file's: were the process killed before (2), others may
+ *      write to the file, and the counter that is put back must be new to all of them.
+ *   2. The mask is durable in the file's own copy of the first slice, before anything of the transaction counts.
+ *   3. All later writes of the header, to either copy, are masked.
+ *
+ * A database in WAL mode is not masked, for nothing of it is in the reflection; nor is one with a journal on the disk
+ * (connection.h), or one that is read eagerly.
+ *
+ * Not covered: a process is killed between (1) and (2), somebody else turns WAL mode on, and then `ato deploy` puts the
+ * guard back, with the version that says there is no WAL. (A connection through ato takes such a guard away.)
+ */
+#ifndef ATO_SQLITE_MASK_H
+#define ATO_SQLITE_MASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* The part of the header that has to be known to tell whether it is masked. */
+enum { MASK_HEADER = 28 };
+
+/* Does a file that begins with these MASK_HEADER bytes have a mask? */
+bool mask_is_on(const void *header);
+
+/* Does a plain header say that the database is in WAL mode? */
+bool mask_is_wal(const void *header);
+
+/* Translates the n bytes at this offset of the file, in either direction. */
+void mask_translate(void *bytes, size_t n, off_t offset);
+
+/* Steps 1 and 2. For who has the EXCLUSIVE lock and no transaction of libato in this file. A file without a header gets
+ * its guard by mask_set_plain(). `*guarded`: false if the caller does not know of a guard yet, which makes the call dearer;
+ * true afterwards. Durable when it returns. 0; -1 with errno and ato_errormsg(). */
+int mask_put_on(char *view, bool *guarded);
+
+/* The guard's bytes become these MASK_HEADER bytes' plain ones, masked or not. 0; -1 as above. */
+int mask_set_plain(char *view, const void *header);
+
+/* Brings the guard up to date, for who makes the file plain next. 0; -1 as above. */
+int mask_refresh(char *view);
+
+/* All of the file comes home, then the mask goes. For who has the EXCLUSIVE lock. `length`: of the file, all of which is its
+ * content then: others may make it longer, and an end that was to be cut off later would be theirs. 0; -1 as above. */
+int mask_take_off(char *view, off_t length);
+
+#endif

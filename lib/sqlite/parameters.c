@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "parameters.h"
+
+#include "api.h"
+#include "ato.h"
+#include "fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* More than libato maps. */
+#define MOST_BYTES (256ull << 40)
+
+static const char *const ours[] = {"journal", "max_size", "prefer", "unmap"};
+static const char *const journals[] = {"memory", "file", NULL};
+static const char *const modes[] = {"plain", "fast", NULL};
+static const char *const sides[] = {"file", "reflection", NULL};
+static const char *const variable = "ATO_SQLITE_JOURNAL";
+
+/* SQLite's own (<https://sqlite.org/uri.html>), those of its Unix VFS, and those of encryption. */
+static const char *const of_others[] = {"vfs",       "mode",      "cache",  "psow",
+                                        "nolock",    "immutable", "modeof", "readonly_shm",
+                                        "8_3_names", "key",       "hexkey", "textkey"};
+
+/* Which of the words `value` is; -1: none was said. */
+static int choose(const char *name, const char *parameter, const char *value,
+                  const char *const *words, int *which)
+{
+    *which = -1;
+    if (!value)
+        return SQLITE_OK;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(value, words[i]) == 0)
+            *which = i;
+    if (*which >= 0)
+        return SQLITE_OK;
+    return fault(SQLITE_CANTOPEN, "%s: %s=%s, which is neither %s nor %s", name, parameter, value,
+                 words[0], words[1]);
+}
+
+static int read_word(const char *name, const char *parameter, const char *const *words, int *which)
+{
+    return choose(name, parameter, sqlite3_uri_parameter(name, parameter), words, which);
+}
+
+static int read_max_size(const char *name, size_t *bytes)
+{
+    const char *word = sqlite3_uri_parameter(name, "max_size");
+    char *end = NULL;
+    if (!word)
+        return SQLITE_OK;
+    const unsigned long long most = strtoull(word, &end, 10);
+    if (*word < '0' || *word > '9' || *end || most > MOST_BYTES)
+        return fault(SQLITE_CANTOPEN,
+                     "%s: max_size=%s, which is not a number of bytes from 0 to 256 TiB", name,
+                     word);
+    *bytes = (size_t)most;
+    return SQLITE_OK;
+}
+
+static bool is_among(const char *key, const char *const *known, size_t n)
+{
+    while (n-- > 0)
+        if (strcmp(key, known[n]) == 0)
+            return true;
+    return false;
+}
+
+static void name_unknown(const char *name)
+{
+    const char *key;
+    for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++)
+        if (!is_among(key, ours, sizeof(ours) / sizeof(*ours)) &&
+            !is_among(key, of_others, sizeof(of_others) / sizeof(*of_others)))
+            (void)fault(
+                SQLITE_WARNING,
+                "%s: nobody knows the parameter %s; those of this VFS are journal=memory|file, "
+                "max_size=BYTES, prefer=file|reflection and unmap=plain|fast",
+                name, key);
+}
+
+int parameters_read(struct parameters *p, const char *name)
+{
+    int journal = -1, mode = -1, side = -1;
+    *p = (struct parameters){.without_locks = sqlite3_uri_boolean(name, "nolock", 0)};
+    name_unknown(name);
+    int r = read_max_size(name, &p->max_size);
+    if (r == SQLITE_OK)
+        r = read_word(name, "unmap", modes, &mode);
+    if (r == SQLITE_OK)
+        r = read_word(name, "prefer", sides, &side);
+    if (r == SQLITE_OK)
+        r = read_word(name, "journal", journals, &journal);
+    const char *word = secure_getenv(variable);
+    if (r == SQLITE_OK && journal < 0 && word && *word)
+        r = choose(name, variable, word, journals, &journal);
+    p->journal_on_disk = journal == 1;
+    p->unmap_fast = mode == 1;
+    p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
+    return r;
+}

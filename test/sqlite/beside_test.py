@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Do programs that know nothing of libato ever read wrong rows, lose a commit or find a broken database?
+
+    beside_test.py EXTENSION ATO
+
+Writers through `ato` (SQLite's shell, with the extension) move money between accounts, and are killed, or close the database.
+Beside them stock SQLite reads, writes, makes copies and checkpoints: the shell, and Python; and is killed, too. What it is told
+has to be right or a refusal: the sum never changes, and of each writer there is at least what was acknowledged to it before.
+At last all is made plain, by `ato` or a close, and stock SQLite looks once more.
+
+ATO_TEST_PERCENT=1000 takes ten times as long.
+"""
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ACCOUNTS, EACH = 200, 1000
+MODES = ['delete', 'wal', 'file']  # journal_mode; file: journal=file, with the other programs' journal
+REFUSED = ('file is not a database', 'database is locked', 'database table is locked')
+SECONDS = 2.5 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
+SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
+STOCK_WRITER = 9
+
+
+def transaction(dice, who, k):
+    take, give = dice.sample(range(ACCOUNTS), 2)
+    amount = dice.randrange(100)
+    return ['BEGIN IMMEDIATE',
+            f'UPDATE account SET n = n - {amount}, pad = randomblob({dice.randrange(700)}) WHERE id = {take}',
+            f'UPDATE account SET n = n + {amount}, pad = randomblob({dice.randrange(700)}) WHERE id = {give}',
+            f'UPDATE told SET k = {k} WHERE who = {who}', 'COMMIT']
+
+
+def write_stock(path, seed):
+    """A process of its own: commits as SQLite's own VFS does it, as often as that lets it, and says so."""
+    dice = random.Random(seed)
+    k = 0
+    while True:
+        db = sqlite3.connect(path, isolation_level=None, timeout=5)
+        try:
+            k = db.execute(f'SELECT k FROM told WHERE who = {STOCK_WRITER}').fetchone()[0]
+            for _ in range(dice.randrange(1, 40)):
+                for statement in transaction(dice, STOCK_WRITER, k + 1):
+                    db.execute(statement)
+                k += 1
+                print(k, flush=True)
+        except sqlite3.Error as error:
+            if str(error) not in REFUSED:
+                sys.exit(f'a stock writer: {error}')
+            time.sleep(0.005)
+        db.close()
+
+
+class Writer:
+    """A process that writes, and what it was told."""
+
+    def __init__(self, command, log, feed=None, known=0):
+        self.told = known
+        self.process = subprocess.Popen(command, env={**os.environ, 'ATO_LOG': log}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        pipesize=4096)  # so that little is left to do for one that is to end
+        self.threads = [threading.Thread(target=self.hear)]
+        if feed:
+            self.threads.append(threading.Thread(target=self.feed, args=(feed,)))
+        self.is_over = False
+        for thread in self.threads:
+            thread.start()
+
+    def hear(self):
+        for line in self.process.stdout:
+            if line.strip().isdigit():  # not the answer to a PRAGMA
+                self.told = int(line)
+
+    def feed(self, lines):
+        try:
+            for line in lines:
+                if self.is_over:
+                    break
+                self.process.stdin.write(line)
+                self.process.stdin.flush()
+                time.sleep(0.0005)  # who waits sleeps, and would never find the lock free
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it was killed
+
+    def end(self, by_kill):
+        """Returns what it complained of."""
+        self.is_over = True
+        if by_kill:
+            self.process.send_signal(signal.SIGKILL)
+        said = self.process.stderr.read()
+        self.process.wait()
+        for thread in self.threads:
+            thread.join()
+        for pipe in self.process.stdin, self.process.stdout, self.process.stderr:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass  # something was left to be written
+        return said
+
+
+class Bank:
+    """A database, its writers, and who looks at it."""
+
+    def __init__(self, mode, folder, dice):
+        self.mode, self.folder, self.dice = mode, folder, dice
+        self.path, self.log = os.path.join(folder, 'bank.db'), os.path.join(folder, 'log')
+        self.told = {}  # of each writer: what was acknowledged
+        self.writers = {}
+        self.answers = self.refusals = self.kills = 0
+        db = sqlite3.connect(self.path, isolation_level=None)
+        db.execute(f'PRAGMA journal_mode = {"wal" if mode == "wal" else "delete"}')
+        db.execute('CREATE TABLE account(id INTEGER PRIMARY KEY, n INTEGER, pad BLOB)')
+        db.execute('CREATE TABLE told(who INTEGER PRIMARY KEY, k INTEGER)')
+        db.executemany('INSERT INTO account VALUES(?, ?, randomblob(300))', [(i, EACH) for i in range(ACCOUNTS)])
+        db.executemany('INSERT INTO told VALUES(?, 0)', [(1,), (2,), (STOCK_WRITER,)])
+        db.close()
+        self.before = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)  # stays open
+        self.look(self.before)
+
+    def ato(self, who):
+        uri = f'file:{self.path}?vfs=ato' + ('&journal=file' if self.mode == 'file' else '')
+        dice = random.Random(self.dice.random())
+        first = self.told.get(who, 0)
+
+        def lines():
+            yield f'.bail on\n.load {EXTENSION}\n.open {uri}\n.timeout 20000\n'
+            # Of one that was interrupted in COMMIT nobody knows whether it counts: its number is not used again.
+            for k in range(first + 2, first + 10**7):
+                yield ';\n'.join(transaction(dice, who, k)) + f';\nSELECT {k};\n'
+
+        return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], self.log, lines(), first)
+
+    def start(self, who):
+        if who == STOCK_WRITER:
+            self.writers[who] = Writer([sys.executable, os.path.abspath(__file__), '--write', self.path, str(self.dice.random())],
+                                       self.log, known=self.told.get(who, 0))
+        else:
+            self.writers[who] = self.ato(who)
+
+    def stop(self, who, by_kill):
+        writer = self.writers.pop(who)
+        said = writer.end(by_kill or who == STOCK_WRITER)
+        if said:
+            with open(self.log, encoding='utf-8', errors='replace') as log:
+                raise AssertionError(f'writer {who}: {said}\n{"".join(log.readlines()[-20:])}')
+        self.kills += by_kill
+        self.told[who] = writer.told
+
+    def hear(self):
+        return {**self.told, **{who: writer.told for who, writer in self.writers.items()}}
+
+    def judge(self, rows, ok, at_least):
+        total, told = rows[0], dict(rows[1])
+        if total != ACCOUNTS * EACH or ok != 'ok' or any(told[who] < k for who, k in at_least.items()):
+            raise AssertionError(f'the sum is {total}, not {ACCOUNTS * EACH}; {ok}; there is {told}, acknowledged was {at_least}')
+        self.answers += 1
+
+    def refuse(self, error):
+        if not any(words in str(error) for words in REFUSED):
+            raise AssertionError(f'neither an answer nor a refusal: {error}')
+        self.refusals += 1
+
+    def look(self, db, at_least=None):
+        """By Python."""
+        at_least = self.hear() if at_least is None else at_least
+        try:
+            db.execute('BEGIN')
+            try:
+                total = db.execute('SELECT sum(n) FROM account').fetchone()[0]
+                told = db.execute('SELECT who, k FROM told').fetchall()
+                ok = db.execute('PRAGMA integrity_check').fetchone()[0]
+            finally:
+                db.execute('ROLLBACK')
+            self.judge((total, told), ok, at_least)
+            return True
+        except sqlite3.Error as error:
+            self.refuse(error)
+            return False
+
+    def look_new(self, path=None, at_least=None):
+        db = sqlite3.connect(path or self.path, isolation_level=None, timeout=0.2)
+        try:
+            return self.look(db, at_least)
+        finally:
+            db.close()
+
+    def shell(self, *commands):
+        return subprocess.run(['sqlite3', '-batch', self.path, '.timeout 200', *commands], capture_output=True, text=True,
+                              check=False)
+
+    def look_by_shell(self):
+        at_least = self.hear()
+        done = self.shell('BEGIN; SELECT sum(n) FROM account; SELECT who, k FROM told; PRAGMA integrity_check; ROLLBACK')
+        if done.returncode:
+            return self.refuse(done.stderr)
+        total, *told, ok = done.stdout.split()
+        return self.judge((int(total), [map(int, line.split('|')) for line in told]), ok, at_least)
+
+    def copy(self, command):
+        """.backup, or VACUUM INTO: a copy is whole, or was not made."""
+        copy = os.path.join(self.folder, 'copy.db')
+        for ending in '', '-journal', '-wal', '-shm':
+            if os.path.exists(copy + ending):
+                os.remove(copy + ending)
+        at_least = self.hear()
+        done = self.shell(command.format(copy))
+        if done.returncode or done.stderr:
+            return self.refuse(done.stderr)
+        if not self.look_new(copy, at_least):
+            raise AssertionError('the copy is refused')
+        return None
+
+    def change_by_shell(self, statement):
+        done = self.shell(statement)
+        if done.returncode:
+            self.refuse(done.stderr)
+
+    def is_unmasked_a_mixture(self):
+        """What stock SQLite would read without the refusal."""
+        # Not by this process: a close would take its locks on the file from SQLite (fcntl(2)).
+        content = bytearray(subprocess.run(['cat', self.path], capture_output=True, check=True).stdout)
+        if content[19] < 254:
+            return False
+        line = subprocess.run([ATO, 'info', self.path], capture_output=True, text=True, check=True).stdout.split('\n')[0]
+        if 'an SQLite database that libato holds' not in line or f'ato deploy {self.path}' not in line:
+            raise AssertionError(line)
+        content[19], content[24] = 256 - content[19], content[24] ^ 0x80
+        path = os.path.join(self.folder, 'unmasked.db')
+        with open(path, 'wb') as file:
+            file.write(content)
+        try:
+            return not self.look_new(path)
+        except AssertionError:
+            return True
+
+    def live(self):
+        deeds = [lambda: self.look(self.before), self.look_new, self.look_by_shell, lambda: self.copy('.backup {}'),
+                 lambda: self.copy("VACUUM INTO '{}'"), lambda: self.change_by_shell('PRAGMA wal_checkpoint(TRUNCATE)'),
+                 lambda: self.change_by_shell('VACUUM')]
+        mixtures = 0
+        self.start(1)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            for who in 1, 2, STOCK_WRITER:
+                if who not in self.writers and self.dice.random() < 0.7:
+                    self.start(who)
+            for _ in range(self.dice.randrange(5)):
+                self.dice.choice(deeds)()
+            for who in list(self.writers):
+                if self.dice.random() < 0.5:
+                    self.stop(who, self.dice.random() < 0.6)
+            if not self.writers:
+                mixtures += self.is_unmasked_a_mixture()
+                self.look_new()
+        for who in list(self.writers):
+            self.stop(who, True)
+        mixtures += self.is_unmasked_a_mixture()
+        return mixtures
+
+    def make_plain(self):
+        if self.dice.random() < 0.5:
+            subprocess.run([ATO, 'deploy', self.path], check=True, capture_output=True)
+        else:
+            done = subprocess.run(['sqlite3', '-batch', '-bail'], capture_output=True, text=True, check=False,
+                                  input=f'.load {EXTENSION}\n.open file:{self.path}?vfs=ato\nSELECT count(*) FROM account;\n')
+            if done.returncode or done.stderr:
+                raise AssertionError(f'cannot be opened: {done.stderr}')
+
+    def finish(self):
+        self.make_plain()
+        for look in lambda: self.look(self.before), self.look_new:
+            if not look():
+                raise AssertionError('refused, though all is plain')
+        self.before.close()
+
+
+class Beside(unittest.TestCase):
+    def test_stock_programs_are_right_or_refused(self):
+        dice = random.Random(SEED)
+        mixtures = of_stock = 0
+        for parent in '/dev/shm', os.environ.get('TMPDIR', '/tmp'):
+            for mode in MODES:
+                with self.subTest(mode=mode, folder=parent, ATO_TEST_SEED=SEED):
+                    folder = tempfile.mkdtemp(prefix='ato-test-', dir=parent)
+                    bank = Bank(mode, folder, dice)
+                    try:
+                        mixtures += bank.live()
+                        bank.finish()
+                    finally:
+                        for writer in bank.writers.values():
+                            writer.end(True)
+                        bank.before.close()
+                    shutil.rmtree(folder)
+                    print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kills} kills, '
+                          f'commits {bank.told}', flush=True)
+                    self.assertGreater(bank.answers, 0)
+                    self.assertGreater(bank.told.get(1, 0) + bank.told.get(2, 0), 0)
+                    of_stock += bank.told.get(STOCK_WRITER, 0)
+        self.assertGreater(of_stock, 0, 'no commit of SQLite by itself')
+        self.assertGreater(mixtures, 0, 'without a mask nobody would have seen a mixture')
+
+
+if __name__ == '__main__':
+    if sys.argv[1] == '--write':
+        write_stock(*sys.argv[2:])
+    if not shutil.which('sqlite3'):
+        sys.exit(77)
+    EXTENSION, ATO = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What does a program see that knows nothing of libato? SQLITE_NOTADB, while a page of the database may be in its
+ * reflection, and the whole database otherwise; never a mixture. Connections through ato notice nothing.
+ */
+#include "lab.h"
+
+#include "ato.h"
+
+#include "support/child.h"
+#include "support/temp.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+using namespace sql;
+
+namespace
+{
+
+class SqliteOthers : public Lab
+{
+  protected:
+    /* Another process's connection, of SQLite's own VFS, that has read the table and is idle. */
+    void look()
+    {
+        make();
+        ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+        ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
+    }
+    void expect_refused(Remote &who)
+    {
+        EXPECT_EQ(who.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
+        EXPECT_EQ(who.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_NOTADB);
+        EXPECT_EQ(who.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_NOTADB);
+    }
+    Remote late; /* opens the database when it is masked */
+};
+
+TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
+{
+    look();
+    Db db(path()), second(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "nobody has written";
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    ASSERT_EQ(late.open_stock(path()), SQLITE_OK);
+    for (int i = 5; i < 9; i++) {
+        expect_refused(other);
+        expect_refused(late);
+        MUST(i % 2 ? db : second,
+             "INSERT INTO t VALUES(" + std::to_string(i) + ", " + std::to_string(i) + ")");
+        EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(second.number("SELECT count(*) FROM t"), i);
+    }
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    expect_refused(other);
+    EXPECT_EQ(second.close(), SQLITE_OK);
+    for (Remote *who : {&other, &late}) {
+        EXPECT_EQ(who->text("SELECT sum(a) FROM t WHERE a<9"), "36") << who->error();
+        EXPECT_EQ(who->text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(
+            who->run(who == &late ? "INSERT INTO t VALUES(9, 9)" : "INSERT INTO t VALUES(10, 10)"),
+            SQLITE_OK);
+    }
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 55);
+    EXPECT_EQ(left(), 0u);
+}
+
+/* What a connection through ato commits and what one of SQLite's own VFS does, in turns: each sees all of it. */
+TEST_F(SqliteOthers, SeeEachCommitOfATurn)
+{
+    look();
+    for (int i = 4; i < 20; i++) {
+        const std::string insert =
+            "INSERT INTO t VALUES(" + std::to_string(i) + ", " + std::to_string(i) + ")";
+        if (i % 3) {
+            Db db(path());
+            EXPECT_EQ(db.number("SELECT count(*) FROM t"), i - 1);
+            MUST(db, insert);
+        } else {
+            ASSERT_EQ(other.run(insert), SQLITE_OK) << other.error();
+        }
+        EXPECT_EQ(other.text("SELECT count(*) FROM t"), std::to_string(i));
+    }
+    EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(SqliteOthers, AreRefusedAfterAKillAndAFastUnmap)
+{
+    for (const bool kill : {false, true}) {
+        const std::string name = kill ? "kill.db" : "fast.db";
+        make(name);
+        Remote writer;
+        ASSERT_EQ(writer.open(path(name), kill ? "" : "unmap=fast"), SQLITE_OK);
+        ASSERT_EQ(writer.run("INSERT INTO t VALUES(4, 4)"), SQLITE_OK);
+        kill ? writer.kill() : (void)writer.close();
+        EXPECT_EQ(Db::stock(path(name)).run("SELECT * FROM t"), SQLITE_NOTADB);
+        if (kill)
+            EXPECT_EQ(Db(path(name)).number("SELECT sum(a) FROM t"), 10);
+        else
+            EXPECT_EQ(Db(path(name), "", SQLITE_OPEN_READONLY).number("SELECT sum(a) FROM t"), 10);
+        EXPECT_EQ(stock_sum(path(name)), "10");
+    }
+}
+
+/* What was not committed is not there. */
+TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
+{
+    make();
+    EXPECT_EQ(support::in_child([&] {
+                  const auto *db = new Db(path());
+                  if (db->run("INSERT INTO t VALUES(4, 4); BEGIN; INSERT INTO t VALUES(5, 5)") !=
+                      SQLITE_OK)
+                      return 1;
+                  std::exit(0);
+              }),
+              0);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* SQLite reads a page of 4096 bytes before it knows how large they are. */
+TEST_F(SqliteOthers, KeepNobodyFromASmallDatabase)
+{
+    Db db(path());
+    MUST(db, "PRAGMA page_size=512; CREATE TABLE t(a); INSERT INTO t VALUES(1)");
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 1);
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
+}
+
+/* Who has not written yet sees what they write, and of what length. */
+TEST_F(SqliteOthers, MayChangeItsLengthBeforeTheFirstWrite)
+{
+    make();
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    MUST(Db::stock(path()), fill("t", 10, 300));
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 294);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(other.run("DELETE FROM t WHERE a>50"), SQLITE_OK) << other.error();
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 44);
+    MUST(db, "DELETE FROM t WHERE a>5");
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+/* Its header is not known before the first commit. */
+TEST_F(SqliteOthers, AreRefusedANewDatabase)
+{
+    Remote writer;
+    ASSERT_EQ(writer.open(path()), SQLITE_OK);
+    ASSERT_EQ(writer.run("CREATE TABLE t(a); INSERT INTO t VALUES(1)"), SQLITE_OK);
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
+    writer.kill();
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 1);
+    EXPECT_EQ(stock_sum(path()), "1");
+}
+
+/* They may have it as soon as it is in WAL mode, and not again when it no longer is. */
+TEST_F(SqliteOthers, ShareOneInWalMode)
+{
+    make();
+    Db db(path());
+    MUST(db, "INSERT INTO t VALUES(4, 4); PRAGMA journal_mode=WAL; INSERT INTO t VALUES(5, 5)");
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    int n = 5;
+    for (const char *also :
+         {"", "PRAGMA wal_checkpoint(FULL);", "PRAGMA wal_checkpoint(TRUNCATE);", ""})
+        for (const bool ours : {true, false}) {
+            const std::string text = std::to_string(++n), change = "INSERT INTO t VALUES(" + text +
+                                                                   ", randomblob(9000)); " + also;
+            EXPECT_EQ(ours ? db.run(change) : other.run(change), SQLITE_OK) << also << ours;
+            EXPECT_EQ(other.text("SELECT count(*) FROM t WHERE length(b)>0"), text) << also << ours;
+            EXPECT_EQ(db.text("SELECT count(*) FROM t WHERE length(b)>0"), text) << also << ours;
+            EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok") << also << ours;
+        }
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    MUST(db, "PRAGMA journal_mode=DELETE; INSERT INTO t VALUES(100, 100)");
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    expect_refused(other);
+}
+
+/* Without the mask they would read what is neither old nor new. */
+TEST_F(SqliteOthers, WouldReadAMixture)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET b=a*7"), SQLITE_OK);
+    EXPECT_EQ(support::in_child([&] {
+                  support::Fd fd(path());
+                  char plain[10];
+                  auto *p = static_cast<char *>(
+                      ato_mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+                  if (p == MAP_FAILED || !ato_memcpy(plain, p + 18, 10))
+                      return 1;
+                  plain[1] = 1;
+                  return ato_memcpy_opt(p + 18, plain, 10, ATO_EAGER) && ato_deploy(p + 18, 10) == 0
+                             ? 0
+                             : 2;
+              }),
+              0);
+    EXPECT_NE(Db::stock(path()).text("SELECT sum(a)||max(b) FROM t"), "621");
+}
+
+} // namespace
