@@ -26,7 +26,7 @@ import unittest
 ACCOUNTS, EACH = 200, 1000
 MODES = ['delete', 'wal', 'file']  # journal_mode; file: journal=file, with the other programs' journal
 REFUSED = ('file is not a database', 'database is locked', 'database table is locked')
-SECONDS = 2.5 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
+SECONDS = 1.5 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
 SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
 STOCK_WRITER = 9
 
