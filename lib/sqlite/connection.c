@@ -375,7 +375,8 @@ static void look_at_header(struct connection *c)
         database_read_header(c->db, header, sizeof(header));
     else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER)
         (void)ato_memcpy(header, view, sizeof(header));
-    c->direct = !mask_is_on(header) && (c->journal_file || !view || !is_eager(c));
+    c->direct =
+        !mask_is_on(header) && (c->journal_file || !view || mask_is_wal(header) || !is_eager(c));
     if (!c->direct && maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
     if (c->direct && view && database_length(c->db) != view_size(c))

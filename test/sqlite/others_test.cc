@@ -187,6 +187,18 @@ TEST_F(SqliteOthers, ShareOneInWalMode)
     expect_refused(other);
 }
 
+/* Whatever the policy: they make it longer than it is mapped. */
+TEST_F(SqliteOthers, ShareOneInWalModeThatIsReadEagerly)
+{
+    make();
+    Db db(path());
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy=eager"), "eager");
+    MUST(db, "PRAGMA journal_mode=WAL; INSERT INTO t VALUES(4, 4)");
+    MUST(Db::stock(path()), fill("t", 10, 2000) + "; PRAGMA wal_checkpoint");
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 1995);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
 /* Without the mask they would read what is neither old nor new. */
 TEST_F(SqliteOthers, WouldReadAMixture)
 {
