@@ -69,7 +69,8 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Not under the lock for mappings: who has that may wait for another process. The call keeps the file mapped. */
+/* Without the lock for mappings, whose holder may be waiting for another process. The file stays mapped while the call
+ * runs. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {
     struct file *f = m->file;

@@ -17,8 +17,9 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
  * and goes by these. */
 void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes);
 
-/* After ESTALE of adopt(), which stays what the caller is told if not: is nothing of the file in its reflection, so that
- * the file is right whoever wrote to it, and may have a new one? 1: its manifest says `deployed`; 0; -1 with a sentence. */
+/* After adopt() said ESTALE: does the reflection hold nothing of the file? Then the file is right, whoever wrote to it, and
+ * may get a new reflection. 1: yes, and the manifest says `deployed` now. 0: no, and errno and sentence are adopt()'s
+ * again. -1: it cannot be told, with a sentence. */
 int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const char *bytes,
                        const struct pairing_wish *wish);
 

@@ -141,7 +141,7 @@ static int after_commit(struct connection *c)
         staged_abort(&c->staged);
     }
     cut(c);
-    /* From now on its pages come home at once. If this fails, the next checkpoint tries again. */
+    /* From now on it is the VFS below's. If this fails, the next checkpoint tries again. */
     if (c->becomes_wal && go_direct(c) < 0)
         fault_ignored("is refused by other programs until its next checkpoint:", c->name);
     c->becomes_wal = false;
@@ -337,10 +337,12 @@ static int change_size(struct connection *c, sqlite3_int64 size)
     size = in_chunks(c, size);
     /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
     const bool is_staged = stages(c) && (c->staged.tx || !c->checkpointed);
-    if (!is_staged && go_direct(c) == 0)
-        return c->real->pMethods->xTruncate(c->real, size);
-    r = is_staged ? begin_to_stage(c, SQLITE_IOERR_TRUNCATE) : SQLITE_OK;
-    if (r == SQLITE_OK && (!is_staged || staged_resize(&c->staged, size) < 0))
+    if (!is_staged)
+        return go_direct(c) == 0
+                   ? c->real->pMethods->xTruncate(c->real, size)
+                   : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
+    if (r == SQLITE_OK && staged_resize(&c->staged, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter |= r == SQLITE_OK;
     return r;
@@ -363,7 +365,8 @@ static bool maps_below(const struct connection *c)
     return c->journal_file && c->real->pMethods->iVersion >= 3;
 }
 
-/* Who has a lock keeps others from changing this. */
+/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
+ * file, or unmask it. */
 static void look_at_header(struct connection *c)
 {
     char header[MASK_HEADER] = {0};
@@ -543,7 +546,7 @@ static int hint(struct connection *c, sqlite3_int64 size)
     return r;
 }
 
-/* The VFS below knows what limit there is to limits; it maps nothing, for it is not asked for data. */
+/* The VFS below knows what limit there is to limits. It maps the file only if maps_below(). */
 static int limit_fetches(struct connection *c, sqlite3_int64 *limit)
 {
     sqlite3_int64 now = -1;

@@ -60,7 +60,7 @@ struct database *database_open(const struct database_wish *wish, struct connecti
  * the sentence, if that fails. */
 void database_close(struct database *db, struct connection *c, const char *name);
 
-/* The first bytes of the file itself; those that it has not stay as they are. */
+/* Reads the first n bytes of the file, without its reflection. If the file is shorter, the rest of `to` stays as it is. */
 void database_read_header(const struct database *db, void *to, size_t n);
 
 /* How long the file is for everybody; -1. */

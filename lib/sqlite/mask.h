@@ -46,9 +46,10 @@ bool mask_is_wal(const void *header);
 /* Translates the n bytes at this offset of the file, in either direction. */
 void mask_translate(void *bytes, size_t n, off_t offset);
 
-/* Steps 1 and 2. For who has the EXCLUSIVE lock and no transaction of libato in this file. A file without a header gets
- * its guard by mask_set_plain(). `*guarded`: false if the caller does not know of a guard yet, which makes the call dearer;
- * true afterwards. Durable when it returns. 0; -1 with errno and ato_errormsg(). */
+/* Does steps 1 and 2. The caller has the EXCLUSIVE lock, and no transaction of libato in this file. If the file has no
+ * header yet, the call does nothing, and the caller sets the guard by mask_set_plain() when it commits the header.
+ * `*guarded`: whether the caller knows that there is a guard. If not, the call looks, which takes longer; it becomes true
+ * when there is one. Durable when it returns. 0; -1 with errno and ato_errormsg(). */
 int mask_put_on(char *view, bool *guarded);
 
 /* The guard's bytes become these MASK_HEADER bytes' plain ones, masked or not. 0; -1 as above. */
@@ -57,8 +58,9 @@ int mask_set_plain(char *view, const void *header);
 /* Brings the guard up to date, for who makes the file plain next. 0; -1 as above. */
 int mask_refresh(char *view);
 
-/* All of the file comes home, then the mask goes. For who has the EXCLUSIVE lock. `length`: of the file, all of which is its
- * content then: others may make it longer, and an end that was to be cut off later would be theirs. 0; -1 as above. */
+/* Brings all of the file home, then takes the mask off. The caller has the EXCLUSIVE lock. `length`: how long the file is.
+ * The database becomes as long as that: an end that was still to be cut off stays, since others may write there from then
+ * on. 0; -1 as above. */
 int mask_take_off(char *view, off_t length);
 
 #endif
