@@ -153,26 +153,9 @@ void look_manifest_close(struct look_manifest *m)
 
 /* ---- words ---- */
 
-static void add_word(struct look_words *w, uint64_t word, uint64_t page, uint64_t size)
-{
-    uint64_t pages = layout_pages(size), valid = ~0ull;
-    if (!word)
-        return;
-    if (page >= pages) {
-        if (w->words_beyond++ == 0)
-            w->first_beyond = page;
-        return;
-    }
-    if (page + 1 == pages && size % PAGE_BYTES)
-        valid = bitmap_touched(0, (unsigned)(size % PAGE_BYTES));
-    w->slices += bitmap_count(word & valid);
-    w->slices_beyond += bitmap_count(word & ~valid);
-}
-
-int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w)
+int look_each_word(int reflection, uint64_t length, look_visit *visit, void *arg)
 {
     uint64_t words[CHUNK_PAGES], chunks = (length + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    memset(w, 0, sizeof(*w));
     for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(reflection, chunk, chunks);
         if (chunk == chunks)
@@ -183,8 +166,37 @@ int look_words(int reflection, uint64_t length, uint64_t size, struct look_words
         if (got < 0)
             return report_errno(errno, "cannot read the bitmaps of a reflection");
         for (ssize_t i = 0; i < got / 8; i++)
-            add_word(w, words[i], chunk * CHUNK_PAGES + (uint64_t)i, size);
+            if (words[i])
+                visit(arg, chunk * CHUNK_PAGES + (uint64_t)i, words[i]);
     }
+}
+
+struct counting {
+    struct look_words *words;
+    uint64_t size;
+};
+
+static void count_word(void *arg, uint64_t page, uint64_t word)
+{
+    const struct counting *c = arg;
+    struct look_words *w = c->words;
+    uint64_t pages = layout_pages(c->size), valid = ~0ull;
+    if (page >= pages) {
+        if (w->words_beyond++ == 0)
+            w->first_beyond = page;
+        return;
+    }
+    if (page + 1 == pages && c->size % PAGE_BYTES)
+        valid = bitmap_touched(0, (unsigned)(c->size % PAGE_BYTES));
+    w->slices += bitmap_count(word & valid);
+    w->slices_beyond += bitmap_count(word & ~valid);
+}
+
+int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w)
+{
+    struct counting counting = {w, size};
+    memset(w, 0, sizeof(*w));
+    return look_each_word(reflection, length, count_word, &counting);
 }
 
 /* ---- which folder ---- */

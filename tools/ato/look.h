@@ -126,4 +126,9 @@ struct look_words {
 
 int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w);
 
+/* Calls `visit` for each page of which slices are valid in the reflection, in order, with the page's word. 0; -1 with errno
+ * and report_sentence(). */
+typedef void look_visit(void *arg, uint64_t page, uint64_t word);
+int look_each_word(int reflection, uint64_t length, look_visit *visit, void *arg);
+
 #endif

@@ -3,8 +3,7 @@
 
 #include "text.h"
 
-#include "../../reflection/bitmap.h"
-#include "../../reflection/meta.h"
+#include "../../reflection/layout.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,6 +16,7 @@ struct pages {
     uint64_t count, first, last; /* the range that is being made longer */
     unsigned ranges;
     FILE *out;
+    const struct look *look;
 };
 
 static void end_range(struct pages *p)
@@ -56,17 +56,11 @@ static bool differs(const struct look *l, uint64_t page, uint64_t word)
     return false;
 }
 
-static void list_pages(struct pages *p, const struct look *l)
+static void look_at_page(void *arg, uint64_t page, uint64_t word)
 {
-    uint64_t words[CHUNK_PAGES], chunks = (l->reflection_length + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    for (uint64_t chunk = 0; (chunk = meta_next(l->reflection, chunk, chunks)) < chunks; chunk++) {
-        const ssize_t got =
-            pread(l->reflection, words, sizeof(words), (off_t)layout_meta_page(chunk));
-        for (ssize_t i = 0; i < got / 8; i++)
-            if (words[i] && differs(l, chunk * CHUNK_PAGES + (uint64_t)i, words[i]))
-                add_page(p, chunk * CHUNK_PAGES + (uint64_t)i);
-    }
-    end_range(p);
+    struct pages *p = arg;
+    if (differs(p->look, page, word))
+        add_page(p, page);
 }
 
 static void say_time(FILE *out, int64_t seconds)
@@ -82,7 +76,7 @@ void sides_say(FILE *out, const struct look *l)
 {
     char size[TEXT_SIZE];
     const struct manifest_record *r = &l->manifest.record;
-    struct pages pages = {.out = out};
+    struct pages pages = {.out = out, .look = l};
     struct stat st;
     fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->who.size));
     if (fstat(l->fd, &st) == 0)
@@ -98,6 +92,7 @@ void sides_say(FILE *out, const struct look *l)
         fputs(", unmapped at ", out), say_time(out, r->clean_mtime_sec);
     fputs(l->manifest.size == l->who.size ? "\n" : ": not possible, for the sizes differ\n", out);
     fputs("                       pages of 4096 bytes that differ: ", out);
-    list_pages(&pages, l);
+    (void)look_each_word(l->reflection, l->reflection_length, look_at_page, &pages);
+    end_range(&pages);
     fputs(pages.count ? "\n" : "none\n", out);
 }
