@@ -40,7 +40,7 @@ static int leave(struct connection *c, int result)
  * all of them are there. With a journal on the disk they are as SQLite means them: at once. */
 static bool stages(const struct connection *c)
 {
-    if (c->checkpoint || c->journal_file)
+    if (c->checkpoint || c->journal_file || c->plays_back)
         return false;
     return connection_writes(c) || c->batch;
 }
@@ -83,7 +83,7 @@ static void abandon(struct connection *c)
 {
     super_give_up(c);
     staged_abort(&c->staged);
-    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
+    c->batch = c->refused = c->unguarded = c->becomes_wal = c->plays_back = false;
 }
 
 /* The rollback of a prepared database ends so, too: what is staged by then is what was there before; of one that
@@ -365,11 +365,52 @@ static bool maps_below(const struct connection *c)
     return c->journal_file && c->real->pMethods->iVersion >= 3;
 }
 
-/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
- * file, or unmask it. */
-static void look_at_header(struct connection *c)
+/* A masked file without a guard was copied while its database was not plain: what it lacks is in the reflection of the
+ * file that it was copied from. */
+static int check_guard(struct connection *c, const char *header)
 {
-    char header[MASK_HEADER] = {0};
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    if (c->db->guarded)
+        return SQLITE_OK;
+    if (ato_stat(c->staged.view, &st) < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+    if (!st.guard_bytes && !(c->takes_file && c->writable))
+        return fault(
+            SQLITE_CANTOPEN,
+            "%s: was copied while libato held the database that it is a copy of, and some of its "
+            "pages are old "
+            "or missing; copy it again when that is closed, or say prefer=file to use it as it is",
+            c->name);
+    if (!st.guard_bytes && mask_set_plain(c->staged.view, header) < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot guard", c->name);
+    c->db->guarded = true;
+    return SQLITE_OK;
+}
+
+/* Who does not stage wants a file without a mask before it reads. Under RESERVED: one at a time, and nobody who stages.
+ * Only what was killed while it turned WAL mode on leaves such a file in it. */
+static int unmask(struct connection *c)
+{
+    if (!c->writable)
+        return c->journal_file ? SQLITE_OK
+                               : fault(SQLITE_READONLY_ROLLBACK,
+                                       "%s: is first to be opened by who may write, for who turned "
+                                       "WAL mode on was killed",
+                                       c->name);
+    int r = c->real->pMethods->xLock(c->real, SQLITE_LOCK_RESERVED);
+    if (r != SQLITE_OK)
+        return r;
+    if (go_direct(c) < 0)
+        r = fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
+    const int unlocked = c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_SHARED);
+    return r == SQLITE_OK ? unlocked : r;
+}
+
+/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
+ * file, nor write to one that it unmasks. */
+static int look_at_header(struct connection *c)
+{
+    char header[MASK_HEADER] = {0}, in_file[MASK_HEADER] = {0};
     char *view = c->staged.view;
     /* While it is masked nobody cuts it, and to ask for its length takes as long as to read a page. */
     const sqlite3_int64 length =
@@ -378,12 +419,22 @@ static void look_at_header(struct connection *c)
         database_read_header(c->db, header, sizeof(header));
     else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER)
         (void)ato_memcpy(header, view, sizeof(header));
-    c->direct =
-        !mask_is_on(header) && (c->journal_file || !view || mask_is_wal(header) || !is_eager(c));
+    /* A process that was killed while it took the mask off may have left it in the file only. */
+    if (!mask_is_on(header))
+        database_read_header(c->db, in_file, sizeof(in_file));
+    const bool is_masked = mask_is_on(header) || mask_is_on(in_file);
+    int r = view && is_masked ? check_guard(c, header) : SQLITE_OK;
+    if (mask_is_on(header))
+        mask_translate(header, sizeof(header), 0);
+    const bool stages_none = c->journal_file || mask_is_wal(header);
+    c->direct = !is_masked && (stages_none || !view || !is_eager(c));
+    if (r == SQLITE_OK && view && is_masked && stages_none)
+        r = unmask(c);
     if (!c->direct && maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
     if (c->direct && view && database_length(c->db) != view_size(c))
         database_renew(c->db, c, true, c->name);
+    return r;
 }
 
 /* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
@@ -392,10 +443,8 @@ static int settle_view(struct connection *c)
 {
     if (!c->staged.view)
         database_renew(c->db, c, false, c->name);
-    if (!c->staged.view || ato_settle(c->staged.view) == 0) {
-        look_at_header(c);
-        return SQLITE_OK;
-    }
+    if (!c->staged.view || ato_settle(c->staged.view) == 0)
+        return look_at_header(c);
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY
                      : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
                                         : SQLITE_IOERR_LOCK;
@@ -836,6 +885,7 @@ static int attach(struct connection *c, int flags)
     c->journal_file = p.journal_on_disk;
     c->unmap_fast = p.unmap_fast;
     c->without_locks = p.without_locks;
+    c->takes_file = p.prefer == ATO_PREFER_FILE;
     c->writable = wish.writable;
     c->db = database_open(&wish, c, &by_system);
     if (c->db)

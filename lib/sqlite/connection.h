@@ -10,7 +10,9 @@
  *   abort     the lock drops below RESERVED, or the database is closed
  *
  * With ?journal=file nothing is staged: rollback journal and database are the VFS's below. So is a database in WAL mode,
- * whose log makes a checkpoint's writes safe: nothing of it is in the reflection, and SQLite's own VFS may share it.
+ * whose log makes a checkpoint's writes safe: nothing of it is in the reflection, and SQLite's own VFS may share it. So are
+ * the pages that a rollback journal on the disk gives back: it is there until all are home, and SQLite's own VFS, which
+ * plays it back before it looks at the header, may have to go on with it.
  */
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
@@ -55,6 +57,8 @@ struct connection {
     bool batch;        /* BEGIN_ATOMIC_WRITE */
     bool journal_file; /* ?journal=file: its rollback journal lies on the disk */
     bool journaled;    /* its rollback journal lay in memory when it was opened last */
+    bool plays_back;   /* a rollback journal on the disk is open, which others left */
+    bool takes_file;   /* ?prefer=file */
     bool refused;      /* to be prepared: what is staged is never committed */
     bool direct;       /* the VFS below reads and writes it, for the file by itself is right */
     bool masks;        /* what is staged has a masked header */

@@ -96,19 +96,23 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
     pthread_mutex_lock(&lock);
     struct connection *c = find_writer(journal);
     const bool in_memory = may_be && c && !c->journal_file;
-    if (c)
+    if (c) {
         c->journaled = in_memory;
+        c->plays_back = !in_memory;
+    }
     /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
     *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
     pthread_mutex_unlock(&lock);
     return in_memory;
 }
 
-bool database_opened_in_memory(const char *journal)
+bool database_deletes_journal(const char *journal)
 {
     pthread_mutex_lock(&lock);
-    const struct connection *c = find_writer(journal);
+    struct connection *c = find_writer(journal);
     const bool in_memory = c && c->journaled;
+    if (c)
+        c->plays_back = false;
     pthread_mutex_unlock(&lock);
     return in_memory;
 }
@@ -511,6 +515,10 @@ static void leave(struct database *db)
     for (struct connection *c = db->connections; c; c = c->next) {
         if (pthread_mutex_trylock(&c->in_call) != 0) {
             let_in(db, NULL, c);
+            return;
+        }
+        if (c->fetched) {
+            let_in(db, NULL, c->next);
             return;
         }
         db->unmap_fast |= c->unmap_fast;

@@ -93,8 +93,8 @@ bool database_journals_in_memory(const char *journal);
  * name is its own; NULL. */
 bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
 
-/* Did it lie in memory when it was opened last? */
-bool database_opened_in_memory(const char *journal);
+/* SQLite deletes it. Did it lie in memory when it was opened last? */
+bool database_deletes_journal(const char *journal);
 
 /* At the exit of the process: what is open is left as the last close would leave it, as far as that takes no more than some
  * seconds. What another thread is in stays as it is. */

@@ -17,7 +17,7 @@ static bool is_header(const unsigned char *h)
 bool mask_is_on(const void *header)
 {
     const unsigned char *h = header;
-    return is_header(h) && h[VERSION] >= 254;
+    return is_header(h) && h[VERSION] >= 255 - 2;
 }
 
 bool mask_is_wal(const void *header)
@@ -30,7 +30,7 @@ void mask_translate(void *bytes, size_t n, off_t offset)
 {
     unsigned char *b = bytes;
     if (offset <= VERSION && VERSION - offset < (off_t)n)
-        b[VERSION - offset] = (unsigned char)(256 - b[VERSION - offset]);
+        b[VERSION - offset] = (unsigned char)(255 - b[VERSION - offset]);
     if (offset <= COUNTER && COUNTER - offset < (off_t)n)
         b[COUNTER - offset] ^= 0x80;
 }
@@ -106,20 +106,23 @@ int mask_refresh(char *view)
     const int r = read_header(view, h);
     if (r != 0)
         return r < 0 ? -1 : 0;
-    if (mask_is_on(h))
-        return mask_set_plain(view, h);
-    /* Others may have written the header since the guard was set: it was never masked. */
     if (read_guard(view, &st) < 0)
         return -1;
-    return st.guard_bytes ? ato_set_guard(view, 0, NULL, 0) : 0;
+    if (!st.guard_bytes)
+        return 0;
+    /* Not masked: killed before it was, and others may have written the header since. */
+    return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
 }
 
 int mask_take_off(char *view, off_t length)
 {
     unsigned char h[MASK_HEADER];
     const int r = read_header(view, h);
-    if (r != 0 || !mask_is_on(h))
+    if (r != 0)
         return r < 0 ? -1 : 0;
+    /* It may be on in the file still, where somebody was killed at the last step but one. */
+    if (!mask_is_on(h))
+        return ato_deploy(view, MASK_HEADER) < 0 ? -1 : mask_refresh(view);
     mask_translate(h, sizeof(h), 0);
     if (length > ato_size(view) && ato_ftruncate(view, length) < 0)
         return -1;

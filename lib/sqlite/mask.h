@@ -5,7 +5,7 @@
  *
  * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) byte 19 is the version of the format that a program has
  * to know to read the file, 1 with rollback journals and 2 with a WAL, and bytes 24 to 27 count the changes. A masked header
- * has 256 less the version in place of the version, and the counter with its highest bit turned. SQLite's own VFS finds
+ * has 255 less the version in place of the version, and the counter with its highest bit turned. SQLite's own VFS finds
  * a counter that it has never seen, drops what it has cached, reads the header and says SQLITE_NOTADB, for a version
  * above 2. (Byte 18, the version to write the file, stays: a connection that finds one above 2 there only reads, for as
  * long as it is open.)
@@ -22,10 +22,12 @@
  *   3. All later writes of the header, to either copy, are masked.
  *
  * A database in WAL mode is not masked, for nothing of it is in the reflection; nor is one with a journal on the disk
- * (connection.h), or one that is read eagerly.
+ * (connection.h), or one that is read eagerly. Beside a masked file there is never a rollback journal on the disk that
+ * counts: SQLite's own VFS plays one back before it reads the header.
  *
- * Not covered: a process is killed between (1) and (2), somebody else turns WAL mode on, and then `ato deploy` puts the
- * guard back, with the version that says there is no WAL. (A connection through ato takes such a guard away.)
+ * Not covered: a process is killed between (1) and (2), somebody else turns WAL mode on or changes the size that is reserved
+ * in each page, and then `ato deploy` puts the guard back, with what the header said before. (A connection through ato takes
+ * such a guard away.)
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
@@ -55,10 +57,10 @@ int mask_put_on(char *view, bool *guarded);
 /* The guard's bytes become these MASK_HEADER bytes' plain ones, masked or not. 0; -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
-/* Brings the guard up to date, for who makes the file plain next. 0; -1 as above. */
+/* Brings the guard, if there is one, up to date, for who makes the file plain next. 0; -1 as above. */
 int mask_refresh(char *view);
 
-/* Brings all of the file home, then takes the mask off. The caller has the EXCLUSIVE lock. `length`: how long the file is.
+/* Brings all of the file home, then takes the mask off. The caller has the RESERVED lock, or nobody else has the file. `length`: how long the file is.
  * The database becomes as long as that: an end that was still to be cut off stays, since others may write there from then
  * on. 0; -1 as above. */
 int mask_take_off(char *view, off_t length);

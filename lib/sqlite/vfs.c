@@ -34,6 +34,9 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
                         int *out_flags)
 {
     struct connection *its_own;
+    /* SQLite looks whether it is to be played back; who writes meanwhile opened its own before. */
+    if (!(flags & SQLITE_OPEN_READWRITE))
+        return vfs->xOpen(vfs, name, file, flags, out_flags);
     /* One that is only to be opened if it is there was left by another VFS. And what is there and is no file, the VFS below
      * says something about. */
     const bool is_new = flags & SQLITE_OPEN_CREATE;
@@ -66,7 +69,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
         return r;
     /* What it served for is durable by now, or taken back, and there was none on the disk that could undo it: whatever
      * becomes of its name is no error. */
-    const bool in_memory = database_opened_in_memory(name);
+    const bool in_memory = database_deletes_journal(name);
     const enum journal_left left = in_memory ? journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
         return SQLITE_OK;

@@ -282,8 +282,8 @@ static bool is_database(const Bytes &content)
 
 Bytes unmasked(Bytes content)
 {
-    if (is_database(content) && content[19] >= 254) {
-        content[19] = static_cast<unsigned char>(256 - content[19]);
+    if (is_database(content) && content[19] >= 253) {
+        content[19] = static_cast<unsigned char>(255 - content[19]);
         content[24] ^= 0x80;
     }
     return content;

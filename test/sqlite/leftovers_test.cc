@@ -5,11 +5,15 @@
  */
 #include "lab.h"
 
+#include "support/child.h"
+
 #include <fstream>
 #include <sys/stat.h>
 
 namespace sql
 {
+
+using support::CUT;
 
 class SqliteLeftovers : public Lab
 {
@@ -22,7 +26,42 @@ class SqliteLeftovers : public Lab
         std::ofstream(path(name), std::ios::binary).write(header, sizeof(header));
         ASSERT_EQ(chmod(path(name).c_str(), mode), 0);
     }
+    /* A process that changes rows and dies at the system call `name`, of which `at` says when. */
+    template <typename Open>
+    void die(Open open, const std::string &change, const char *name,
+             bool (*at)(int, const void *, size_t)) const
+    {
+        static bool (*dies)(int, const void *, size_t);
+        dies = at;
+        ASSERT_EQ(support::in_child([&] {
+                      start();
+                      sqlite3_vfs *vfs = sqlite3_vfs_find("unix");
+                      const Db db = open();
+                      const bool writes = std::string(name) == "pwrite64";
+                      const auto call =
+                          writes ? reinterpret_cast<sqlite3_syscall_ptr>(
+                                       +[](int fd, const void *from, size_t n, off_t offset) {
+                                           const ssize_t done = pwrite(fd, from, n, offset);
+                                           if (dies(fd, from, n))
+                                               _exit(CUT);
+                                           return done;
+                                       })
+                                 : reinterpret_cast<sqlite3_syscall_ptr>(+[](const char *) {
+                                       _exit(CUT);
+                                       return 0;
+                                   });
+                      return vfs->xSetSystemCall(vfs, name, call) == SQLITE_OK ? db.run(change) : 1;
+                  }),
+                  CUT);
+    }
 };
+
+/* The record that counts what lies in the journal: from here on it is played back. */
+static bool counts_pages(int, const void *from, size_t n)
+{
+    static const char magic[8] = "\xd9\xd5\x05\xf9\x20\xa1\x63";
+    return n == 12 && memcmp(from, magic, 7) == 0;
+}
 
 /* How SQLite leaves its own journals. */
 class SqliteLeftoversInMode : public SqliteLeftovers,
@@ -52,6 +91,45 @@ TEST_P(SqliteLeftoversInMode, JournalOfOneThatDiedBesideAReaderIsNotPlayedBack)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
     EXPECT_EQ(db.close(), SQLITE_OK);
     EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* Of a database that libato holds: SQLite's own VFS plays a journal back before it looks at the header. */
+TEST_F(SqliteLeftovers, JournalOnTheDiskIsNeverBesidePagesInAReflection)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET b=a+10"), SQLITE_OK);
+    die([&] { return Db(path(), "journal=file"); }, "UPDATE t SET b=a+20", "pwrite64",
+        counts_pages);
+    other.kill();
+    {
+        const Db db = Db::stock(path());
+        EXPECT_EQ(db.text("SELECT sum(b) FROM t"), "36");
+        MUST(db, fill("t", 10, 50) + "; UPDATE t SET b=a+30 WHERE a<10");
+    }
+    EXPECT_EQ(Db(path()).text("SELECT sum(b) FROM t WHERE a<10"), "96");
+    EXPECT_EQ(stock_sum(path()), "1236");
+}
+
+/* It is there until what it gives back is the file's. */
+TEST_F(SqliteLeftovers, JournalThatIsPlayedBackTwiceGivesBackTheSame)
+{
+    make();
+    MUST(Db::stock(path()), "UPDATE t SET b=a");
+    die([&] { return Db::stock(path()); }, "UPDATE t SET b=a+20", "pwrite64",
+        [](int fd, const void *from, size_t n) {
+            static bool counted;
+            counted |= counts_pages(fd, from, n);
+            return counted && n == 4096;
+        });
+    die([&] { return Db(path()); }, "UPDATE t SET b=a+30", "unlink", nullptr);
+    {
+        const Db db = Db::stock(path());
+        EXPECT_EQ(db.text("SELECT sum(b) FROM t"), "6");
+        MUST(db, fill("t", 10, 50) + "; UPDATE t SET b=a+30 WHERE a<10");
+    }
+    EXPECT_EQ(Db(path()).text("SELECT sum(b) FROM t WHERE a<10"), "96");
+    EXPECT_EQ(stock_sum(path()), "1236");
 }
 
 TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)

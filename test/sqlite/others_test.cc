@@ -199,6 +199,32 @@ TEST_F(SqliteOthers, ShareOneInWalModeThatIsReadEagerly)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
+/* What a copy lacks is in the reflection of the file that it was copied from. */
+TEST_F(SqliteOthers, CopyIsRefusedUntilSomebodyPrefersIt)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET b=a*7"), SQLITE_OK);
+    support::write_file(path("copy.db"), support::read_file(path()));
+    EXPECT_EQ(Db::stock(path("copy.db")).run("SELECT * FROM t"), SQLITE_NOTADB);
+    for (const char *how :
+         {"", "mode=ro", "mode=ro&prefer=file", "journal=file", "prefer=reflection"}) {
+        EXPECT_EQ(Db(path("copy.db"), how).run("SELECT * FROM t"), SQLITE_CANTOPEN) << how;
+        EXPECT_TRUE(logged("copy.db: was copied while libato held")) << how;
+    }
+    for (const bool shared : {true, false}) {
+        const std::string name = path(shared ? "shared.db" : "copy.db");
+        support::write_file(name, support::read_file(path()));
+        {
+            const Db db(name, shared ? "prefer=file&journal=file" : "prefer=file"), second(name);
+            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+            MUST(second, "UPDATE t SET b=a+5; INSERT INTO t VALUES(4, 4)");
+            EXPECT_EQ(Db(name).number("SELECT sum(b) FROM t"), 25);
+        }
+        EXPECT_EQ(stock_sum(name), "10");
+    }
+}
+
 /* Without the mask they would read what is neither old nor new. */
 TEST_F(SqliteOthers, WouldReadAMixture)
 {

@@ -22,8 +22,9 @@ using support::CUT;
 class SqliteTakeover : public Lab
 {
   protected:
-    /* In COMMIT, when it comes there for the n-th time, from 0: then that is called. */
-    template <typename Deed> pid_t commit_until(const std::string &change, int n, Deed deed)
+    /* In the last statement, when a commit comes there for the n-th time, from 0: then that is called. */
+    template <typename Deed>
+    pid_t run_until(const std::string &change, const std::string &last, int n, Deed deed)
     {
         static int left;
         static Deed *then;
@@ -33,7 +34,7 @@ class SqliteTakeover : public Lab
             then = &deed;
             Db db(path());
             if (db.number("SELECT count(*) FROM t") < 0 ||
-                db.run("PRAGMA cache_size=5; BEGIN IMMEDIATE;" + change) != SQLITE_OK)
+                db.run("PRAGMA cache_size=5; " + change) != SQLITE_OK)
                 _exit(1);
             seam_hook = [](enum seam_point here, const void *) {
                 const bool in_commit = here == SEAM_DURABLE || here == SEAM_FLIP ||
@@ -41,9 +42,13 @@ class SqliteTakeover : public Lab
                 if (in_commit && left-- == 0)
                     (*then)();
             };
-            _exit(db.run("COMMIT") == SQLITE_OK ? 0 : 2);
+            _exit(db.run(last) == SQLITE_OK ? 0 : 2);
         }
         return pid;
+    }
+    template <typename Deed> pid_t commit_until(const std::string &change, int n, Deed deed)
+    {
+        return run_until("BEGIN IMMEDIATE;" + change, "COMMIT", n, deed);
     }
     int die_in_commit(const std::string &change, int n)
     {
@@ -174,6 +179,30 @@ TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
     EXPECT_EQ(other.text("SELECT group_concat(b) FROM (SELECT b FROM t ORDER BY a)"), "1,2,3,4,5");
     EXPECT_EQ(other.close(), SQLITE_OK);
     EXPECT_EQ(stock_sum(path()), "15");
+}
+
+/* As soon as anybody has opened it through ato others may share it, and make it longer than it is mapped. */
+TEST_F(SqliteTakeover, OneThatTurnsWalModeOnLeavesItToAllOthersOrToNone)
+{
+    for (int n = 0, status = 0; n == 0 || WEXITSTATUS(status) == CUT; n++) {
+        SCOPED_TRACE(n);
+        support::write_file(path(), {});
+        make();
+        waitpid(run_until("UPDATE t SET b=a+10", "PRAGMA journal_mode=WAL", n, [] { _exit(CUT); }),
+                &status, 0);
+        ASSERT_TRUE(WEXITSTATUS(status) == CUT || status == 0) << status;
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        EXPECT_EQ(other.text("SELECT sum(b) FROM t"), "36");
+        const Db db(path());
+        if (db.text("PRAGMA journal_mode") == "wal") {
+            EXPECT_EQ(Db::stock(path()).run(fill("t", 10, 300) + "; PRAGMA wal_checkpoint"),
+                      SQLITE_OK);
+            EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
+        }
+        EXPECT_EQ(other.run("INSERT INTO t VALUES(4, 4)"), SQLITE_OK) << other.error();
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
 }
 
 /* Who may only read cannot finish it. */

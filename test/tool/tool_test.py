@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What does `ato` say of files in each state, and does it leave alone what it only looks at?"""
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import signal
 import subprocess
 import time
@@ -277,6 +279,29 @@ class Deploy(Lab):
                 self.expect_plain(path)
                 self.assertEqual(self.content(path)[-1:], b'!')
                 self.assertEqual(self.content(path) == others, side == 'file')
+
+    def test_a_copy_of_a_database_is_other_programs_when_it_is_preferred(self):
+        source = self.make('fast', 'source')
+        for name in 'with', 'without':
+            path = f'{self.dir}/{name}'
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                db.execute('CREATE TABLE t AS SELECT 7')
+            with open(path, 'r+b') as file: # the mask of lib/sqlite/mask.h
+                content = bytearray(file.read())
+                content[19], content[24] = 255 - content[19], content[24] ^ 0x80
+                file.seek(0)
+                file.write(content)
+            if name == 'with':
+                os.setxattr(path, 'user.ato', os.getxattr(source, 'user.ato'))
+            self.assertEqual(self.info(path)['state'], 'copied')
+            self.check(path, status=1, words='cop')
+            for side in [], ['--prefer=reflection']:
+                said = self.err('deploy', *side, path, status=2)
+                self.assertRegex(said, r'prefer=file +the file as it is: 8192 bytes(.|\n)*--prefer=reflection  is not to be had')
+            self.assertIn('is plain', self.out('deploy', '--prefer=file', path))
+            self.expect_plain(path)
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                self.assertEqual(db.execute('SELECT * FROM t').fetchall(), [(7,)])
 
     def test_goes_on_after_a_file_that_it_cannot_deploy(self):
         path = self.make('fast')

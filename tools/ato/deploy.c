@@ -13,6 +13,7 @@
 #include "text.h"
 #include "tool.h"
 
+#include "../../lib/sqlite/mask.h"
 #include "../../reflection/report.h"
 
 #include "ato.h"
@@ -117,7 +118,11 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
         if (ato_stat(at, &st) == 0)
             d->slices = st.slices_in_reflection;
         progress_start(&progress, d->name, !request->quiet);
-        int r = ato_munmap_opt(at, length, &unmap);
+        /* Of an SQLite database the file has the mask, too (lib/sqlite/mask.h). */
+        int r = request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED
+                    ? mask_take_off(at, (off_t)l->who.size)
+                    : 0;
+        r = r < 0 ? r : ato_munmap_opt(at, length, &unmap);
         progress_end(&progress);
         if (r == 0) {
             if (!is_busy(d))
@@ -129,16 +134,22 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     }
 }
 
-/* Which side is right has to be said by somebody. */
+/* Which side is right has to be said by somebody. A copy has but one. */
 static void refuse(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
+    const bool is_copy = l->state == LOOK_COPIED;
     if (!request->json && !request->quiet) {
         text_put(stderr, d->name);
         fputs(": there is\n", stderr);
         sides_say(stderr, l);
     }
-    if (request->prefer)
+    if (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy))
         make_plain(d, l, request);
+    else if (is_copy)
+        end_as(d, REFUSED,
+               "%s. Make that file plain and copy it again; or, if these bytes are the right "
+               "ones, say --prefer=file",
+               l->problem);
     else
         end_as(d, REFUSED, "%s: say by --prefer=file or --prefer=reflection what is right",
                l->problem);
@@ -161,14 +172,6 @@ static void deploy(struct deployed *d, const char *name, const struct tool_reque
         say_mapped(d, &look);
         break;
     case LOOK_COPIED:
-        if (request->prefer == ATO_PREFER_FILE)
-            make_plain(d, &look, request);
-        else
-            end_as(d, REFUSED,
-                   "%s. Make that file plain and copy it again; or, if these bytes are the right "
-                   "ones, say --prefer=file",
-                   look.problem);
-        break;
     case LOOK_LOST:
     case LOOK_DAMAGED:
         refuse(d, &look, request);

@@ -240,7 +240,7 @@ const struct tool_command info_command = {
         "  recovery due  its last user died, or a commit is to be finished: the next map does it\n"
         "  clean         unmapped, its reflection kept\n"
         "  deployed      everything is home; its reflection is being removed\n"
-        "  copied        carries the attribute of the file that it was copied from\n"
+        "  copied        is a copy of a file that was not plain at that moment\n"
         "  lost          its reflection is not to be found\n"
         "  damaged       ato_mmap() refuses it; 'problem' says why\n"
         "\n"

@@ -3,6 +3,7 @@
 
 #include "lanes.h"
 
+#include "../../lib/sqlite/mask.h"
 #include "../../reflection/bitmap.h"
 #include "../../reflection/growth.h"
 #include "../../reflection/meta.h"
@@ -36,7 +37,7 @@ const char *look_state_meaning(enum look_state state)
         [LOOK_RECOVERY_DUE] = "its last user died; the next map recovers it",
         [LOOK_CLEAN] = "nobody has it mapped, its reflection is kept",
         [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
-        [LOOK_COPIED] = "a copy that carries the attribute of another file",
+        [LOOK_COPIED] = "a copy, made while the file was not plain",
         [LOOK_LOST] = "its reflection is not to be found",
         [LOOK_DAMAGED] = "cannot be mapped as it is",
     };
@@ -454,6 +455,12 @@ static bool is_unchanged(const struct look *l)
            memcmp(now, l->manifest.bytes, sizeof(now)) == 0;
 }
 
+static bool is_masked(int fd)
+{
+    char header[MASK_HEADER];
+    return pread(fd, header, sizeof(header), 0) == sizeof(header) && mask_is_on(header);
+}
+
 static int look_once(struct look *l)
 {
     char *name;
@@ -492,6 +499,11 @@ static int look_once(struct look *l)
     }
     if (l->state != LOOK_DAMAGED)
         judge(l);
+    if (l->state == LOOK_PLAIN && is_masked(l->fd))
+        set_state(l, LOOK_COPIED,
+                  "is a copy of an SQLite database, made while libato held that: parts of the "
+                  "content may be in "
+                  "the reflection of the other file only");
     return 0;
 }
 

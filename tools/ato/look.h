@@ -48,9 +48,9 @@ enum look_state {
     LOOK_RECOVERY_DUE, /* its last user died, or a commit of it is in the journal of a dead one */
     LOOK_CLEAN,        /* unmapped, the reflection kept */
     LOOK_DEPLOYED,     /* everything is home, the reflection is being removed */
-    LOOK_COPIED,       /* carries the attribute of the file that it was copied from */
-    LOOK_LOST,         /* its attribute names a reflection that is not to be found */
-    LOOK_DAMAGED,      /* ato_mmap() refuses it */
+    LOOK_COPIED,  /* with an attribute, or a header (lib/sqlite/mask.h), that is of another file */
+    LOOK_LOST,    /* its attribute names a reflection that is not to be found */
+    LOOK_DAMAGED, /* ato_mmap() refuses it */
 };
 
 struct look {

@@ -82,7 +82,8 @@ void sides_say(FILE *out, const struct look *l)
     if (fstat(l->fd, &st) == 0)
         fputs(", written at ", out), say_time(out, st.st_mtim.tv_sec);
     fputs("\n  --prefer=reflection  ", out);
-    if (l->reflection < 0 || l->manifest.found != MANIFEST_VALID || !l->manifest.has_size) {
+    if (l->state == LOOK_COPIED || l->reflection < 0 || l->manifest.found != MANIFEST_VALID ||
+        !l->manifest.has_size) {
         fputs("is not to be had\n", out);
         return;
     }
