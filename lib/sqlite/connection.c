@@ -417,8 +417,9 @@ static int look_at_header(struct connection *c)
         view && !c->direct && c->db->guarded ? MASK_HEADER : database_length(c->db);
     if (!view)
         database_read_header(c->db, header, sizeof(header));
-    else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER)
-        (void)ato_memcpy(header, view, sizeof(header));
+    else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER &&
+             !ato_memcpy(header, view, sizeof(header)))
+        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     /* A process that was killed while it took the mask off may have left it in the file only. */
     if (!mask_is_on(header))
         database_read_header(c->db, in_file, sizeof(in_file));

@@ -320,7 +320,7 @@ class Check(Lab):
                               stdin=subprocess.PIPE) as busy:
             while not os.path.exists(self.manifest()):
                 self.assertIsNone(busy.poll())
-            for _ in range(20):  # each takes longer: there is more to look at
+            for _ in range(12):  # each takes longer: there is more to look at
                 done = self.ato('check', self.file)
                 self.assertEqual(len(done.stdout.splitlines()), 1, done)
             self.remember(self.file)
