@@ -45,7 +45,7 @@ static bool stages(const struct connection *c)
     return connection_writes(c) || c->batch;
 }
 
-/* Are its pages home after each transaction? */
+/* Is the file to be right by itself after each transaction? */
 static bool is_eager(const struct connection *c)
 {
     struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
@@ -83,7 +83,7 @@ static void abandon(struct connection *c)
 {
     super_give_up(c);
     staged_abort(&c->staged);
-    c->batch = c->refused = c->unguarded = c->becomes_wal = c->plays_back = false;
+    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
 }
 
 /* The rollback of a prepared database ends so, too: what is staged by then is what was there before; of one that
@@ -111,10 +111,6 @@ static void cut(struct connection *c)
 {
     if (c->shorter && database_length(c->db) > view_size(c))
         database_renew(c->db, c, false, c->name);
-    /* Without a mask others may make it longer: what it has too much is not to be cut off later. */
-    if (c->shorter && !c->masks && database_length(c->db) > view_size(c) &&
-        ato_ftruncate(c->staged.view, database_length(c->db)) < 0)
-        fault_ignored("cannot keep the length of", c->name);
     c->shorter = false;
 }
 
@@ -125,6 +121,13 @@ static int go_direct(struct connection *c)
         return -1;
     c->direct = true;
     return 0;
+}
+
+/* From now on it is the VFS below's. If that fails, the next checkpoint tries again, or the next transaction. */
+static void leave_to_others(struct connection *c)
+{
+    if ((c->becomes_wal || is_eager(c)) && go_direct(c) < 0)
+        fault_ignored("other programs still refuse", c->name);
 }
 
 /* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
@@ -141,9 +144,7 @@ static int after_commit(struct connection *c)
         staged_abort(&c->staged);
     }
     cut(c);
-    /* From now on it is the VFS below's. If this fails, the next checkpoint tries again. */
-    if (c->becomes_wal && go_direct(c) < 0)
-        fault_ignored("is refused by other programs until its next checkpoint:", c->name);
+    leave_to_others(c);
     c->becomes_wal = false;
     return SQLITE_OK;
 }
@@ -273,10 +274,11 @@ static int begin_to_stage(struct connection *c, int code)
     int r = c->direct ? find_view(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
         return r;
+    /* While it is masked nobody cuts it; and one without a mask may be another by now than the one that was guarded. */
+    const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
+    c->db->guarded &= !c->direct;
     c->direct = false;
-    c->masks = !is_eager(c);
-    if ((c->masks ? mask_put_on(c->staged.view, &c->db->guarded)
-                  : mask_take_off(c->staged.view, database_length(c->db))) == 0)
+    if (mask_put_on(c->staged.view, length, &c->db->guarded) == 0)
         return SQLITE_OK;
     return fault_of_libato(code, "cannot begin to write to", c->name);
 }
@@ -289,9 +291,8 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
         return staged_write(&c->staged, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
-    c->unguarded = c->masks && !c->db->guarded;
-    if (c->masks)
-        mask_translate(header, sizeof(header), 0);
+    c->unguarded = !c->db->guarded;
+    mask_translate(header, sizeof(header), 0);
     if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
         return -1;
     return n == sizeof(header) ? 0
@@ -387,16 +388,9 @@ static int check_guard(struct connection *c, const char *header)
     return SQLITE_OK;
 }
 
-/* Who does not stage wants a file without a mask before it reads. Under RESERVED: one at a time, and nobody who stages.
- * Only what was killed while it turned WAL mode on leaves such a file in it. */
+/* Brings all home and takes the mask off, before it reads. Under RESERVED: one at a time, and nobody who stages. */
 static int unmask(struct connection *c)
 {
-    if (!c->writable)
-        return c->journal_file ? SQLITE_OK
-                               : fault(SQLITE_READONLY_ROLLBACK,
-                                       "%s: is first to be opened by who may write, for who turned "
-                                       "WAL mode on was killed",
-                                       c->name);
     int r = c->real->pMethods->xLock(c->real, SQLITE_LOCK_RESERVED);
     if (r != SQLITE_OK)
         return r;
@@ -406,34 +400,67 @@ static int unmask(struct connection *c)
     return r == SQLITE_OK ? unlocked : r;
 }
 
-/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
- * file, nor write to one that it unmasks. */
-static int look_at_header(struct connection *c)
+/* Has a file without a mask slices in its reflection, or a guard? Nobody leaves it so who lives and uses this VFS. */
+static int look_at_reflection(struct connection *c, bool *left)
 {
-    char header[MASK_HEADER] = {0}, in_file[MASK_HEADER] = {0};
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    *left = false;
+    if (c->db->whole)
+        return SQLITE_OK;
+    if (ato_stat(c->staged.view, &st) < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+    *left = st.slices_in_reflection || st.guard_bytes;
+    c->db->whole = !*left;
+    return SQLITE_OK;
+}
+
+/* What the view, and the file, begin with; zeros, if that is nothing. */
+static int read_headers(struct connection *c, char header[MASK_HEADER], char in_file[MASK_HEADER])
+{
     char *view = c->staged.view;
     /* While it is masked nobody cuts it, and to ask for its length takes as long as to read a page. */
     const sqlite3_int64 length =
         view && !c->direct && c->db->guarded ? MASK_HEADER : database_length(c->db);
-    if (!view)
-        database_read_header(c->db, header, sizeof(header));
-    else if (length >= MASK_HEADER && view_size(c) >= MASK_HEADER &&
-             !ato_memcpy(header, view, sizeof(header)))
+    memset(header, 0, MASK_HEADER);
+    memset(in_file, 0, MASK_HEADER);
+    if (view && length >= MASK_HEADER && view_size(c) >= MASK_HEADER &&
+        !ato_memcpy(header, view, MASK_HEADER) && errno != EFAULT)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     /* A process that was killed while it took the mask off may have left it in the file only. */
     if (!mask_is_on(header))
-        database_read_header(c->db, in_file, sizeof(in_file));
+        database_read_header(c->db, in_file, MASK_HEADER);
+    return SQLITE_OK;
+}
+
+/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
+ * file, nor write to one that it unmasks. */
+static int look_at_header(struct connection *c)
+{
+    char header[MASK_HEADER], in_file[MASK_HEADER];
+    const bool has_view = c->staged.view;
+    bool left = false;
+    int r = read_headers(c, header, in_file);
+    if (r != SQLITE_OK)
+        return r;
     const bool is_masked = mask_is_on(header) || mask_is_on(in_file);
-    int r = view && is_masked ? check_guard(c, header) : SQLITE_OK;
+    if (has_view)
+        r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
+    if (r != SQLITE_OK)
+        return r;
     if (mask_is_on(header))
         mask_translate(header, sizeof(header), 0);
-    const bool stages_none = c->journal_file || mask_is_wal(header);
-    c->direct = !is_masked && (stages_none || !view || !is_eager(c));
-    if (r == SQLITE_OK && view && is_masked && stages_none)
+    const bool is_wal = mask_is_wal(header);
+    c->direct = !is_masked && !left;
+    if (has_view && c->writable && (left || (is_masked && (c->journal_file || is_wal))))
         r = unmask(c);
+    else if (has_view && is_masked && is_wal)
+        r = fault(
+            SQLITE_READONLY_ROLLBACK,
+            "%s: is first to be opened by who may write, for who turned WAL mode on was killed",
+            c->name);
     if (!c->direct && maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
-    if (c->direct && view && database_length(c->db) != view_size(c))
+    if (c->direct && has_view && database_length(c->db) != view_size(c))
         database_renew(c->db, c, true, c->name);
     return r;
 }
@@ -565,8 +592,13 @@ static int unlock(struct connection *c, int level)
 {
     c->checkpointed = false;
     /* Before others may write: their transactions would wait for this one's pages. */
-    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
+    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
         abandon(c);
+        leave_to_others(c);
+    }
+    /* SQLite keeps it open, and writes to it, for as long as it has any lock, if it is not to be deleted. */
+    if (level == SQLITE_LOCK_NONE)
+        c->plays_back = false;
     /* Before somebody else has the lock, whose journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);

@@ -61,7 +61,6 @@ struct connection {
     bool takes_file;   /* ?prefer=file */
     bool refused;      /* to be prepared: what is staged is never committed */
     bool direct;       /* the VFS below reads and writes it, for the file by itself is right */
-    bool masks;        /* what is staged has a masked header */
     bool unguarded; /* what is staged is a new file's header, whose guard is not set yet (mask.h) */
     bool becomes_wal; /* what is staged turns WAL mode on */
     bool shorter;     /* its file is, than it was when it was mapped */

@@ -425,9 +425,10 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     pthread_mutex_unlock(&lock);
 }
 
-static void unmap_view(const struct view *v, int mode, const char *name)
+/* fd: open for writing, if it is to be made plain. */
+static void unmap_view(const struct view *v, int mode, int fd, const char *name)
 {
-    if (mode == ATO_UNMAP_SPATIAL && mask_refresh(v->at) < 0)
+    if (mode == ATO_UNMAP_SPATIAL && mask_refresh(v->at, fd) < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     if (ato_munmap(v->at, v->length, mode) == 0)
         return;
@@ -453,7 +454,7 @@ static void make_plain(const char *name)
     if (fd >= 0 && fstat(fd, &st) == 0)
         v = map(fd, &wish, &st);
     if (v.at)
-        unmap_view(&v, ATO_UNMAP_SPATIAL, name);
+        unmap_view(&v, ATO_UNMAP_SPATIAL, fd, name);
     else
         (void)fault(
             SQLITE_WARNING,
@@ -470,9 +471,9 @@ static void unmap(const struct database *db, const char *name)
     const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
     const bool left = read->at && !write->at && !db->unmap_fast && has_reflection(read->at);
     if (read->at)
-        unmap_view(read, ATO_UNMAP_FAST, name);
+        unmap_view(read, ATO_UNMAP_FAST, -1, name);
     if (write->at)
-        unmap_view(write, mode, name);
+        unmap_view(write, mode, find_kept(db, true)->fd, name);
     if (left)
         make_plain(name);
 }

@@ -4,9 +4,15 @@
 #include "ato.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { AT = 19, BYTES = 9, VERSION = 19, COUNTER = 24, AHEAD = 1 << 20 };
+
+/* Of SQLite's locks, the one that only a writer has. */
+enum { RESERVED_BYTE = 0x40000001 };
 
 static bool is_header(const unsigned char *h)
 {
@@ -35,13 +41,10 @@ void mask_translate(void *bytes, size_t n, off_t offset)
         b[COUNTER - offset] ^= 0x80;
 }
 
-/* 1: it has none. */
-static int read_header(char *view, unsigned char h[MASK_HEADER])
+/* `length`: of the file; what lies behind its end is SIGBUS. 1: it has none. */
+static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
 {
-    const off_t size = ato_size(view);
-    if (size < 0)
-        return -1;
-    if (size < MASK_HEADER)
+    if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
         return 1;
     return ato_memcpy(h, view, MASK_HEADER) ? is_header(h) ? 0 : 1 : -1;
 }
@@ -78,11 +81,11 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-int mask_put_on(char *view, bool *guarded)
+int mask_put_on(char *view, off_t length, bool *guarded)
 {
     unsigned char now[MASK_HEADER], plain[MASK_HEADER];
     struct ato_stat st = {.guard_bytes = *guarded};
-    int r = read_header(view, now);
+    int r = read_header(view, length, now);
     if (r != 0)
         return r < 0 ? -1 : 0;
     memcpy(plain, now, sizeof(plain));
@@ -99,35 +102,51 @@ int mask_put_on(char *view, bool *guarded)
     return r;
 }
 
-int mask_refresh(char *view)
+static int refresh(char *view, off_t length)
 {
     unsigned char h[MASK_HEADER];
     struct ato_stat st;
-    const int r = read_header(view, h);
+    const int r = read_header(view, length, h);
     if (r != 0)
         return r < 0 ? -1 : 0;
     if (read_guard(view, &st) < 0)
         return -1;
     if (!st.guard_bytes)
         return 0;
-    /* Not masked: killed before it was, and others may have written the header since. */
+    /* Not masked: somebody was killed before it was, or when it was no longer, and others may have written the header since. */
     return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
+}
+
+int mask_refresh(char *view, int fd)
+{
+    struct stat st;
+    struct flock reserved = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RESERVED_BYTE, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLK, &reserved) < 0)
+        return 1;
+    const int r = fstat(fd, &st) < 0 ? -1 : refresh(view, st.st_size);
+    const int saved = errno;
+    reserved.l_type = F_UNLCK;
+    (void)fcntl(fd, F_OFD_SETLK, &reserved);
+    errno = saved;
+    return r;
 }
 
 int mask_take_off(char *view, off_t length)
 {
     unsigned char h[MASK_HEADER];
-    const int r = read_header(view, h);
+    int r = read_header(view, length, h);
     if (r != 0)
         return r < 0 ? -1 : 0;
-    /* It may be on in the file still, where somebody was killed at the last step but one. */
-    if (!mask_is_on(h))
-        return ato_deploy(view, MASK_HEADER) < 0 ? -1 : mask_refresh(view);
-    mask_translate(h, sizeof(h), 0);
+    const bool is_on = mask_is_on(h);
+    if (is_on)
+        mask_translate(h, sizeof(h), 0);
     if (length > ato_size(view) && ato_ftruncate(view, length) < 0)
         return -1;
-    if (mask_set_plain(view, h) < 0 || ato_deploy(view, (size_t)ato_size(view)) < 0 ||
-        write_home(view, h) < 0)
+    if (is_on && mask_set_plain(view, h) < 0)
         return -1;
-    return ato_set_guard(view, 0, NULL, 0);
+    /* In the file it may be on when it is not in the view: somebody was killed between these two steps of write_home(). */
+    if (ato_deploy(view, (size_t)ato_size(view)) < 0 || (is_on && write_home(view, h) < 0))
+        return -1;
+    return is_on ? ato_set_guard(view, 0, NULL, 0) : refresh(view, length);
 }

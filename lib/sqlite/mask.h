@@ -22,12 +22,12 @@
  *   3. All later writes of the header, to either copy, are masked.
  *
  * A database in WAL mode is not masked, for nothing of it is in the reflection; nor is one with a journal on the disk
- * (connection.h), or one that is read eagerly. Beside a masked file there is never a rollback journal on the disk that
+ * (connection.h). One that is read eagerly is masked for as long as a transaction writes. Beside a masked file there is never a rollback journal on the disk that
  * counts: SQLite's own VFS plays one back before it reads the header.
  *
- * Not covered: a process is killed between (1) and (2), somebody else turns WAL mode on or changes the size that is reserved
- * in each page, and then `ato deploy` puts the guard back, with what the header said before. (A connection through ato takes
- * such a guard away.)
+ * A process that is killed between (1) and (2), or after the mask was taken off and before the guard was, leaves a guard
+ * that is of no use. Others may write to such a file; the VFS, when it closes the file, and `ato deploy` remove the guard.
+ * (Another program that maps the file and unmaps it puts back what the header said before.)
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
@@ -48,21 +48,23 @@ bool mask_is_wal(const void *header);
 /* Translates the n bytes at this offset of the file, in either direction. */
 void mask_translate(void *bytes, size_t n, off_t offset);
 
-/* Does steps 1 and 2. The caller has the EXCLUSIVE lock, and no transaction of libato in this file. If the file has no
- * header yet, the call does nothing, and the caller sets the guard by mask_set_plain() when it commits the header.
- * `*guarded`: whether the caller knows that there is a guard. If not, the call looks, which takes longer; it becomes true
- * when there is one. Durable when it returns. 0; -1 with errno and ato_errormsg(). */
-int mask_put_on(char *view, bool *guarded);
+/* Does steps 1 and 2. The caller has the EXCLUSIVE lock, and no transaction of libato in this file, which has this length.
+ * If the file has no header yet, the call does nothing, and the caller sets the guard by mask_set_plain() when it commits
+ * the header. `*guarded`: whether the caller knows that a file with a mask has a guard. If not, the call looks, which takes
+ * longer; it becomes true when there is one. Durable when it returns. 0; -1 with errno and ato_errormsg(). */
+int mask_put_on(char *view, off_t length, bool *guarded);
 
 /* The guard's bytes become these MASK_HEADER bytes' plain ones, masked or not. 0; -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
-/* Brings the guard, if there is one, up to date, for who makes the file plain next. 0; -1 as above. */
-int mask_refresh(char *view);
+/* Brings the guard up to date, for who makes the file plain next, or removes the one of a file without a mask. `fd`: the
+ * file, open for writing; nobody else may write meanwhile, which this call makes sure of by a lock of its own. 0; 1: somebody
+ * does; -1 as above. */
+int mask_refresh(char *view, int fd);
 
-/* Brings all of the file home, then takes the mask off. The caller has the RESERVED lock, or nobody else has the file. `length`: how long the file is.
- * The database becomes as long as that: an end that was still to be cut off stays, since others may write there from then
- * on. 0; -1 as above. */
+/* Brings all of the file home, then takes the mask off, if there is one. The caller has the RESERVED lock, or nobody else
+ * has the file. `length`: how long the file is. The database becomes as long as that: an end that was still to be cut off
+ * stays, since others may write there from then on. 0; -1 as above. */
 int mask_take_off(char *view, off_t length);
 
 #endif

@@ -14,21 +14,21 @@ using namespace crash::standins;
 
 extern "C" {
 
-int __real_mask_put_on(char *view, bool *guarded);
+int __real_mask_put_on(char *view, off_t length, bool *guarded);
 void __real_staged_abort(struct staged *s);
 int __real_staged_join(struct staged *s, struct staged *other);
 int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __real_super_delete(const char *name, bool *mine);
 
-int __wrap_mask_put_on(char *view, bool *guarded);
+int __wrap_mask_put_on(char *view, off_t length, bool *guarded);
 void __wrap_staged_abort(struct staged *s);
 int __wrap_staged_join(struct staged *s, struct staged *other);
 int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int __wrap_super_delete(const char *name, bool *mine);
 
-int __wrap_mask_put_on(char *view, bool *guarded)
+int __wrap_mask_put_on(char *view, off_t length, bool *guarded)
 {
-    return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view, guarded);
+    return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view, length, guarded);
 }
 
 void __wrap_staged_abort(struct staged *s)

@@ -93,43 +93,73 @@ TEST_P(SqliteLeftoversInMode, JournalOfOneThatDiedBesideAReaderIsNotPlayedBack)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
+class SqliteHotJournals : public SqliteLeftovers
+{
+  protected:
+    /* Of a process that wrote some of its pages to the database. */
+    void leave_journal() const
+    {
+        die(
+            [&] {
+                Db db = Db::stock(path());
+                (void)db.run("UPDATE t SET b=a");
+                return db;
+            },
+            "UPDATE t SET b=a+20", "pwrite64",
+            [](int fd, const void *from, size_t n) {
+                static bool counted;
+                counted |= counts_pages(fd, from, n);
+                return counted && n == 4096;
+            });
+    }
+    /* By others, who may write then. */
+    void expect_nothing_of_it() const
+    {
+        {
+            const Db db = Db::stock(path());
+            EXPECT_EQ(db.text("SELECT sum(b) FROM t"), "6");
+            MUST(db, fill("t", 10, 50) + "; UPDATE t SET b=a+30 WHERE a<10");
+        }
+        EXPECT_EQ(Db(path()).text("SELECT sum(b) FROM t WHERE a<10"), "96");
+        EXPECT_EQ(stock_sum(path()), "1236");
+    }
+};
+
 /* Of a database that libato holds: SQLite's own VFS plays a journal back before it looks at the header. */
-TEST_F(SqliteLeftovers, JournalOnTheDiskIsNeverBesidePagesInAReflection)
+TEST_F(SqliteHotJournals, AreNeverBesidePagesInAReflection)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
-    ASSERT_EQ(other.run("UPDATE t SET b=a+10"), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET b=a"), SQLITE_OK);
     die([&] { return Db(path(), "journal=file"); }, "UPDATE t SET b=a+20", "pwrite64",
         counts_pages);
     other.kill();
-    {
-        const Db db = Db::stock(path());
-        EXPECT_EQ(db.text("SELECT sum(b) FROM t"), "36");
-        MUST(db, fill("t", 10, 50) + "; UPDATE t SET b=a+30 WHERE a<10");
-    }
-    EXPECT_EQ(Db(path()).text("SELECT sum(b) FROM t WHERE a<10"), "96");
-    EXPECT_EQ(stock_sum(path()), "1236");
+    expect_nothing_of_it();
 }
 
 /* It is there until what it gives back is the file's. */
-TEST_F(SqliteLeftovers, JournalThatIsPlayedBackTwiceGivesBackTheSame)
+TEST_F(SqliteHotJournals, GiveBackTheSameTwice)
 {
     make();
-    MUST(Db::stock(path()), "UPDATE t SET b=a");
-    die([&] { return Db::stock(path()); }, "UPDATE t SET b=a+20", "pwrite64",
-        [](int fd, const void *from, size_t n) {
-            static bool counted;
-            counted |= counts_pages(fd, from, n);
-            return counted && n == 4096;
-        });
+    leave_journal();
     die([&] { return Db(path()); }, "UPDATE t SET b=a+30", "unlink", nullptr);
-    {
-        const Db db = Db::stock(path());
-        EXPECT_EQ(db.text("SELECT sum(b) FROM t"), "6");
-        MUST(db, fill("t", 10, 50) + "; UPDATE t SET b=a+30 WHERE a<10");
-    }
-    EXPECT_EQ(Db(path()).text("SELECT sum(b) FROM t WHERE a<10"), "96");
-    EXPECT_EQ(stock_sum(path()), "1236");
+    expect_nothing_of_it();
+}
+
+/* So does one that SQLite keeps open when it was played back, and writes to in the next transaction. */
+TEST_F(SqliteHotJournals, GiveBackTheSameWhereTheyAreUsedAgain)
+{
+    make();
+    die(
+        [&] {
+            Db db(path());
+            (void)db.run("PRAGMA journal_mode=truncate; SELECT * FROM t");
+            leave_journal();
+            (void)db.run("BEGIN IMMEDIATE; UPDATE t SET b=a+30");
+            return db;
+        },
+        "COMMIT", "ftruncate", nullptr);
+    expect_nothing_of_it();
 }
 
 TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)

@@ -36,7 +36,36 @@ class SqliteOthers : public Lab
         EXPECT_EQ(who.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_NOTADB);
         EXPECT_EQ(who.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_NOTADB);
     }
+    /* As a process leaves it that is killed between guard and mask, or after it took the mask off. */
+    void guard() const
+    {
+        EXPECT_EQ(support::in_child([&] {
+                      char plain[9];
+                      char *view = map();
+                      return ato_memcpy(plain, view + 19, 9) &&
+                                     ato_set_guard(view, 19, plain, 9) == 0
+                                 ? 0
+                                 : 1;
+                  }),
+                  0);
+    }
+    unsigned guarded() const
+    {
+        return static_cast<unsigned>(support::in_child([&] {
+            struct ato_stat st = {};
+            st.struct_size = sizeof(st);
+            return ato_stat(map(), &st) == 0 ? static_cast<int>(st.guard_bytes) : 100;
+        }));
+    }
     Remote late; /* opens the database when it is masked */
+
+  private:
+    char *map() const
+    {
+        support::Fd fd(path());
+        return static_cast<char *>(
+            ato_mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    }
 };
 
 TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
@@ -197,6 +226,50 @@ TEST_F(SqliteOthers, ShareOneInWalModeThatIsReadEagerly)
     MUST(Db::stock(path()), fill("t", 10, 2000) + "; PRAGMA wal_checkpoint");
     EXPECT_EQ(db.number("SELECT count(*) FROM t"), 1995);
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+/* What they write meanwhile is not undone. */
+TEST_F(SqliteOthers, MayWriteWhereThereIsAGuardAndNoMask)
+{
+    look();
+    guard();
+    EXPECT_EQ(guarded(), 9u);
+    MUST(Db::stock(path()), "UPDATE t SET a=a+10");
+    {
+        const Db db(path(), "unmap=fast");
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 36);
+    }
+    EXPECT_EQ(guarded(), 0u);
+    guard();
+    MUST(Db::stock(path()), "UPDATE t SET a=a+10");
+    EXPECT_EQ(Db(path()).opened, SQLITE_OK);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "66");
+}
+
+/* It may be the guard of who is about to mask the file. */
+TEST_F(SqliteOthers, MayNotTakeTheGuardFromOneThatWrites)
+{
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_OK);
+    guard();
+    EXPECT_EQ(Db(path()).opened, SQLITE_OK);
+    EXPECT_EQ(guarded(), 9u);
+    EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* The VFS below does, with a journal on the disk. */
+TEST_F(SqliteOthers, MayCutItToNothing)
+{
+    Db db(path(), "journal=file");
+    MUST(db, "PRAGMA cache_size=1; BEGIN; CREATE TABLE t(a)");
+    MUST(db, "INSERT INTO t VALUES(zeroblob(100000)); ROLLBACK");
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(support::read_file(path()).size(), 0u);
 }
 
 /* What a copy lacks is in the reflection of the file that it was copied from. */

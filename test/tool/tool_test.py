@@ -280,6 +280,17 @@ class Deploy(Lab):
                 self.assertEqual(self.content(path)[-1:], b'!')
                 self.assertEqual(self.content(path) == others, side == 'file')
 
+    def test_what_others_wrote_to_a_database_without_a_mask_stays(self):
+        path = self.dir + '/a.db'
+        with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(path)) as other:
+            db.executescript('CREATE TABLE t AS SELECT 7 a')
+            subprocess.run([lab.ACTOR, 'guarded', path], env=self.env, check=True)
+            self.assertEqual(db.execute('SELECT a FROM t').fetchall(), [(7,)])
+            other.executescript('UPDATE t SET a=8')
+            subprocess.run([ATO, 'deploy', path], env=self.env, check=True, capture_output=True)
+            self.assertEqual(db.execute('SELECT a FROM t').fetchall(), [(8,)])
+        self.expect_plain(path)
+
     def test_a_copy_of_a_database_is_other_programs_when_it_is_preferred(self):
         source = self.make('fast', 'source')
         for name in 'with', 'without':

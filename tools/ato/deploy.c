@@ -86,6 +86,50 @@ static void show(void *arg, uint64_t done, uint64_t total)
     progress_show(arg, done, total);
 }
 
+/* An SQLite database may have a mask to be taken off, or a guard that is of no use (lib/sqlite/mask.h). False: it may not be
+ * made plain. */
+static bool end_masks(struct deployed *d, const struct look *l, const struct tool_request *request,
+                      void *at, int fd)
+{
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    if (ato_stat(at, &st) == 0)
+        d->slices = st.slices_in_reflection;
+    const bool is_lost = !st.guard_bytes && look_is_masked(fd);
+    if (is_lost && request->prefer != ATO_PREFER_FILE) {
+        end_as(
+            d, REFUSED,
+            "an SQLite database, of which it is not known what its header was; if these bytes are "
+            "the right ones, say --prefer=file");
+        return false;
+    }
+    const int r = is_lost || (request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED)
+                      ? mask_take_off(at, (off_t)l->who.size)
+                      : mask_refresh(at, fd);
+    if (r > 0)
+        end_as(d, MAPPED, "a process is writing to it by SQLite; try again");
+    else if (r < 0)
+        end_as(d, FAILED, "%s", ato_errormsg());
+    return r == 0;
+}
+
+static void unmap(struct deployed *d, void *at, size_t length, const struct tool_request *request)
+{
+    struct progress progress;
+    struct ato_unmap_options unmap = {.struct_size = sizeof(unmap),
+                                      .mode = ATO_UNMAP_SPATIAL,
+                                      .progress = show,
+                                      .progress_arg = &progress};
+    progress_start(&progress, d->name, !request->quiet);
+    int r = ato_munmap_opt(at, length, &unmap);
+    progress_end(&progress);
+    if (r < 0) {
+        end_as(d, FAILED, "%s", ato_errormsg());
+        (void)ato_munmap(at, length, ATO_UNMAP_FAST); /* if the mapping is still there */
+    } else if (!is_busy(d)) {
+        d->result = MADE_PLAIN;
+    }
+}
+
 static void make_plain(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
     bool known = l->manifest.found == MANIFEST_VALID;
@@ -93,12 +137,6 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
                                   .read_policy = ATO_READ_GATHER,
                                   .flags = request->prefer,
                                   .domain = known ? (int)l->manifest.record.domain : 0};
-    struct progress progress;
-    struct ato_unmap_options unmap = {.struct_size = sizeof(unmap),
-                                      .mode = ATO_UNMAP_SPATIAL,
-                                      .progress = show,
-                                      .progress_arg = &progress};
-    struct ato_stat st = {.struct_size = sizeof(st)};
     int fd = look_open(d->name, O_RDWR);
     if (fd < 0) {
         end_as(d, BLIND, "cannot open it for writing: %s", strerror(errno));
@@ -108,30 +146,17 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     size_t length = l->who.size ? l->who.size : 1;
     void *at = ato_mmap_opt(length, fd, 0, &options);
     int error = errno;
-    close(fd);
     if (at == MAP_FAILED) {
         char why[1024];
         snprintf(why, sizeof(why), "%s", ato_errormsg());
         if (error != EBUSY || !is_busy(d))
             end_as(d, error == EBUSY ? MAPPED : FAILED, "%s", why);
+    } else if (end_masks(d, l, request, at, fd)) {
+        unmap(d, at, length, request);
     } else {
-        if (ato_stat(at, &st) == 0)
-            d->slices = st.slices_in_reflection;
-        progress_start(&progress, d->name, !request->quiet);
-        /* Of an SQLite database the file has the mask, too (lib/sqlite/mask.h). */
-        int r = request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED
-                    ? mask_take_off(at, (off_t)l->who.size)
-                    : 0;
-        r = r < 0 ? r : ato_munmap_opt(at, length, &unmap);
-        progress_end(&progress);
-        if (r == 0) {
-            if (!is_busy(d))
-                d->result = MADE_PLAIN;
-            return;
-        }
-        end_as(d, FAILED, "%s", ato_errormsg());
-        (void)ato_munmap(at, length, ATO_UNMAP_FAST); /* if the mapping is still there */
+        (void)ato_munmap(at, length, ATO_UNMAP_FAST);
     }
+    close(fd);
 }
 
 /* Which side is right has to be said by somebody. A copy has but one. */

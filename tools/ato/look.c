@@ -455,7 +455,7 @@ static bool is_unchanged(const struct look *l)
            memcmp(now, l->manifest.bytes, sizeof(now)) == 0;
 }
 
-static bool is_masked(int fd)
+bool look_is_masked(int fd)
 {
     char header[MASK_HEADER];
     return pread(fd, header, sizeof(header), 0) == sizeof(header) && mask_is_on(header);
@@ -499,7 +499,7 @@ static int look_once(struct look *l)
     }
     if (l->state != LOOK_DAMAGED)
         judge(l);
-    if (l->state == LOOK_PLAIN && is_masked(l->fd))
+    if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
         set_state(l, LOOK_COPIED,
                   "is a copy of an SQLite database, made while libato held that: parts of the "
                   "content may be in "

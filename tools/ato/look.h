@@ -93,6 +93,9 @@ int look_folder(struct folder *f, const char *path);
 int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m);
 void look_manifest_close(struct look_manifest *m);
 
+/* Does it begin with the header of an SQLite database that other programs refuse (lib/sqlite/mask.h)? */
+bool look_is_masked(int fd);
+
 /* A regular file in a folder, opened for reading; nothing that could block is opened. -1 and errno;
  * EINVAL for what is no regular file. */
 int look_into(const struct folder *f, const char *name, struct stat *st);
