@@ -117,7 +117,7 @@ static void cut(struct connection *c)
 /* Nothing of the file is in its reflection from now on: the VFS below may have it. 0; -1 as of libato. */
 static int go_direct(struct connection *c)
 {
-    if (!c->direct && mask_take_off(c->staged.view, database_length(c->db)) < 0)
+    if (!c->direct && mask_take_off(c->staged.view, c->db->fd) < 0)
         return -1;
     c->direct = true;
     return 0;
@@ -180,22 +180,27 @@ static int size_of(struct connection *c, sqlite3_int64 *size)
                      : SQLITE_OK;
 }
 
+/* In this order: another process may make it longer, which begins with its length. Does it have another length than the
+ * view? */
+static bool look_at_length(struct connection *c)
+{
+    const sqlite3_int64 size = view_size(c), length = database_length(c->db);
+    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
+    return length != size && length != c->looked_at;
+}
+
 /* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
  * taken for what it is. */
 static void find_length(struct connection *c)
 {
     if (!c->staged.view)
         database_renew(c->db, c, false, c->name);
-    /* In this order: another process may make it longer, which begins with its length. */
-    sqlite3_int64 size = view_size(c), length = database_length(c->db);
     /* A length that lasts is of a file that got shorter, and that others have mapped. */
-    if (length != size && length != c->looked_at) {
-        c->looked_at = length;
+    if (look_at_length(c)) {
+        c->looked_at = database_length(c->db);
         database_renew(c->db, c, true, c->name);
-        size = view_size(c);
-        length = database_length(c->db);
+        (void)look_at_length(c);
     }
-    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
 }
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
@@ -418,17 +423,17 @@ static int look_at_reflection(struct connection *c, bool *left)
 static int read_headers(struct connection *c, char header[MASK_HEADER], char in_file[MASK_HEADER])
 {
     char *view = c->staged.view;
-    /* While it is masked nobody cuts it, and to ask for its length takes as long as to read a page. */
-    const sqlite3_int64 length =
-        view && !c->direct && c->db->guarded ? MASK_HEADER : database_length(c->db);
     memset(header, 0, MASK_HEADER);
     memset(in_file, 0, MASK_HEADER);
-    if (view && length >= MASK_HEADER && view_size(c) >= MASK_HEADER &&
+    bool has_header = true;
+    /* While it is masked nobody cuts it; and a load, which takes no call, finds the file's own copy. */
+    if (view && !c->direct && c->db->guarded)
+        memcpy(in_file, view, MASK_HEADER);
+    else
+        has_header = database_read_header(c->db, in_file, MASK_HEADER);
+    if (has_header && view && view_size(c) >= MASK_HEADER &&
         !ato_memcpy(header, view, MASK_HEADER) && errno != EFAULT)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
-    /* A process that was killed while it took the mask off may have left it in the file only. */
-    if (!mask_is_on(header))
-        database_read_header(c->db, in_file, MASK_HEADER);
     return SQLITE_OK;
 }
 
@@ -442,24 +447,32 @@ static int look_at_header(struct connection *c)
     int r = read_headers(c, header, in_file);
     if (r != SQLITE_OK)
         return r;
-    const bool is_masked = mask_is_on(header) || mask_is_on(in_file);
-    if (has_view)
+    /* Of view and file only one has the mask where a process was killed that put it on or took it off. */
+    const int half_on = has_view ? mask_is_half_on(c->staged.view, header, in_file) : 0;
+    if (half_on < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+    const bool half_off = !mask_is_on(header) && mask_is_on(in_file);
+    const bool is_masked = !half_on && (mask_is_on(header) || half_off);
+    if (has_view && !half_on)
         r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
     if (r != SQLITE_OK)
         return r;
     if (mask_is_on(header))
         mask_translate(header, sizeof(header), 0);
-    const bool is_wal = mask_is_wal(header);
-    c->direct = !is_masked && !left;
-    if (has_view && c->writable && (left || (is_masked && (c->journal_file || is_wal))))
+    const bool stages_none = c->journal_file || mask_is_wal(header);
+    const bool unmasks = left || half_on || half_off || (is_masked && stages_none);
+    c->direct = !is_masked && !left && !(half_on && c->writable);
+    if (has_view && c->writable && unmasks)
         r = unmask(c);
-    else if (has_view && is_masked && is_wal)
+    else if (has_view && is_masked && mask_is_wal(header))
         r = fault(
             SQLITE_READONLY_ROLLBACK,
             "%s: is first to be opened by who may write, for who turned WAL mode on was killed",
             c->name);
     if (!c->direct && maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
+    if (c->direct)
+        c->cut_to = 0;
     if (c->direct && has_view && database_length(c->db) != view_size(c))
         database_renew(c->db, c, true, c->name);
     return r;
@@ -593,8 +606,10 @@ static int unlock(struct connection *c, int level)
     c->checkpointed = false;
     /* Before others may write: their transactions would wait for this one's pages. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
+        const bool rolls_back = c->staged.tx;
         abandon(c);
-        leave_to_others(c);
+        if (rolls_back)
+            leave_to_others(c);
     }
     /* SQLite keeps it open, and writes to it, for as long as it has any lock, if it is not to be deleted. */
     if (level == SQLITE_LOCK_NONE)
@@ -756,6 +771,9 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
 {
     struct connection *c = enter(file);
     const bool begins = is_counter(c, n, offset);
+    /* Before it has a lock SQLite reads the header; others may have cut the file. */
+    if (c->lock == SQLITE_LOCK_NONE && !c->staged.tx && !c->direct)
+        look_at_length(c);
     int r = begins ? settle_without_locks(c) : SQLITE_OK;
     if (r == SQLITE_OK)
         r = read_plain(c, to, n, offset);
@@ -941,8 +959,10 @@ int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *n
     int opened = flags;
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct connection){
-        .real = (sqlite3_file *)(c + 1), .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
+    *c = (struct connection){.real = (sqlite3_file *)(c + 1),
+                             .name = name,
+                             .in_call = PTHREAD_MUTEX_INITIALIZER,
+                             .looked_at = -1};
     int r = below->xOpen(below, name, c->real, flags, &opened);
     if (r == SQLITE_OK) {
         r = attach(c, opened);

@@ -303,10 +303,9 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     return NULL;
 }
 
-void database_read_header(const struct database *db, void *to, size_t n)
+bool database_read_header(const struct database *db, void *to, size_t n)
 {
-    ssize_t ignored = pread(db->fd, to, n, 0);
-    (void)ignored;
+    return pread(db->fd, to, n, 0) == (ssize_t)n;
 }
 
 sqlite3_int64 database_length(const struct database *db)

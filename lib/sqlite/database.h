@@ -61,8 +61,8 @@ struct database *database_open(const struct database_wish *wish, struct connecti
  * the sentence, if that fails. */
 void database_close(struct database *db, struct connection *c, const char *name);
 
-/* Reads the first n bytes of the file, without its reflection. If the file is shorter, the rest of `to` stays as it is. */
-void database_read_header(const struct database *db, void *to, size_t n);
+/* Reads the first n bytes of the file, without its reflection. False: it is shorter; what it has is read. */
+bool database_read_header(const struct database *db, void *to, size_t n);
 
 /* How long the file is for everybody; -1. */
 sqlite3_int64 database_length(const struct database *db);

@@ -14,6 +14,9 @@ enum { AT = 19, BYTES = 9, VERSION = 19, COUNTER = 24, AHEAD = 1 << 20 };
 /* Of SQLite's locks, the one that only a writer has. */
 enum { RESERVED_BYTE = 0x40000001 };
 
+/* The unit that lies in the file or in the reflection; the header begins the first one. */
+enum { SLICE = 64 };
+
 static bool is_header(const unsigned char *h)
 {
     static const unsigned char fractions[3] = {64, 32, 32};
@@ -24,6 +27,11 @@ bool mask_is_on(const void *header)
 {
     const unsigned char *h = header;
     return is_header(h) && h[VERSION] >= 255 - 2;
+}
+
+bool mask_is_plain(const void *header)
+{
+    return is_header(header) && !mask_is_on(header);
 }
 
 bool mask_is_wal(const void *header)
@@ -102,11 +110,46 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     return r;
 }
 
-static int refresh(char *view, off_t length)
+/* Was a process killed that put the mask on, so that only the reflection has it, and nothing else? Then others may have
+ * written the file since, which is right by itself. */
+int mask_is_half_on(char *view, const void *header, const void *in_file)
+{
+    struct ato_stat st;
+    if (!mask_is_on(header) || !mask_is_plain(in_file))
+        return 0;
+    return read_guard(view, &st) < 0 ? -1 : st.slices_in_reflection == 1;
+}
+
+/* Reads the header of the view, which is masked only if the file is. 1: it has none. */
+static int read_settled(char *view, int fd, unsigned char h[MASK_HEADER])
+{
+    unsigned char slice[SLICE], masked[SLICE];
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -1;
+    int r = read_header(view, st.st_size, h);
+    if (r != 0 || pread(fd, slice, sizeof(slice), 0) != sizeof(slice))
+        return r;
+    r = mask_is_half_on(view, h, slice);
+    if (r <= 0)
+        return r;
+    if (!ato_memcpy(masked, view, sizeof(masked)))
+        return -1;
+    /* Written by half, nothing else: the counter may have its mask. */
+    mask_translate(masked, sizeof(masked), 0);
+    slice[COUNTER] ^= 0x80;
+    if (memcmp(slice, masked, sizeof(slice)) != 0)
+        slice[COUNTER] ^= 0x80;
+    if (!ato_memcpy(view, slice, sizeof(slice)) || ato_deploy(view, sizeof(slice)) < 0)
+        return -1;
+    return read_header(view, st.st_size, h);
+}
+
+static int refresh(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
     struct ato_stat st;
-    const int r = read_header(view, length, h);
+    const int r = read_settled(view, fd, h);
     if (r != 0)
         return r < 0 ? -1 : 0;
     if (read_guard(view, &st) < 0)
@@ -119,12 +162,11 @@ static int refresh(char *view, off_t length)
 
 int mask_refresh(char *view, int fd)
 {
-    struct stat st;
     struct flock reserved = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RESERVED_BYTE, .l_len = 1};
     if (fcntl(fd, F_OFD_SETLK, &reserved) < 0)
         return 1;
-    const int r = fstat(fd, &st) < 0 ? -1 : refresh(view, st.st_size);
+    const int r = refresh(view, fd);
     const int saved = errno;
     reserved.l_type = F_UNLCK;
     (void)fcntl(fd, F_OFD_SETLK, &reserved);
@@ -132,21 +174,23 @@ int mask_refresh(char *view, int fd)
     return r;
 }
 
-int mask_take_off(char *view, off_t length)
+int mask_take_off(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
-    int r = read_header(view, length, h);
-    if (r != 0)
-        return r < 0 ? -1 : 0;
+    struct stat st;
+    const int r = read_settled(view, fd, h);
+    if (r != 0 || fstat(fd, &st) < 0)
+        return r > 0 ? 0 : -1;
     const bool is_on = mask_is_on(h);
     if (is_on)
         mask_translate(h, sizeof(h), 0);
-    if (length > ato_size(view) && ato_ftruncate(view, length) < 0)
+    if (st.st_size > ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
         return -1;
+    const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
     if (is_on && mask_set_plain(view, h) < 0)
         return -1;
     /* In the file it may be on when it is not in the view: somebody was killed between these two steps of write_home(). */
-    if (ato_deploy(view, (size_t)ato_size(view)) < 0 || (is_on && write_home(view, h) < 0))
+    if (ato_deploy(view, (size_t)length) < 0 || (is_on && write_home(view, h) < 0))
         return -1;
-    return is_on ? ato_set_guard(view, 0, NULL, 0) : refresh(view, length);
+    return is_on ? ato_set_guard(view, 0, NULL, 0) : refresh(view, fd);
 }

@@ -25,6 +25,9 @@
  * (connection.h). One that is read eagerly is masked for as long as a transaction writes. Beside a masked file there is never a rollback journal on the disk that
  * counts: SQLite's own VFS plays one back before it reads the header.
  *
+ * A process that is killed in (2) may leave the mask in the reflection only. The file's own copy of that slice counts then,
+ * and others may write to it: the VFS and `ato deploy` drop the other one.
+ *
  * A process that is killed between (1) and (2), or after the mask was taken off and before the guard was, leaves a guard
  * that is of no use. Others may write to such a file; the VFS, when it closes the file, and `ato deploy` remove the guard.
  * (Another program that maps the file and unmaps it puts back what the header said before.)
@@ -41,6 +44,13 @@ enum { MASK_HEADER = 28 };
 
 /* Does a file that begins with these MASK_HEADER bytes have a mask? */
 bool mask_is_on(const void *header);
+
+/* Is this the header of a database, without a mask? */
+bool mask_is_plain(const void *header);
+
+/* Does `view` begin with this header, the file with that one, because a process was killed before the mask was in the file?
+ * Then the file is right by itself. 1; 0; -1 with errno and ato_errormsg(). */
+int mask_is_half_on(char *view, const void *header, const void *in_file);
 
 /* Does a plain header say that the database is in WAL mode? */
 bool mask_is_wal(const void *header);
@@ -63,8 +73,8 @@ int mask_set_plain(char *view, const void *header);
 int mask_refresh(char *view, int fd);
 
 /* Brings all of the file home, then takes the mask off, if there is one. The caller has the RESERVED lock, or nobody else
- * has the file. `length`: how long the file is. The database becomes as long as that: an end that was still to be cut off
+ * has the file, of which fd is a descriptor. The database becomes as long as the file: an end that was still to be cut off
  * stays, since others may write there from then on. 0; -1 as above. */
-int mask_take_off(char *view, off_t length);
+int mask_take_off(char *view, int fd);
 
 #endif

@@ -140,6 +140,13 @@ void before_one(Actor &a)
     open(a, {any_make(a)});
 }
 
+// The mask goes on and off with each transaction.
+void before_eager(Actor &a)
+{
+    before_one(a);
+    run(a, {"PRAGMA ato_read_policy = eager"});
+}
+
 void before_spills(Actor &a)
 {
     before_one(a);
@@ -354,6 +361,7 @@ const std::vector<Case> &sqlite_cases()
 {
     static const std::vector<Case> cases = {
         {"SQLite, rows", COSTLY, {PAGE}, before_one, rows, 0, &SQLITE},
+        {"SQLite, eager", COSTLY, {PAGE}, before_eager, rows, 0, &SQLITE},
         {"SQLite, many pages", ALL, {PAGE}, before_one, many_pages, 0, &SQLITE},
         {"SQLite, spill", COSTLY, {PAGE}, before_spills, spill, 0, &SQLITE},
         {"SQLite, spill, rollback", COSTLY, {PAGE}, before_spills, spill_and_roll_back, 0, &SQLITE},

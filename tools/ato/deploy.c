@@ -103,7 +103,7 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
         return false;
     }
     const int r = is_lost || (request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED)
-                      ? mask_take_off(at, (off_t)l->who.size)
+                      ? mask_take_off(at, fd)
                       : mask_refresh(at, fd);
     if (r > 0)
         end_as(d, MAPPED, "a process is writing to it by SQLite; try again");

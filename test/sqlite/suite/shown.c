@@ -275,8 +275,11 @@ int __wrap_connection_open(struct connection_file *f, sqlite3_vfs *below, const 
                            int flags, int *out_flags)
 {
     const int r = __real_connection_open(f, below, name, flags, out_flags);
-    if (r == SQLITE_OK)
-        show(&f->as_file, name, true);
+    if (r != SQLITE_OK)
+        return r;
+    /* Scripts copy open databases, and go on with the copy: as with ?prefer=file. */
+    f->connection->takes_file = true;
+    show(&f->as_file, name, true);
     return r;
 }
 
