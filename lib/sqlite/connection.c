@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "connection.h"
 
+#include "data.h"
 #include "database.h"
+#include "direct.h"
 #include "fault.h"
+#include "fetch.h"
+#include "length.h"
 #include "mask.h"
 #include "parameters.h"
 #include "pragma.h"
@@ -34,27 +38,6 @@ static int leave(struct connection *c, int result)
         errno = c->error;
     pthread_mutex_unlock(&c->in_call);
     return result;
-}
-
-/* Are writes part of a transaction? Without such a lock they are a checkpoint's, which are in the WAL until
- * all of them are there. With a journal on the disk they are as SQLite means them: at once. */
-static bool stages(const struct connection *c)
-{
-    if (c->checkpoint || c->journal_file || c->plays_back)
-        return false;
-    return connection_writes(c) || c->batch;
-}
-
-/* Is the file to be right by itself after each transaction? */
-static bool is_eager(const struct connection *c)
-{
-    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
-    return ato_stat(c->staged.view, &st) == 0 && st.read_policy == ATO_READ_EAGER;
-}
-
-static sqlite3_int64 view_size(const struct connection *c)
-{
-    return c->staged.view ? (sqlite3_int64)ato_size(c->staged.view) : -1;
 }
 
 /* ---- commit and abort ---- */
@@ -106,30 +89,6 @@ static int sync_control(struct connection *c, const char *super)
     return commit(c, SQLITE_IOERR_FSYNC);
 }
 
-/* A file that got shorter keeps its length while it is mapped. */
-static void cut(struct connection *c)
-{
-    if (c->shorter && database_length(c->db) > view_size(c))
-        database_renew(c->db, c, false, c->name);
-    c->shorter = false;
-}
-
-/* Nothing of the file is in its reflection from now on: the VFS below may have it. 0; -1 as of libato. */
-static int go_direct(struct connection *c)
-{
-    if (!c->direct && mask_take_off(c->staged.view, c->db->fd) < 0)
-        return -1;
-    c->direct = true;
-    return 0;
-}
-
-/* From now on it is the VFS below's. If that fails, the next checkpoint tries again, or the next transaction. */
-static void leave_to_others(struct connection *c)
-{
-    if ((c->becomes_wal || is_eager(c)) && go_direct(c) < 0)
-        fault_ignored("other programs still refuse", c->name);
-}
-
 /* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
 static int after_commit(struct connection *c)
 {
@@ -143,216 +102,13 @@ static int after_commit(struct connection *c)
         fault_ignored("cannot cut", c->name);
         staged_abort(&c->staged);
     }
-    cut(c);
-    leave_to_others(c);
+    length_cut(c);
+    direct_leave(c);
     c->becomes_wal = false;
     return SQLITE_OK;
 }
 
 /* ---- data ---- */
-
-/* Others may have cut the file, by their own means, and what lies behind its end is SIGBUS. */
-static sqlite3_int64 committed_size(struct connection *c)
-{
-    const sqlite3_int64 size = view_size(c);
-    return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
-}
-
-/* Another process may have made it longer than it is mapped here: its size is where the mapping ends, then. */
-static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
-{
-    return size >= c->reach && database_length(c->db) > c->reach;
-}
-
-static int size_of(struct connection *c, sqlite3_int64 *size)
-{
-    if (c->direct && !c->staged.tx)
-        return c->real->pMethods->xFileSize(c->real, size);
-    *size = c->staged.tx ? c->staged.size : committed_size(c);
-    if (!c->staged.tx && is_outgrown(c, *size)) {
-        database_renew(c->db, c, false, c->name);
-        *size = committed_size(c);
-        if (is_outgrown(c, *size))
-            return fault(SQLITE_IOERR_FSTAT,
-                         "another process has made %s longer than it is mapped here", c->name);
-    }
-    return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot tell the size of", c->name)
-                     : SQLITE_OK;
-}
-
-/* In this order: another process may make it longer, which begins with its length. Does it have another length than the
- * view? */
-static bool look_at_length(struct connection *c)
-{
-    const sqlite3_int64 size = view_size(c), length = database_length(c->db);
-    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
-    return length != size && length != c->looked_at;
-}
-
-/* By now the file may have been cut, or written anew, by other means than this; where all was home, that is
- * taken for what it is. */
-static void find_length(struct connection *c)
-{
-    if (!c->staged.view)
-        database_renew(c->db, c, false, c->name);
-    /* A length that lasts is of a file that got shorter, and that others have mapped. */
-    if (look_at_length(c)) {
-        c->looked_at = database_length(c->db);
-        database_renew(c->db, c, true, c->name);
-        (void)look_at_length(c);
-    }
-}
-
-static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
-{
-    if (c->staged.tx)
-        return staged_read(&c->staged, to, n, offset);
-    return ato_memcpy(to, c->staged.view + offset, (size_t)n) ? 0 : -1;
-}
-
-static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
-{
-    if (c->direct && !c->staged.tx)
-        return c->real->pMethods->xRead(c->real, to, n, offset);
-    for (int tries = 0;; tries++) {
-        sqlite3_int64 size;
-        int r = size_of(c, &size);
-        if (r != SQLITE_OK)
-            return r;
-        const sqlite3_int64 there = size - offset;
-        const int some = there >= n ? n : there > 0 ? (int)there : 0;
-        if (!some || read_there(c, to, some, offset) == 0) {
-            if (some == n)
-                return SQLITE_OK;
-            memset((char *)to + some, 0, (size_t)(n - some));
-            return SQLITE_IOERR_SHORT_READ;
-        }
-        /* Who reads without a lock may see the file get shorter in between. */
-        if (errno != EFAULT || tries == 100)
-            return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
-    }
-}
-
-/* Of the header it is the plain one; also of a file that is shorter than the page that SQLite takes it to have. */
-static int read_plain(struct connection *c, void *to, int n, sqlite3_int64 offset)
-{
-    char header[MASK_HEADER] = {0};
-    int r = read_bytes(c, to, n, offset);
-    if (offset >= MASK_HEADER || (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ))
-        return r;
-    if (offset == 0 && n >= MASK_HEADER)
-        memcpy(header, to, sizeof(header));
-    else
-        (void)read_bytes(c, header, sizeof(header), 0);
-    if (mask_is_on(header))
-        mask_translate(to, (size_t)n, offset);
-    return r;
-}
-
-static int check_writable(const struct connection *c)
-{
-    if (c->cut_to)
-        return fault(SQLITE_IOERR_WRITE,
-                     "%s was cut to %lld bytes by other means while it was open", c->name,
-                     (long long)c->cut_to - 1);
-    return c->writable ? SQLITE_OK : SQLITE_READONLY;
-}
-
-/* Is the view as long as what others made of the file? */
-static int find_view(struct connection *c, int code)
-{
-    c->looked_at = -1;
-    find_length(c);
-    if (database_length(c->db) == view_size(c))
-        return SQLITE_OK;
-    return fault(code,
-                 "%s got another length while several processes had it open through ato: it can be "
-                 "written to when each of them has looked at it, or closed it",
-                 c->name);
-}
-
-/* Before a transaction is staged, under the EXCLUSIVE lock. */
-static int begin_to_stage(struct connection *c, int code)
-{
-    if (c->staged.tx)
-        return SQLITE_OK;
-    int r = c->direct ? find_view(c, code) : SQLITE_OK;
-    if (r != SQLITE_OK)
-        return r;
-    /* While it is masked nobody cuts it; and one without a mask may be another by now than the one that was guarded. */
-    const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
-    c->db->guarded &= !c->direct;
-    c->direct = false;
-    if (mask_put_on(c->staged.view, length, &c->db->guarded) == 0)
-        return SQLITE_OK;
-    return fault_of_libato(code, "cannot begin to write to", c->name);
-}
-
-/* The slice of the header is masked. */
-static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    char header[64];
-    if (offset != 0 || n < (int)sizeof(header))
-        return staged_write(&c->staged, from, n, offset);
-    memcpy(header, from, sizeof(header));
-    c->becomes_wal = mask_is_wal(header);
-    c->unguarded = !c->db->guarded;
-    mask_translate(header, sizeof(header), 0);
-    if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
-        return -1;
-    return n == sizeof(header) ? 0
-                               : staged_write(&c->staged, (const char *)from + sizeof(header),
-                                              n - (int)sizeof(header), sizeof(header));
-}
-
-/* Of a checkpoint, or with a journal on the disk: the file is what SQLite's own VFS would leave, also after a kill. */
-static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    if (go_direct(c) < 0)
-        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    /* As long as nobody else makes it longer the view follows. */
-    const sqlite3_int64 end = offset + n, size = view_size(c);
-    if (end > size && size == database_length(c->db) && ato_ftruncate(c->staged.view, end) < 0)
-        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
-    return c->real->pMethods->xWrite(c->real, from, n, offset);
-}
-
-static int write_bytes(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    int r = check_writable(c);
-    if (r != SQLITE_OK)
-        return r;
-    if (!stages(c))
-        return write_through(c, from, n, offset);
-    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
-        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    return r;
-}
-
-static sqlite3_int64 in_chunks(const struct connection *c, sqlite3_int64 size)
-{
-    return c->chunk ? (size + c->chunk - 1) / c->chunk * c->chunk : size;
-}
-
-static int change_size(struct connection *c, sqlite3_int64 size)
-{
-    int r = check_writable(c);
-    if (r != SQLITE_OK)
-        return r;
-    size = in_chunks(c, size);
-    /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
-    const bool is_staged = stages(c) && (c->staged.tx || !c->checkpointed);
-    if (!is_staged)
-        return go_direct(c) == 0
-                   ? c->real->pMethods->xTruncate(c->real, size)
-                   : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
-    r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
-    if (r == SQLITE_OK && staged_resize(&c->staged, size) < 0)
-        r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
-    c->shorter |= r == SQLITE_OK;
-    return r;
-}
 
 /* What is committed is durable, as far as the domain reaches; one that does not reach the medium leaves the
  * rest to the VFS below. */
@@ -364,138 +120,10 @@ static int sync_all(struct connection *c, int flags)
     return r;
 }
 
-/* Only of a database that the VFS below alone makes shorter: it would not know of another cut, and what lies behind the
- * end of a file is SIGBUS. */
-static bool maps_below(const struct connection *c)
-{
-    return c->journal_file && c->real->pMethods->iVersion >= 3;
-}
-
-/* A masked file without a guard was copied while its database was not plain: what it lacks is in the reflection of the
- * file that it was copied from. */
-static int check_guard(struct connection *c, const char *header)
-{
-    struct ato_stat st = {.struct_size = sizeof(st)};
-    if (c->db->guarded)
-        return SQLITE_OK;
-    if (ato_stat(c->staged.view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
-    if (!st.guard_bytes && !(c->takes_file && c->writable))
-        return fault(
-            SQLITE_CANTOPEN,
-            "%s: was copied while libato held the database that it is a copy of, and some of its "
-            "pages are old "
-            "or missing; copy it again when that is closed, or say prefer=file to use it as it is",
-            c->name);
-    if (!st.guard_bytes && mask_set_plain(c->staged.view, header) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot guard", c->name);
-    c->db->guarded = true;
-    return SQLITE_OK;
-}
-
-/* Brings all home and takes the mask off, before it reads. Under RESERVED: one at a time, and nobody who stages. */
-static int unmask(struct connection *c)
-{
-    int r = c->real->pMethods->xLock(c->real, SQLITE_LOCK_RESERVED);
-    if (r != SQLITE_OK)
-        return r;
-    if (go_direct(c) < 0)
-        r = fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
-    const int unlocked = c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_SHARED);
-    return r == SQLITE_OK ? unlocked : r;
-}
-
-/* Has a file without a mask slices in its reflection, or a guard? Nobody leaves it so who lives and uses this VFS. */
-static int look_at_reflection(struct connection *c, bool *left)
-{
-    struct ato_stat st = {.struct_size = sizeof(st)};
-    *left = false;
-    if (c->db->whole)
-        return SQLITE_OK;
-    if (ato_stat(c->staged.view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
-    *left = st.slices_in_reflection || st.guard_bytes;
-    c->db->whole = !*left;
-    return SQLITE_OK;
-}
-
-/* What the view, and the file, begin with; zeros, if that is nothing. */
-static int read_headers(struct connection *c, char header[MASK_HEADER], char in_file[MASK_HEADER])
-{
-    char *view = c->staged.view;
-    memset(header, 0, MASK_HEADER);
-    memset(in_file, 0, MASK_HEADER);
-    bool has_header = true;
-    /* While it is masked nobody cuts it; and a load, which takes no call, finds the file's own copy. */
-    if (view && !c->direct && c->db->guarded)
-        memcpy(in_file, view, MASK_HEADER);
-    else
-        has_header = database_read_header(c->db, in_file, MASK_HEADER);
-    if (has_header && view && view_size(c) >= MASK_HEADER &&
-        !ato_memcpy(header, view, MASK_HEADER) && errno != EFAULT)
-        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
-    return SQLITE_OK;
-}
-
-/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
- * file, nor write to one that it unmasks. */
-static int look_at_header(struct connection *c)
-{
-    char header[MASK_HEADER], in_file[MASK_HEADER];
-    const bool has_view = c->staged.view;
-    bool left = false;
-    int r = read_headers(c, header, in_file);
-    if (r != SQLITE_OK)
-        return r;
-    /* Of view and file only one has the mask where a process was killed that put it on or took it off. */
-    const int half_on = has_view ? mask_is_half_on(c->staged.view, header, in_file) : 0;
-    if (half_on < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
-    const bool half_off = !mask_is_on(header) && mask_is_on(in_file);
-    const bool is_masked = !half_on && (mask_is_on(header) || half_off);
-    if (has_view && !half_on)
-        r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
-    if (r != SQLITE_OK)
-        return r;
-    if (mask_is_on(header))
-        mask_translate(header, sizeof(header), 0);
-    const bool stages_none = c->journal_file || mask_is_wal(header);
-    const bool unmasks = left || half_on || half_off || (is_masked && stages_none);
-    c->direct = !is_masked && !left && !(half_on && c->writable);
-    if (has_view && c->writable && unmasks)
-        r = unmask(c);
-    else if (has_view && is_masked && mask_is_wal(header))
-        r = fault(
-            SQLITE_READONLY_ROLLBACK,
-            "%s: is first to be opened by who may write, for who turned WAL mode on was killed",
-            c->name);
-    if (!c->direct && maps_below(c))
-        (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
-    if (c->direct)
-        c->cut_to = 0;
-    if (c->direct && has_view && database_length(c->db) != view_size(c))
-        database_renew(c->db, c, true, c->name);
-    return r;
-}
-
-/* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
- * is not there yet, and would come in the middle of a transaction. */
-static int settle_view(struct connection *c)
-{
-    if (!c->staged.view)
-        database_renew(c->db, c, false, c->name);
-    if (!c->staged.view || ato_settle(c->staged.view) == 0)
-        return look_at_header(c);
-    const int code = errno == ETIMEDOUT ? SQLITE_BUSY
-                     : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
-                                        : SQLITE_IOERR_LOCK;
-    return fault_of_libato(code, "cannot lock", c->name);
-}
-
 /* Without locks a transaction begins where SQLite reads its counter, or, the first one, asks for the size. */
 static int settle_without_locks(struct connection *c)
 {
-    return c->without_locks && !c->staged.tx ? settle_view(c) : SQLITE_OK;
+    return c->without_locks && !c->staged.tx ? direct_settle(c) : SQLITE_OK;
 }
 
 /* SQLite asks at the beginning of each transaction. */
@@ -503,47 +131,8 @@ static int find_size(struct connection *c, sqlite3_int64 *size)
 {
     int r = settle_without_locks(c);
     if (!c->staged.tx && !c->direct)
-        find_length(c);
-    return r == SQLITE_OK ? size_of(c, size) : r;
-}
-
-/* Where a flush is a system call that writes, a second page of a neighbourhood brings home all of it, once: a look
- * at each of its pages would take longer than to read one. */
-static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
-{
-    struct neighbours *known =
-        &c->neighbours[neighbourhood % (sqlite3_int64)(sizeof(c->neighbours) / sizeof(*known))];
-    if (known->which != neighbourhood + 1) {
-        *known = (struct neighbours){.which = neighbourhood + 1};
-        return false;
-    }
-    const bool first = !known->home;
-    known->home = true;
-    return first;
-}
-
-static int fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
-{
-    const sqlite3_int64 end = offset + n;
-    *page = NULL;
-    if (c->direct)
-        return maps_below(c) ? c->real->pMethods->xFetch(c->real, offset, n, page) : SQLITE_OK;
-    const sqlite3_int64 size = committed_size(c);
-    if (offset < MASK_HEADER || end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
-        return SQLITE_OK;
-    sqlite3_int64 first = offset, last = end;
-    /* Without locks they may be pages of a transaction, which would be waited for. */
-    if (database_flushes_by_calls(c->db) && !c->without_locks &&
-        takes_neighbours(c, offset / NEIGHBOURHOOD)) {
-        first -= first % NEIGHBOURHOOD;
-        last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
-        last = last < size ? last : size;
-    }
-    if (ato_deploy(c->staged.view + first, (size_t)(last - first)) == 0) {
-        *page = c->staged.view + offset;
-        c->fetched++;
-    }
-    return SQLITE_OK;
+        length_find(c);
+    return r == SQLITE_OK ? length_get(c, size) : r;
 }
 
 /* SQLite reads its counter of transactions when it begins one. */
@@ -567,7 +156,7 @@ static void look_at_counter(struct connection *c, const void *bytes)
 static int settle(sqlite3_file *file)
 {
     struct connection *c = enter(file);
-    const int r = settle_view(c);
+    const int r = direct_settle(c);
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
     return leave(c, r);
@@ -577,7 +166,7 @@ static int settle(sqlite3_file *file)
 static int reserve(sqlite3_file *file)
 {
     struct connection *c = enter(file);
-    const int r = c->direct && !c->journal_file ? find_view(c, SQLITE_BUSY) : SQLITE_OK;
+    const int r = c->direct && !c->journal_file ? length_require(c, SQLITE_BUSY) : SQLITE_OK;
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, c->lock);
     return leave(c, r);
@@ -609,7 +198,7 @@ static int unlock(struct connection *c, int level)
         const bool rolls_back = c->staged.tx;
         abandon(c);
         if (rolls_back)
-            leave_to_others(c);
+            direct_leave(c);
     }
     /* SQLite keeps it open, and writes to it, for as long as it has any lock, if it is not to be deleted. */
     if (level == SQLITE_LOCK_NONE)
@@ -627,35 +216,6 @@ static int connection_reserved(sqlite3_file *file, int *reserved)
 }
 
 /* ---- what SQLite has to say, and to ask ---- */
-
-static int hint(struct connection *c, sqlite3_int64 size)
-{
-    sqlite3_int64 now = 0;
-    int r = c->writable ? size_of(c, &now) : SQLITE_OK;
-    if (r != SQLITE_OK || size <= now || !c->writable)
-        return r;
-    if (!stages(c))
-        return c->chunk ? change_size(c, size) : SQLITE_OK;
-    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && (c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
-                                    : staged_hint(&c->staged, size)) < 0)
-        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
-    return r;
-}
-
-/* The VFS below knows what limit there is to limits. It maps the file only if maps_below(). */
-static int limit_fetches(struct connection *c, sqlite3_int64 *limit)
-{
-    sqlite3_int64 now = -1;
-    if (c->fetched)
-        *limit = -1;
-    int r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, limit);
-    if (r == SQLITE_OK)
-        r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, &now);
-    if (r == SQLITE_OK)
-        c->fetch_limit = now;
-    return r;
-}
 
 static int begin_batch(struct connection *c)
 {
@@ -693,12 +253,12 @@ static int control(struct connection *c, int what, void *arg)
         c->checkpointed = !c->checkpoint;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
-        return hint(c, *(sqlite3_int64 *)arg);
+        return data_expect(c, *(sqlite3_int64 *)arg);
     case SQLITE_FCNTL_CHUNK_SIZE:
         c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
         return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE:
-        return limit_fetches(c, arg);
+        return fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
@@ -758,7 +318,7 @@ static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
     abandon(c);
-    find_length(c);
+    length_find(c);
     const int r = leave(c, c->real->pMethods->xClose(c->real));
     database_close(c->db, c, c->name);
     free(c);
@@ -773,10 +333,10 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
     const bool begins = is_counter(c, n, offset);
     /* Before it has a lock SQLite reads the header; others may have cut the file. */
     if (c->lock == SQLITE_LOCK_NONE && !c->staged.tx && !c->direct)
-        look_at_length(c);
+        length_look(c);
     int r = begins ? settle_without_locks(c) : SQLITE_OK;
     if (r == SQLITE_OK)
-        r = read_plain(c, to, n, offset);
+        r = data_read(c, to, n, offset);
     if (r == SQLITE_OK && begins)
         look_at_counter(c, to);
     return leave(c, r);
@@ -785,13 +345,13 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
 static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    return leave(c, write_bytes(c, from, n, offset));
+    return leave(c, data_write(c, from, n, offset));
 }
 
 static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     struct connection *c = enter(file);
-    return leave(c, change_size(c, size));
+    return leave(c, data_resize(c, size));
 }
 
 static int connection_sync(sqlite3_file *file, int flags)
@@ -821,7 +381,7 @@ static int connection_control(sqlite3_file *file, int what, void *arg)
 static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
 {
     struct connection *c = enter(file);
-    return leave(c, fetch(c, offset, n, page));
+    return leave(c, fetch_page(c, offset, n, page));
 }
 
 /* page: NULL when SQLite wants addresses to be forgotten, with none in use. */
@@ -833,7 +393,7 @@ static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *pa
     int r = SQLITE_OK;
     if (is_ours)
         c->fetched--;
-    else if (maps_below(c))
+    else if (direct_maps_below(c))
         r = c->real->pMethods->xUnfetch(c->real, offset, page);
     return leave(c, r);
 }

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "data.h"
+
+#include "connection.h"
+#include "database.h"
+#include "direct.h"
+#include "fault.h"
+#include "length.h"
+#include "mask.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Are writes part of a transaction? Without such a lock they are a checkpoint's, which are in the WAL until
+ * all of them are there. With a journal on the disk they are as SQLite means them: at once. */
+bool data_stages(const struct connection *c)
+{
+    if (c->checkpoint || c->journal_file || c->plays_back)
+        return false;
+    return connection_writes(c) || c->batch;
+}
+
+static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    if (c->staged.tx)
+        return staged_read(&c->staged, to, n, offset);
+    return ato_memcpy(to, c->staged.view + offset, (size_t)n) ? 0 : -1;
+}
+
+static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    if (c->direct && !c->staged.tx)
+        return c->real->pMethods->xRead(c->real, to, n, offset);
+    for (int tries = 0;; tries++) {
+        sqlite3_int64 size;
+        int r = length_get(c, &size);
+        if (r != SQLITE_OK)
+            return r;
+        const sqlite3_int64 there = size - offset;
+        const int some = there >= n ? n : there > 0 ? (int)there : 0;
+        if (!some || read_there(c, to, some, offset) == 0) {
+            if (some == n)
+                return SQLITE_OK;
+            memset((char *)to + some, 0, (size_t)(n - some));
+            return SQLITE_IOERR_SHORT_READ;
+        }
+        /* Who reads without a lock may see the file get shorter in between. */
+        if (errno != EFAULT || tries == 100)
+            return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
+    }
+}
+
+/* Of the header it is the plain one; also of a file that is shorter than the page that SQLite takes it to have. */
+int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    char header[MASK_HEADER] = {0};
+    int r = read_bytes(c, to, n, offset);
+    if (offset >= MASK_HEADER || (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ))
+        return r;
+    if (offset == 0 && n >= MASK_HEADER)
+        memcpy(header, to, sizeof(header));
+    else
+        (void)read_bytes(c, header, sizeof(header), 0);
+    if (mask_is_on(header))
+        mask_translate(to, (size_t)n, offset);
+    return r;
+}
+
+static int check_writable(const struct connection *c)
+{
+    if (c->cut_to)
+        return fault(SQLITE_IOERR_WRITE,
+                     "%s was cut to %lld bytes by other means while it was open", c->name,
+                     (long long)c->cut_to - 1);
+    return c->writable ? SQLITE_OK : SQLITE_READONLY;
+}
+
+/* Before a transaction is staged, under the EXCLUSIVE lock. */
+static int begin_to_stage(struct connection *c, int code)
+{
+    if (c->staged.tx)
+        return SQLITE_OK;
+    int r = c->direct ? length_require(c, code) : SQLITE_OK;
+    if (r != SQLITE_OK)
+        return r;
+    /* While it is masked nobody cuts it; and one without a mask may be another by now than the one that was guarded. */
+    const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
+    c->db->guarded &= !c->direct;
+    c->direct = false;
+    if (mask_put_on(c->staged.view, length, &c->db->guarded) == 0)
+        return SQLITE_OK;
+    return fault_of_libato(code, "cannot begin to write to", c->name);
+}
+
+/* The slice of the header is masked. */
+static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    char header[64];
+    if (offset != 0 || n < (int)sizeof(header))
+        return staged_write(&c->staged, from, n, offset);
+    memcpy(header, from, sizeof(header));
+    c->becomes_wal = mask_is_wal(header);
+    c->unguarded = !c->db->guarded;
+    mask_translate(header, sizeof(header), 0);
+    if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
+        return -1;
+    return n == sizeof(header) ? 0
+                               : staged_write(&c->staged, (const char *)from + sizeof(header),
+                                              n - (int)sizeof(header), sizeof(header));
+}
+
+/* Of a checkpoint, or with a journal on the disk: the file is what SQLite's own VFS would leave, also after a kill. */
+static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    if (direct_go(c) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    /* As long as nobody else makes it longer the view follows. */
+    const sqlite3_int64 end = offset + n, size = length_of_view(c);
+    if (end > size && size == database_length(c->db) && ato_ftruncate(c->staged.view, end) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
+    return c->real->pMethods->xWrite(c->real, from, n, offset);
+}
+
+int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
+{
+    int r = check_writable(c);
+    if (r != SQLITE_OK)
+        return r;
+    if (!data_stages(c))
+        return write_through(c, from, n, offset);
+    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
+        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    return r;
+}
+
+static sqlite3_int64 in_chunks(const struct connection *c, sqlite3_int64 size)
+{
+    return c->chunk ? (size + c->chunk - 1) / c->chunk * c->chunk : size;
+}
+
+int data_resize(struct connection *c, sqlite3_int64 size)
+{
+    int r = check_writable(c);
+    if (r != SQLITE_OK)
+        return r;
+    size = in_chunks(c, size);
+    /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
+    const bool is_staged = data_stages(c) && (c->staged.tx || !c->checkpointed);
+    if (!is_staged)
+        return direct_go(c) == 0
+                   ? c->real->pMethods->xTruncate(c->real, size)
+                   : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
+    if (r == SQLITE_OK && staged_resize(&c->staged, size) < 0)
+        r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    c->shorter |= r == SQLITE_OK;
+    return r;
+}
+
+int data_expect(struct connection *c, sqlite3_int64 size)
+{
+    sqlite3_int64 now = 0;
+    int r = c->writable ? length_get(c, &now) : SQLITE_OK;
+    if (r != SQLITE_OK || size <= now || !c->writable)
+        return r;
+    if (!data_stages(c))
+        return c->chunk ? data_resize(c, size) : SQLITE_OK;
+    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    if (r == SQLITE_OK && (c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
+                                    : staged_hint(&c->staged, size)) < 0)
+        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+    return r;
+}

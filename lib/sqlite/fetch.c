@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fetch.h"
+
+#include "connection.h"
+#include "database.h"
+#include "direct.h"
+#include "length.h"
+#include "mask.h"
+
+/* Where a flush is a system call that writes, a second page of a neighbourhood brings home all of it, once: a look
+ * at each of its pages would take longer than to read one. */
+static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
+{
+    struct neighbours *known =
+        &c->neighbours[neighbourhood % (sqlite3_int64)(sizeof(c->neighbours) / sizeof(*known))];
+    if (known->which != neighbourhood + 1) {
+        *known = (struct neighbours){.which = neighbourhood + 1};
+        return false;
+    }
+    const bool first = !known->home;
+    known->home = true;
+    return first;
+}
+
+int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
+{
+    const sqlite3_int64 end = offset + n;
+    *page = NULL;
+    if (c->direct)
+        return direct_maps_below(c) ? c->real->pMethods->xFetch(c->real, offset, n, page)
+                                    : SQLITE_OK;
+    const sqlite3_int64 size = length_committed(c);
+    if (offset < MASK_HEADER || end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
+        return SQLITE_OK;
+    sqlite3_int64 first = offset, last = end;
+    /* Without locks they may be pages of a transaction, which would be waited for. */
+    if (database_flushes_by_calls(c->db) && !c->without_locks &&
+        takes_neighbours(c, offset / NEIGHBOURHOOD)) {
+        first -= first % NEIGHBOURHOOD;
+        last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
+        last = last < size ? last : size;
+    }
+    if (ato_deploy(c->staged.view + first, (size_t)(last - first)) == 0) {
+        *page = c->staged.view + offset;
+        c->fetched++;
+    }
+    return SQLITE_OK;
+}
+
+int fetch_limit(struct connection *c, sqlite3_int64 *limit)
+{
+    sqlite3_int64 now = -1;
+    if (c->fetched)
+        *limit = -1;
+    int r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, limit);
+    if (r == SQLITE_OK)
+        r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, &now);
+    if (r == SQLITE_OK)
+        c->fetch_limit = now;
+    return r;
+}
