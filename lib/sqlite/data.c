@@ -101,7 +101,9 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
     c->unguarded = !c->db->guarded;
-    mask_translate(header, sizeof(header), 0);
+    /* Another is refused without. */
+    if (mask_is_plain(header))
+        mask_translate(header, sizeof(header), 0);
     if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
         return -1;
     return n == sizeof(header) ? 0

@@ -49,12 +49,12 @@ void mask_translate(void *bytes, size_t n, off_t offset)
         b[COUNTER - offset] ^= 0x80;
 }
 
-/* `length`: of the file; what lies behind its end is SIGBUS. 1: it has none. */
+/* `length`: of the file; what lies behind its end is SIGBUS. 1: it is too short for a header. */
 static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
 {
     if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
         return 1;
-    return ato_memcpy(h, view, MASK_HEADER) ? is_header(h) ? 0 : 1 : -1;
+    return ato_memcpy(h, view, MASK_HEADER) ? 0 : -1;
 }
 
 static int read_guard(char *view, struct ato_stat *st)
@@ -94,7 +94,7 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     unsigned char now[MASK_HEADER], plain[MASK_HEADER];
     struct ato_stat st = {.guard_bytes = *guarded};
     int r = read_header(view, length, now);
-    if (r != 0)
+    if (r != 0 || !is_header(now))
         return r < 0 ? -1 : 0;
     memcpy(plain, now, sizeof(plain));
     if (mask_is_on(now)) {
@@ -120,7 +120,7 @@ int mask_is_half_on(char *view, const void *header, const void *in_file)
     return read_guard(view, &st) < 0 ? -1 : st.slices_in_reflection == 1;
 }
 
-/* Reads the header of the view, which is masked only if the file is. 1: it has none. */
+/* Reads the header of the view, which is masked only if the file is. 1: it is too short for one. */
 static int read_settled(char *view, int fd, unsigned char h[MASK_HEADER])
 {
     unsigned char slice[SLICE], masked[SLICE];
@@ -156,7 +156,8 @@ static int refresh(char *view, int fd)
         return -1;
     if (!st.guard_bytes)
         return 0;
-    /* Not masked: somebody was killed before it was, or when it was no longer, and others may have written the header since. */
+    /* Not masked: somebody was killed before it was, or when it was no longer, and others may have written the header since;
+     * or what is there is no header any more. */
     return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
 }
 

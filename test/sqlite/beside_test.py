@@ -24,9 +24,11 @@ import time
 import unittest
 
 ACCOUNTS, EACH = 200, 1000
-MODES = ['delete', 'wal', 'file']  # journal_mode; file: journal=file, with the other programs' journal
+# wal: by journal_mode; file: journal=file, with the other programs' journal; eager: by ATO_READ_POLICY; mixed: each writer
+# has another one of the three that there are without a WAL
+MODES = ['default', 'wal', 'file', 'eager', 'mixed']
 REFUSED = ('file is not a database', 'database is locked', 'database table is locked')
-SECONDS = 1.5 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
+SECONDS = 1.1 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
 SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
 STOCK_WRITER = 9
 
@@ -53,6 +55,7 @@ def write_stock(path, seed):
                     db.execute(statement)
                 k += 1
                 print(k, flush=True)
+                time.sleep(0.001)  # see feed()
         except sqlite3.Error as error:
             if str(error) not in REFUSED:
                 sys.exit(f'a stock writer: {error}')
@@ -63,9 +66,9 @@ def write_stock(path, seed):
 class Writer:
     """A process that writes, and what it was told."""
 
-    def __init__(self, command, log, feed=None, known=0):
+    def __init__(self, command, words, feed=None, known=0):
         self.told = known
-        self.process = subprocess.Popen(command, env={**os.environ, 'ATO_LOG': log}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen(command, env={**os.environ, **words}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         pipesize=4096)  # so that little is left to do for one that is to end
         self.threads = [threading.Thread(target=self.hear)]
         if feed:
@@ -128,7 +131,8 @@ class Bank:
         self.look(self.before)
 
     def ato(self, who):
-        uri = f'file:{self.path}?vfs=ato' + ('&journal=file' if self.mode == 'file' else '')
+        mode = self.dice.choice(['default', 'file', 'eager']) if self.mode == 'mixed' else self.mode
+        uri = f'file:{self.path}?vfs=ato' + ('&journal=file' if mode == 'file' else '')
         dice = random.Random(self.dice.random())
         first = self.told.get(who, 0)
 
@@ -138,12 +142,13 @@ class Bank:
             for k in range(first + 2, first + 10**7):
                 yield ';\n'.join(transaction(dice, who, k)) + f';\nSELECT {k};\n'
 
-        return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], self.log, lines(), first)
+        words = {'ATO_LOG': self.log, **({'ATO_READ_POLICY': 'eager'} if mode == 'eager' else {})}
+        return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], words, lines(), first)
 
     def start(self, who):
         if who == STOCK_WRITER:
             self.writers[who] = Writer([sys.executable, os.path.abspath(__file__), '--write', self.path, str(self.dice.random())],
-                                       self.log, known=self.told.get(who, 0))
+                                       {}, known=self.told.get(who, 0))
         else:
             self.writers[who] = self.ato(who)
 
@@ -151,7 +156,8 @@ class Bank:
         writer = self.writers.pop(who)
         said = writer.end(by_kill or who == STOCK_WRITER)
         if said:
-            with open(self.log, encoding='utf-8', errors='replace') as log:
+            with open(self.log, 'a+', encoding='utf-8', errors='replace') as log:
+                log.seek(0)
                 raise AssertionError(f'writer {who}: {said}\n{"".join(log.readlines()[-20:])}')
         self.kills += by_kill
         self.told[who] = writer.told

@@ -44,8 +44,8 @@ WORDS = {
 # the file has older bytes until the last close; with this one each commit brings its bytes home.
 EAGER = {'ATO_READ_POLICY': 'eager'}
 RAW = set('''
-    alter2 corrupt corrupt8 corruptB corruptC corruptD descidx2 exclusive2 incrblob3 incrcorrupt pager1 pragma rdonly
-    superlock unixexcl walro2
+    alter2 avfs corrupt corrupt8 corruptB corruptC corruptD descidx2 e_wal exclusive2 incrblob3 incrcorrupt memdb1
+    pager1 pragma rdonly superlock unixexcl walro2
 '''.split())
 
 # A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
