@@ -50,17 +50,25 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     }
 }
 
+static bool is_read(int r)
+{
+    return r == SQLITE_OK || r == SQLITE_IOERR_SHORT_READ;
+}
+
 /* Of the header it is the plain one; also of a file that is shorter than the page that SQLite takes it to have. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER] = {0};
-    int r = read_bytes(c, to, n, offset);
-    if (offset >= MASK_HEADER || (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ))
+    const bool may_have_mask = !c->direct || c->lock < SQLITE_LOCK_SHARED;
+    int r = read_bytes(c, to, n, offset), r_of_header = SQLITE_OK;
+    if (!may_have_mask || offset >= MASK_HEADER || !is_read(r))
         return r;
     if (offset == 0 && n >= MASK_HEADER)
         memcpy(header, to, sizeof(header));
     else
-        (void)read_bytes(c, header, sizeof(header), 0);
+        r_of_header = read_bytes(c, header, sizeof(header), 0);
+    if (!is_read(r_of_header))
+        return r_of_header;
     if (mask_is_on(header))
         mask_translate(to, (size_t)n, offset);
     return r;
