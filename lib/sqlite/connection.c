@@ -73,7 +73,7 @@ static void abandon(struct connection *c)
  * could not be prepared perhaps not, for its super-journal may be gone by then. */
 static int sync_control(struct connection *c, const char *super)
 {
-    if (c->journal_file)
+    if (c->journal_file || c->plays_back)
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
@@ -195,9 +195,8 @@ static int unlock(struct connection *c, int level)
     c->checkpointed = false;
     /* Before others may write: their transactions would wait for this one's pages. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
-        const bool rolls_back = c->staged.tx;
         abandon(c);
-        if (rolls_back)
+        if (c->has_staged)
             direct_leave(c);
     }
     /* SQLite keeps it open, and writes to it, for as long as it has any lock, if it is not to be deleted. */

@@ -62,6 +62,7 @@ struct connection {
     bool refused;      /* to be prepared: what is staged is never committed */
     bool direct;       /* the VFS below reads and writes it, for the file by itself is right */
     bool unguarded; /* what is staged is a new file's header, whose guard is not set yet (mask.h) */
+    bool has_staged;  /* and has not left the database to others yet, if it is to */
     bool becomes_wal; /* what is staged turns WAL mode on */
     bool shorter;     /* its file is, than it was when it was mapped */
     bool unmap_fast;

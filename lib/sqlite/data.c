@@ -95,6 +95,7 @@ static int begin_to_stage(struct connection *c, int code)
     const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
     c->db->guarded &= !c->direct;
     c->direct = false;
+    c->has_staged = true;
     if (mask_put_on(c->staged.view, length, &c->db->guarded) == 0)
         return SQLITE_OK;
     return fault_of_libato(code, "cannot begin to write to", c->name);

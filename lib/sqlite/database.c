@@ -86,7 +86,7 @@ bool database_journals_in_memory(const char *journal)
 {
     pthread_mutex_lock(&lock);
     const struct connection *c = find_writer(journal);
-    const bool in_memory = c && !c->journal_file;
+    const bool in_memory = c && !c->journal_file && !c->plays_back;
     pthread_mutex_unlock(&lock);
     return in_memory;
 }
@@ -427,8 +427,12 @@ void database_renew(struct database *db, const struct connection *self, bool pre
 /* fd: open for writing, if it is to be made plain. */
 static void unmap_view(const struct view *v, int mode, int fd, const char *name)
 {
-    if (mode == ATO_UNMAP_SPATIAL && mask_refresh(v->at, fd) < 0)
+    const int r = mode == ATO_UNMAP_SPATIAL ? mask_refresh(v->at, fd) : 0;
+    if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
+    /* Then it stays as it is, for who writes. */
+    if (r != 0)
+        mode = ATO_UNMAP_FAST;
     if (ato_munmap(v->at, v->length, mode) == 0)
         return;
     fault_ignored("cannot make plain", name);

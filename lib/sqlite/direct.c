@@ -29,6 +29,7 @@ void direct_leave(struct connection *c)
 {
     if ((c->becomes_wal || is_eager(c)) && direct_go(c) < 0)
         fault_ignored("other programs still refuse", c->name);
+    c->has_staged = false;
 }
 
 bool direct_maps_below(const struct connection *c)
@@ -40,11 +41,16 @@ bool direct_maps_below(const struct connection *c)
  * file that it was copied from. */
 static int check_guard(struct connection *c, const char *header)
 {
+    char in_file[MASK_HEADER];
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (c->db->guarded)
         return SQLITE_OK;
     if (ato_stat(c->staged.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+    /* Perhaps somebody has taken both away by now. */
+    if (!st.guard_bytes && database_read_header(c->db, in_file, MASK_HEADER) &&
+        !mask_is_on(in_file))
+        return SQLITE_BUSY;
     if (!st.guard_bytes && !(c->takes_file && c->writable))
         return fault(
             SQLITE_CANTOPEN,
@@ -58,16 +64,14 @@ static int check_guard(struct connection *c, const char *header)
     return SQLITE_OK;
 }
 
-/* Brings all home and takes the mask off, before it reads. Under RESERVED: one at a time, and nobody who stages. */
+/* Brings all home and takes the mask off, before it reads. One at a time, and nobody who stages. */
 static int unmask(struct connection *c)
 {
-    int r = c->real->pMethods->xLock(c->real, SQLITE_LOCK_RESERVED);
-    if (r != SQLITE_OK)
-        return r;
-    if (direct_go(c) < 0)
-        r = fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
-    const int unlocked = c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_SHARED);
-    return r == SQLITE_OK ? unlocked : r;
+    if (mask_lock(c->db->fd) < 0)
+        return SQLITE_BUSY;
+    const int r = direct_go(c);
+    mask_unlock(c->db->fd);
+    return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name) : SQLITE_OK;
 }
 
 /* Has a file without a mask slices in its reflection, or a guard? Nobody leaves it so who lives and uses this VFS. */
@@ -91,7 +95,7 @@ static int read_headers(struct connection *c, char header[MASK_HEADER], char in_
     memset(header, 0, MASK_HEADER);
     memset(in_file, 0, MASK_HEADER);
     bool has_header = true;
-    /* While it is masked nobody cuts it; and a load, which takes no call, finds the file's own copy. */
+    /* A load finds the file's own copy, for less than a read. */
     if (view && !c->direct && c->db->guarded)
         memcpy(in_file, view, MASK_HEADER);
     else

@@ -7,12 +7,13 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { AT = 19, BYTES = 9, VERSION = 19, COUNTER = 24, AHEAD = 1 << 20 };
 
-/* Of SQLite's locks, the one that only a writer has. */
-enum { RESERVED_BYTE = 0x40000001 };
+/* Of SQLite's locks, the one that who gets SHARED has for a moment, and who gets or has EXCLUSIVE for long. */
+enum { PENDING_BYTE = 0x40000000, TRIES = 100 };
 
 /* The unit that lies in the file or in the reflection; the header begins the first one. */
 enum { SLICE = 64 };
@@ -161,17 +162,37 @@ static int refresh(char *view, int fd)
     return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
 }
 
+int mask_lock(int fd)
+{
+    struct flock pending = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
+    return fcntl(fd, F_OFD_SETLK, &pending);
+}
+
+void mask_unlock(int fd)
+{
+    const int saved = errno;
+    struct flock pending = {
+        .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
+    (void)fcntl(fd, F_OFD_SETLK, &pending);
+    errno = saved;
+}
+
 int mask_refresh(char *view, int fd)
 {
-    struct flock reserved = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RESERVED_BYTE, .l_len = 1};
-    if (fcntl(fd, F_OFD_SETLK, &reserved) < 0)
-        return 1;
+    struct ato_stat st;
+    if (read_guard(view, &st) < 0)
+        return -1;
+    if (!st.guard_bytes)
+        return 0;
+    int tries = 0;
+    while (mask_lock(fd) < 0) {
+        if (++tries == TRIES)
+            return 1;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
     const int r = refresh(view, fd);
-    const int saved = errno;
-    reserved.l_type = F_UNLCK;
-    (void)fcntl(fd, F_OFD_SETLK, &reserved);
-    errno = saved;
+    mask_unlock(fd);
     return r;
 }
 

@@ -67,13 +67,19 @@ int mask_put_on(char *view, off_t length, bool *guarded);
 /* The guard's bytes become these MASK_HEADER bytes' plain ones, masked or not. 0; -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
-/* Brings the guard up to date, for who makes the file plain next, or removes the one of a file without a mask. `fd`: the
- * file, open for writing; nobody else may write meanwhile, which this call makes sure of by a lock of its own. 0; 1: somebody
- * does; -1 as above. */
+/* Nobody else puts a mask on or takes it off, or writes to the file (except a checkpoint), until this is given back. Who has
+ * no lock of SQLite's may take it, and who has SHARED. It is not RESERVED, with which SQLite takes a journal that a dead
+ * process left for one in use. 0; -1: somebody writes, or is just getting a lock. */
+int mask_lock(int fd);
+void mask_unlock(int fd);
+
+/* Brings the guard, if there is one, up to date, for who makes the file plain next, or removes the one of a file without a
+ * mask. `fd`: the file, open for writing. Takes that lock. 0; 1: somebody else writes, and the file must not be made plain;
+ * -1 as above. */
 int mask_refresh(char *view, int fd);
 
-/* Brings all of the file home, then takes the mask off, if there is one. The caller has the RESERVED lock, or nobody else
- * has the file, of which fd is a descriptor. The database becomes as long as the file: an end that was still to be cut off
+/* Brings all of the file home, then takes the mask off, if there is one. The caller has mask_lock() or the EXCLUSIVE lock,
+ * or nobody else has the file, of which fd is a descriptor. The database becomes as long as the file: an end that was still to be cut off
  * stays, since others may write there from then on. 0; -1 as above. */
 int mask_take_off(char *view, int fd);
 

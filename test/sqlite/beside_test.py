@@ -50,12 +50,17 @@ def write_stock(path, seed):
         db = sqlite3.connect(path, isolation_level=None, timeout=5)
         try:
             k = db.execute(f'SELECT k FROM told WHERE who = {STOCK_WRITER}').fetchone()[0]
+            db.execute('PRAGMA cache_size = 3')
             for _ in range(dice.randrange(1, 40)):
-                for statement in transaction(dice, STOCK_WRITER, k + 1):
+                begin, *rest = transaction(dice, STOCK_WRITER, k + 1)
+                # Now and then most pages are written before the commit: one that is killed leaves a journal to be played back.
+                many = ['UPDATE account SET pad = randomblob(600)', 'UPDATE account SET n = n + 1',
+                        'UPDATE account SET n = n - 1'] if dice.random() < 0.1 else []
+                for statement in [begin, *many, *rest]:
                     db.execute(statement)
                 k += 1
                 print(k, flush=True)
-                time.sleep(0.001)  # see feed()
+                time.sleep(0.002)  # see feed()
         except sqlite3.Error as error:
             if str(error) not in REFUSED:
                 sys.exit(f'a stock writer: {error}')
@@ -84,12 +89,14 @@ class Writer:
 
     def feed(self, lines):
         try:
-            for line in lines:
+            for k, line in lines:
                 if self.is_over:
                     break
                 self.process.stdin.write(line)
                 self.process.stdin.flush()
-                time.sleep(0.0005)  # who waits sleeps, and would never find the lock free
+                while self.told < k and not self.is_over and self.process.poll() is None:
+                    time.sleep(0.0005)
+                time.sleep(0.002)  # who waits sleeps, and would never find the lock free
             self.process.stdin.close()
         except BrokenPipeError:
             pass  # it was killed
@@ -137,10 +144,10 @@ class Bank:
         first = self.told.get(who, 0)
 
         def lines():
-            yield f'.bail on\n.load {EXTENSION}\n.open {uri}\n.timeout 20000\n'
+            yield 0, f'.bail on\n.load {EXTENSION}\n.open {uri}\n.timeout 20000\n'
             # Of one that was interrupted in COMMIT nobody knows whether it counts: its number is not used again.
             for k in range(first + 2, first + 10**7):
-                yield ';\n'.join(transaction(dice, who, k)) + f';\nSELECT {k};\n'
+                yield k, ';\n'.join(transaction(dice, who, k)) + f';\nSELECT {k};\n'
 
         words = {'ATO_LOG': self.log, **({'ATO_READ_POLICY': 'eager'} if mode == 'eager' else {})}
         return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], words, lines(), first)

@@ -252,7 +252,7 @@ TEST_F(SqliteOthers, MayNotTakeTheGuardFromOneThatWrites)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
-    ASSERT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_OK);
+    ASSERT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_OK);
     guard();
     EXPECT_EQ(Db(path()).opened, SQLITE_OK);
     EXPECT_EQ(guarded(), 9u);
@@ -300,6 +300,16 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilSomebodyPrefersIt)
         }
         EXPECT_EQ(stock_sum(name), "10");
     }
+}
+
+/* Also after a ROLLBACK of what did not fit into the cache. */
+TEST_F(SqliteOthers, MayReadWhatIsReadEagerlyAfterARollback)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA ato_read_policy=eager; PRAGMA cache_size=2; BEGIN; " + fill("t", 10, 300) +
+                 "; ROLLBACK");
+    EXPECT_EQ(Db::stock(path()).text("SELECT sum(a) FROM t"), "6");
 }
 
 /* Without the mask they would read what is neither old nor new. */
