@@ -155,8 +155,8 @@ static int refresh(char *view, int fd)
         return r < 0 ? -1 : 0;
     if (read_guard(view, &st) < 0)
         return -1;
-    if (!st.guard_bytes)
-        return 0;
+    if (st.guard_offset != AT || st.guard_bytes != BYTES)
+        return 0; /* none, or another program's */
     /* Not masked: somebody was killed before it was, or when it was no longer, and others may have written the header since;
      * or what is there is no header any more. */
     return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
