@@ -110,10 +110,24 @@ int deploy_committed(struct mapping *m, struct hold *h)
     return deploy_held(m, h);
 }
 
+/* Is nothing to be done for this page? What was written before is in its state; of who holds it we have to wait for the
+ * end. */
+static bool is_home(const struct file *f, uint64_t page)
+{
+    const struct page_state *s = shared_peek(&f->shared, page);
+    return s && (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1) &&
+           !__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) &&
+           !__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED);
+}
+
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
     const uint64_t batch = batch_of(m->file);
     for (uint64_t page = first; page <= last; page += batch) {
+        while (page <= last && is_home(m->file, page))
+            page++;
+        if (page > last)
+            break;
         uint64_t end = last - page < batch ? last : page + batch - 1;
         struct hold h;
         hold_init(&h);

@@ -4,6 +4,7 @@
 #include "birth.h"
 #include "fsops.h"
 #include "growth.h"
+#include "guard.h"
 #include "layout.h"
 #include "report.h"
 #include "shrink.h"
@@ -195,7 +196,8 @@ int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const ch
     struct report_kept why = {0};
     if (pr->record.state == MANIFEST_BORN)
         return 1;
-    if (pr->record.guard.bytes || !manifest_sizes(bytes, &sizes) || sizes.shrunk)
+    if (!guard_is_off(pr->original, &pr->record.guard) || !manifest_sizes(bytes, &sizes) ||
+        sizes.shrunk)
         return 0;
     report_keep(&why);
     close_reflection(pr);
@@ -214,5 +216,6 @@ int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const ch
     if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
+    memset(&pr->record.guard, 0, sizeof(pr->record.guard));
     return birth_write_record(pr) < 0 ? -1 : 1;
 }

@@ -17,9 +17,9 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
  * and goes by these. */
 void adopt_follow(struct pairing *pr, const struct place_names *n, const char *bytes);
 
-/* After adopt() said ESTALE: does the reflection hold nothing of the file? Then the file is right, whoever wrote to it, and
- * may get a new reflection. 1: yes, and the manifest says `deployed` now. 0: no, and errno and sentence are adopt()'s
- * again. -1: it cannot be told, with a sentence. */
+/* After adopt() said ESTALE: does the reflection hold nothing of the file, and is its guard, if any, off? Then the file is
+ * right, whoever wrote to it, and may get a new reflection. 1: yes, and the manifest says `deployed` now, without a guard.
+ * 0: no, and errno and sentence are adopt()'s again. -1: it cannot be told, with a sentence. */
 int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const char *bytes,
                        const struct pairing_wish *wish);
 

@@ -23,6 +23,15 @@ static int read_guarded(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_M
     return (uint32_t)n == g->bytes;
 }
 
+bool guard_is_off(int file, const struct manifest_guard *g)
+{
+    uint8_t first;
+    if (!g->bytes)
+        return true;
+    ssize_t n = pread(file, &first, 1, (off_t)g->offset);
+    return n == 0 || (n == 1 && first == g->plain[0]);
+}
+
 int guard_note(struct pairing *pr)
 {
     memset(pr->record.guarded, 0, sizeof(pr->record.guarded));

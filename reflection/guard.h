@@ -13,6 +13,10 @@
 
 #include "pairing.h"
 
+/* Does the file (a descriptor of it) show that its guarded bytes have no mask? The first one is plain, there; or not there at
+ * all. Also true without a guard. A file that cannot be read counts as masked. */
+bool guard_is_off(int file, const struct manifest_guard *g);
+
 /* Notes in pr->record what the file has in their place. EIO. */
 int guard_note(struct pairing *pr);
 

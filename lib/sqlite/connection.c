@@ -259,6 +259,8 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_MMAP_SIZE:
         return fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
+        if (!c->staged.view)
+            database_renew(c->db, c, false, c->name);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
     default:

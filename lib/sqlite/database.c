@@ -158,8 +158,11 @@ static struct database *find_or_make(const struct stat *st)
     db = calloc(1, sizeof(*db));
     if (!db)
         return NULL;
-    *db = (struct database){
-        .device = st->st_dev, .inode = st->st_ino, .process = forks, .next = databases};
+    *db = (struct database){.device = st->st_dev,
+                            .inode = st->st_ino,
+                            .process = forks,
+                            .policy = -1,
+                            .next = databases};
     databases = db;
     return db;
 }
@@ -386,7 +389,8 @@ static int policy_of(void *view)
 static void renew(struct database *db, bool prefer_file, const char *name)
 {
     struct view *v = &db->views[1];
-    const int policy = db->lost ? -1 : policy_of(v->at);
+    if (!db->lost)
+        db->policy = policy_of(v->at);
     if (!db->lost && ((prefer_file && !is_plain(v->at)) || !unmap_fast(v)))
         return;
     *v = map_again(db, name);
@@ -395,8 +399,8 @@ static void renew(struct database *db, bool prefer_file, const char *name)
         unmap_fast(v))
         *v = (struct view){0};
     db->lost = !v->at;
-    if (v->at && policy >= 0)
-        (void)ato_set_read_policy(v->at, policy);
+    if (v->at && db->policy >= 0)
+        (void)ato_set_read_policy(v->at, db->policy);
 }
 
 /* Somebody who is in a call, or has pages of it, keeps it as it is. Who is kept out neither maps nor unmaps it. */

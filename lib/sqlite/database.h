@@ -41,6 +41,7 @@ struct database {
     int fd;          /* one of them, to look at the file */
     size_t max_size; /* as the view that may write was made */
     int domain;      /* ATO_DOMAIN_... */
+    int policy;      /* how the view was read that was mapped last (ATO_READ_...); -1 */
     bool guarded;    /* it is known to have a guard, if it has a mask (mask.h) */
     bool whole;      /* its reflection held nothing, when it was looked at */
     bool unmap_fast; /* by what the connection said that closed last */

@@ -559,24 +559,33 @@ TEST_F(Pairing, BothPreferencesAtOnceAreRefused)
     expect_no(path, EINVAL, {}, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, EITHER));
 }
 
-// What others wrote, before a map that may fail anywhere, is right where the reflection holds nothing of the file.
+// Leaves a file with everything home: 100 bytes of 7, two of them guarded, or not.
+void leave_home(const std::string &path, bool kill, const Bytes &guarded)
+{
+    write_file(path, pattern(20000, 1));
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path);
+                  if (!m || !ato_memset(m.base, 7, 100) || ato_deploy(m.base, 100) < 0 ||
+                      ato_set_guard(m.base, 40, guarded.data(), guarded.size()) < 0)
+                      return 1;
+                  return kill || m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 2;
+              }),
+              0);
+}
+
+// What others wrote, before a map that may fail anywhere, is right where the reflection holds nothing of the file; if the
+// first guarded byte is plain, too.
 TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
 {
-    for (const bool kill : {false, true})
+    for (const int variant : {0, 1, 2, 3})
         for (const int64_t longer : {-3000, 0, 5000})
             for (int k = 0, last = 1; k <= last; k++) {
+                const bool kill = variant & 1;
                 SCOPED_TRACE(testing::Message()
-                             << "killed " << kill << ", longer " << longer << ", step " << k);
+                             << "variant " << variant << ", longer " << longer << ", step " << k);
                 TempDir own;
                 path = own / "file";
-                write_file(path, old);
-                ASSERT_EQ(in_child([&] {
-                              Mapped m(path);
-                              if (!m || !ato_memset(m.base, 7, 100) || ato_deploy(m.base, 100) < 0)
-                                  return 1;
-                              return kill || m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 2;
-                          }),
-                          0);
+                leave_home(path, kill, variant & 2 ? Bytes{7, 9} : Bytes{});
                 Bytes plain = read_file(path);
                 plain.resize(plain.size() + static_cast<size_t>(longer), 'x');
                 write_file(path, plain);
@@ -603,6 +612,16 @@ TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
                 EXPECT_TRUE(names_in(folder_of(path)).empty());
                 ASSERT_FALSE(HasFailure());
             }
+}
+
+TEST_F(Pairing, OthersMayNotMakeAMaskedFileLonger)
+{
+    leave_home(path, true, {9, 7});
+    Bytes longer = read_file(path);
+    longer.resize(longer.size() + 5000, 'x');
+    write_file(path, longer);
+    expect_no(path, ESTALE, {});
+    EXPECT_EQ(read_file(path), longer);
 }
 
 // Forgetting is several changes of names. A process that is cut between any two of them says it once

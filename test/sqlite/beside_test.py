@@ -298,27 +298,35 @@ class Bank:
 
 
 class Beside(unittest.TestCase):
+    def try_mode(self, mode, parent, dice):
+        folder = tempfile.mkdtemp(prefix='ato-test-', dir=parent)
+        bank = Bank(mode, folder, dice)
+        try:
+            mixtures = bank.live()
+            bank.finish()
+        finally:
+            for writer in bank.writers.values():
+                writer.end(True)
+            bank.before.close()
+        shutil.rmtree(folder)
+        print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kills} kills, commits {bank.told}',
+              flush=True)
+        self.assertGreater(bank.answers, 0)
+        self.assertGreater(bank.told.get(1, 0) + bank.told.get(2, 0), 0)
+        return mixtures, bank.told.get(STOCK_WRITER, 0)
+
     def test_stock_programs_are_right_or_refused(self):
         dice = random.Random(SEED)
         mixtures = of_stock = 0
         for parent in '/dev/shm', os.environ.get('TMPDIR', '/tmp'):
             for mode in MODES:
                 with self.subTest(mode=mode, folder=parent, ATO_TEST_SEED=SEED):
-                    folder = tempfile.mkdtemp(prefix='ato-test-', dir=parent)
-                    bank = Bank(mode, folder, dice)
-                    try:
-                        mixtures += bank.live()
-                        bank.finish()
-                    finally:
-                        for writer in bank.writers.values():
-                            writer.end(True)
-                        bank.before.close()
-                    shutil.rmtree(folder)
-                    print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kills} kills, '
-                          f'commits {bank.told}', flush=True)
-                    self.assertGreater(bank.answers, 0)
-                    self.assertGreater(bank.told.get(1, 0) + bank.told.get(2, 0), 0)
-                    of_stock += bank.told.get(STOCK_WRITER, 0)
+                    more = self.try_mode(mode, parent, dice)
+                    mixtures += more[0]
+                    of_stock += more[1]
+        for _ in range(50): # where few were killed while their file was not plain
+            if not mixtures:
+                mixtures += self.try_mode('default', '/dev/shm', dice)[0]
         self.assertGreater(of_stock, 0, 'no commit of SQLite by itself')
         self.assertGreater(mixtures, 0, 'without a mask nobody would have seen a mixture')
 

@@ -245,6 +245,10 @@ TEST_F(SqliteOthers, MayWriteWhereThereIsAGuardAndNoMask)
     EXPECT_EQ(Db(path()).opened, SQLITE_OK);
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "66");
+    guard();
+    MUST(Db::stock(path()), fill("t", 100, 2000));
+    EXPECT_EQ(Db(path()).number("SELECT count(*) FROM t"), 1904);
+    EXPECT_EQ(left(), 0u);
 }
 
 /* It may be the guard of who is about to mask the file. */
@@ -310,6 +314,23 @@ TEST_F(SqliteOthers, MayReadWhatIsReadEagerlyAfterARollback)
     MUST(db, "PRAGMA ato_read_policy=eager; PRAGMA cache_size=2; BEGIN; " + fill("t", 10, 300) +
                  "; ROLLBACK");
     EXPECT_EQ(Db::stock(path()).text("SELECT sum(a) FROM t"), "6");
+}
+
+/* Then this process has no view for a while: how it reads is not forgotten. */
+TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA ato_read_policy=eager");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
+    MUST(Db::stock(path()), fill("t", 10, 2000));
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 1994);
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "eager");
+    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "1994");
+    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "eager");
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    EXPECT_EQ(Db::stock(path()).text("SELECT count(*) FROM t"), "1995");
 }
 
 /* Without the mask they would read what is neither old nor new. */

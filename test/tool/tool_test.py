@@ -289,6 +289,11 @@ class Deploy(Lab):
             other.executescript('UPDATE t SET a=8')
             subprocess.run([ATO, 'deploy', path], env=self.env, check=True, capture_output=True)
             self.assertEqual(db.execute('SELECT a FROM t').fetchall(), [(8,)])
+            subprocess.run([lab.ACTOR, 'guarded', path], env=self.env, check=True)
+            other.executescript('CREATE TABLE u AS SELECT zeroblob(9999)')
+            self.assertEqual(self.info(path)['state'], 'recovery due')
+            subprocess.run([ATO, 'deploy', path], env=self.env, check=True, capture_output=True)
+            self.assertEqual(db.execute('SELECT count(*) FROM u').fetchall(), [(1,)])
         self.expect_plain(path)
 
     def test_a_copy_of_a_database_is_other_programs_when_it_is_preferred(self):

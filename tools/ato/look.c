@@ -6,6 +6,7 @@
 #include "../../lib/sqlite/mask.h"
 #include "../../reflection/bitmap.h"
 #include "../../reflection/growth.h"
+#include "../../reflection/guard.h"
 #include "../../reflection/meta.h"
 #include "../../reflection/place.h"
 #include "../../reflection/report.h"
@@ -291,8 +292,8 @@ static void open_reflection(struct look *l)
 /* Is the file right whoever wrote to it (adopt_lost_nothing())? */
 static bool lost_nothing(const struct look *l)
 {
-    return !l->manifest.record.guard.bytes && l->manifest.has_size && !l->manifest.shrunk &&
-           l->reflection >= 0 &&
+    return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
+           !l->manifest.shrunk && l->reflection >= 0 &&
            l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
            place_holds_slices(&l->folder, l->who.inode) == 0;
 }
