@@ -162,6 +162,24 @@ TEST_F(SqliteHotJournals, GiveBackTheSameWhereTheyAreUsedAgain)
     expect_nothing_of_it();
 }
 
+/* A commit to several databases is refused then: only of some would the journals be on the disk. */
+TEST_F(SqliteHotJournals, ThatAreUsedAgainAreNoHalfOfACommitToSeveral)
+{
+    make();
+    MUST(Db(path("b.db")), "CREATE TABLE u(a); INSERT INTO u VALUES(1)");
+    {
+        const Db db(path());
+        MUST(db, "PRAGMA journal_mode=truncate; SELECT * FROM t");
+        leave_journal();
+        MUST(db, "ATTACH '" + path("b.db") + "' AS b; BEGIN IMMEDIATE; UPDATE t SET b=a+30");
+        MUST(db, "UPDATE u SET a=2");
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR);
+        EXPECT_EQ(db.number("SELECT sum(b) FROM t"), 6);
+        EXPECT_EQ(db.number("SELECT a FROM u"), 1);
+    }
+    expect_nothing_of_it();
+}
+
 TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)
 {
     if (geteuid() != 0)
