@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SQLite's functions, by whatever way this copy of the code reaches them: called directly where it is linked
- * with SQLite (SQLITE_CORE), and through the table that a loaded extension is given. The second way has no
- * function before register.c was called.
+ * SQLite's functions: called directly in the library that is linked with SQLite (SQLITE_CORE), and through the table that
+ * SQLite gives an extension when it loads it. In an extension no function may be called before extension.c has that table.
  */
 #ifndef ATO_SQLITE_API_H
 #define ATO_SQLITE_API_H
@@ -13,7 +12,7 @@
 SQLITE_EXTENSION_INIT3
 #endif
 
-/* Oldest whose calls to a VFS are those that connection.c goes by. */
+/* The oldest SQLite whose order of calls connection.c knows. */
 #define OLDEST_SQLITE 3034000
 
 #endif

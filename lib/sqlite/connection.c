@@ -21,7 +21,7 @@ static struct connection *of(sqlite3_file *file)
     return ((struct connection_file *)file)->connection;
 }
 
-/* Of all calls that have to do with the view. Nearly always there is nobody to wait for. */
+/* Begins each call that uses the view. The mutex is nearly always free. */
 static struct connection *enter(sqlite3_file *file)
 {
     struct connection *c = of(file);
@@ -30,8 +30,8 @@ static struct connection *enter(sqlite3_file *file)
     return c;
 }
 
-/* The VFS below may look at errno after a failure of its own that set none (an ENXIO of ours, of the end of a file's
- * data, would be a damaged file system to it). */
+/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it, and would
+ * take an ENXIO of ours (from SEEK_DATA) for a damaged file system. */
 static int leave(struct connection *c, int result)
 {
     if (result == SQLITE_OK)
@@ -42,7 +42,7 @@ static int leave(struct connection *c, int result)
 
 /* ---- commit and abort ---- */
 
-/* A new file has no header before the commit, so none that could be masked; its guard is set when the header is known. */
+/* A new file has no header that could be masked before its first commit: its guard is set here, when the header is known. */
 static int guard_new_file(struct connection *c)
 {
     char header[MASK_HEADER];
@@ -69,8 +69,8 @@ static void abandon(struct connection *c)
     c->batch = c->refused = c->unguarded = c->becomes_wal = false;
 }
 
-/* The rollback of a prepared database ends so, too: what is staged by then is what was there before; of one that
- * could not be prepared perhaps not, for its super-journal may be gone by then. */
+/* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
+ * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned. */
 static int sync_control(struct connection *c, const char *super)
 {
     if (c->journal_file || c->plays_back)
@@ -89,7 +89,7 @@ static int sync_control(struct connection *c, const char *super)
     return commit(c, SQLITE_IOERR_FSYNC);
 }
 
-/* Only a VFS above that held its writes back has any now; a new size that is lost is cut later. */
+/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the file is cut later. */
 static int after_commit(struct connection *c)
 {
     if (c->super)
@@ -110,8 +110,8 @@ static int after_commit(struct connection *c)
 
 /* ---- data ---- */
 
-/* What is committed is durable, as far as the domain reaches; one that does not reach the medium leaves the
- * rest to the VFS below. */
+/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
+ * well. */
 static int sync_all(struct connection *c, int flags)
 {
     int r = c->super ? SQLITE_OK : commit(c, SQLITE_IOERR_FSYNC);
@@ -120,7 +120,7 @@ static int sync_all(struct connection *c, int flags)
     return r;
 }
 
-/* Without locks a transaction begins where SQLite reads its counter, or, the first one, asks for the size. */
+/* Without locks (nolock=1) a transaction begins when SQLite reads its change counter; the first one when it asks for the size. */
 static int settle_without_locks(struct connection *c)
 {
     return c->without_locks && !c->staged.tx ? direct_settle(c) : SQLITE_OK;
@@ -135,14 +135,14 @@ static int find_size(struct connection *c, sqlite3_int64 *size)
     return r == SQLITE_OK ? length_get(c, size) : r;
 }
 
-/* SQLite reads its counter of transactions when it begins one. */
+/* SQLite reads its change counter when it begins a transaction. */
 static bool is_counter(const struct connection *c, int n, sqlite3_int64 offset)
 {
     enum { COUNTER_AT = 24 };
     return offset == COUNTER_AT && n == (int)sizeof(c->counter);
 }
 
-/* After a checkpoint it has no new one: then pages come home one by one, until it has. */
+/* A checkpoint does not change the counter: until the next transaction pages are deployed one by one after it. */
 static void look_at_counter(struct connection *c, const void *bytes)
 {
     if (memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
@@ -162,7 +162,7 @@ static int settle(sqlite3_file *file)
     return leave(c, r);
 }
 
-/* Who could not begin to stage is told so here, where SQLite tries again. */
+/* A connection that could not begin to stage is told so here, where SQLITE_BUSY makes SQLite try again. */
 static int reserve(sqlite3_file *file)
 {
     struct connection *c = enter(file);
@@ -176,9 +176,13 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return c->denied ? fault(c->denied,
-                                 "%s cannot be written: why, was said when it was opened", c->name)
-                         : SQLITE_READONLY;
+        return c->denied
+                   ? fault(
+                         c->denied,
+                         "%s can only be read: when it was opened no reflection could be made (an "
+                         "earlier entry says why)",
+                         c->name)
+                   : SQLITE_READONLY;
     const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && first)
@@ -193,16 +197,16 @@ static int connection_lock(sqlite3_file *file, int level)
 static int unlock(struct connection *c, int level)
 {
     c->checkpointed = false;
-    /* Before others may write: their transactions would wait for this one's pages. */
+    /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
         abandon(c);
         if (c->has_staged)
             direct_leave(c);
     }
-    /* SQLite keeps it open, and writes to it, for as long as it has any lock, if it is not to be deleted. */
+    /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
         c->plays_back = false;
-    /* Before somebody else has the lock, whose journal must not be taken for this connection's. */
+    /* Before another connection has the lock: its journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return c->real->pMethods->xUnlock(c->real, level);
@@ -222,7 +226,7 @@ static int begin_batch(struct connection *c)
     return SQLITE_OK;
 }
 
-/* A failure that is SQLITE_IOERR makes SQLITE try with a journal. */
+/* After SQLITE_IOERR SQLite tries again with a journal. */
 static int end_batch(struct connection *c)
 {
     int r = commit(c, SQLITE_IOERR_COMMIT_ATOMIC);
@@ -277,7 +281,7 @@ static int connection_sector_size(sqlite3_file *file)
     return c->real->pMethods->xSectorSize(c->real);
 }
 
-/* Neither SAFE_APPEND nor SEQUENTIAL, which save syncs of a journal: one in memory has none to save. */
+/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. */
 static int connection_characteristics(sqlite3_file *file)
 {
     struct connection *c = of(file);
@@ -332,7 +336,7 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
 {
     struct connection *c = enter(file);
     const bool begins = is_counter(c, n, offset);
-    /* Before it has a lock SQLite reads the header; others may have cut the file. */
+    /* SQLite reads the header before it has a lock; other programs may have cut the file. */
     if (c->lock == SQLITE_LOCK_NONE && !c->staged.tx && !c->direct)
         length_look(c);
     int r = begins ? settle_without_locks(c) : SQLITE_OK;
@@ -385,7 +389,7 @@ static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, voi
     return leave(c, fetch_page(c, offset, n, page));
 }
 
-/* page: NULL when SQLite wants addresses to be forgotten, with none in use. */
+/* `page` is NULL when SQLite wants the mapping to be dropped, and has no page in use. */
 static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
 {
     struct connection *c = enter(file);
@@ -434,7 +438,7 @@ bool connection_writes(const struct connection *c)
            __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
 }
 
-/* Of a VFS below that has none (unix-none): SQLite must see that it has none, or it would call what is not there. */
+/* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
 static const sqlite3_io_methods methods_without_shm = {
     .iVersion = 3,
     .xClose = connection_close,
@@ -465,7 +469,7 @@ bool connection_owns_name(const struct connection *c, const char *journal)
     return sqlite3_filename_journal(c->name) == journal;
 }
 
-/* Why no reflection can be made, where the file can be read all the same; 0: it cannot. */
+/* Returns the error of a write to a database for which no reflection can be made, but which can be read; 0 if it cannot. */
 static int why_only_read(int error)
 {
     switch (error) {
@@ -481,8 +485,8 @@ static int why_only_read(int error)
     }
 }
 
-/* The one below is open, for `flags`. Where no reflection can be made the database may be read, as with SQLite's own
- * VFS where no journal can: who wants to write is told when it asks for the lock. */
+/* Attaches a connection whose handle of the VFS below is open, with `flags`, to its database. If no reflection can be made the
+ * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
 static int attach(struct connection *c, int flags)
 {
     struct parameters p;

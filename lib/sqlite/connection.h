@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An open database: what SQLite's calls on it mean for what is staged.
+ * A connection: an open database file as SQLite has it. What SQLite's calls mean for what is staged:
  *
- *   begin     the first write or change of size under a RESERVED lock or above; without one (a checkpoint)
- *             writes are committed one by one
- *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, of a new size that
- *             comes after the commit, and of what a VFS above holds back for so long
+ *   begin     the first write or change of size with RESERVED or above (a checkpoint writes with less: it is not staged)
+ *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
+ *             commit, and for what a VFS above holds back until then
  *   prepare   FCNTL_SYNC with the name of a super-journal (super.h)
  *   abort     the lock drops below RESERVED, or the database is closed
  *
- * With ?journal=file nothing is staged: rollback journal and database are the VFS's below. So is a database in WAL mode,
- * whose log makes a checkpoint's writes safe: nothing of it is in the reflection, and SQLite's own VFS may share it. So are
- * the pages that a rollback journal on the disk gives back: it is there until all are home, and SQLite's own VFS, which
- * plays it back before it looks at the header, may have to go on with it.
+ * Nothing is staged, and the VFS below writes, where something else can undo or repeat the writes:
+ *
+ *   ?journal=file          the rollback journal is on the disk
+ *   WAL mode               the log has all pages until a checkpoint has written them
+ *   a hot journal is       it stays on the disk until all of its pages are written; SQLite's own VFS plays it back before it
+ *   played back            looks at the header, and may have to go on with it
+ *
+ * So such a database has nothing in its reflection, and SQLite's own VFS may share it.
  */
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
@@ -24,73 +27,76 @@
 struct database;
 struct super;
 
-/* What SQLite has. It counts the memory of its handles as a database's: they are no larger than those of the
- * VFS below. */
+/* SQLite's handle. It is no larger than one of the VFS below, since SQLite counts the memory of handles as a database's. */
 struct connection_file {
     sqlite3_file as_file; /* first */
     struct connection *connection;
 };
 
-/* Of a page that xFetch gave out. */
+/* The part of a database around a page that xFetch gave out. */
 enum { NEIGHBOURHOOD = 1 << 20 };
 struct neighbours {
-    sqlite3_int64 which; /* and 1; 0: none */
-    bool home;           /* all were brought there since the database was changed last */
+    sqlite3_int64 which; /* its number and 1; 0: none */
+    bool home;           /* all of it was deployed since the database was changed last */
 };
 
 struct connection {
-    sqlite3_file *real;      /* of the VFS below: locks, shared memory of WAL */
-    const char *name;        /* SQLite's, with the parameters of its URI behind it */
-    struct database *db;     /* with its list of connections: */
+    sqlite3_file *
+        real; /* the handle of the VFS below: locks, shared memory of WAL mode, direct reads and writes */
+    const char *name; /* SQLite's: the parameters of the URI follow it in memory */
+    struct database *db;
     struct connection *next; /* of the same database */
-    struct super *super;     /* that it is bound to; NULL */
+    struct super *super;     /* the super-journal that it is bound to; NULL */
     struct connection *next_bound;
     struct staged staged;
-    pthread_mutex_t in_call; /* the view stays where it is (database_renew()) */
-    int error;               /* errno, when the call began */
+    pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
+    int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    int denied;         /* it was opened for writing, and writing is this error */
+    int denied; /* opened for writing, but only reading is possible: the error of a write; 0 */
     bool without_locks; /* ?nolock=1: xLock is not called */
-    bool checkpoint;    /* is being made */
-    bool checkpointed; /* one was, since then no lock was given back, nor a transaction committed */
-    bool batch;        /* BEGIN_ATOMIC_WRITE */
-    bool journal_file; /* ?journal=file: its rollback journal lies on the disk */
-    bool journaled;    /* its rollback journal lay in memory when it was opened last */
-    bool plays_back;   /* a rollback journal on the disk is open, which others left */
+    bool checkpoint;    /* a checkpoint is under way */
+    bool
+        checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
+    bool batch;        /* between BEGIN_ATOMIC_WRITE and its end */
+    bool journal_file; /* ?journal=file: the rollback journal is on the disk */
+    bool journaled;    /* the rollback journal was in memory when it was opened last */
+    bool plays_back;   /* a rollback journal is open that another process left on the disk */
     bool takes_file;   /* ?prefer=file */
-    bool refused;      /* to be prepared: what is staged is never committed */
-    bool direct;       /* the VFS below reads and writes it, for the file by itself is right */
-    bool unguarded; /* what is staged is a new file's header, whose guard is not set yet (mask.h) */
-    bool has_staged;  /* and has not left the database to others yet, if it is to */
-    bool becomes_wal; /* what is staged turns WAL mode on */
-    bool shorter;     /* its file is, than it was when it was mapped */
+    bool refused;      /* could not be prepared: what is staged must not be committed */
+    bool direct;       /* the VFS below reads and writes the file, which is complete (direct.h) */
+    bool unguarded;  /* the header of a new file is staged, and its guard is not set yet (mask.h) */
+    bool has_staged; /* something was staged since direct_leave() */
+    bool becomes_wal; /* what is staged switches to WAL mode */
+    bool shorter;     /* the database got shorter than its file */
     bool unmap_fast;
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
-    int fetched;               /* pages that xFetch gave out */
+    int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
     struct neighbours neighbours[64];
-    char counter[16];        /* SQLite's, in the file, and what comes behind it */
-    sqlite3_int64 reach;     /* of the view, if the file does */
-    sqlite3_int64 looked_at; /* length of the file that was another than the database's */
-    sqlite3_int64 cut_to; /* 1 and the bytes that others have left of the file; 0: they have not */
+    char
+        counter[16]; /* SQLite's change counter and the bytes behind it, when they were read last */
+    sqlite3_int64 reach; /* bytes of the view, which the file may grow to */
+    sqlite3_int64
+        looked_at; /* the last length of the file that differed from the view's and was dealt with */
+    sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */
 };
 
-/* xOpen. */
+/* xOpen of a database. */
 int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                     int *out_flags);
 
-/* Its rollback journal in memory is closed, by its own thread; c has no locks. Where SQLite takes no locks (nolock=1) that is how it
- * gives up after an error: after a commit nothing is staged by then. */
+/* To be called by the connection's thread when it closes its rollback journal in memory, without locks: with nolock=1 SQLite
+ * gives a transaction up that way after an error. (After a commit nothing is staged any more.) */
 void connection_lose_journal(struct connection *c);
 
-/* Does it hold the lock of who writes? To be asked of any connection. */
+/* Returns whether the connection has RESERVED or above. Any thread may ask. */
 bool connection_writes(const struct connection *c);
 
-/* Is it the connection's rollback journal that has this name? */
+/* Returns whether the connection's rollback journal has this name. */
 bool connection_has_journal(const struct connection *c, const char *journal);
 
-/* Does that name lie where SQLite keeps it for this connection, and no other? */
+/* Returns whether `journal` is the very string that SQLite keeps for this connection. */
 bool connection_owns_name(const struct connection *c, const char *journal);
 
 #endif

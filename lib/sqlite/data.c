@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Are writes part of a transaction? Without such a lock they are a checkpoint's, which are in the WAL until
- * all of them are there. With a journal on the disk they are as SQLite means them: at once. */
+/* Writes without RESERVED are those of a checkpoint, for which the WAL has the pages until all are written. With a journal on
+ * the disk SQLite itself can roll them back. Neither needs to be staged. */
 bool data_stages(const struct connection *c)
 {
     if (c->checkpoint || c->journal_file || c->plays_back)
@@ -44,7 +44,7 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
             memset((char *)to + some, 0, (size_t)(n - some));
             return SQLITE_IOERR_SHORT_READ;
         }
-        /* Who reads without a lock may see the file get shorter in between. */
+        /* Without a lock the file may get shorter between the two calls. */
         if (errno != EFAULT || tries == 100)
             return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
     }
@@ -55,7 +55,7 @@ static bool is_read(int r)
     return r == SQLITE_OK || r == SQLITE_IOERR_SHORT_READ;
 }
 
-/* Of the header it is the plain one; also of a file that is shorter than the page that SQLite takes it to have. */
+/* Gives SQLite the plain header, also where a read is short because SQLite expects larger pages than the file has. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER] = {0};
@@ -78,12 +78,12 @@ static int check_writable(const struct connection *c)
 {
     if (c->cut_to)
         return fault(SQLITE_IOERR_WRITE,
-                     "%s was cut to %lld bytes by other means while it was open", c->name,
+                     "%s was cut to %lld bytes by another program while it was open", c->name,
                      (long long)c->cut_to - 1);
     return c->writable ? SQLITE_OK : SQLITE_READONLY;
 }
 
-/* Before a transaction is staged, under the EXCLUSIVE lock. */
+/* To be called before each staged change, with EXCLUSIVE: the first one puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
     if (c->staged.tx)
@@ -91,7 +91,8 @@ static int begin_to_stage(struct connection *c, int code)
     int r = c->direct ? length_require(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
         return r;
-    /* While it is masked nobody cuts it; and one without a mask may be another by now than the one that was guarded. */
+    /* A masked file is not cut by other programs, so that its length need not be looked at. A file without a mask may have
+     * been overwritten since its guard was seen. */
     const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
     c->db->guarded &= !c->direct;
     c->direct = false;
@@ -101,7 +102,7 @@ static int begin_to_stage(struct connection *c, int code)
     return fault_of_libato(code, "cannot begin to write to", c->name);
 }
 
-/* The slice of the header is masked. */
+/* Stages a write, with the header masked. */
 static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
     char header[64];
@@ -110,7 +111,7 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
     c->unguarded = !c->db->guarded;
-    /* Another is refused without. */
+    /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     if (mask_is_plain(header))
         mask_translate(header, sizeof(header), 0);
     if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
@@ -120,12 +121,12 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
                                               n - (int)sizeof(header), sizeof(header));
 }
 
-/* Of a checkpoint, or with a journal on the disk: the file is what SQLite's own VFS would leave, also after a kill. */
+/* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. */
 static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
     if (direct_go(c) < 0)
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    /* As long as nobody else makes it longer the view follows. */
+    /* The view grows with the file, unless another program made the file longer. */
     const sqlite3_int64 end = offset + n, size = length_of_view(c);
     if (end > size && size == database_length(c->db) && ato_ftruncate(c->staged.view, end) < 0)
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
@@ -156,7 +157,7 @@ int data_resize(struct connection *c, sqlite3_int64 size)
     if (r != SQLITE_OK)
         return r;
     size = in_chunks(c, size);
-    /* What ends a checkpoint, perhaps under the lock of the last close, is no transaction's. */
+    /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
     const bool is_staged = data_stages(c) && (c->staged.tx || !c->checkpointed);
     if (!is_staged)
         return direct_go(c) == 0

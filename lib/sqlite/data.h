@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bytes of a database: what SQLite reads and writes is translated (mask.h), staged (staged.h), or the VFS's below
- * (direct.h). All errors are logged.
+ * Reads and writes of a database: they go to the VFS below (direct.h) or to libato, where writes are staged (staged.h) and the
+ * header is masked (mask.h). All errors are logged.
  */
 #ifndef ATO_SQLITE_DATA_H
 #define ATO_SQLITE_DATA_H
@@ -12,7 +12,7 @@
 
 struct connection;
 
-/* Are writes part of a transaction? */
+/* Returns whether writes are part of a transaction of libato. */
 bool data_stages(const struct connection *c);
 
 /* xRead, xWrite and xTruncate. */
@@ -20,7 +20,7 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset);
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset);
 int data_resize(struct connection *c, sqlite3_int64 size);
 
-/* FCNTL_SIZE_HINT: it will be as large as that. */
+/* FCNTL_SIZE_HINT: the database is going to have this size. */
 int data_expect(struct connection *c, sqlite3_int64 size);
 
 #endif

@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Address space, for each of two mappings and the reflection: what a file may grow to, where nobody says. */
+/* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
 #define DEFAULT_MAX_SIZE (64ull << 30)
-/* If there is not so much of it, then a quarter, and so on; but what lets it grow at least so many times. */
+/* Without so much address space a quarter is tried, and so on, down to this, or to LEAST_GROWTH times the length. */
 #define LEAST_MAX_SIZE (16ull << 20)
 enum { LEAST_GROWTH = 4 };
 
-/* Of an empty file. */
+/* The length that an empty file is mapped with. */
 enum { LEAST_LENGTH = 4096 };
 
 struct kept_descriptor {
@@ -31,12 +31,12 @@ struct kept_descriptor {
 };
 
 static struct database *databases;
-static unsigned forks; /* between the first process and this one */
+static unsigned forks; /* from the first process to this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* one that was busy is not, or is gone */
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* a database is no longer busy */
 
-/* To map or unmap one may take long: to bring all of it home, or to wait for another process. Others go on
- * meanwhile; whoever is about to map it, unmap it or list a connection waits. */
+/* Mapping and unmapping may take long: they deploy a file, or wait for another process. The lock is given back meanwhile, and
+ * `busy` makes other threads wait that are about to map, unmap or list a connection of the same database. */
 static void begin_long_work(struct database *db)
 {
     db->busy = true;
@@ -50,7 +50,7 @@ static void end_long_work(struct database *db)
     pthread_cond_broadcast(&idle);
 }
 
-/* One with a connection, which keeps it there. */
+/* The caller has a connection, which keeps the database from going. */
 static void wait_until_idle(const struct database *db)
 {
     while (db->busy)
@@ -68,8 +68,8 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
-/* Who has the lock comes before who writes without (nolock=1): beside the one the other only reads. Of several without
- * it is the one that the name belongs to, as SQLite holds it. */
+/* Finds the connection that a rollback journal belongs to. A connection with RESERVED comes before one that takes no locks
+ * (nolock=1), which only reads meanwhile. Of several without locks it is the one whose own string `journal` is. */
 static struct connection *find_writer(const char *journal)
 {
     struct connection *found = NULL;
@@ -100,7 +100,7 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
         c->journaled = in_memory;
         c->plays_back = !in_memory;
     }
-    /* A VFS above that hands copies of names down leaves in the dark which of several it is. */
+    /* If a VFS above passes copies of names down, it cannot be told which of several connections without locks it is. */
     *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
     pthread_mutex_unlock(&lock);
     return in_memory;
@@ -125,9 +125,8 @@ void database_before_fork(void)
 void database_after_fork(bool in_child)
 {
     if (in_child) {
-        databases =
-            NULL; /* the parent's; its descriptors stay open, for closing them is no harm and no use */
-        idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* who waits, waits in the parent */
+        databases = NULL; /* the parent's: their descriptors stay open here */
+        idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
         forks++;
     }
     pthread_mutex_unlock(&lock);
@@ -141,7 +140,7 @@ static struct database *find(const struct stat *st)
     return db;
 }
 
-/* The same, once nobody maps or unmaps it. */
+/* The same; waits while it is busy. */
 static struct database *find_idle(const struct stat *st)
 {
     struct database *db;
@@ -167,7 +166,7 @@ static struct database *find_or_make(const struct stat *st)
     return db;
 }
 
-/* What has no connection goes, with its mappings and descriptors. */
+/* Frees a database without connections, and closes its descriptors. */
 static void forget_unused(struct database *db)
 {
     if (db->connections)
@@ -185,14 +184,14 @@ static void forget_unused(struct database *db)
     free(db);
 }
 
-/* Without the counting. */
+/* The short struct_size saves counting slices. */
 static int domain_of(void *view)
 {
     struct ato_stat st = {.struct_size = offsetof(struct ato_stat, slices_in_reflection)};
     return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
 }
 
-/* All of the file, which grows. */
+/* Maps all of the file, so that it can grow. */
 static struct view map(int fd, const struct database_wish *wish, const struct stat *st)
 {
     struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
@@ -200,15 +199,16 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
         .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
     const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
     const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
-    /* See database.h: no descriptor of the file may be closed. */
+    /* No descriptor of the file may be closed (database.h). */
     o.flags |= ATO_BORROW_FD;
-    /* SQLite keeps pages that it has read: deploying for the sake of the next read would not pay. */
-    const char *policy = secure_getenv("ATO_READ_POLICY"); /* of which libato asks by itself */
+    /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
+    const char *policy =
+        secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
     o.read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
     if (!o.max_size)
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
     v.at = ato_mmap_opt(v.length, fd, 0, &o);
-    /* EFBIG: others have mapped it with less than that. */
+    /* EFBIG: other processes have mapped it with a smaller max_size. */
     while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !wish->max_size)) &&
            o.max_size / 4 > least) {
         o.max_size /= 4;
@@ -220,7 +220,7 @@ static struct view map(int fd, const struct database_wish *wish, const struct st
     return v;
 }
 
-/* Who may only read may use what those who write have. */
+/* A connection that may only read uses the view of those that write, if there is one. */
 static const struct view *view_for(const struct database *db, bool writable)
 {
     const struct view *v = &db->views[db->views[1].at || writable];
@@ -241,7 +241,7 @@ static const struct kept_descriptor *find_kept(const struct database *db, bool w
     return d;
 }
 
-/* With its database. */
+/* Opens the file and keeps the descriptor with its database, which is found or made. */
 static const struct kept_descriptor *open_and_keep(const struct database_wish *wish,
                                                    struct database **db)
 {
@@ -266,12 +266,12 @@ static const struct kept_descriptor *open_and_keep(const struct database_wish *w
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
                       const char *name);
 
-/* With the lock held. A descriptor that was opened is closed only if nobody else has the file open. */
+/* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
 static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
 {
     struct stat st;
     *by_system = true;
-    /* The view may be there; to look is not to open. */
+    /* Look by stat(): the database may have a view already, and an open descriptor could not be closed. */
     struct database *db = stat(wish->path, &st) == 0 ? find_idle(&st) : NULL;
     if (db && db->lost && wish->writable)
         try_renew(db, NULL, false, wish->path);
@@ -338,7 +338,8 @@ static void let_in(struct database *db, const struct connection *self, const str
             pthread_mutex_unlock(&c->in_call);
 }
 
-/* Keeps all connections but one out of their views. False: one is in a call, or has pages of xFetch. */
+/* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, has pages of xFetch
+ * or has something staged. */
 static bool keep_out(struct database *db, const struct connection *self)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
@@ -354,7 +355,7 @@ static bool keep_out(struct database *db, const struct connection *self)
     return true;
 }
 
-/* What is left of a mapping that could not be taken back as it should is none. */
+/* Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
 static bool unmap_fast(const struct view *v)
 {
     return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
@@ -394,7 +395,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     if (!db->lost && ((prefer_file && !is_plain(v->at)) || !unmap_fast(v)))
         return;
     *v = map_again(db, name);
-    /* Others have mapped it with a length that it no longer has: once all have let it go the next one maps what there is. */
+    /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
         unmap_fast(v))
         *v = (struct view){0};
@@ -403,7 +404,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
         (void)ato_set_read_policy(v->at, db->policy);
 }
 
-/* Somebody who is in a call, or has pages of it, keeps it as it is. Who is kept out neither maps nor unmaps it. */
+/* The caller holds the lock. Changes nothing if another connection cannot be kept out. */
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
                       const char *name)
 {
@@ -428,20 +429,20 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     pthread_mutex_unlock(&lock);
 }
 
-/* fd: open for writing, if it is to be made plain. */
+/* `fd`: the file, open for writing; only needed for ATO_UNMAP_SPATIAL. */
 static void unmap_view(const struct view *v, int mode, int fd, const char *name)
 {
     const int r = mode == ATO_UNMAP_SPATIAL ? mask_refresh(v->at, fd) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
-    /* Then it stays as it is, for who writes. */
+    /* The guard is out of date, or another connection writes: the file must not be made plain. */
     if (r != 0)
         mode = ATO_UNMAP_FAST;
     if (ato_munmap(v->at, v->length, mode) == 0)
         return;
     fault_ignored("cannot make plain", name);
-    /* No space to bring it home, perhaps: nothing is lost, it is only not plain. Where this fails as well the
-     * mapping is gone, and what is left will be completed by who maps it next. */
+    /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the mapping
+     * is gone, and the next process to map the file completes what is left. */
     (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
 }
 
@@ -451,7 +452,7 @@ static bool has_reflection(void *view)
     return ato_stat(view, &st) == 0 && st.reflection_bytes;
 }
 
-/* Who could only read was the last to have it, and may write, perhaps. It has no connection any more. */
+/* Makes a file plain whose last connection could only read: this process may be allowed to write to it all the same. */
 static void make_plain(const char *name)
 {
     struct stat st;
@@ -465,8 +466,8 @@ static void make_plain(const char *name)
     else
         (void)fault(
             SQLITE_WARNING,
-            "%s was closed by who may not write to it, or not map it so: unless others have "
-            "it open, it stays not plain until who may opens and closes it",
+            "%s was closed by a process that may not write to it or cannot map it: it is not an "
+            "ordinary file until a process that may write opens and closes it through ato",
             name);
     if (fd >= 0)
         close(fd);
@@ -507,7 +508,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-/* More than that takes longer to bring home than an exit should. */
+/* Deploying more than this takes longer than an exit should. */
 #define MOST_AT_EXIT (1ull << 30)
 
 static bool is_quick(const struct view *v)
@@ -516,7 +517,7 @@ static bool is_quick(const struct view *v)
     return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
 }
 
-/* As database_close(), but for what SQLite still has: its connections, their locks and descriptors. */
+/* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
     const char *name = db->connections->name;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A database file as this process has it: one mapping for all connections that write, one for those that may
- * only read, and the list of the connections.
+ * A database file in this process: its connections, one mapping for those that write, and one for those that may only read.
  *
- * One of each, because of the locks: the VFS beneath takes locks of fcntl(2), which a process loses on a file
- * when it closes any descriptor of that file. So no descriptor of a database, libato's own among them, may
- * be closed while one of its connections is open: mappings are made by the first that needs them, and go
- * with the last connection.
+ * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its locks
+ * on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is closed while
+ * the database has a connection: the first connection that needs a mapping makes it, and it goes with the last connection.
  */
 #ifndef ATO_SQLITE_DATABASE_H
 #define ATO_SQLITE_DATABASE_H
@@ -21,91 +19,94 @@
 struct connection;
 struct kept_descriptor;
 
-/* What ato_munmap() takes; at: NULL if there is none. */
+/* A mapping. */
 struct view {
-    void *at;
-    size_t length;
-    size_t max_size; /* how far it reaches, if the file does */
+    void *at;        /* NULL: none */
+    size_t length;   /* for ato_munmap() */
+    size_t max_size; /* bytes that the file may grow to */
 };
 
 struct database {
     struct database *next;
-    unsigned process; /* of how many forks */
-    bool lost;        /* could not be mapped again */
-    bool busy;        /* somebody maps or unmaps it, without the lock */
+    unsigned
+        process; /* the number of forks when it was made: of a parent's process, if smaller than now */
+    bool lost; /* it had a view, and could not be mapped again */
+    bool busy; /* a thread maps or unmaps it, without holding the lock */
     dev_t device;
     ino_t inode;
     struct view views[2]; /* [may write] */
     struct kept_descriptor *kept;
     struct connection *connections;
-    int fd;          /* one of them, to look at the file */
-    size_t max_size; /* as the view that may write was made */
+    int fd;          /* one of the kept descriptors, for looking at the file */
+    size_t max_size; /* the max_size that the view was asked for */
     int domain;      /* ATO_DOMAIN_... */
-    int policy;      /* how the view was read that was mapped last (ATO_READ_...); -1 */
-    bool guarded;    /* it is known to have a guard, if it has a mask (mask.h) */
-    bool whole;      /* its reflection held nothing, when it was looked at */
-    bool unmap_fast; /* by what the connection said that closed last */
+    int policy;      /* ATO_READ_..., of the view before it was mapped anew; -1 */
+    bool guarded;    /* if it is masked, it is known to have a guard (mask.h) */
+    bool whole;      /* the reflection of the file without a mask was seen to hold nothing */
+    bool unmap_fast; /* what the connection that closed last asked for */
 };
 
 struct database_wish {
     const char *path;
     bool writable;
-    size_t max_size; /* bytes that it may grow to; 0: the default */
+    size_t max_size; /* bytes that the file may grow to; 0: the default */
     unsigned flags;  /* ato_options.flags */
 };
 
-/* For a connection that is to be listed. NULL with errno, and ato_errormsg() or `*by_system`. */
+/* Finds or maps the database, and lists the connection. Returns NULL with errno; the sentence is in ato_errormsg() unless
+ * `*by_system` is true, which says that a system call failed. */
 struct database *database_open(const struct database_wish *wish, struct connection *c,
                                bool *by_system);
 
-/* The connection is gone; the last one unmaps the file, and makes it plain unless `unmap_fast`. `name`: for
- * the sentence, if that fails. */
+/* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->unmap_fast. A failure is
+ * logged, with `name`. */
 void database_close(struct database *db, struct connection *c, const char *name);
 
-/* Reads the first n bytes of the file, without its reflection. False: it is shorter; what it has is read. */
+/* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
+ * there is. */
 bool database_read_header(const struct database *db, void *to, size_t n);
 
-/* How long the file is for everybody; -1. */
+/* Returns the length of the file itself; -1 if that cannot be told. */
 sqlite3_int64 database_length(const struct database *db);
 
-/* Does its domain reach the medium? */
+/* Returns whether a commit is durable without an fsync. */
 static inline bool database_is_durable(const struct database *db)
 {
     return db->domain != ATO_DOMAIN_PROCESS;
 }
 
-/* Do many pages take as long to flush as one? */
+/* Returns whether flushing many pages takes as long as flushing one. */
 static inline bool database_flushes_by_calls(const struct database *db)
 {
     return db->domain == ATO_DOMAIN_MSYNC;
 }
 
-/* Maps the file anew, unless somebody is in it: so a file that got shorter is cut, which waits until nobody
- * has it mapped, and all of one that others made longer than the view goes is within reach. `self`: whose call it
- * is; the others are kept out. `prefer_file`: only if all is home, and the file may have been given another length by
- * other means: it is right as it is, and not mapped for as long as other processes have it mapped with the old one. Where it cannot be mapped again its connections fail from then on;
- * `name` is for the sentence. */
+/* Maps the file anew, unless another connection of this process is in a call or has pages of xFetch. That cuts a file that got
+ * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
+ * view reaches. `self` is the calling connection. `prefer_file`: other programs may have changed the length of the file; it is
+ * mapped anew only if it is plain, and has no view for as long as other processes keep the old length mapped. If mapping fails
+ * the connections fail from then on; that is logged, with `name`. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* Does a connection of this process write, whose rollback journal has this name and lies in memory? */
+/* Returns whether a connection of this process writes whose rollback journal has this name and is in memory. */
 bool database_journals_in_memory(const char *journal);
 
-/* SQLite opens it. Does it lie in memory, as far as `may_be`? `*its_own`: then, whose it is, if that has no locks and the
- * name is its own; NULL. */
+/* To be called when SQLite opens a rollback journal for writing. Returns whether it is in memory, which it can be only if
+ * `may_be`. `*its_own` is then its connection, if that takes no locks and the name is its own string; else NULL. */
 bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
 
-/* SQLite deletes it. Did it lie in memory when it was opened last? */
+/* To be called when SQLite deletes a rollback journal. Returns whether it was in memory when it was opened last. */
 bool database_deletes_journal(const char *journal);
 
-/* At the exit of the process: what is open is left as the last close would leave it, as far as that takes no more than some
- * seconds. What another thread is in stays as it is. */
+/* To be called at the exit of the process: leaves each open database as its last close would, if that takes no more than some
+ * seconds and no other thread is in a call on it. */
 void database_at_exit(void);
 
-/* Is that so of one of the connections of this process? */
+/* Returns whether is(c, arg) for one of the connections of this process. */
 bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
 
-/* In a forked child: its parent's connections are not its own. Around fork(): nobody is in here. */
+/* To be called around fork(), so that no thread is in this module. The child forgets its parent's connections. */
 void database_before_fork(void);
 void database_after_fork(bool in_child);
 

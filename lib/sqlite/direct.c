@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Is the file to be right by itself after each transaction? */
+/* Returns whether the file has to be complete, without its reflection, after each transaction. */
 static bool is_eager(const struct connection *c)
 {
     struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
@@ -37,8 +37,8 @@ bool direct_maps_below(const struct connection *c)
     return c->journal_file && c->real->pMethods->iVersion >= 3;
 }
 
-/* A masked file without a guard was copied while its database was not plain: what it lacks is in the reflection of the
- * file that it was copied from. */
+/* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
+ * the original. Such a file is refused unless ?prefer=file is given. */
 static int check_guard(struct connection *c, const char *header)
 {
     char in_file[MASK_HEADER];
@@ -47,16 +47,15 @@ static int check_guard(struct connection *c, const char *header)
         return SQLITE_OK;
     if (ato_stat(c->staged.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
-    /* Perhaps somebody has taken both away by now. */
+    /* Another connection may have taken mask and guard off since the header was read: SQLite tries again. */
     if (!st.guard_bytes && database_read_header(c->db, in_file, MASK_HEADER) &&
         !mask_is_on(in_file))
         return SQLITE_BUSY;
     if (!st.guard_bytes && !(c->takes_file && c->writable))
         return fault(
             SQLITE_CANTOPEN,
-            "%s: was copied while libato held the database that it is a copy of, and some of its "
-            "pages are old "
-            "or missing; copy it again when that is closed, or say prefer=file to use it as it is",
+            "%s: is a copy of a database that was not plain: some of its pages are old or missing; "
+            "copy it again when the original is closed, or say prefer=file to use it as it is",
             c->name);
     if (!st.guard_bytes && mask_set_plain(c->staged.view, header) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot guard", c->name);
@@ -64,7 +63,7 @@ static int check_guard(struct connection *c, const char *header)
     return SQLITE_OK;
 }
 
-/* Brings all home and takes the mask off, before it reads. One at a time, and nobody who stages. */
+/* Makes the connection direct before it reads. The lock keeps out other connections that do so, and those that stage. */
 static int unmask(struct connection *c)
 {
     if (mask_lock(c->db->fd) < 0)
@@ -74,7 +73,8 @@ static int unmask(struct connection *c)
     return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name) : SQLITE_OK;
 }
 
-/* Has a file without a mask slices in its reflection, or a guard? Nobody leaves it so who lives and uses this VFS. */
+/* Sets *left to whether a file without a mask has slices in its reflection, or a guard: left by a process that was killed, or
+ * by a program that uses libato itself. */
 static int look_at_reflection(struct connection *c, bool *left)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
@@ -88,14 +88,14 @@ static int look_at_reflection(struct connection *c, bool *left)
     return SQLITE_OK;
 }
 
-/* What the view, and the file, begin with; zeros, if that is nothing. */
+/* Reads the header through the view, and the one in the file itself. Zeros stand for a missing header. */
 static int read_headers(struct connection *c, char header[MASK_HEADER], char in_file[MASK_HEADER])
 {
     char *view = c->staged.view;
     memset(header, 0, MASK_HEADER);
     memset(in_file, 0, MASK_HEADER);
     bool has_header = true;
-    /* A load finds the file's own copy, for less than a read. */
+    /* A load through the view finds the file's own copy, and costs less than a system call. */
     if (view && !c->direct && c->db->guarded)
         memcpy(in_file, view, MASK_HEADER);
     else
@@ -106,8 +106,8 @@ static int read_headers(struct connection *c, char header[MASK_HEADER], char in_
     return SQLITE_OK;
 }
 
-/* Is the file by itself right? To be asked with a SHARED lock: until it is given back no other connection can mask the
- * file, nor write to one that it unmasks. */
+/* Decides whether the connection is direct. The caller has SHARED: until it gives that back no other connection masks the
+ * file, or writes to a file that it unmasked. */
 static int look_at_header(struct connection *c)
 {
     char header[MASK_HEADER], in_file[MASK_HEADER];
@@ -116,7 +116,7 @@ static int look_at_header(struct connection *c)
     int r = read_headers(c, header, in_file);
     if (r != SQLITE_OK)
         return r;
-    /* Of view and file only one has the mask where a process was killed that put it on or took it off. */
+    /* Only one of view and file is masked if a process was killed while it put the mask on (half_on) or took it off (half_off). */
     const int half_on = has_view ? mask_is_half_on(c->staged.view, header, in_file) : 0;
     if (half_on < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
@@ -136,7 +136,8 @@ static int look_at_header(struct connection *c)
     else if (has_view && is_masked && mask_is_wal(header))
         r = fault(
             SQLITE_READONLY_ROLLBACK,
-            "%s: is first to be opened by who may write, for who turned WAL mode on was killed",
+            "%s: a process was killed while it switched to WAL mode; one that may write has to "
+            "open the database first",
             c->name);
     if (!c->direct && direct_maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
@@ -147,8 +148,8 @@ static int look_at_header(struct connection *c)
     return r;
 }
 
-/* Who commits has all locks to itself; if it is killed there, somebody else has them, while what it was about to show
- * is not there yet, and would come in the middle of a transaction. */
+/* A process that is killed in a commit leaves SQLite's locks to others, while its last words may not be visible yet: they
+ * would appear in the middle of the next transaction. ato_settle() waits until the commit is complete or undone. */
 int direct_settle(struct connection *c)
 {
     if (!c->staged.view)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who reads and writes a database: libato, or SQLite's own VFS, the one below? The latter, if all of the database is in its
- * file, and the file has no mask (mask.h). That is so before the first write, in WAL mode and with a journal on the disk;
- * and where it is read eagerly, outside transactions.
+ * Which VFS reads and writes a database: this one, through libato, or the VFS below, SQLite's own?
+ *
+ * The VFS below does ('direct') while all of the database is in its file and the file has no mask (mask.h): before the first
+ * write, in WAL mode, with a rollback journal on the disk, and outside transactions of a database that is read eagerly.
  */
 #ifndef ATO_SQLITE_DIRECT_H
 #define ATO_SQLITE_DIRECT_H
@@ -11,19 +12,20 @@
 
 struct connection;
 
-/* A transaction, or SHARED lock, begins: completes what dead processes were committing, and finds out who reads. An error
- * that is logged, or SQLITE_BUSY. */
+/* To be called when a connection has got SHARED, or begins a transaction without locks. Completes the commits of dead
+ * processes and decides which VFS reads. Returns SQLITE_OK, SQLITE_BUSY, or an error that is logged. */
 int direct_settle(struct connection *c);
 
-/* Brings all home: from now on it is the VFS's below. With the RESERVED lock. 0; -1 with errno and ato_errormsg(). */
+/* Makes the connection direct: deploys the database and takes its mask off. The caller has RESERVED or mask_lock(). Returns
+ * 0; -1 with errno and ato_errormsg(). */
 int direct_go(struct connection *c);
 
-/* The same at the end of a transaction, if others are to read what it wrote. What fails is logged; the next checkpoint tries
- * again, or the next transaction. */
+/* Ends a transaction: makes the connection direct if the database is read eagerly or was switched to WAL mode. A failure is
+ * logged; the next checkpoint or transaction tries again. */
 void direct_leave(struct connection *c);
 
-/* May the VFS below map the file? Only of a database that it alone makes shorter: it would not know of another cut, and
- * what lies behind the end of a file is SIGBUS. */
+/* Returns whether the VFS below may map the file (xFetch). It may if nothing but that VFS makes the file shorter: it does
+ * not learn of another truncation, and a load behind the end of a file raises SIGBUS. */
 bool direct_maps_below(const struct connection *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Into any program: `.load libato_sqlite` in SQLite's shell, or SELECT load_extension('libato_sqlite'); then
+ * For any program: `.load libato_sqlite` in SQLite's shell, or SELECT load_extension('libato_sqlite'); then
  * open databases with ?vfs=ato.
  */
 #include "api.h"
@@ -15,7 +15,7 @@ int sqlite3_extension_init(sqlite3 *db, char **sentence, const sqlite3_api_routi
 {
     SQLITE_EXTENSION_INIT2(api);
     (void)db;
-    /* Where it is registered it may be the default, and remains so. */
+    /* If the VFS is registered already it may be the default one, and stays so. */
     if (sqlite3_vfs_find("ato") || vfs_register(false) == SQLITE_OK)
         return SQLITE_OK_LOAD_PERMANENTLY;
     *sentence =

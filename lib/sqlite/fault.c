@@ -28,10 +28,10 @@ static int code_of(int code, int error)
     }
 }
 
-/* What one entry of SQLite's log holds, with the words before it, is 209 bytes (SQLITE_PRINT_BUF_SIZE). */
+/* An entry of SQLite's log holds 209 bytes (SQLITE_PRINT_BUF_SIZE), with the words before the sentence. */
 enum { ENTRY = 190 };
 
-/* How much of a sentence fits: whole words, or what there is of a path. */
+/* Returns how many bytes of the sentence fit into an entry: whole words, unless a path is longer. */
 static int fitting(const char *sentence)
 {
     int n = ENTRY;
@@ -42,7 +42,7 @@ static int fitting(const char *sentence)
     return sentence[n] == ' ' ? n : ENTRY;
 }
 
-/* A sentence that is longer goes on in the next entry. */
+/* A sentence that does not fit goes on in the next entry. */
 int fault(int code, const char *format, ...)
 {
     char sentence[2 * PATH_MAX];

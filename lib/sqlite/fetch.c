@@ -7,8 +7,8 @@
 #include "length.h"
 #include "mask.h"
 
-/* Where a flush is a system call that writes, a second page of a neighbourhood brings home all of it, once: a look
- * at each of its pages would take longer than to read one. */
+/* In domain msync, where a flush is a system call, the second page that is fetched from a neighbourhood deploys all of it, once:
+ * deploying page by page would take longer than reading. */
 static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
 {
     struct neighbours *known =
@@ -33,7 +33,7 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
     if (offset < MASK_HEADER || end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
-    /* Without locks they may be pages of a transaction, which would be waited for. */
+    /* Without locks the neighbours may be pages of an open transaction, and deploying would wait for it. */
     if (database_flushes_by_calls(c->db) && !c->without_locks &&
         takes_neighbours(c, offset / NEIGHBOURHOOD)) {
         first -= first % NEIGHBOURHOOD;

@@ -102,8 +102,9 @@ enum journal_left journal_on_disk(const char *name)
     return n < 0 ? JOURNAL_UNKNOWN : first ? JOURNAL_HOT : JOURNAL_COLD;
 }
 
-/* Who wrote it since SQLite looked for one has died, and nothing of what that one did is in the database, for this one has
- * read it ever since. SQLite itself writes over it; what is left there is played back, over all that is committed. */
+/* The journal was written after SQLite had looked for one, by a process that has died. Nothing of that process's transaction is
+ * in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a journal; a journal
+ * in memory would leave it there, to be played back over later commits. */
 static int delete_left(sqlite3_vfs *below, const char *name)
 {
     const int durably = 1;
@@ -112,8 +113,8 @@ static int delete_left(sqlite3_vfs *below, const char *name)
         return SQLITE_OK;
     return fault(
         SQLITE_CANTOPEN,
-        "%s: lies on the disk and cannot be deleted, and would be played back over what is "
-        "committed",
+        "%s cannot be deleted: this journal of a dead process would be played back over later "
+        "commits",
         name);
 }
 

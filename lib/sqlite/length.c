@@ -23,7 +23,8 @@ sqlite3_int64 length_committed(const struct connection *c)
     return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
 }
 
-/* Another process may have made it longer than it is mapped here: its size is where the mapping ends, then. */
+/* Returns whether another process made the file longer than it is mapped here. libato gives the end of the mapping as its size
+ * then. */
 static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 {
     return size >= c->reach && database_length(c->db) > c->reach;
@@ -45,7 +46,7 @@ int length_get(struct connection *c, sqlite3_int64 *size)
                      : SQLITE_OK;
 }
 
-/* In this order: another process may make it longer, which begins with its length. */
+/* In this order: a process of libato's that makes the file longer changes the file's length first. */
 bool length_look(struct connection *c)
 {
     const sqlite3_int64 size = length_of_view(c), length = database_length(c->db);
@@ -57,7 +58,7 @@ void length_find(struct connection *c)
 {
     if (!c->staged.view)
         database_renew(c->db, c, false, c->name);
-    /* A length that lasts is of a file that got shorter, and that others have mapped. */
+    /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
     if (length_look(c)) {
         c->looked_at = database_length(c->db);
         database_renew(c->db, c, true, c->name);
@@ -72,7 +73,7 @@ int length_require(struct connection *c, int code)
     if (database_length(c->db) == length_of_view(c))
         return SQLITE_OK;
     return fault(code,
-                 "%s got another length while several processes had it open through ato: it can be "
-                 "written to when each of them has looked at it, or closed it",
+                 "%s was made longer or shorter while several processes had it open through ato: "
+                 "each of them has to read or close it before it can be written to",
                  c->name);
 }

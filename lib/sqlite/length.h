@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long is a database, whatever others made of its file? While it is masked all goes by the view; others may have made
- * the file longer or shorter before.
+ * The length of a database. While the file is masked it is the length of the view. Before, other programs may have made the
+ * file longer or shorter than the view.
  */
 #ifndef ATO_SQLITE_LENGTH_H
 #define ATO_SQLITE_LENGTH_H
@@ -12,25 +12,26 @@
 
 struct connection;
 
-/* Bytes of the database, as libato has it; -1: there is no view. */
+/* Returns the length that libato has; -1 if there is no view. */
 sqlite3_int64 length_of_view(const struct connection *c);
 
-/* The same, without what others have cut off: what lies behind the end of the file is SIGBUS. */
+/* Returns the same without what other programs have cut off: a load behind the end of the file raises SIGBUS. */
 sqlite3_int64 length_committed(const struct connection *c);
 
-/* As SQLite is told it, with what is staged. SQLITE_OK; an error that is logged. */
+/* Gives the length for SQLite, which includes what is staged. Returns SQLITE_OK, or an error that is logged. */
 int length_get(struct connection *c, sqlite3_int64 *size);
 
-/* Sees what others have cut off. Has the file another length than the view, which is not known yet? */
+/* Notes what other programs have cut off. Returns whether the file has another length than the view, and that was not dealt
+ * with before. */
 bool length_look(struct connection *c);
 
-/* The same, and maps the file anew where all was home, so that it is taken for what it is. */
+/* The same, and maps a plain file anew, so that the view gets the length of the file. */
 void length_find(struct connection *c);
 
-/* Is the view as long as the file? If not, this error, which is logged. */
+/* Returns SQLITE_OK if view and file have the same length, else `code`, which is logged. */
 int length_require(struct connection *c, int code);
 
-/* Cuts a file off that got shorter: it keeps its length while it is mapped. */
+/* Cuts a file whose database got shorter: libato cuts it only when it is unmapped. */
 void length_cut(struct connection *c);
 
 #endif

@@ -12,10 +12,11 @@
 
 enum { AT = 19, BYTES = 9, VERSION = 19, COUNTER = 24, AHEAD = 1 << 20 };
 
-/* Of SQLite's locks, the one that who gets SHARED has for a moment, and who gets or has EXCLUSIVE for long. */
+/* SQLite's PENDING lock. A connection holds it for a moment while it gets SHARED, and until EXCLUSIVE is given back once it
+ * waits for that. */
 enum { PENDING_BYTE = 0x40000000, TRIES = 100 };
 
-/* The unit that lies in the file or in the reflection; the header begins the first one. */
+/* Bytes of a slice. The header lies in the first slice. */
 enum { SLICE = 64 };
 
 static bool is_header(const unsigned char *h)
@@ -50,7 +51,8 @@ void mask_translate(void *bytes, size_t n, off_t offset)
         b[COUNTER - offset] ^= 0x80;
 }
 
-/* `length`: of the file; what lies behind its end is SIGBUS. 1: it is too short for a header. */
+/* Reads the header through the view. `length` is the length of the file: a load behind its end raises SIGBUS. Returns 1 if
+ * the file is too short for a header. */
 static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
 {
     if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
@@ -111,8 +113,8 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     return r;
 }
 
-/* Was a process killed that put the mask on, so that only the reflection has it, and nothing else? Then others may have
- * written the file since, which is right by itself. */
+/* A process that was killed while it put the mask on may leave the mask in the reflection only. The reflection holds that
+ * one slice then, and the file is complete without it; other programs may have written to the file since. */
 int mask_is_half_on(char *view, const void *header, const void *in_file)
 {
     struct ato_stat st;
@@ -121,7 +123,8 @@ int mask_is_half_on(char *view, const void *header, const void *in_file)
     return read_guard(view, &st) < 0 ? -1 : st.slices_in_reflection == 1;
 }
 
-/* Reads the header of the view, which is masked only if the file is. 1: it is too short for one. */
+/* Reads the header through the view, after an interrupted mask_put_on() was undone. Returns 1 if the file is too short for a
+ * header. */
 static int read_settled(char *view, int fd, unsigned char h[MASK_HEADER])
 {
     unsigned char slice[SLICE], masked[SLICE];
@@ -136,7 +139,9 @@ static int read_settled(char *view, int fd, unsigned char h[MASK_HEADER])
         return r;
     if (!ato_memcpy(masked, view, sizeof(masked)))
         return -1;
-    /* Written by half, nothing else: the counter may have its mask. */
+    /* The kill may also have come between the two words of the file's slice, after the counter was masked. If the slice
+     * differs from the unmasked one in the counter's highest bit only, that bit is turned back; else other programs wrote
+     * the counter since. */
     mask_translate(masked, sizeof(masked), 0);
     slice[COUNTER] ^= 0x80;
     if (memcmp(slice, masked, sizeof(slice)) != 0)
@@ -156,9 +161,9 @@ static int refresh(char *view, int fd)
     if (read_guard(view, &st) < 0)
         return -1;
     if (st.guard_offset != AT || st.guard_bytes != BYTES)
-        return 0; /* none, or another program's */
-    /* Not masked: somebody was killed before it was, or when it was no longer, and others may have written the header since;
-     * or what is there is no header any more. */
+        return 0; /* no guard, or one that this VFS did not set */
+    /* Without a mask the guard is left over from a process that was killed before it put the mask on or after it took it
+     * off. Other programs may have written the header since, so that the bytes in the guard are out of date. */
     return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
 }
 
@@ -211,7 +216,8 @@ int mask_take_off(char *view, int fd)
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
     if (is_on && mask_set_plain(view, h) < 0)
         return -1;
-    /* In the file it may be on when it is not in the view: somebody was killed between these two steps of write_home(). */
+    /* Deploys also if the view has no mask: a process that was killed between the two steps of write_home() leaves the mask
+     * in the file only. */
     if (ato_deploy(view, (size_t)length) < 0 || (is_on && write_home(view, h) < 0))
         return -1;
     return is_on ? ato_set_guard(view, 0, NULL, 0) : refresh(view, fd);

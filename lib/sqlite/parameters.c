@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than libato maps. */
+/* More than libato can map. */
 #define MOST_BYTES (256ull << 40)
 
 static const char *const ours[] = {"journal", "max_size", "prefer", "unmap"};
@@ -22,7 +22,7 @@ static const char *const of_others[] = {"vfs",       "mode",      "cache",  "pso
                                         "nolock",    "immutable", "modeof", "readonly_shm",
                                         "8_3_names", "key",       "hexkey", "textkey"};
 
-/* Which of the words `value` is; -1: none was said. */
+/* Sets *which to the index of `value` in `words`; -1 if it is NULL. */
 static int choose(const char *name, const char *parameter, const char *value,
                   const char *const *words, int *which)
 {
@@ -34,7 +34,7 @@ static int choose(const char *name, const char *parameter, const char *value,
             *which = i;
     if (*which >= 0)
         return SQLITE_OK;
-    return fault(SQLITE_CANTOPEN, "%s: %s=%s, which is neither %s nor %s", name, parameter, value,
+    return fault(SQLITE_CANTOPEN, "%s: %s=%s, but it has to be %s or %s", name, parameter, value,
                  words[0], words[1]);
 }
 
@@ -74,7 +74,7 @@ static void name_unknown(const char *name)
             !is_among(key, of_others, sizeof(of_others) / sizeof(*of_others)))
             (void)fault(
                 SQLITE_WARNING,
-                "%s: nobody knows the parameter %s; those of this VFS are journal=memory|file, "
+                "%s: the parameter %s is not known; those of this VFS are journal=memory|file, "
                 "max_size=BYTES, prefer=file|reflection and unmap=plain|fast",
                 name, key);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the URI of a database says, and the environment where it does not. */
+/* The parameters of a database: from its URI, else from the environment. */
 #ifndef ATO_SQLITE_PARAMETERS_H
 #define ATO_SQLITE_PARAMETERS_H
 
@@ -7,15 +7,15 @@
 #include <stddef.h>
 
 struct parameters {
-    size_t max_size;      /* bytes that it may grow to; 0: not said */
+    size_t max_size;      /* bytes that the file may grow to; 0: not given */
     unsigned prefer;      /* ATO_PREFER_..., or 0 */
-    bool journal_on_disk; /* it is left to the VFS below */
+    bool journal_on_disk; /* the rollback journal is the VFS's below */
     bool unmap_fast;
     bool without_locks; /* SQLite's nolock=1 */
 };
 
-/* `name` is SQLite's, with the parameters behind it. SQLITE_OK, or SQLITE_CANTOPEN with a sentence that says which values there
- * are. Of a parameter that nobody knows SQLite's log is told. */
+/* `name` is SQLite's, which the parameters follow in memory. Returns SQLITE_OK, or SQLITE_CANTOPEN: the sentence names the values
+ * that are possible. A parameter that is not known is only logged. */
 int parameters_read(struct parameters *p, const char *name);
 
 #endif

@@ -22,7 +22,7 @@ static const char *const modes[] = {"plain", "fast"};
 
 enum { POLICIES = sizeof(policies) / sizeof(*policies), MODES = 2 };
 
-/* words[0] is the answer, or the error's sentence. */
+/* words[0] is the answer, or the sentence of the error. */
 static int answer(char **words, const char *text)
 {
     words[0] = sqlite3_mprintf("%s", text);
@@ -36,7 +36,7 @@ static int refuse(const struct connection *c, char **words, const char *why)
     return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
 }
 
-/* Which of the words; -1: none. */
+/* Returns the index of the word; -1 if it is not known. */
 static int find(const char *word, const char *const *known, int n)
 {
     while (n-- > 0)

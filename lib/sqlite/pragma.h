@@ -2,16 +2,16 @@
 /*
  * PRAGMAs of the VFS:
  *
- *   ato_stat              what ato_stat() says of the database, as JSON
- *   ato_read_policy [= P] how it is read, by all connections of the process: lazy, gather, adaptive, eager
- *   ato_unmap [= M]       what the last connection leaves, if it is this one: plain, fast
+ *   ato_stat              the fields of struct ato_stat, as JSON
+ *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
+ *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
 #ifndef ATO_SQLITE_PRAGMA_H
 #define ATO_SQLITE_PRAGMA_H
 
 struct connection;
 
-/* FCNTL_PRAGMA: its argument. SQLITE_NOTFOUND: another pragma. */
+/* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
 int pragma(struct connection *c, char **words);
 
 #endif

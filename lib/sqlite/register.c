@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Into a program that is linked with SQLite. */
+/* For programs that are linked with SQLite. */
 #include "ato_sqlite.h"
 
 #include "api.h"

@@ -3,15 +3,15 @@
 
 #include <errno.h>
 
-/* Pages are held by nobody else for long: SQLite's locks keep writers apart. Not for ever, where another
- * program uses libato on the file in its own way. */
+/* SQLite's locks keep writers apart, so that pages are not reserved by others for long, unless another program writes to the
+ * file by libato itself. */
 enum { WAIT_MS = 60000 };
 
-/* As much as a database grows to by default (database.c): a VACUUM writes all of it. */
+/* What a database grows to by default (database.c), and a little more: VACUUM writes all of it. */
 #define MAX_BYTES ((64ull << 30) + (32u << 20))
 
-/* A file that grows page by page, in a transaction that does not fit into SQLite's cache, is made ready for as
- * much again as it has grown by, in such steps, up to so much. */
+/* A file that grows page by page (in a transaction that does not fit into SQLite's cache) is prepared to grow further by as
+ * much as it has grown by, in steps of AHEAD, up to MOST_AHEAD. */
 enum { AHEAD = 256 << 10, MOST_AHEAD = 64 << 20 };
 
 static int begin(struct staged *s)
@@ -29,7 +29,7 @@ static int begin(struct staged *s)
     return 0;
 }
 
-/* It is this thread's: by libato's own word, for pthread_self() of a thread that ended is another's soon. */
+/* Always asks libato whose the transaction is: pthread_self() may be that of a thread that has ended. */
 static int take(struct staged *s)
 {
     return ato_tx_adopt(s->tx);
@@ -45,7 +45,7 @@ static int grow(struct staged *s, sqlite3_int64 size)
     sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
     if (ahead > MOST_AHEAD)
         ahead = MOST_AHEAD;
-    /* Where there is no room to be ahead, there may be for what is needed. */
+    /* If there is no space for more than is needed, there may be for what is needed. */
     if (size > s->room && ato_tx_ftruncate(s->tx, s->view, size + ahead) == 0)
         s->room = size + ahead;
     if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
@@ -112,7 +112,7 @@ int staged_join(struct staged *s, struct staged *other)
 
 void staged_abort(struct staged *s)
 {
-    /* A thread that is in a call on it cannot be: SQLite is in no two of them. */
+    /* take() cannot fail because another thread is in a call: SQLite makes one call on a connection at a time. */
     if (s->tx && take(s) == 0)
         (void)ato_tx_abort(s->tx);
     s->tx = NULL;

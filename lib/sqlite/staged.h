@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a connection has written to its database and not committed: a transaction of libato.
+ * What a connection has written to its database and not committed: a transaction of libato, which only this connection sees.
  *
- * Begun by the first write or change of size. Only this connection sees it. SQLite may call from another thread
- * each time: that thread takes it over. Errors are errno's, with a sentence in ato_errormsg().
+ * The first write or change of size begins it. SQLite may make each call from another thread: that thread adopts the
+ * transaction. Calls return 0, or -1 with errno and ato_errormsg().
  */
 #ifndef ATO_SQLITE_STAGED_H
 #define ATO_SQLITE_STAGED_H
@@ -14,25 +14,25 @@
 #include <stdbool.h>
 
 struct staged {
-    char *view;          /* of the database */
+    char *view;          /* the mapping of the database; NULL */
     ato_tx *tx;          /* NULL: nothing is staged */
-    bool writes;         /* not only a size */
-    sqlite3_int64 begin; /* size of the file for others */
-    sqlite3_int64 size;  /* for this connection */
-    sqlite3_int64 room;  /* that the file may grow to without more ado */
+    bool writes;         /* bytes are staged, not only a size */
+    sqlite3_int64 begin; /* the committed size */
+    sqlite3_int64 size;  /* the staged size */
+    sqlite3_int64 room;  /* the size that the file is prepared to grow to */
 };
 
 int staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
 int staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
 int staged_resize(struct staged *s, sqlite3_int64 size);
 
-/* The file is going to have so many bytes, at least: is made ready for that at once. Its size stays. */
+/* Prepares the file to grow to this size. The staged size stays. */
 int staged_hint(struct staged *s, sqlite3_int64 size);
 
-/* Nothing is staged afterwards, unless it fails. */
+/* Commits what is staged. After a failure it is staged still. */
 int staged_commit(struct staged *s);
 
-/* `other` becomes part of s, which has something staged. On failure both are as they were. */
+/* Makes `other` a part of s. Both have something staged. After a failure both are as they were. */
 int staged_join(struct staged *s, struct staged *other);
 
 void staged_abort(struct staged *s);

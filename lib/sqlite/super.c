@@ -15,11 +15,11 @@
 struct super {
     struct super *next;
     char *name;
-    struct bytes bytes;       /* names of journals, each with its NUL */
-    unsigned handles;         /* that are open */
+    struct bytes bytes;       /* names of journals, each with a NUL */
+    unsigned handles;         /* open ones */
     struct connection *bound; /* databases, by next_bound */
-    bool given_up;            /* SQLite rolls it back */
-    bool needs_memory;        /* a journal in memory is among them */
+    bool given_up;            /* SQLite rolls the transaction back */
+    bool needs_memory;        /* it names a journal in memory */
 };
 
 static struct super *supers;
@@ -37,7 +37,7 @@ static bool is_being_written(const struct connection *c, const void *journal)
     return connection_writes(c) && connection_has_journal(c, journal);
 }
 
-/* Is a name that the super-journal holds such a one? */
+/* Returns whether is() for a connection and a name in the super-journal. */
 static bool any_name(const struct super *s,
                      bool (*is)(const struct connection *c, const void *journal))
 {
@@ -51,7 +51,7 @@ static bool any_name(const struct super *s,
     return false;
 }
 
-/* ---- which there are; with the lock held ---- */
+/* ---- the list; the caller holds the lock ---- */
 
 static void forget(struct super *s)
 {
@@ -104,7 +104,7 @@ bool super_exists(const char *name)
     return exists;
 }
 
-/* ---- what becomes of the databases ---- */
+/* ---- binding, commit ---- */
 
 static void unbind_all(struct super *s)
 {
@@ -122,9 +122,9 @@ int super_bind(struct connection *c, const char *name)
     struct super *s = find(name);
     if (!s)
         r = fault(SQLITE_IOERR_FSYNC,
-                  "%s cannot take part in a transaction over several databases, of which the main "
-                  "one is opened "
-                  "through another VFS: open all with vfs=ato, or all with journal=file",
+                  "%s cannot take part in a transaction over several databases whose main one uses "
+                  "another VFS, or has its journal on the disk: open all with vfs=ato, or all with "
+                  "journal=file",
                   c->name);
     else if (c->super != s) {
         c->super = s;
@@ -135,7 +135,7 @@ int super_bind(struct connection *c, const char *name)
     return r;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void give_up(struct super *s)
 {
     s->given_up = true;
@@ -166,8 +166,8 @@ static int join_and_commit(struct super *s)
     return SQLITE_OK;
 }
 
-/* All that its databases have staged, as one transaction. After a failure nothing is staged. They are this
- * thread's, but others may want to map them anew: a database whose part is in another's has nothing staged. */
+/* Commits what the bound databases have staged, as one transaction. After a failure nothing is staged. The connections are this
+ * thread's, but other threads may be about to map their databases anew (database_renew()). */
 static int commit(struct super *s)
 {
     for (struct connection *c = s->bound; c; c = c->next_bound)
@@ -252,7 +252,7 @@ static int open_real(struct super_file *f, int *out_flags)
     return r;
 }
 
-/* With what was written to it so far. */
+/* Writes what the super-journal holds so far to a file, which replaces it. */
 static int move_to_disk(struct super_file *f)
 {
     const struct bytes *b = &f->super->bytes;
@@ -282,8 +282,8 @@ static bool is_name(const void *from, int n)
            memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
 }
 
-/* SQLite names databases that are memory as well (:memory:, mode=memory, vfs=memdb), whose journals hold nothing
- * that a crash leaves: no file has such a name. Of one that cannot be told it is taken that there is a file. */
+/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves: there is no
+ * file of the database's name. Returns true if that cannot be told. */
 static bool has_file(const char *journal, size_t n)
 {
     char name[PATH_MAX];
@@ -296,23 +296,22 @@ static bool has_file(const char *journal, size_t n)
     return name[0] == '/' && (stat(name, &st) == 0 || errno != ENOENT);
 }
 
-/* SQLite writes one name a call. One that cannot be among the others is refused here, before any journal has the
- * super-journal's name: else the first database that is rolled back would delete it, and the next one take the
- * transaction for committed. (What is no name is a shim's, that simulates crashes.) */
+/* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:
+ * otherwise the first database that is rolled back would delete the super-journal, and the next one would take the transaction
+ * for committed. (Bytes that are no name come from a shim that simulates crashes.) */
 static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct super_file *f = (struct super_file *)file;
     const bool named = is_name(from, n), in_memory = named && database_journals_in_memory(from);
-    /* One in WAL mode takes part, by its name, and in nothing else: nobody has the lock of who writes. */
+    /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
     const bool is_log =
         named && database_any(is_open, from) && !database_any(is_being_written, from);
     const bool on_disk = named && !in_memory && !is_log && has_file(from, (size_t)n);
     if (f->super ? on_disk && f->super->needs_memory : in_memory)
         return fault(
             SQLITE_IOERR_WRITE,
-            "a transaction over several databases, of which some have their journals in memory and "
-            "some on the disk (%s): open all with vfs=ato and none of them with journal=file, or "
-            "all so",
+            "%s: in a transaction over several databases all journals are in memory or all on the "
+            "disk: open all with vfs=ato and none with journal=file, or all with journal=file",
             (const char *)from);
     if (f->super && on_disk) {
         int r = move_to_disk(f);
@@ -397,7 +396,7 @@ int super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int f
     pthread_mutex_lock(&lock);
     f->super = find(name);
     if (f->super)
-        give_up(f->super); /* it is read only to find out whether a rollback needs it */
+        give_up(f->super); /* SQLite only reads it to find out whether a rollback needs it */
     else if (flags & SQLITE_OPEN_CREATE)
         f->super = make(name);
     if (f->super)

@@ -2,18 +2,18 @@
 /*
  * Super-journals: transactions over several databases.
  *
- * SQLite writes the names of all journals of the transaction to the super-journal, then prepares each
- * database (FCNTL_SYNC with the super-journal's name), and deletes the super-journal: that is the commit. So a
- * database that is prepared is bound to its super-journal here, and the deletion joins what the bound ones have
- * staged to one transaction of libato and commits that. The super-journal is memory.
+ * SQLite writes the names of all rollback journals of the transaction to the super-journal, prepares each database
+ * (FCNTL_SYNC with the super-journal's name), and deletes the super-journal: that is the commit. Here a database that is
+ * prepared is bound to its super-journal, which is in memory. The deletion joins what the bound databases have staged to one
+ * transaction of libato, and commits that.
  *
- * If SQLite rolls back instead, it does so database by database, and each looks whether its super-journal is
- * there still, for else it would take the transaction for committed; the last to finish deletes it, by looking
- * for journals that name it, of which it finds none. So a super-journal that was given up is there for
- * as long as one of its databases is being written to, deleted or not.
+ * If SQLite rolls back instead, it does so database by database. For each it looks whether the super-journal still exists: if
+ * not, it takes the transaction for committed. The last one deletes the super-journal, when SQLite finds no journal that
+ * names it. So a super-journal that was given up exists for as long as one of its databases is being written to, even if it
+ * was deleted.
  *
- * A super-journal that names a database of another VFS, or one with its journal on the disk, has to lie on the
- * disk, for whoever recovers that: then none of its databases may have its journal in memory.
+ * A super-journal that names a database of another VFS, or one whose journal is on the disk, has to be on the disk, where
+ * recovery looks for it. None of its databases may have its journal in memory then.
  */
 #ifndef ATO_SQLITE_SUPER_H
 #define ATO_SQLITE_SUPER_H
@@ -25,33 +25,34 @@
 struct connection;
 struct super;
 
-/* An open handle of one. */
+/* An open handle of a super-journal. */
 struct super_file {
     sqlite3_file as_file; /* first */
-    struct super *super;  /* NULL: it lies on the disk */
+    struct super *super;  /* NULL: it is on the disk */
     sqlite3_vfs *below;
     const char *name;
     int flags;
-    sqlite3_file *real; /* of the VFS below; NULL */
+    sqlite3_file *real; /* the handle of the VFS below, if it is on the disk */
 };
 
-/* xOpen. */
+/* xOpen of a super-journal. */
 int super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
                int *out_flags);
 
+/* Returns whether a super-journal of this name is in memory. */
 bool super_exists(const char *name);
 
-/* xDelete: *mine says whether there was one in memory. The commit, if it has databases that are bound to it. */
+/* xDelete of any file: *mine says whether it is a super-journal in memory. Commits what the databases bound to it have staged. */
 int super_delete(const char *name, bool *mine);
 
-/* The database is prepared. SQLITE_IOERR_FSYNC: it cannot take part, or there is none of this name. */
+/* Binds a prepared database. SQLITE_IOERR_FSYNC if it cannot take part: no super-journal of this name is in memory. */
 int super_bind(struct connection *c, const char *name);
 
-/* Around fork(). In the child there are none. */
+/* To be called around fork(). The child has no super-journals. */
 void super_before_fork(void);
 void super_after_fork(bool in_child);
 
-/* One that is bound is not going to be committed with the others: so none of them is. */
+/* If c is bound, its transaction is not going to be committed, nor any of the databases bound with it. */
 void super_give_up(struct connection *c);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which file is whose. Databases are connection.c's, their rollback journals memory
- * (journal.c), and so are super-journals (super.c). All else (WALs, temporary files, paths, time, random
- * numbers) is left to the VFS below, SQLite's own.
+ * The VFS `ato`: which module handles which file. Databases are connection.c's. Their rollback journals (journal.c) and
+ * super-journals (super.c) are in memory. All else (WALs, temporary files, paths, time, random numbers) is left to the VFS
+ * below, SQLite's own.
  */
 #include "vfs.h"
 
@@ -23,7 +23,7 @@ static sqlite3_vfs *below(sqlite3_vfs *vfs)
 
 /* ---- files ---- */
 
-/* Others, a folder for one, are for the VFS below to say something about. */
+/* If the name is a folder's, say, the VFS below reports the error. */
 static bool is_file(const char *name)
 {
     struct stat st;
@@ -34,11 +34,11 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
                         int *out_flags)
 {
     struct connection *its_own;
-    /* SQLite looks whether it is to be played back; who writes meanwhile opened its own before. */
+    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
     if (!(flags & SQLITE_OPEN_READWRITE))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
-    /* One that is only to be opened if it is there was left by another VFS. And what is there and is no file, the VFS below
-     * says something about. */
+    /* A journal that is opened without CREATE was left on the disk by another process. If the name is a folder's, the VFS
+     * below reports the error. */
     const bool is_new = flags & SQLITE_OPEN_CREATE;
     const enum journal_left left = is_new ? journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
@@ -67,13 +67,13 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
     int r = super_delete(name, &mine);
     if (mine)
         return r;
-    /* What it served for is durable by now, or taken back, and there was none on the disk that could undo it: whatever
-     * becomes of its name is no error. */
+    /* The transaction of a journal in memory is committed or rolled back by now. If there is no journal of this name on the
+     * disk there is nothing to delete. */
     const bool in_memory = database_deletes_journal(name);
     const enum journal_left left = in_memory ? journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
         return SQLITE_OK;
-    /* One on the disk, that another connection left: it was played back, or is of no use. */
+    /* A journal on the disk was left by another process, and was played back or is cold. */
     r = below(vfs)->xDelete(below(vfs), name, sync);
     const bool is_done = r == SQLITE_IOERR_DELETE_NOENT && database_journals_in_memory(name);
     return is_done || left == JOURNAL_COLD ? SQLITE_OK : r;
@@ -87,7 +87,7 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
     return SQLITE_OK;
 }
 
-/* ---- what is left to the VFS below ---- */
+/* ---- calls of the VFS below ---- */
 
 static int vfs_full_pathname(sqlite3_vfs *vfs, const char *name, int n, char *out)
 {
@@ -156,7 +156,7 @@ static const char *vfs_next_system_call(sqlite3_vfs *vfs, const char *name)
 
 /* ---- registration ---- */
 
-/* Handles of one's own. */
+/* The handles of this VFS. */
 union handle {
     struct connection_file connection;
     struct journal journal;
@@ -202,8 +202,8 @@ static void after_fork_in_child(void)
     super_after_fork(true);
 }
 
-/* A program that ends without a close: SQLite's shell does after an error. After the handlers of atexit(3), which may
- * close what is open. */
+/* For a program that ends without closing its databases, as SQLite's shell does after an error. A destructor runs after the
+ * handlers of atexit(3), which may close them. */
 static void __attribute__((destructor)) at_exit(void)
 {
     database_at_exit();
@@ -214,18 +214,18 @@ int vfs_register(bool make_default)
     if (sqlite3_libversion_number() < OLDEST_SQLITE)
         return fault(SQLITE_ERROR, "SQLite %s is too old: 3.34 or newer is needed",
                      sqlite3_libversion());
-    /* Of one that is registered already only the place in SQLite's list may change. */
+    /* A VFS of this name that is registered already only changes its place in SQLite's list. */
     sqlite3_vfs *other = sqlite3_vfs_find(ato.zName);
     if (other && other != &ato)
-        /* The program has this twice, linked and loaded: two would close each other's locks. */
+        /* The program has this code twice, linked and loaded: the two would drop each other's locks. */
         return sqlite3_vfs_register(other, make_default);
     if (!ato.pAppData) {
         sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
         if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
             (size_t)unix_vfs->szOsFile < sizeof(union handle))
             return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
-        /* libato's own handlers first. The last ones to be registered are the first to be called before a fork: so
-         * these locks are taken before libato's, as in all other calls. */
+        /* libato registers its fork handlers first. Handlers that are registered last run first before a fork, so that
+         * the locks of this VFS are taken before libato's, as in all other calls. */
         ato_tx *nothing = ato_tx_begin(0);
         if (!nothing)
             return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The VFS as a whole: for register.c and extension.c. */
+/* Registration of the VFS: for register.c and extension.c. */
 #ifndef ATO_SQLITE_VFS_H
 #define ATO_SQLITE_VFS_H
 
 #include <stdbool.h>
 
-/* SQLITE_OK; SQLITE_ERROR, with a sentence in sqlite3_log(). SQLite is initialised. */
+/* The caller has initialised SQLite. Returns SQLITE_OK, or an error that is logged. */
 int vfs_register(bool make_default);
 
 #endif

@@ -36,7 +36,7 @@ TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
         (void)logged();
         const Db db(path(), parameters);
         EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
-        EXPECT_TRUE(logged("neither")) << parameters;
+        EXPECT_TRUE(logged("but it has to be")) << parameters;
     }
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(stock_sum(path()), "6");
@@ -116,7 +116,7 @@ TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
                 entry.erase(0, strlen(mark));
         whole += entry;
     }
-    EXPECT_NE(whole.find(deep + "/long.db: journal=wherever, which is neither memory nor file"),
+    EXPECT_NE(whole.find(deep + "/long.db: journal=wherever, but it has to be memory or file"),
               std::string::npos)
         << whole;
 }
@@ -298,7 +298,7 @@ static int read_on_a_full_disk(const std::string &file)
         Db db(file);
         if (db.opened || db.number("SELECT sum(a) FROM t") != 6)
             return 2;
-        if (db.run("INSERT INTO t VALUES(7)") != SQLITE_FULL || !logged("cannot be written"))
+        if (db.run("INSERT INTO t VALUES(7)") != SQLITE_FULL || !logged("can only be read"))
             return 3;
         if (db.number("SELECT sum(a) FROM t") != 6)
             return 4;
