@@ -12,7 +12,7 @@
 SQLITE_EXTENSION_INIT3
 #endif
 
-/* The oldest SQLite whose order of calls connection.c knows. */
+/* The oldest SQLite whose order of calls methods.c knows. */
 #define OLDEST_SQLITE 3034000
 
 #endif

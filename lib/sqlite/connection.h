@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection: an open database file as SQLite has it. What SQLite's calls mean for what is staged:
- *
- *   begin     the first write or change of size with RESERVED or above (a checkpoint writes with less: it is not staged)
- *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
- *             commit, and for what a VFS above holds back until then
- *   prepare   FCNTL_SYNC with the name of a super-journal (super.h)
- *   abort     the lock drops below RESERVED, or the database is closed
+ * A connection: an open database file as SQLite has it. The first write or change of size with RESERVED or above begins to
+ * stage a transaction (a checkpoint writes with less: it is not staged); transaction.h says how it ends.
  *
  * Nothing is staged, and the VFS below writes, where something else can undo or repeat the writes:
  *
@@ -27,12 +22,6 @@
 struct database;
 struct super;
 
-/* SQLite's handle. It is no larger than one of the VFS below, since SQLite counts the memory of handles as a database's. */
-struct connection_file {
-    sqlite3_file as_file; /* first */
-    struct connection *connection;
-};
-
 /* The part of a database around a page that xFetch gave out. */
 enum { NEIGHBOURHOOD = 1 << 20 };
 struct neighbours {
@@ -41,9 +30,8 @@ struct neighbours {
 };
 
 struct connection {
-    sqlite3_file *
-        real; /* the handle of the VFS below: locks, shared memory of WAL mode, direct reads and writes */
-    const char *name; /* SQLite's: the parameters of the URI follow it in memory */
+    sqlite3_file *real; /* of the VFS below: locks, shared memory, direct reads and writes */
+    const char *name;   /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
     struct super *super;     /* the super-journal that it is bound to; NULL */
@@ -81,14 +69,6 @@ struct connection {
         looked_at; /* the last length of the file that differed from the view's and was dealt with */
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */
 };
-
-/* xOpen of a database. */
-int connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
-                    int *out_flags);
-
-/* To be called by the connection's thread when it closes its rollback journal in memory, without locks: with nolock=1 SQLite
- * gives a transaction up that way after an error. (After a commit nothing is staged any more.) */
-void connection_lose_journal(struct connection *c);
 
 /* Returns whether the connection has RESERVED or above. Any thread may ask. */
 bool connection_writes(const struct connection *c);

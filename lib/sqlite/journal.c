@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "journal.h"
 
-#include "connection.h"
 #include "fault.h"
+#include "transaction.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@ static int journal_close(sqlite3_file *file)
 {
     struct journal *j = (struct journal *)file;
     if (j->connection)
-        connection_lose_journal(j->connection);
+        transaction_lose_journal(j->connection);
     bytes_free(&j->bytes);
     return SQLITE_OK;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which module handles which file. Databases are connection.c's. Their rollback journals (journal.c) and
+ * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals (journal.c) and
  * super-journals (super.c) are in memory. All else (WALs, temporary files, paths, time, random numbers) is left to the VFS
  * below, SQLite's own.
  */
 #include "vfs.h"
 
 #include "ato.h"
-#include "connection.h"
 #include "database.h"
 #include "fault.h"
 #include "journal.h"
+#include "methods.h"
 #include "super.h"
 
 #include <pthread.h>
@@ -53,7 +53,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 {
     file->pMethods = NULL;
     if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_file(name))
-        return connection_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
+        return methods_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))

@@ -32,6 +32,7 @@
 
 #include "../../../lib/sqlite/connection.h"
 #include "../../../lib/sqlite/journal.h"
+#include "../../../lib/sqlite/methods.h"
 #include "../../../lib/sqlite/super.h"
 
 struct shown {
@@ -266,15 +267,15 @@ int __wrap_super_open(struct super_file *f, sqlite3_vfs *below, const char *name
     return r;
 }
 
-int __real_connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name,
-                           int flags, int *out_flags);
-int __wrap_connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name,
-                           int flags, int *out_flags);
+int __real_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                        int *out_flags);
+int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                        int *out_flags);
 
-int __wrap_connection_open(struct connection_file *f, sqlite3_vfs *below, const char *name,
-                           int flags, int *out_flags)
+int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                        int *out_flags)
 {
-    const int r = __real_connection_open(f, below, name, flags, out_flags);
+    const int r = __real_methods_open(f, below, name, flags, out_flags);
     if (r != SQLITE_OK)
         return r;
     /* Scripts copy open databases, and go on with the copy: as with ?prefer=file. */

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "methods.h"
+
+#include "connection.h"
+#include "data.h"
+#include "database.h"
+#include "direct.h"
+#include "fault.h"
+#include "fetch.h"
+#include "length.h"
+#include "parameters.h"
+#include "pragma.h"
+#include "transaction.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct connection *of(sqlite3_file *file)
+{
+    return ((struct connection_file *)file)->connection;
+}
+
+/* Begins each call that uses the view. The mutex is nearly always free. */
+static struct connection *enter(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    pthread_mutex_lock(&c->in_call);
+    c->error = errno;
+    return c;
+}
+
+/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it, and would
+ * take an ENXIO of ours (from SEEK_DATA) for a damaged file system. */
+static int leave(struct connection *c, int result)
+{
+    if (result == SQLITE_OK)
+        errno = c->error;
+    pthread_mutex_unlock(&c->in_call);
+    return result;
+}
+
+/* ---- data ---- */
+
+/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
+ * well. */
+static int sync_all(struct connection *c, int flags)
+{
+    int r = c->super ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    if (r == SQLITE_OK && (c->direct || !database_is_durable(c->db)))
+        r = c->real->pMethods->xSync(c->real, flags);
+    return r;
+}
+
+/* Without locks (nolock=1) a transaction begins when SQLite reads its change counter; the first one when it asks for the size. */
+static int settle_without_locks(struct connection *c)
+{
+    return c->without_locks && !c->staged.tx ? direct_settle(c) : SQLITE_OK;
+}
+
+/* SQLite asks at the beginning of each transaction. */
+static int find_size(struct connection *c, sqlite3_int64 *size)
+{
+    int r = settle_without_locks(c);
+    if (!c->staged.tx && !c->direct)
+        length_find(c);
+    return r == SQLITE_OK ? length_get(c, size) : r;
+}
+
+/* SQLite reads its change counter when it begins a transaction. */
+static bool is_counter(const struct connection *c, int n, sqlite3_int64 offset)
+{
+    enum { COUNTER_AT = 24 };
+    return offset == COUNTER_AT && n == (int)sizeof(c->counter);
+}
+
+/* A checkpoint does not change the counter: until the next transaction pages are deployed one by one after it. */
+static void look_at_counter(struct connection *c, const void *bytes)
+{
+    if (memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
+        return;
+    memcpy(c->counter, bytes, sizeof(c->counter));
+    memset(c->neighbours, 0, sizeof(c->neighbours));
+}
+
+/* ---- locks ---- */
+
+static int settle(sqlite3_file *file)
+{
+    struct connection *c = enter(file);
+    const int r = direct_settle(c);
+    if (r != SQLITE_OK)
+        (void)c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
+    return leave(c, r);
+}
+
+/* A connection that could not begin to stage is told so here, where SQLITE_BUSY makes SQLite try again. */
+static int reserve(sqlite3_file *file)
+{
+    struct connection *c = enter(file);
+    const int r = c->direct && !c->journal_file ? length_require(c, SQLITE_BUSY) : SQLITE_OK;
+    if (r != SQLITE_OK)
+        (void)c->real->pMethods->xUnlock(c->real, c->lock);
+    return leave(c, r);
+}
+
+static int connection_lock(sqlite3_file *file, int level)
+{
+    struct connection *c = of(file);
+    if (level >= SQLITE_LOCK_RESERVED && !c->writable)
+        return c->denied
+                   ? fault(
+                         c->denied,
+                         "%s can only be read: when it was opened no reflection could be made (an "
+                         "earlier entry says why)",
+                         c->name)
+                   : SQLITE_READONLY;
+    const bool first = c->lock < SQLITE_LOCK_SHARED;
+    int r = c->real->pMethods->xLock(c->real, level);
+    if (r == SQLITE_OK && first)
+        r = settle(file);
+    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED)
+        r = reserve(file);
+    if (r == SQLITE_OK && level > c->lock)
+        __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
+    return r;
+}
+
+static int unlock(struct connection *c, int level)
+{
+    c->checkpointed = false;
+    /* Before other connections may write: their transactions would wait for the pages of this one. */
+    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
+        transaction_abandon(c);
+        if (c->has_staged)
+            direct_leave(c);
+    }
+    /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
+    if (level == SQLITE_LOCK_NONE)
+        c->plays_back = false;
+    /* Before another connection has the lock: its journal must not be taken for this connection's. */
+    if (level < c->lock)
+        __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
+    return c->real->pMethods->xUnlock(c->real, level);
+}
+
+static int connection_reserved(sqlite3_file *file, int *reserved)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xCheckReservedLock(c->real, reserved);
+}
+
+/* ---- what SQLite has to say, and to ask ---- */
+
+static int begin_batch(struct connection *c)
+{
+    c->batch = true;
+    return SQLITE_OK;
+}
+
+/* After SQLITE_IOERR SQLite tries again with a journal. */
+static int end_batch(struct connection *c)
+{
+    int r = transaction_commit(c, SQLITE_IOERR_COMMIT_ATOMIC);
+    if (r == SQLITE_OK)
+        c->batch = false;
+    return r == SQLITE_FULL ? SQLITE_IOERR_COMMIT_ATOMIC : r;
+}
+
+static int control(struct connection *c, int what, void *arg)
+{
+    int r;
+    switch (what) {
+    case SQLITE_FCNTL_SYNC:
+        return transaction_sync(c, arg);
+    case SQLITE_FCNTL_COMMIT_PHASETWO:
+        return transaction_end(c);
+    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE:
+        return begin_batch(c);
+    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE:
+        return end_batch(c);
+    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
+        transaction_abandon(c);
+        return SQLITE_OK;
+    case SQLITE_FCNTL_CKPT_START:
+    case SQLITE_FCNTL_CKPT_DONE:
+        c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
+        c->checkpointed = !c->checkpoint;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_SIZE_HINT:
+        return data_expect(c, *(sqlite3_int64 *)arg);
+    case SQLITE_FCNTL_CHUNK_SIZE:
+        c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_MMAP_SIZE:
+        return fetch_limit(c, arg);
+    case SQLITE_FCNTL_PRAGMA:
+        if (!c->staged.view)
+            database_renew(c->db, c, false, c->name);
+        r = pragma(c, arg);
+        return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
+    default:
+        r = c->real->pMethods->xFileControl(c->real, what, arg);
+        if (r == SQLITE_OK && what == SQLITE_FCNTL_VFSNAME)
+            *(char **)arg = sqlite3_mprintf("ato/%z", *(char **)arg);
+        return r;
+    }
+}
+
+static int connection_sector_size(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xSectorSize(c->real);
+}
+
+/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. */
+static int connection_characteristics(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    int is = c->real->pMethods->xDeviceCharacteristics(c->real);
+    if (!c->journal_file && sqlite3_compileoption_used("ENABLE_BATCH_ATOMIC_WRITE"))
+        is |= SQLITE_IOCAP_BATCH_ATOMIC;
+    return is;
+}
+
+/* ---- the shared memory of WAL mode ---- */
+
+static int connection_shm_map(sqlite3_file *file, int region, int n, int extend, void volatile **at)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmMap(c->real, region, n, extend, at);
+}
+
+static int connection_shm_lock(sqlite3_file *file, int offset, int n, int flags)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmLock(c->real, offset, n, flags);
+}
+
+static void connection_shm_barrier(sqlite3_file *file)
+{
+    struct connection *c = of(file);
+    c->real->pMethods->xShmBarrier(c->real);
+}
+
+static int connection_shm_unmap(sqlite3_file *file, int remove)
+{
+    struct connection *c = of(file);
+    return c->real->pMethods->xShmUnmap(c->real, remove);
+}
+
+/* ---- open and close ---- */
+
+static int connection_close(sqlite3_file *file)
+{
+    struct connection *c = enter(file);
+    transaction_abandon(c);
+    length_find(c);
+    const int r = leave(c, c->real->pMethods->xClose(c->real));
+    database_close(c->db, c, c->name);
+    free(c);
+    return r;
+}
+
+/* ---- as a file ---- */
+
+static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
+{
+    struct connection *c = enter(file);
+    const bool begins = is_counter(c, n, offset);
+    /* SQLite reads the header before it has a lock; other programs may have cut the file. */
+    if (c->lock == SQLITE_LOCK_NONE && !c->staged.tx && !c->direct)
+        length_look(c);
+    int r = begins ? settle_without_locks(c) : SQLITE_OK;
+    if (r == SQLITE_OK)
+        r = data_read(c, to, n, offset);
+    if (r == SQLITE_OK && begins)
+        look_at_counter(c, to);
+    return leave(c, r);
+}
+
+static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
+{
+    struct connection *c = enter(file);
+    return leave(c, data_write(c, from, n, offset));
+}
+
+static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    struct connection *c = enter(file);
+    return leave(c, data_resize(c, size));
+}
+
+static int connection_sync(sqlite3_file *file, int flags)
+{
+    struct connection *c = enter(file);
+    return leave(c, sync_all(c, flags));
+}
+
+static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
+{
+    struct connection *c = enter(file);
+    return leave(c, find_size(c, size));
+}
+
+static int connection_unlock(sqlite3_file *file, int level)
+{
+    struct connection *c = enter(file);
+    return leave(c, unlock(c, level));
+}
+
+static int connection_control(sqlite3_file *file, int what, void *arg)
+{
+    struct connection *c = enter(file);
+    return leave(c, control(c, what, arg));
+}
+
+static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
+{
+    struct connection *c = enter(file);
+    return leave(c, fetch_page(c, offset, n, page));
+}
+
+/* `page` is NULL when SQLite wants the mapping to be dropped, and has no page in use. */
+static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
+{
+    struct connection *c = enter(file);
+    const char *view = c->staged.view;
+    const bool is_ours = view && (char *)page >= view && (char *)page < view + c->reach;
+    int r = SQLITE_OK;
+    if (is_ours)
+        c->fetched--;
+    else if (direct_maps_below(c))
+        r = c->real->pMethods->xUnfetch(c->real, offset, page);
+    return leave(c, r);
+}
+
+static const sqlite3_io_methods methods = {
+    .iVersion = 3,
+    .xClose = connection_close,
+    .xRead = connection_read,
+    .xWrite = connection_write,
+    .xTruncate = connection_truncate,
+    .xSync = connection_sync,
+    .xFileSize = connection_size,
+    .xLock = connection_lock,
+    .xUnlock = connection_unlock,
+    .xCheckReservedLock = connection_reserved,
+    .xFileControl = connection_control,
+    .xSectorSize = connection_sector_size,
+    .xDeviceCharacteristics = connection_characteristics,
+    .xShmMap = connection_shm_map,
+    .xShmLock = connection_shm_lock,
+    .xShmBarrier = connection_shm_barrier,
+    .xShmUnmap = connection_shm_unmap,
+    .xFetch = connection_fetch,
+    .xUnfetch = connection_unfetch,
+};
+
+/* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
+static const sqlite3_io_methods methods_without_shm = {
+    .iVersion = 3,
+    .xClose = connection_close,
+    .xRead = connection_read,
+    .xWrite = connection_write,
+    .xTruncate = connection_truncate,
+    .xSync = connection_sync,
+    .xFileSize = connection_size,
+    .xLock = connection_lock,
+    .xUnlock = connection_unlock,
+    .xCheckReservedLock = connection_reserved,
+    .xFileControl = connection_control,
+    .xSectorSize = connection_sector_size,
+    .xDeviceCharacteristics = connection_characteristics,
+    .xFetch = connection_fetch,
+    .xUnfetch = connection_unfetch,
+};
+
+/* Returns the error of a write to a database for which no reflection can be made, but which can be read; 0 if it cannot. */
+static int why_only_read(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return SQLITE_READONLY_DIRECTORY;
+    case ENOSPC:
+    case EDQUOT:
+        return SQLITE_FULL;
+    default:
+        return 0;
+    }
+}
+
+/* Attaches a connection whose handle of the VFS below is open, with `flags`, to its database. If no reflection can be made the
+ * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
+static int attach(struct connection *c, int flags)
+{
+    struct parameters p;
+    bool by_system;
+    int r = parameters_read(&p, c->name);
+    if (r != SQLITE_OK)
+        return r;
+    struct database_wish wish = {.path = c->name,
+                                 .writable = !(flags & SQLITE_OPEN_READONLY),
+                                 .max_size = p.max_size,
+                                 .flags = p.prefer};
+    c->journal_file = p.journal_on_disk;
+    c->unmap_fast = p.unmap_fast;
+    c->without_locks = p.without_locks;
+    c->takes_file = p.prefer == ATO_PREFER_FILE;
+    c->writable = wish.writable;
+    c->db = database_open(&wish, c, &by_system);
+    if (c->db)
+        return SQLITE_OK;
+    const int denied = why_only_read(errno);
+    r = by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
+                  : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+    if (!wish.writable || by_system || !denied)
+        return r;
+    c->denied = denied;
+    c->writable = wish.writable = false;
+    c->db = database_open(&wish, c, &by_system);
+    return c->db ? SQLITE_OK : r;
+}
+
+int methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+                 int *out_flags)
+{
+    struct connection *c = calloc(1, sizeof(*c) + (size_t)below->szOsFile);
+    int opened = flags;
+    if (!c)
+        return SQLITE_NOMEM;
+    *c = (struct connection){.real = (sqlite3_file *)(c + 1),
+                             .name = name,
+                             .in_call = PTHREAD_MUTEX_INITIALIZER,
+                             .looked_at = -1};
+    int r = below->xOpen(below, name, c->real, flags, &opened);
+    if (r == SQLITE_OK) {
+        r = attach(c, opened);
+        if (r != SQLITE_OK)
+            (void)c->real->pMethods->xClose(c->real);
+    }
+    if (r != SQLITE_OK) {
+        free(c);
+        return r;
+    }
+    if (out_flags)
+        *out_flags = opened;
+    f->connection = c;
+    f->as_file.pMethods = c->real->pMethods->iVersion >= 2 && c->real->pMethods->xShmMap
+                              ? &methods
+                              : &methods_without_shm;
+    return SQLITE_OK;
+}

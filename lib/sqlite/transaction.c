@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transaction.h"
+
+#include "connection.h"
+#include "direct.h"
+#include "fault.h"
+#include "length.h"
+#include "mask.h"
+#include "super.h"
+
+/* A new file has no header that could be masked before its first commit: its guard is set here, when the header is known. */
+static int guard_new_file(struct connection *c)
+{
+    char header[MASK_HEADER];
+    if (!c->unguarded)
+        return 0;
+    if (staged_read(&c->staged, header, sizeof(header), 0) < 0 ||
+        mask_set_plain(c->staged.view, header) < 0)
+        return -1;
+    c->unguarded = false;
+    return 0;
+}
+
+int transaction_commit(struct connection *c, int code)
+{
+    if (!c->staged.tx || (guard_new_file(c) == 0 && staged_commit(&c->staged) == 0))
+        return SQLITE_OK;
+    return fault_of_libato(code, "cannot commit to", c->name);
+}
+
+void transaction_abandon(struct connection *c)
+{
+    super_give_up(c);
+    staged_abort(&c->staged);
+    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
+}
+
+/* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
+ * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned. */
+int transaction_sync(struct connection *c, const char *super)
+{
+    if (c->journal_file || c->plays_back)
+        return SQLITE_OK;
+    c->checkpointed = false;
+    if (super) {
+        if (guard_new_file(c) < 0)
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot guard", c->name);
+        int r = super_bind(c, super);
+        c->refused = r != SQLITE_OK;
+        return r;
+    }
+    super_give_up(c);
+    if (c->refused)
+        transaction_abandon(c);
+    return transaction_commit(c, SQLITE_IOERR_FSYNC);
+}
+
+/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the file is cut later. */
+int transaction_end(struct connection *c)
+{
+    if (c->super)
+        return SQLITE_OK;
+    if (c->staged.tx && c->staged.writes) {
+        int r = transaction_commit(c, SQLITE_IOERR_FSYNC);
+        if (r != SQLITE_OK)
+            return r;
+    } else if (c->staged.tx && staged_commit(&c->staged) < 0) {
+        fault_ignored("cannot cut", c->name);
+        staged_abort(&c->staged);
+    }
+    length_cut(c);
+    direct_leave(c);
+    c->becomes_wal = false;
+    return SQLITE_OK;
+}
+
+void transaction_lose_journal(struct connection *c)
+{
+    pthread_mutex_lock(&c->in_call);
+    transaction_abandon(c);
+    pthread_mutex_unlock(&c->in_call);
+}
