@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Many processes on one file: each adds to a counter and notes how often, and one of them is killed.
+ *
+ *   processes FILE
+ *
+ * The counter is always the sum of the notes: two places that change in one step.
+ */
+#include <ato.h>
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORKERS = 4, TIMES = 200 };
+
+struct counters {
+    uint64_t all;
+    char space[4096 - sizeof(uint64_t)]; /* the notes are on a page of their own */
+    uint64_t each[WORKERS];
+};
+
+static struct counters *map(const char *name, int flags)
+{
+    int fd = open(name, O_RDWR | flags, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(struct counters)) < 0)
+        err(1, "%s", name);
+    struct counters *c = ato_mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (c == MAP_FAILED)
+        errx(1, "%s", ato_errormsg());
+    return c;
+}
+
+/* After a fork a process has no mappings of libato: it makes its own. */
+static void work(const char *name, int which)
+{
+    struct counters *c = map(name, 0);
+    for (int i = 0; i < TIMES;) {
+        uint64_t all, own;
+        ato_tx *tx = ato_tx_begin(0);
+        if (tx && ato_tx_memcpy(tx, &all, &c->all, sizeof(all), 0) &&
+            ato_tx_memcpy(tx, &own, &c->each[which], sizeof(own), 0)) {
+            all++;
+            own++;
+            if (ato_tx_memcpy(tx, &c->all, &all, sizeof(all), 0) &&
+                ato_tx_memcpy(tx, &c->each[which], &own, sizeof(own), 0) &&
+                ato_tx_commit(tx) == 0) {
+                i++;
+                continue;
+            }
+        }
+        if (!tx || errno != EDEADLK)
+            errx(1, "%s", ato_errormsg());
+        ato_tx_abort(tx); /* the other one goes on; then it is our turn */
+    }
+    exit(ato_munmap(c, sizeof(*c), ATO_UNMAP_FAST) < 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        errx(64, "usage: processes FILE");
+    pid_t pids[WORKERS];
+    struct counters *c = map(argv[1], O_CREAT | O_TRUNC);
+    for (int i = 0; i < WORKERS; i++) {
+        pids[i] = fork();
+        if (pids[i] < 0)
+            err(1, "fork");
+        if (pids[i] == 0)
+            work(argv[1], i);
+    }
+    for (uint64_t own = 0; own < TIMES / 4;)
+        if (!ato_memcpy(&own, &c->each[0], sizeof(own)))
+            errx(1, "%s", ato_errormsg());
+    kill(pids[0],
+         SIGKILL); /* in the middle of something: the others take its pages over, and go on */
+    for (int i = 0; i < WORKERS; i++)
+        waitpid(pids[i], NULL, 0);
+
+    struct counters now;
+    uint64_t sum = 0;
+    if (!ato_memcpy(&now, c, sizeof(now)))
+        errx(1, "%s", ato_errormsg());
+    for (int i = 0; i < WORKERS; i++)
+        sum += now.each[i];
+    printf("%" PRIu64 " = %" PRIu64 "\n", now.all, sum);
+    if (ato_munmap(c, sizeof(*c), ATO_UNMAP_SPATIAL) < 0)
+        errx(1, "%s", ato_errormsg());
+    return now.all != sum || sum < (uint64_t)TIMES * (WORKERS - 1);
+}
