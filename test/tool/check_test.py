@@ -25,66 +25,66 @@ class Check(Lab):
 
     def test_an_owner_that_died_in_a_write_makes_recovery_due(self):
         self.make('write')
-        self.check(self.file, status=1, words='recovery due: its last user died')
+        self.check(self.file, status=0, words='recovery due: its last user died')
 
     def test_an_owner_that_died_in_a_commit_makes_recovery_due(self):
         self.make('commit')
-        self.check(self.file, status=1, words='recovery due: 1 commit is in the journal')
-        found = self.check(self.dir, status=1, words='holds a commit of')
+        self.check(self.file, status=0, words='recovery due: 1 commit is in the journal')
+        found = self.check(self.dir, status=0, words='holds a commit of')
         self.assertTrue(all(f['severity'] == 'note' for f in found), found)
 
     def test_interrupted_births_and_removals_are_noted(self):
         self.make('birth')
-        self.check(self.file, status=1, words='the making of its reflection was interrupted')
+        self.check(self.file, status=0, words='the making of its reflection was interrupted')
         self.make('death', 'other')
-        self.check(self.dir + '/other', status=1, words='the removal of its reflection')
+        self.check(self.dir + '/other', status=0, words='the removal of its reflection')
 
     def test_an_interrupted_growth_is_noted(self):
         self.make('growth')
-        self.check(self.file, status=1, words='it was to grow from 20000 bytes to 30000')
+        self.check(self.file, status=0, words='it was to grow from 20000 bytes to 30000')
         with open(self.file, 'r+b') as f:
             f.seek(29000)
             f.write(b'x')
-        self.check(self.file, status=2, words='it was cut or grew by other means')
+        self.check(self.file, status=1, words='it was cut or grew by other means')
 
     def test_one_damaged_copy_of_the_manifest_is_a_warning(self):
         for copy in 0, 4096:
             path = self.make('fast', f'file{copy}')
             self.patch(self.manifest(path), copy + 100, b'\xaa\xaa')
             # The older copy may be of another state; then that counts.
-            found = self.json('check', path, status=1 if self.info(path)['state'] != 'damaged'
-                              else 2)['findings']
+            found = self.json('check', path, status=0 if self.info(path)['state'] != 'damaged'
+                              else 1)['findings']
             self.assertIn(f'copy {"AB"[copy // 4096]} of the manifest', found[0]['what'])
 
     def test_two_damaged_copies_of_the_manifest_are_an_error(self):
         self.make('fast')
         for copy in 0, 4096:
             self.patch(self.manifest(), copy + 100, b'\xaa\xaa')
-        found = self.check(self.file, status=2, words='has a checksum that does not fit')
+        found = self.check(self.file, status=1, words='has a checksum that does not fit')
         self.assertEqual([f['severity'] for f in found], ['error'])
         self.assertEqual(self.info(self.file)['state'], 'damaged')
 
     def test_fields_that_make_no_sense_are_an_error(self):
         self.make('fast')
         self.set_fields(self.manifest(), 20, struct.pack('<I', 9))
-        self.check(self.file, status=2, words='a field that makes no sense')
+        self.check(self.file, status=1, words='a field that makes no sense')
 
     def test_another_version_is_an_error(self):
         self.make('fast')
         self.set_fields(self.manifest(), 8, struct.pack('<I', 7))
-        self.check(self.file, status=2, words='version 7')
+        self.check(self.file, status=1, words='version 7')
 
     def test_a_damaged_size_word_is_an_error(self):
         self.make('fast')
         self.patch(self.manifest(), 8192, b'\x01')
-        self.check(self.file, status=2, words='size words')
+        self.check(self.file, status=1, words='size words')
 
     def test_names_that_libato_does_not_give_are_noted_and_in_nobodys_way(self):
         self.make('fast')
         for name in 'journal-foo', 'journal-' + 32 * 'a' + '.bak', '12x':
             with open(f'{self.dir}/.ato/{name}', 'wb') as f:
                 f.write(b'not ours')
-        found = self.check(self.dir, status=1, words='not a name that libato gives')
+        found = self.check(self.dir, status=0, words='not a name that libato gives')
         self.assertEqual([f['severity'] for f in found], 3 * ['note'])
         self.ato('deploy', self.file)
 
@@ -92,7 +92,7 @@ class Check(Lab):
         self.make('fast')
         for length in 5 * 4096, 100, 0:
             os.truncate(self.reflection(), length)
-            found = self.check(self.file, status=2,
+            found = self.check(self.file, status=1,
                                words=f'{length} bytes long, it should be 24576')
             self.assertEqual(len(found), 1)
             self.assertEqual(self.info(self.file)['state'], 'damaged')
@@ -100,57 +100,57 @@ class Check(Lab):
     def test_a_long_reflection_is_a_warning(self):
         self.make('fast')
         os.truncate(self.reflection(), 1 << 20)
-        self.check(self.file, status=1, words='bytes long, it should be 24576')
+        self.check(self.file, status=0, words='bytes long, it should be 24576')
 
     def test_a_truncated_manifest_is_an_error(self):
         self.make('fast')
         for length in 8192, 5000, 4096, 300, 1, 0:
             os.truncate(self.manifest(), length)
-            self.json('check', self.file, status=2)
+            self.json('check', self.file, status=1)
 
     def test_words_beyond_the_end_are_errors(self):
         self.make('fast')
         self.patch(self.reflection(), 5 * 8, struct.pack('<Q', 1))
         self.patch(self.reflection(), 511 * 8, struct.pack('<Q', 1))
-        self.check(self.file, status=2, words='2 bitmap words of pages beyond the end')
+        self.check(self.file, status=1, words='2 bitmap words of pages beyond the end')
 
     def test_slices_beyond_the_end_are_errors(self):
         self.make('fast')
         self.patch(self.reflection(), 4 * 8 + 7, b'\xc0')
-        self.check(self.file, status=2, words='names 2 slices beyond the end')
+        self.check(self.file, status=1, words='names 2 slices beyond the end')
 
     def test_slices_left_in_state_deployed_are_an_error(self):
         self.make('death')
         self.patch(self.reflection(), 0, b'\x01')
-        self.check(self.file, status=2, words='the state is deployed, and 1 slices')
+        self.check(self.file, status=1, words='the state is deployed, and 1 slices')
 
     def test_a_write_by_others_is_an_error(self):
         self.make('fast')
         self.patch(self.file, 0, b'x')
-        self.check(self.file, status=2, words='was written by other means')
+        self.check(self.file, status=1, words='was written by other means')
 
     def test_an_attribute_that_was_taken_away_is_an_error(self):
         self.make('fast')
         os.removexattr(self.file, 'user.ato')
-        self.check(self.file, status=2, words='was taken away')
+        self.check(self.file, status=1, words='was taken away')
 
     def test_an_attribute_of_another_pairing_is_an_error(self):
         self.make('fast')
         value = os.getxattr(self.file, 'user.ato')
         os.setxattr(self.file, 'user.ato', value[:5] + bytes(b'0' * 32) + value[37:])
-        self.check(self.file, status=2, words='no such reflection')
+        self.check(self.file, status=1, words='no such reflection')
 
     def test_a_damaged_attribute_is_an_error(self):
         self.make('fast')
         for value in b'', b'ato1', b'ato1 ' + b'z' * 60, b'x' * 4000:
             os.setxattr(self.file, 'user.ato', value)
-            self.check(self.file, status=2, words='user.ato is damaged')
+            self.check(self.file, status=1, words='user.ato is damaged')
 
     def test_an_attribute_without_its_reflection_is_an_error(self):
         self.make('fast')
         os.unlink(self.manifest())
-        self.check(self.file, status=2, words='no such reflection')
-        self.check(self.dir, status=2, words='a reflection without manifest')
+        self.check(self.file, status=1, words='no such reflection')
+        self.check(self.dir, status=1, words='a reflection without manifest')
 
     def test_a_copy_with_its_attribute_is_a_warning(self):
         shutil.copy2(self.make('fast'), self.dir + '/copy')
@@ -160,17 +160,17 @@ class Check(Lab):
     def test_a_manifest_without_its_reflection_is_an_error(self):
         self.make('fast')
         os.unlink(self.reflection())
-        self.check(self.file, status=2, words='is missing')
+        self.check(self.file, status=1, words='is missing')
 
     def test_orphans_are_noted(self):
         os.unlink(self.make('fast'))
-        self.check(self.dir, status=1, words='an orphan: no file of the folder')
+        self.check(self.dir, status=0, words='an orphan: no file of the folder')
 
     def test_a_reflection_without_manifest_is_noted(self):
         os.mkdir(self.dir + '/.ato')
         with open(self.dir + '/.ato/123', 'wb'):
             pass
-        self.check(self.dir, status=1, words='a reflection without manifest')
+        self.check(self.dir, status=0, words='a reflection without manifest')
 
     def test_what_is_left_over_is_noted(self):
         self.make('fast')
@@ -184,11 +184,11 @@ class Check(Lab):
                 pass
         os.mkdir(unfinished[3])
         # Whoever makes them may be at it.
-        found = self.check(self.dir, status=1, words='set aside')
+        found = self.check(self.dir, status=0, words='set aside')
         self.assertEqual([f['severity'] for f in found], ['note'] * 3)
         for name in unfinished:
             os.utime(name, times=(time.time() - 120,) * 2)
-        found = self.check(self.dir, status=1, words='whose making was interrupted')
+        found = self.check(self.dir, status=0, words='whose making was interrupted')
         self.assertEqual([f['severity'] for f in found], ['note'] * 7)
 
     def test_a_reused_inode_number_is_a_warning(self):
@@ -196,7 +196,7 @@ class Check(Lab):
         os.removexattr(self.file, 'user.ato')
         self.set_fields(self.manifest(), 64, struct.pack('<q', 1))
         self.set_fields(self.manifest(), 76, struct.pack('<I', 1))
-        self.check(self.file, status=1, words='had this inode number before')
+        self.check(self.file, status=0, words='had this inode number before')
         found = self.info(self.file)
         self.assertEqual((found['state'], found['id']), ('plain', None))
 
@@ -207,12 +207,12 @@ class Check(Lab):
             if self.peek(journal, at, 8) == b'AJOURNAL':
                 break
         self.patch(journal, at + 4096 + 65536, struct.pack('<Q', 99))
-        found = self.check(self.file, status=2, words='lane 1 is damaged')
+        found = self.check(self.file, status=1, words='lane 1 is damaged')
         self.assertTrue(any(f['file'] == journal for f in found))
         self.patch(journal, at, b'x')
-        self.check(self.file, status=2, words='no valid header')
+        self.check(self.file, status=1, words='no valid header')
         os.truncate(journal, 100)
-        self.check(self.file, status=2, words='no valid header')
+        self.check(self.file, status=1, words='no valid header')
 
     def point(self, text, name='journal-' + 32 * 'a'):
         path = f'{self.dir}/.ato/{name}.at'
@@ -223,11 +223,11 @@ class Check(Lab):
     def test_a_pointer_to_no_journal_is_an_error(self):
         self.make('fast')
         pointer = self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n')
-        found = self.check(self.dir, status=2, words=f'lies in {self.dir}/elsewhere/.ato')
+        found = self.check(self.dir, status=1, words=f'lies in {self.dir}/elsewhere/.ato')
         self.assertTrue(any(f['file'] == pointer for f in found))
         for text in '', 'ato-journal-at 1 1 here\n', 'ato-journal-at 2 1 /\n':
             self.point(text)
-            found = self.check(self.dir, status=2, words='the pointer is damaged')
+            found = self.check(self.dir, status=1, words='the pointer is damaged')
             self.assertTrue(any(f['file'] == pointer for f in found))
 
     def test_a_commit_in_a_journal_elsewhere_makes_recovery_due(self):
@@ -238,21 +238,21 @@ class Check(Lab):
         moved = f'{self.dir}/elsewhere/.ato/{os.path.basename(journal)}'
         os.rename(journal, moved)
         self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n', os.path.basename(journal))
-        self.check(self.file, status=1, words='recovery due: 1 commit is in the journal')
-        found = self.check(self.dir, self.dir + '/elsewhere', status=1, words='holds a commit of')
+        self.check(self.file, status=0, words='recovery due: 1 commit is in the journal')
+        found = self.check(self.dir, self.dir + '/elsewhere', status=0, words='holds a commit of')
         self.assertEqual(len([f for f in found if f['file'] == moved and
                               'recovery due' in f['what']]), 1, found)
 
     def test_a_commit_that_names_no_word_is_an_error(self):
         self.make('commit')
         os.truncate(self.reflection(), 4096)
-        self.check(self.file, status=2, words='has no bitmap word there')
+        self.check(self.file, status=1, words='has no bitmap word there')
 
     def test_a_symbolic_link_as_reflection_folder_is_an_error(self):
         os.rename(os.path.dirname(self.reflection(self.make('fast'))), self.dir + '/real')
         os.symlink('real', self.dir + '/.ato')
-        self.check(self.file, status=2, words='is a symbolic link')
-        self.check(self.dir, status=2, words='is a symbolic link')
+        self.check(self.file, status=1, words='is a symbolic link')
+        self.check(self.dir, status=1, words='is a symbolic link')
 
     def test_files_made_by_somebody_who_may_not_write_to_the_file_are_an_error(self):
         if os.getuid() != 0:
@@ -261,46 +261,46 @@ class Check(Lab):
         os.chmod(self.file, 0o644)
         for planted in self.manifest, self.reflection:
             os.chown(planted(), NOBODY, NOBODY)
-            self.check(self.file, status=2, words='belongs to user')
+            self.check(self.file, status=1, words='belongs to user')
             os.chown(planted(), 0, 0)
 
     def test_names_that_are_no_regular_files_do_no_harm(self):
         self.make('fast')
         os.unlink(self.manifest())
         os.mkfifo(self.manifest())
-        self.check(self.file, status=3)
+        self.check(self.file, status=2)
         os.unlink(self.manifest())
         os.symlink('/etc/passwd', self.manifest())
-        self.check(self.file, status=3)
-        self.check(self.dir, status=3)
+        self.check(self.file, status=2)
+        self.check(self.dir, status=2)
 
     def test_what_cannot_be_looked_at_is_3(self):
         os.mkfifo(self.dir + '/pipe')
-        self.check(self.dir + '/none', status=3)
-        self.check(self.dir + '/pipe', status=3)
+        self.check(self.dir + '/none', status=2)
+        self.check(self.dir + '/pipe', status=2)
 
     def test_no_permission_is_3(self):
         if os.getuid() != 0:
             self.skipTest('needs root, to be nobody')
         self.make('fast')
         os.chmod(self.dir + '/.ato', 0)
-        found = self.json('check', self.file, status=3, user=NOBODY)['findings']
+        found = self.json('check', self.file, status=2, user=NOBODY)['findings']
         self.assertIn('Permission denied', found[0]['what'])
         os.chmod(self.dir + '/.ato', 0o700)
         os.chmod(self.file, 0)
-        self.json('check', self.file, status=3, user=NOBODY)
+        self.json('check', self.file, status=2, user=NOBODY)
 
     def test_damage_goes_before_what_could_not_be_looked_at(self):
         self.make('fast')
         os.truncate(self.reflection(), 0)
-        self.check(self.dir + '/none', self.file, status=2)
+        self.check(self.dir + '/none', self.file, status=1)
 
     def test_a_reflection_folder_is_checked_by_itself(self):
         os.unlink(self.make('fast'))
         self.assertEqual(self.check(self.dir + '/.ato', status=0), [])
         self.make('write', 'other')
-        self.check(self.dir + '/.ato', status=1, words='recovery due')
-        self.assertEqual(self.json('check', self.dir + '/.ato', status=1)['files_plain'], 0)
+        self.check(self.dir + '/.ato', status=0, words='recovery due')
+        self.assertEqual(self.json('check', self.dir + '/.ato', status=0)['files_plain'], 0)
 
     def test_quiet_says_only_what_is_found(self):
         self.make('fast')

@@ -125,15 +125,15 @@ class Info(Lab):
         os.mkfifo(self.dir + '/pipe')
         for path in self.dir, self.dir + '/none', '/dev/null', self.dir + '/pipe':
             with self.subTest(path):
-                self.assertIn(path, self.err('info', path, status=3))
-                self.assertIsNotNone(self.info(path, status=3)['error'])
+                self.assertIn(path, self.err('info', path, status=2))
+                self.assertIsNotNone(self.info(path, status=2)['error'])
 
     def test_a_file_without_permission_is_told_and_the_others_are_shown(self):
         if os.getuid() != 0:
             self.skipTest('needs root, to be nobody')
         other, mine = self.make('fast', 'other'), self.make('plain', 'mine')
         os.chmod(other, 0o600)
-        files = self.json('info', other, mine, status=3, user=NOBODY)['files']
+        files = self.json('info', other, mine, status=2, user=NOBODY)['files']
         self.assertIn('Permission denied', files[0]['error'])
         self.assertEqual(files[1]['state'], 'plain')
 
@@ -181,7 +181,7 @@ class Usage(Lab):
         with open('/dev/full', 'wb') as full:
             done = subprocess.run([ATO, 'info', '--json', '/dev/full'], stdout=full, check=False,
                                   stderr=subprocess.DEVNULL)
-        self.assertEqual(done.returncode, 3)
+        self.assertEqual(done.returncode, 2)
 
 
 class Deploy(Lab):
@@ -259,7 +259,7 @@ class Deploy(Lab):
         os.unlink(self.manifest(lost))
         before = self.snapshot()
         for path in self.file, self.dir + '/copy', lost:
-            self.assertEqual(self.json('deploy', path, status=2)['files'][0]['result'], 'refused')
+            self.assertEqual(self.json('deploy', path, status=1)['files'][0]['result'], 'refused')
         self.assertEqual(self.snapshot(), before)
 
     def test_takes_the_side_that_is_said_and_shows_both_before(self):
@@ -271,7 +271,7 @@ class Deploy(Lab):
                     file.write(b'!')
                 others = self.content(path)
                 before = self.snapshot()
-                said = self.err('deploy', path, status=2)
+                said = self.err('deploy', path, status=1)
                 self.assertRegex(said, r'--prefer=file +the file as it is: 20000 bytes .*written at 20')
                 self.assertRegex(said, r'--prefer=reflection .*unmapped at 20(.|\n)*pages of 4096 bytes that differ: \d')
                 self.assertEqual(self.snapshot(), before)
@@ -312,7 +312,7 @@ class Deploy(Lab):
             self.assertEqual(self.info(path)['state'], 'copied')
             self.check(path, status=1, words='cop')
             for side in [], ['--prefer=reflection']:
-                said = self.err('deploy', *side, path, status=2)
+                said = self.err('deploy', *side, path, status=1)
                 self.assertRegex(said, r'prefer=file +the file as it is: 8192 bytes(.|\n)*--prefer=reflection  is not to be had')
             self.assertIn('is plain', self.out('deploy', '--prefer=file', path))
             self.expect_plain(path)
@@ -321,7 +321,7 @@ class Deploy(Lab):
 
     def test_goes_on_after_a_file_that_it_cannot_deploy(self):
         path = self.make('fast')
-        found = self.json('deploy', self.dir, self.dir + '/none', path, status=3)
+        found = self.json('deploy', self.dir, self.dir + '/none', path, status=2)
         self.assertEqual([f['result'] for f in found['files']],
                          ['not looked at', 'not looked at', 'deployed'])
 
@@ -329,7 +329,7 @@ class Deploy(Lab):
         if os.getuid() != 0:
             self.skipTest('needs root, to be nobody')
         self.make('fast')
-        self.assertIn('Permission denied', self.err('deploy', self.file, status=3, user=NOBODY))
+        self.assertIn('Permission denied', self.err('deploy', self.file, status=2, user=NOBODY))
 
     def test_an_empty_file_is_made_plain(self):
         self.make('empty')
@@ -430,11 +430,11 @@ class Top(Lab):
             os.rename(aside, '/dev/shm/' + name)
 
     def test_refuses_what_is_no_file_and_what_is_no_number(self):
-        self.assertIn('No such file', self.err('top', self.dir + '/none', status=3))
+        self.assertIn('No such file', self.err('top', self.dir + '/none', status=2))
         self.make()
         for words in (['--every', '0'], ['--count', '-1'], ['--every', '1x'], ['--count', '']):
             self.assertIn('number', self.err('top', *words, self.file, status=64))
-        self.assertIn('no such option', self.err('info', '--count', '1', self.file, status=64))
+        self.assertIn('has no option --count', self.err('info', '--count', '1', self.file, status=64))
         self.err('top', self.file, self.file, status=64)
 
 
@@ -507,8 +507,8 @@ class Doctor(Lab):
 
     def test_what_is_no_folder_is_told(self):
         for path in self.make(), self.dir + '/none':
-            self.assertIn('cannot look at it', self.err('doctor', path, status=3))
-            self.assertIsNotNone(self.json('doctor', path, status=3)['error'])
+            self.assertIn('cannot look at it', self.err('doctor', path, status=2))
+            self.assertIsNotNone(self.json('doctor', path, status=2)['error'])
 
 
 if __name__ == '__main__':

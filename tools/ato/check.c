@@ -90,8 +90,7 @@ static void write_json(const struct check *c, int status)
 
 static void say(const struct check *c, int status)
 {
-    static const char *const ends[] = {"in order", "something is to be noted", "damaged",
-                                       "not all could be looked at"};
+    static const char *const ends[] = {"in order", "damaged", "not all could be looked at"};
     findings_say(&c->findings);
     printf("%" PRIu64 " plain, %" PRIu64 " with a reflection: %s\n", c->plain, c->paired,
            ends[status]);
@@ -139,7 +138,8 @@ const struct tool_command check_command = {
         "  not looked at  no permission, no such file, ...\n"
         "The last line sums up; --quiet leaves it out.\n"
         "\n"
-        "Exit status: 0 in order; 1 something is to be noted; 2 damaged; 3 something could not be\n"
+        "Exit status: 0 in order, perhaps with notes and warnings; 1 damaged; 2 something could "
+        "not be\n"
         "looked at, and nothing is known to be damaged.\n",
     .least = 1,
     .can_be_quiet = true,

@@ -77,7 +77,8 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
 
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m)
 {
-    static const size_t gaps[][2] = {{512, 4096}, {4608, 8192}, {8208, MANIFEST_BYTES}};
+    static const size_t gaps[][2] = {
+        {512, 4096}, {4608, 8192}, {MANIFEST_SHRINK_WORD + 8, MANIFEST_BYTES}};
     if (m->found == MANIFEST_UNBORN) {
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the manifest is empty: the making of a reflection was interrupted");
@@ -186,7 +187,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     c->paired++;
     bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
-    if (l->state == LOOK_PLAIN || l->state == LOOK_COPIED)
+    if (l->state == LOOK_PLAIN)
         severity = FINDING_WARNING;
     bool busy = l->holders.attaching || l->holders.count;
     if (own && !(busy && l->manifest.found == MANIFEST_UNBORN))

@@ -241,8 +241,7 @@ static void write_json(struct json *j, const struct deployed *d)
 
 static int run(const struct tool_request *request)
 {
-    static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_NOTED,
-                                   TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
+    static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_BAD, TOOL_BAD, TOOL_BAD, TOOL_BLIND};
     /* What goes wrong on the way counts: damage before what could not be looked at. */
     static const int weights[] = {0, 1, 3, 2};
     struct json j;
@@ -290,10 +289,8 @@ const struct tool_command deploy_command = {
         "deploy' goes on. Large files are worked on by several threads; on a terminal a bar shows\n"
         "how far it came. --quiet: neither a bar nor a line for what went well.\n"
         "\n"
-        "Exit status: 0 all are plain; 1 some are mapped; 2 some were refused as they are "
-        "damaged,\n"
-        "or failed; 3 some could not be looked at, or not be opened for writing. Of several, 2\n"
-        "counts before 3, and 3 before 1.\n",
+        "Exit status: 0 all are plain; 1 some are mapped, were refused as they are damaged, or\n"
+        "failed; else 2 if some could not be looked at, or not be opened for writing.\n",
     .least = 1,
     .can_be_quiet = true,
     .can_prefer = true,

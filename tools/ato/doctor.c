@@ -552,7 +552,7 @@ static int run(const struct tool_request *request)
         error = strerror(errno);
         status = TOOL_BLIND;
     } else if (find_obstacles(&d).n) {
-        status = TOOL_NOTED;
+        status = TOOL_BAD;
     }
     if (request->json) {
         write_json(&d, error, status);
@@ -582,7 +582,7 @@ const struct tool_command doctor_command = {
         "  process  memory: survives a kill, nothing more\n"
         "The first program that maps a file fixes its domain. ATO_DURABILITY chooses another one.\n"
         "\n"
-        "Exit status: 0 a file there can be mapped; 1 it cannot, as is said; 3 FOLDER could not "
+        "Exit status: 0 a file there can be mapped; 1 it cannot, as is said; 2 FOLDER could not "
         "be\n"
         "looked at.\n",
     .most = 1,

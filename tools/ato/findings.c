@@ -46,9 +46,7 @@ int findings_status(const struct findings *f)
         seen[f->all[i].severity] = true;
     if (seen[FINDING_ERROR])
         return TOOL_BAD;
-    if (seen[FINDING_BLIND] || f->lost)
-        return TOOL_BLIND;
-    return seen[FINDING_NOTE] || seen[FINDING_WARNING] ? TOOL_NOTED : TOOL_GOOD;
+    return seen[FINDING_BLIND] || f->lost ? TOOL_BLIND : TOOL_GOOD;
 }
 
 void findings_say(const struct findings *f)

@@ -26,7 +26,7 @@ struct findings {
 void finding_add(struct findings *f, enum severity severity, const char *name, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 
-/* TOOL_...: damaged before could not look before noted. */
+/* TOOL_BAD if there is an error; else TOOL_BLIND if something could not be looked at; else TOOL_GOOD. */
 int findings_status(const struct findings *f);
 
 void findings_say(const struct findings *f); /* a line each */

@@ -251,7 +251,7 @@ const struct tool_command info_command = {
         "A process is named by what it left in shared memory; where that cannot be read it is\n"
         "'a process that cannot be named'.\n"
         "\n"
-        "Exit status: 0; 3 when a FILE could not be looked at.\n",
+        "Exit status: 0; 2 when a FILE could not be looked at.\n",
     .least = 1,
     .run = run,
 };

@@ -30,7 +30,7 @@ static void help(void)
           "  --help      this text; 'ato COMMAND --help' says more about a command\n"
           "  --version   the version of libato\n"
           "\n"
-          "Exit status: each command says its own; 64 for a wrong use of options or operands, 3 "
+          "Exit status: each command says its own; 64 for a wrong use of options or operands, 2 "
           "when\n"
           "the output could not be written.\n"
           "\n"
@@ -86,12 +86,14 @@ static uint64_t take_number(const struct tool_command *c, const char *option, co
     char *end;
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
-    if (!c->is_repeated || errno || *end || end == text || *text == '-' || !n || n > 1000000000) {
-        fprintf(stderr, "ato %s: --%s: no such option, or not a number from 1 to 1000000000\n",
-                c->name, option);
-        misused(c);
-    }
-    return n;
+    if (c->is_repeated && !errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
+        return n;
+    if (c->is_repeated)
+        fprintf(stderr, "ato %s: --%s=%s is not a number from 1 to 1000000000\n", c->name, option,
+                text);
+    else
+        fprintf(stderr, "ato %s has no option --%s\n", c->name, option);
+    misused(c);
 }
 
 static unsigned take_side(const struct tool_command *c, const char *word)
@@ -100,8 +102,10 @@ static unsigned take_side(const struct tool_command *c, const char *word)
         return ATO_PREFER_FILE;
     if (c->can_prefer && strcmp(word, "reflection") == 0)
         return ATO_PREFER_REFLECTION;
-    fprintf(stderr, "ato %s: --prefer: no such option, or neither 'file' nor 'reflection'\n",
-            c->name);
+    if (c->can_prefer)
+        fprintf(stderr, "ato %s: --prefer=%s is neither 'file' nor 'reflection'\n", c->name, word);
+    else
+        fprintf(stderr, "ato %s has no option --prefer\n", c->name);
     misused(c);
 }
 
@@ -146,7 +150,7 @@ static int run(const struct tool_command *c, int argc, char **argv)
             return TOOL_GOOD;
         case 'q':
             if (!c->can_be_quiet) {
-                fprintf(stderr, "ato %s: nothing to be quiet about\n", c->name);
+                fprintf(stderr, "ato %s has no option --quiet\n", c->name);
                 misused(c);
             }
             request.quiet = true;

@@ -10,10 +10,9 @@
 
 /* Exit statuses. */
 enum {
-    TOOL_GOOD = 0,
-    TOOL_NOTED = 1,  /* in order, but something is to be noted, or was refused */
-    TOOL_BAD = 2,    /* damaged, or failed */
-    TOOL_BLIND = 3,  /* could not look */
+    TOOL_GOOD = 0,   /* in order, done */
+    TOOL_BAD = 1,    /* damaged, refused, failed */
+    TOOL_BLIND = 2,  /* could not look, or not write the output */
     TOOL_USAGE = 64, /* EX_USAGE */
 };
 

@@ -309,7 +309,7 @@ const struct tool_command top_command = {
         "  --every MS   look so often, in milliseconds; 1000\n"
         "  --count N    look N times, then end; with --json, which gives one document: 1\n"
         "\n"
-        "Exit status: 0; 3 when FILE cannot be looked at.\n",
+        "Exit status: 0; 2 when FILE cannot be looked at.\n",
     .least = 1,
     .most = 1,
     .is_repeated = true,
