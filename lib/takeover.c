@@ -28,6 +28,7 @@ struct page {
     struct page_state *state;
     uint64_t page;
     uint64_t bitmap; /* as it is on the media */
+    bool showed;     /* it was marked as flipping when its holder died */
 };
 
 struct dead {
@@ -37,6 +38,7 @@ struct dead {
     uint64_t n, room;
     bool sizing;
     bool unsettled; /* some words are to be made durable */
+    bool in_place;  /* a word of the original may be, too */
     uint64_t size;  /* as it is on the media */
     void *words; /* mapping of the meta page looked at last, where the views do not reach so far */
 };
@@ -52,7 +54,8 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
         d->pages = more;
         d->room = room;
     }
-    d->pages[d->n++] = (struct page){.state = s, .page = page};
+    d->pages[d->n++] =
+        (struct page){.state = s, .page = page, .showed = s->version && !(s->version & 1)};
     return 0;
 }
 
@@ -187,6 +190,8 @@ static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
         const uint64_t at = p->page % CHUNK_PAGES;
         const uint64_t word = words ? __atomic_load_n(&words[at], __ATOMIC_RELAXED) : 0;
         p->bitmap = word & bitmap_within(p->page, d->size);
+        /* It was flipping, and does not flip. */
+        d->in_place |= p->showed && word == p->state->bitmap;
         if (!words || !p->state->version || word == p->state->bitmap)
             continue;
         low = at < low ? at : low;
@@ -211,6 +216,10 @@ static int note_bitmaps(struct dead *d)
     /* persist-order R5 (writer: W2 in flip.c): as in pages_settle_words(). */
     if (r == 0 && d->unsettled && fsops_fsync(d->f->pairing.reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
+    /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
+    if (r == 0 && d->in_place && d->f->persist.domain != PERSIST_PROCESS &&
+        fsops_fsync(d->f->pairing.original) < 0)
+        r = report_errno(errno, "cannot make %s durable", d->f->pairing.path);
     return r;
 }
 

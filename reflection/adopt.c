@@ -171,7 +171,10 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
     /* The dead flushed nothing: their bytes become durable before their words do (I1). */
     bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
                      pr->persist.domain != PERSIST_PROCESS;
-    if (unflushed && fsops_fsync(pr->original) < 0)
+    /* persist-order R6 (writer: W6 in lib/write.c): a word that a dead process stored in place may be visible and not durable. */
+    const bool may_have_words =
+        pr->record.state == MANIFEST_IN_USE && pr->persist.domain != PERSIST_PROCESS;
+    if ((unflushed || may_have_words) && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
@@ -196,10 +199,12 @@ int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const ch
     struct report_kept why = {0};
     if (pr->record.state == MANIFEST_BORN)
         return 1;
-    if (!guard_is_off(pr->original, &pr->record.guard) || !manifest_sizes(bytes, &sizes) ||
-        sizes.shrunk)
-        return 0;
     report_keep(&why);
+    if (!guard_is_off(pr->original, &pr->record.guard) || !manifest_sizes(bytes, &sizes) ||
+        sizes.shrunk) {
+        report_again(&why);
+        return 0;
+    }
     close_reflection(pr);
     const bool is_whole = check_reflection(pr, n, sizes.size) == 0;
     const int holds = is_whole ? place_holds_slices(&pr->folder, pr->identity.inode) : 1;

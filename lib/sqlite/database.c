@@ -375,10 +375,11 @@ static struct view map_again(const struct database *db, const char *name)
     return v;
 }
 
-static bool is_plain(void *view)
+/* A guard that a killed process left does not count: the file has no mask (mask.h). */
+static bool is_home(void *view)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
-    return ato_stat(view, &st) == 0 && !st.slices_in_reflection && !st.guard_bytes;
+    return ato_stat(view, &st) == 0 && !st.slices_in_reflection;
 }
 
 static int policy_of(void *view)
@@ -392,7 +393,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     struct view *v = &db->views[1];
     if (!db->lost)
         db->policy = policy_of(v->at);
-    if (!db->lost && ((prefer_file && !is_plain(v->at)) || !unmap_fast(v)))
+    if (!db->lost && ((prefer_file && !is_home(v->at)) || !unmap_fast(v)))
         return;
     *v = map_again(db, name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */

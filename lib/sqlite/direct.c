@@ -88,20 +88,20 @@ static int look_at_reflection(struct connection *c, bool *left)
     return SQLITE_OK;
 }
 
-/* Reads the header through the view, and the one in the file itself. Zeros stand for a missing header. */
-static int read_headers(struct connection *c, char header[MASK_HEADER], char in_file[MASK_HEADER])
+/* Reads the header. Zeros stand for a missing one. */
+static int read_header(struct connection *c, char header[MASK_HEADER])
 {
     char *view = c->staged.view;
     memset(header, 0, MASK_HEADER);
-    memset(in_file, 0, MASK_HEADER);
-    bool has_header = true;
-    /* A load through the view finds the file's own copy, and costs less than a system call. */
-    if (view && !c->direct && c->db->guarded)
-        memcpy(in_file, view, MASK_HEADER);
-    else
-        has_header = database_read_header(c->db, in_file, MASK_HEADER);
-    if (has_header && view && length_of_view(c) >= MASK_HEADER &&
-        !ato_memcpy(header, view, MASK_HEADER) && errno != EFAULT)
+    /* Only a file that is known to be masked is not cut by other programs: a load behind its end would raise SIGBUS. */
+    if (!view || c->direct || !c->db->guarded) {
+        char in_file[MASK_HEADER];
+        if (!database_read_header(c->db, in_file, MASK_HEADER))
+            return SQLITE_OK;
+        memcpy(header, in_file, MASK_HEADER);
+    }
+    if (view && length_of_view(c) >= MASK_HEADER && !ato_memcpy(header, view, MASK_HEADER) &&
+        errno != EFAULT)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     return SQLITE_OK;
 }
@@ -110,27 +110,22 @@ static int read_headers(struct connection *c, char header[MASK_HEADER], char in_
  * file, or writes to a file that it unmasked. */
 static int look_at_header(struct connection *c)
 {
-    char header[MASK_HEADER], in_file[MASK_HEADER];
+    char header[MASK_HEADER];
     const bool has_view = c->staged.view;
     bool left = false;
-    int r = read_headers(c, header, in_file);
+    int r = read_header(c, header);
     if (r != SQLITE_OK)
         return r;
-    /* Only one of view and file is masked if a process was killed while it put the mask on (half_on) or took it off (half_off). */
-    const int half_on = has_view ? mask_is_half_on(c->staged.view, header, in_file) : 0;
-    if (half_on < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
-    const bool half_off = !mask_is_on(header) && mask_is_on(in_file);
-    const bool is_masked = !half_on && (mask_is_on(header) || half_off);
-    if (has_view && !half_on)
+    const bool is_masked = mask_is_on(header);
+    if (has_view)
         r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
     if (r != SQLITE_OK)
         return r;
-    if (mask_is_on(header))
+    if (is_masked)
         mask_translate(header, sizeof(header), 0);
     const bool stages_none = c->journal_file || mask_is_wal(header);
-    const bool unmasks = left || half_on || half_off || (is_masked && stages_none);
-    c->direct = !is_masked && !left && !(half_on && c->writable);
+    const bool unmasks = left || (is_masked && (stages_none || (has_view && is_eager(c))));
+    c->direct = !is_masked && !left;
     if (has_view && c->writable && unmasks)
         r = unmask(c);
     else if (has_view && is_masked && mask_is_wal(header))

@@ -3,33 +3,33 @@
  * The masked header, for which SQLite's own VFS refuses a database: part of the database may be in its reflection, and that
  * VFS would read a mixture of old and new pages.
  *
- * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) byte 19 is the version of the format that a reader has to
- * know (1: rollback journals, 2: WAL), and bytes 24 to 27 are the change counter. A masked header has 255 minus the version
- * in byte 19, and the highest bit of the counter inverted. A connection of SQLite's own VFS that finds a counter it has not
- * seen drops its cache, reads the header, and returns SQLITE_NOTADB for a version above 2. Byte 18, the version for writers,
- * stays: a connection that finds a version above 2 there only reads for the rest of its life.
+ * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) bytes 21 to 23 are fixed: 64, 32, 32. Bytes 24 to 27 are the
+ * change counter. A masked header has 191 in byte 21, and the highest bit of the counter inverted. A connection of SQLite's own
+ * VFS that finds a counter it has not seen drops its cache, reads the header, and returns SQLITE_NOTADB for a wrong byte 21.
  *
  * Connections through `ato` see the plain header: the VFS translates what they read and write. A masked header can be
  * translated without knowing anything else.
  *
- * The plain bytes are the file's guard (ato_set_guard()): every way to make the file plain puts them back. From the first
- * write of the first transaction on the order is:
+ * The plain bytes 21 to 27 are the file's guard (ato_set_guard()): every way to make the file plain puts them back. The order
+ * is:
  *
- *   1. The guard is durable. Its counter is far ahead of the file's: if the process is killed before step 2, other programs
- *      may write to the file, and the counter that is put back has to be new to all of them.
- *   2. The mask is durable in the file's own copy of the first slice, before anything of the transaction counts.
+ *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
+ *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
+ *      them.
+ *   2. The counter, then byte 21, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
+ *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
+ *   4. To take the mask off: the guard gets the counter of now; all is deployed; byte 21, then the counter, are unmasked in
+ *      the file itself; the guard goes.
+ *
+ * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. The latter is an
+ * ordinary database, perhaps with a counter whose highest bit is inverted (to which SQLite gives no meaning), and perhaps with
+ * a guard. Other programs may write to it. The VFS (when it closes the file) and `ato deploy` remove the guard. Another program
+ * that maps the file by libato and makes it plain puts the outdated bytes back.
  *
  * Not masked are: a database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them
  * is in the reflection; and, outside transactions, a database that is read eagerly. Beside a masked file no hot rollback
  * journal ever lies on the disk: SQLite's own VFS would play it back before it reads the header.
- *
- * A process that is killed in step 2 may leave the mask in the reflection only. Then the file's own copy of the slice counts,
- * to which other programs may write; the VFS and `ato deploy` drop the copy in the reflection.
- *
- * A process that is killed between steps 1 and 2, or after it took the mask off and before it removed the guard, leaves a
- * guard without a mask. Other programs may write to such a file. The VFS (when it closes the file) and `ato deploy` remove
- * the guard. Another program that maps the file by libato and makes it plain puts the outdated bytes back.
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
@@ -46,10 +46,6 @@ bool mask_is_on(const void *header);
 
 /* Returns whether this is the header of a database, without a mask. */
 bool mask_is_plain(const void *header);
-
-/* `view` begins with `header`, the file with `in_file`. Returns 1 if that is so because a process was killed before the mask
- * was in the file, which is then complete without its reflection; else 0; -1 with errno and ato_errormsg(). */
-int mask_is_half_on(char *view, const void *header, const void *in_file);
 
 /* Returns whether a plain header says that the database is in WAL mode. */
 bool mask_is_wal(const void *header);

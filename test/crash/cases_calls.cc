@@ -135,6 +135,17 @@ void write_eager(Actor &a)
     a.write(the(a), PAGE - 30, 60);
 }
 
+// Within one word: stored in place, where the slice is home.
+void write_words(Actor &a)
+{
+    const uint64_t at = a.random.below(3000) / 8 * 8;
+    a.write(the(a), at, 8, ATO_EAGER);
+    a.write(the(a), at + 3, 2, ATO_EAGER);
+    a.write(the(a), at + 64, 20);
+    a.write(the(a), at + 72, 8, ATO_EAGER);
+    a.write(the(a), at + 72, 8, ATO_EAGER);
+}
+
 void deploy(Actor &a)
 {
     uint64_t page = a_page(a);
@@ -280,6 +291,7 @@ const std::vector<Case> &call_cases()
         {"unmap guarded", ALL, {SIZE}, before_guard, unmap_guarded},
         {"first map", ALL, {SIZE}, nullptr, first_map},
         {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
+        {"eager words", ALL, {SIZE}, before_plain, write_words},
     };
     return cases;
 }

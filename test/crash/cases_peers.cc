@@ -169,6 +169,18 @@ void dies_in_deploy(Actor &a)
         a.look();
 }
 
+// In the middle of a word that it stores in place: what another one has read of that stays.
+void dies_in_a_word(Actor &a)
+{
+    const uint64_t moments = a.random.below(16);
+    a.beside([&] {
+        Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+        Peer::die_within(moments);
+        a.write(m, a_page(a) + 8 * a.random.below(100), 8, ATO_EAGER);
+    });
+    a.look();
+}
+
 // Who goes on maps the file now. Another one has it mapped, and does nothing.
 void before_attaching(Actor &a)
 {
@@ -227,6 +239,7 @@ const std::vector<Case> &peer_cases()
          attaching<shrink>,
          DEATHS},
         {"peers, reading", DURABLE, {SIZE}, before_reading, reading, DEATHS},
+        {"peers, in a word", COSTLY, {SIZE}, before_plain, dies_in_a_word, DEATHS},
     };
     return cases;
 }

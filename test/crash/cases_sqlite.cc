@@ -293,7 +293,7 @@ void leave(Actor &a)
     case 0:
         Program::close(a, Program::Leaves::Plain);
         for (size_t i = 0; i < a.contents.size(); i++)
-            if (a.world.plain_content(static_cast<int>(i)) != a.contents[i])
+            if (unmasked(a.world.plain_content(static_cast<int>(i))) != unmasked(a.contents[i]))
                 throw Violation("closed after the recovery, a database is not what it was");
         break;
     case 1:

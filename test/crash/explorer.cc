@@ -303,12 +303,8 @@ std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint6
     if (!broken.empty())
         throw Violation(broken);
     for (size_t i = 0; what.use && i < contents.size(); i++) {
-        Bytes original = image.at(world->inode_of(static_cast<int>(i))).content();
-        if (!is_open_to_others(original))
-            continue;
-        // The mask went by half: the counter is still one that they have never seen.
-        original[24] &= 0x7f;
-        if (original != unmasked(contents[i]))
+        const Bytes original = image.at(world->inode_of(static_cast<int>(i))).content();
+        if (is_open_to_others(original) && unmasked(original) != unmasked(contents[i]))
             throw Violation("SQLite's own VFS would read a mixture of old and new pages");
     }
     return all;
@@ -342,7 +338,8 @@ void Explorer::recover(const Life &life, const Disk &image, After after,
         for (Mapping *m : mappings)
             actor.unmap(m, ATO_UNMAP_SPATIAL);
         for (int i = 0; i < n; i++)
-            if (world->plain_content(i) != actor.contents[static_cast<size_t>(i)])
+            if (unmasked(world->plain_content(i)) !=
+                unmasked(actor.contents[static_cast<size_t>(i)]))
                 throw Violation("made plain after the recovery, the file is not what it was");
         {
             Demand plain;

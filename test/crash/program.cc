@@ -255,7 +255,7 @@ void Program::check()
             static_cast<size_t>(size) != bytes.size())
             throw Violation("a database does not have the length that it has to have");
         if (f->pMethods->xRead(f, bytes.data(), static_cast<int>(bytes.size()), 0) != SQLITE_OK ||
-            bytes != actor.contents[i])
+            unmasked(bytes) != unmasked(actor.contents[i]))
             throw Violation("a database read by the VFS is not what was committed");
         const std::string verdict = ask(real, "PRAGMA " + schema(i) + ".integrity_check");
         if (verdict != "ok")

@@ -282,16 +282,18 @@ static bool is_database(const Bytes &content)
 
 Bytes unmasked(Bytes content)
 {
-    if (is_database(content) && content[19] >= 253) {
-        content[19] = static_cast<unsigned char>(255 - content[19]);
-        content[24] ^= 0x80;
+    if (is_database(content) && (content[21] == 64 || content[21] == 255 - 64)) {
+        content[21] = 64;
+        // A kill may leave the highest bit of the counter inverted, which the next transaction then notes in byte 92, too.
+        content[24] &= 0x7f;
+        content[92] &= 0x7f;
     }
     return content;
 }
 
 bool is_open_to_others(const Bytes &original)
 {
-    return is_database(original) && original[19] == 1;
+    return is_database(original) && original[21] == 64;
 }
 
 } // namespace crash

@@ -242,12 +242,12 @@ class Bank:
         """What stock SQLite would read without the refusal."""
         # Not by this process: a close would take its locks on the file from SQLite (fcntl(2)).
         content = bytearray(subprocess.run(['cat', self.path], capture_output=True, check=True).stdout)
-        if content[19] < 253:
+        if content[21] != 255 - 64:
             return False
         line = subprocess.run([ATO, 'info', self.path], capture_output=True, text=True, check=True).stdout.split('\n')[0]
         if 'an SQLite database that libato holds' not in line or f'ato deploy {self.path}' not in line:
             raise AssertionError(line)
-        content[19], content[24] = 255 - content[19], content[24] ^ 0x80
+        content[21], content[24] = 64, content[24] ^ 0x80
         path = os.path.join(self.folder, 'unmasked.db')
         with open(path, 'wb') as file:
             file.write(content)

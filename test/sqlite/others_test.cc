@@ -40,10 +40,10 @@ class SqliteOthers : public Lab
     void guard() const
     {
         EXPECT_EQ(support::in_child([&] {
-                      char plain[9];
+                      char plain[7];
                       char *view = map();
-                      return ato_memcpy(plain, view + 19, 9) &&
-                                     ato_set_guard(view, 19, plain, 9) == 0
+                      return ato_memcpy(plain, view + 21, 7) &&
+                                     ato_set_guard(view, 21, plain, 7) == 0
                                  ? 0
                                  : 1;
                   }),
@@ -233,7 +233,7 @@ TEST_F(SqliteOthers, MayWriteWhereThereIsAGuardAndNoMask)
 {
     look();
     guard();
-    EXPECT_EQ(guarded(), 9u);
+    EXPECT_EQ(guarded(), 7u);
     MUST(Db::stock(path()), "UPDATE t SET a=a+10");
     {
         const Db db(path(), "unmap=fast");
@@ -259,7 +259,7 @@ TEST_F(SqliteOthers, MayNotTakeTheGuardFromOneThatWrites)
     ASSERT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_OK);
     guard();
     EXPECT_EQ(Db(path()).opened, SQLITE_OK);
-    EXPECT_EQ(guarded(), 9u);
+    EXPECT_EQ(guarded(), 7u);
     EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
     EXPECT_EQ(other.close(), SQLITE_OK);
     EXPECT_EQ(left(), 0u);

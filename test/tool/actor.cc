@@ -12,7 +12,7 @@
 //   actor grow FILE            makes it longer again and again, until the end of its input
 //   actor growth FILE          dies while the file grows, to 30000 bytes
 //   actor guard FILE           guards bytes 18 and 19, stores 255 there; unmaps it fast
-//   actor guarded FILE         guards bytes 19 to 27, as they are; dies
+//   actor guarded FILE         guards bytes 21 to 27, as they are; dies
 //   actor unguard FILE         the same, and dies when it is plain, before the bytes are put back
 //
 // ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
@@ -74,7 +74,7 @@ static int act(const std::string &what, const std::string &path)
         return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
     if (what == "guarded")
-        _exit(ato_set_guard(m.base, 19, read_file(path).data() + 19, 9) < 0);
+        _exit(ato_set_guard(m.base, 21, read_file(path).data() + 21, 7) < 0);
     Bytes record = pattern(6000, 2);
     if (!m.write(3000, record))
         return 2;

@@ -304,7 +304,7 @@ class Deploy(Lab):
                 db.execute('CREATE TABLE t AS SELECT 7')
             with open(path, 'r+b') as file: # the mask of lib/sqlite/mask.h
                 content = bytearray(file.read())
-                content[19], content[24] = 255 - content[19], content[24] ^ 0x80
+                content[21], content[24] = 255 - 64, content[24] ^ 0x80
                 file.seek(0)
                 file.write(content)
             if name == 'with':

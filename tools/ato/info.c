@@ -44,10 +44,7 @@ static void gather(struct facts *f, struct look *l, const char *name)
     identity_hex(r->id, f->id);
     identity_hex(r->guard.plain, f->guard);
     f->guard[2 * r->guard.bytes] = '\0';
-    char magic[16];
-    f->is_database = r->guard.bytes && r->guard.offset == 19 &&
-                     pread(l->fd, magic, sizeof(magic), 0) == sizeof(magic) &&
-                     memcmp(magic, "SQLite format 3", sizeof(magic)) == 0;
+    f->is_database = r->guard.bytes && look_is_masked(l->fd);
     f->has_words =
         l->reflection >= 0 && l->manifest.has_size &&
         look_words(l->reflection, l->reflection_length, l->manifest.size, &f->words) == 0;
