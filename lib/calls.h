@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a mapping unmapped while a thread is in a call on it? That is the caller's error, and what comes
- * of it is anything. Builds with assertions stop there; in the others nothing of this exists.
+ * Detects a mapping that is unmapped while a thread is in a call on it. That is an error of the caller, with
+ * undefined results. Builds with assertions stop there; other builds contain none of this.
  */
 #ifndef ATO_LIB_CALLS_H
 #define ATO_LIB_CALLS_H
@@ -29,7 +29,7 @@ static inline void calls_leave(struct mapping **m)
         __atomic_fetch_sub(&(*m)->calls, 1, __ATOMIC_RELAXED);
 }
 
-/* The calling function is in a call on m (NULL: on none) until it returns. */
+/* The calling function counts as a call on m (NULL: on no mapping) until it returns. */
 #define CALL_ON(name, m)                                                                           \
     struct mapping *name __attribute__((cleanup(calls_leave), unused)) = calls_enter(m)
 

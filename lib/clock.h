@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How late is it? */
+/* The clock of waits and deadlines. */
 #ifndef ATO_LIB_CLOCK_H
 #define ATO_LIB_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC, in nanoseconds. */
+/* Returns CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t clock_ns(void)
 {
     struct timespec t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that move data: which side of a copy lies in which mapping, and whether it lies there
- * as a whole. Everything behind this file works on a mapping and an offset that are known good.
+ * The public calls that move data: they find the mapping of each side of a copy, and check that the side lies
+ * in it as a whole. The functions that they call rely on a valid mapping and offset.
  */
 #include "../reflection/report.h"
 #include "calls.h"
@@ -33,8 +33,9 @@ static int write_side(const struct side *to, const void *src, uint64_t n, unsign
     return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
-/* A copy from mapping to mapping of which one has an epoch, or the other's pages cannot be held: all of it as it is at one moment, then written as
- * from memory. */
+/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be
+ * held because this process may only read its file. Reads the whole source as it is at one moment, then
+ * writes it from memory. */
 static int write_copy(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
 {
     char *copy = malloc(n);
@@ -153,8 +154,8 @@ int ato_deploy(const void *addr, size_t n)
     return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
-/* What msync(2) takes for the mapping: as long as it was asked for or as its file is by now, in whole
- * pages. */
+/* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up
+ * to the end of the file if the mapping has grown beyond that. */
 static uint64_t mapping_extent(const struct mapping *m)
 {
     uint64_t size = file_size(m->file), grown = size > m->offset ? size - m->offset : 0;

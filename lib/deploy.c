@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copy slices whose bit is 1 from R to O, which is their invalid home (I2); fence; flip them to 0.
- * What a page holds does not change, so that each page may flip by itself, without a journal; many
+ * Copies slices whose bit is 1 from R to O, which is their invalid home (I2), fences, and flips the bits to
+ * 0. The content of a page does not change, so each page may flip by itself, without a journal, and many
  * pages share the two fences.
  */
 #include "deploy.h"
@@ -21,8 +21,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Pages that share two fences; in domain msync, where a flush takes as long for many as for one, a flush of
- * their homes and one of their words. */
+/* Pages that share two fences. In domain msync, where a flush of many pages takes as long as one of a single
+ * page, they share a flush of their homes and one of their words. */
 enum { BATCH = HOLD_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
 static uint64_t batch_of(const struct file *f)
@@ -39,7 +39,8 @@ static int copy_home(struct mapping *m, struct held *at)
         return 0;
     if (file_check(f) < 0) /* I2: a flip in doubt may have made O valid */
         return -1;
-    /* The word has space already: it is not zero. But pages beside it may have none. */
+    /* The word is not 0, so it has space. But the pages beside its meta page may have none
+     * (domain_make_storable()). */
     if (!(s->flags & PAGE_R_ALLOCATED) && space_make_meta(f, at->page / CHUNK_PAGES) < 0)
         return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
@@ -56,7 +57,7 @@ static bool came_home(const struct file *f, const struct held *at)
     return at->file == f && at->pending;
 }
 
-/* The next page from the i-th on that came home. */
+/* Returns the index of the next page, from the i-th on, that was copied to O; h->n if there is none. */
 static uint64_t next_home(const struct file *f, const struct hold *h, uint64_t i)
 {
     while (i < h->n && !came_home(f, &h->pages[i]))
@@ -64,8 +65,8 @@ static uint64_t next_home(const struct file *f, const struct hold *h, uint64_t i
     return i;
 }
 
-/* Those that are near each other by one call: what lies between them is written too, if it has to be. A page of
- * which that fails did not come home. */
+/* Flushes the copied pages in O. Pages near each other share a call, which also writes dirty pages between
+ * them. If a call fails, its pages and all later ones lose their pending masks, and do not flip. */
 static int flush_homes(struct file *f, struct hold *h)
 {
     for (uint64_t i = next_home(f, h, 0), next; i < h->n; i = next) {
@@ -93,16 +94,16 @@ int deploy_held(struct mapping *m, struct hold *h)
             r = copy_home(m, &h->pages[i]);
     if (m->file->persist.domain == PERSIST_MSYNC && flush_homes(m->file, h) < 0)
         r = -1;
-    /* Those that came home may flip whatever happened to the rest. */
+    /* The pages that were copied may flip whatever happened to the rest. */
     int flips = flip_each(m, h);
     return r < 0 ? r : flips;
 }
 
 int deploy_committed(struct mapping *m, struct hold *h)
 {
-    /* persist-order W3 (reader: read.c, point 2): the flip is shown before the homes that it
-     * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between;
-     * here nothing does, and non-temporal stores wait for no earlier ones.
+    /* persist-order W3 (reader: read.c, point 2): the flip becomes visible before the homes that it
+     * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between them.
+     * Here there is none, and non-temporal stores do not wait for earlier stores.
      * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and
      * the explorer lets one thread run at a time.
      * explorer: delay fence survives: for the same reason. */
@@ -110,8 +111,8 @@ int deploy_committed(struct mapping *m, struct hold *h)
     return deploy_held(m, h);
 }
 
-/* Is nothing to be done for this page? What was written before is in its state; of who holds it we have to wait for the
- * end. */
+/* Returns true if the page has no slice in R and is free. The holder of a page may be about to flip it, so
+ * the caller has to wait for its release. */
 static bool is_home(const struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
@@ -141,7 +142,8 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
     return 0;
 }
 
-/* Pages that a reader asks for and that it may deploy now. */
+/* Returns true if a reader of the slices `asked` should deploy the page. Counts the read if the policy is
+ * adaptive. */
 static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
 {
     if (!(__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked))
@@ -185,34 +187,34 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 
 struct everything {
     struct mapping *m;
-    uint64_t pages;        /* of the file, when it began */
-    uint64_t chunks, next; /* of 512 pages */
+    uint64_t pages;        /* of the file at the start */
+    uint64_t chunks, next; /* of 512 pages; the next to hand out */
     int error;
     struct deploying *how;
     pthread_mutex_t progress;
 };
 
-/* Runs of so many pages are worth a call for their page tables. */
+/* Runs of at least this many pages are worth a system call for their page tables. */
 enum { LONG_RUN = 16 };
 
-/* Page tables for all of a run at once: a fault a page would take longer than its copy. Only a
- * hint: where the kernel has no such call, or no space, the stores find out. */
+/* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
+ * it fails, the stores fault. */
 static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
 {
     if (n >= LONG_RUN)
         (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
 }
 
-/* Nobody is going to look at these pages, unless the unmapping fails. Their page tables are cleared
- * here, by all threads, and not in one munmap() at the end. */
+/* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that
+ * one munmap() at the end does not have to. */
 void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
 {
     (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);
     (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
 }
 
-/* The rest of the chunk is not even looked at, but for what lies between runs in domain msync: there a batch is
- * as dear as a run. */
+/* Skips the pages between runs. In domain msync, where a whole batch costs no more than one run, deploys all
+ * from the first run to the last. */
 int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
 {
     const bool together = batch_of(m->file) == CHUNK_PAGES;
@@ -234,7 +236,7 @@ int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64
 
 int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
 {
-    /* By pread(): a meta page that is a hole reads as zeros, where a load could be SIGBUS. */
+    /* pread() reads a meta page that is a hole as zeros, where a load could be SIGBUS. */
     ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
     return got == (ssize_t)(n * 8)
                ? 0
@@ -253,11 +255,11 @@ void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes)
     d->options->progress(d->options->progress_arg, bytes, size);
 }
 
-/* With less free space than that (bytes) nothing is begun that takes it: the pages of a few chunks, and what a
- * file system needs to give space back. */
+/* Bytes. With less free space nothing is begun that takes space: this covers the pages of a few chunks, and
+ * what a file system needs to give space back. */
 enum { PLENTY = 8 << 20 };
 
-/* Is there so little space that whoever goes on takes the last of it? Then scarce.c has nothing to begin with. */
+/* Returns true if going on could take the last free space: scarce.c needs some to begin with. */
 static bool is_scarce(const struct file *f)
 {
     struct statfs fs;
@@ -300,7 +302,7 @@ static uint64_t next_chunk(struct everything *e)
     return found;
 }
 
-/* Chunks are given out in their order: those before are done, or nearly. */
+/* Chunks are handed out in order, so all before this one are done, or nearly. */
 static void tell(struct everything *e, uint64_t chunk)
 {
     pthread_mutex_lock(&e->progress);
@@ -330,7 +332,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* A thread is worth starting from here on. */
+/* By default as many threads as CPUs, and no more than one for each CHUNKS_A_THREAD chunks. */
 enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
 
 static unsigned choose_threads(const struct everything *e)
@@ -368,7 +370,7 @@ int deploy_file(struct file *f, struct deploying *d)
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(&e), started = 0;
     sigset_t all, before;
-    /* The program's signals are for its own threads. */
+    /* The new threads block all signals, which are for the program's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &e) == 0)
@@ -382,6 +384,6 @@ int deploy_file(struct file *f, struct deploying *d)
         deploy_tell(f, d, UINT64_MAX);
         return 0;
     }
-    /* The sentence is the failing thread's, which may not be this one. */
+    /* The thread that failed may be another one, and a sentence (ato_errormsg()) belongs to one thread. */
     return report_errno(e.error, "cannot bring all of %s home", f->pairing.path);
 }

@@ -1,55 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Deploying: bring slices home, so that O holds the valid bytes. */
+/* Deploying: copying slices from the reflection (R) to the original (O) and flipping their bits, so that O
+ * holds the valid bytes. */
 #ifndef ATO_LIB_DEPLOY_H
 #define ATO_LIB_DEPLOY_H
 
 #include "hold.h"
 
-/* All slices of the pages held, of m's file. No page has a pending mask. */
+/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
+ * errno. */
 int deploy_held(struct mapping *m, struct hold *h);
 
-/* The same, right after a commit of those pages. */
+/* The same right after a commit of those pages (W3). */
 int deploy_committed(struct mapping *m, struct hold *h);
 
-/* All slices of pages first..last; waits for pages that others hold. */
+/* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno. */
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 
-/* What a reader does before it reads: those of pages first..last that have slices in R among the
- * ones asked for, and that nobody holds. Failing is no error for a reader, who can gather. */
+/* For a reader of n bytes at `offset`, before or after its copy: deploys the free pages of the range that
+ * have slices in R among these bytes; with the adaptive policy, at their 4th read. Does not report failures,
+ * since a reader can gather. */
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
 
-/* A deployment of everything, which may take more than one attempt. */
+/* The deployment of a whole file, which may take several attempts. */
 struct deploying {
     const struct ato_unmap_options *options;
-    uint64_t told;       /* bytes, to options->progress */
-    uint64_t given_back; /* chunks before this had their turn in scarce.c */
+    uint64_t told;       /* bytes last reported to options->progress */
+    uint64_t given_back; /* chunks below this have given their space back (scarce.c) */
 };
 
-/* Everything in the file, by several threads if it is large. Nobody else in this process uses the file. ENOSPC,
- * also where there is little left: scarce.h. */
+/* Deploys the whole file, with several threads if it is large. No other thread of this process uses the file.
+ * Returns 0; -1 with errno: ENOSPC also if only little space is left (scarce.h), EIO, ENOMEM, ... */
 int deploy_file(struct file *f, struct deploying *d);
 
-/* ---- its parts ---- */
+/* ---- parts of it, for scarce.c too ---- */
 
-/* A mapping of its own: whoever unmaps may have mapped only a part, and for reading. Its counters are to be
- * freed. ENOMEM. */
+/* Makes *whole a mapping of the whole file: the one being unmapped may cover a part of it, or be read-only.
+ * The caller frees whole->counters. Returns 0; -1 with ENOMEM. */
 int deploy_map(struct mapping *whole, struct file *f);
 
-/* The first chunk from `chunk` on, of `chunks`, that has a meta page; where none can be looked for, `chunk`. */
+/* Returns the first chunk from `chunk` on, below `chunks`, whose meta page has data; `chunks` if there is
+ * none; `chunk` if the file system cannot tell. */
 uint64_t deploy_chunk_from(const struct file *f, uint64_t chunk, uint64_t chunks);
 
-/* How many of a file's pages are in a chunk. */
+/* Returns how many of the file's pages lie in a chunk. */
 static inline uint64_t deploy_pages_of(uint64_t chunk, uint64_t pages)
 {
     const uint64_t rest = pages - chunk * CHUNK_PAGES;
     return rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
 }
 
-/* The words of n pages of one chunk, as the media have them: a page that nobody touched since the file was mapped
- * has no state. */
+/* Reads the bitmap words of n pages of one chunk from the media: pages that were not touched since the file
+ * was mapped have no state in memory. Returns 0; -1 with EIO. */
 int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words);
 
-/* Do these say that nothing is in R? */
+/* Returns true if no word has a slice in R. */
 static inline bool deploy_is_home(const uint64_t *words, uint64_t n)
 {
     while (n && !words[n - 1])
@@ -57,13 +61,14 @@ static inline bool deploy_is_home(const uint64_t *words, uint64_t n)
     return n == 0;
 }
 
-/* All slices of those pages, by the runs of them that have some in R. */
+/* Deploys n pages of one chunk, from page `first` on, in runs of pages whose words have slices in R. Returns
+ * 0; -1 with errno. */
 int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n);
 
-/* The chunk's pages, n of them, are all home. */
+/* Drops the page tables of a chunk whose n pages are all deployed. */
 void deploy_expect_nothing(const struct file *f, uint64_t chunk, uint64_t n);
 
-/* So much of the file was looked at, at least; told when it is more than before. */
+/* Reports to options->progress that `bytes` of the file are done, if that is more than it was told before. */
 void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes);
 
 #endif

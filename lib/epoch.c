@@ -16,8 +16,8 @@ enum { SEQUENCES = 64, TRIES = 8 };
 
 struct epoch {
     struct tx *t;
-    pthread_mutex_t lock;         /* of all but readers */
-    uint64_t sequence[SEQUENCES]; /* of page p: p mod SEQUENCES */
+    pthread_mutex_t lock;         /* of writers and commits, and of readers after TRIES */
+    uint64_t sequence[SEQUENCES]; /* page p has counter p mod SEQUENCES */
 };
 
 int epoch_make(struct mapping *m)
@@ -25,7 +25,7 @@ int epoch_make(struct mapping *m)
     struct epoch *e = calloc(1, sizeof(*e));
     if (!e)
         return report_error(ENOMEM, "no memory for an epoch");
-    /* What it copies from elsewhere it does not keep. */
+    /* READ_COMMITTED: pages that the epoch only reads are not kept. */
     e->t = tx_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
     if (!e->t) {
         free(e);
@@ -67,9 +67,8 @@ static uint64_t *sequence_of(struct epoch *e, uint64_t page)
     return &e->sequence[page % SEQUENCES];
 }
 
-/* Makes those of the pages odd, or even again. Once each, however many pages share one. A locked
- * instruction: what follows the first call, and what comes before the second, stays between them, also
- * stores that go past the caches. */
+/* Makes the counters of the pages odd, or even again: each counter once, even if pages share it. A locked
+ * instruction: what lies between two calls stays between them, also stores that go past the caches. */
 static void turn(struct epoch *e, uint64_t first, uint64_t last)
 {
     for (uint64_t page = first; page <= last && page < first + SEQUENCES; page++)
@@ -83,7 +82,7 @@ static void turn_all(struct epoch *e)
 
 /* ---- writing ---- */
 
-/* One range: stage_ready(). On failure some pages are the epoch's. */
+/* As stage_ready(), for one range: on failure the epoch may keep some of the pages. */
 static int get_range(struct epoch *e, struct mapping *m, const struct epoch_range *range,
                      uint64_t *blocked)
 {
@@ -92,8 +91,8 @@ static int get_range(struct epoch *e, struct mapping *m, const struct epoch_rang
     return stage_ready(e->t, m->file, range->offset, range->n, blocked);
 }
 
-/* Pages from the n-th on. Between turns: a reader may be looking at the place of one, and the next call's page
- * is going to have it. */
+/* Releases the pages from the n-th on. All counters are odd meanwhile: a reader may be looking at the entry
+ * of such a page, which another page gets in the next call. */
 static void give_back(struct epoch *e, uint64_t n)
 {
     struct tx *t = e->t;
@@ -107,9 +106,9 @@ static void give_back(struct epoch *e, uint64_t n)
 }
 
 /*
- * All that may fail. With the lock, but not while it waits for a transaction, with no more pages than before:
- * that transaction's thread may be on its way to the same epoch, and no circle through the lock is seen by
- * waits.h. On failure the epoch is as it was.
+ * Does everything in a write that may fail. With the lock. While this waits for a transaction, the lock and
+ * the pages that the write has reserved are released: the transaction's thread may be about to enter this
+ * epoch, and waits.h sees no cycle through the lock. Returns 0; -1 with errno and the epoch as it was.
  */
 static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_range *ranges,
                      unsigned count, unsigned flags)
@@ -148,13 +147,13 @@ int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct sta
     pthread_mutex_lock(&e->lock);
     int r = get_ready(e, m, &range, 1, flags);
     if (r == 0) {
-        /* Of slices that may be equal nobody knows which are going to be written. */
+        /* With ATO_SKIP_EQUAL only stage_put() finds out which slices are written: so it publishes them. */
         bool seen = (flags & ATO_SKIP_EQUAL) || stage_rewrites(e->t, f, offset, n);
         if (seen)
             turn(e, first, last);
         stage_put(e->t, f, offset, n, src, flags, seen);
         /* persist-order E1 (readers: epoch_read, and the commit by another thread): what was stored is
-         * there before others are told of it, and durable before they commit it (W1). */
+         * visible before other threads are told of it, and durable before they commit it (W1). */
         persist_fence(&f->persist);
         if (!seen) {
             turn(e, first, last);
@@ -188,12 +187,12 @@ int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned c
 
 /* ---- reading ---- */
 
-/* The transaction's note of a page, for a thread that looks on; NULL: it has none. Its pages lie where they
- * are for good (stage_settle). */
+/* Returns the epoch's entry for a page, for a reader without the lock; NULL if the epoch does not have the
+ * page. Entries do not move (stage_settle()). */
 static const struct held *look(const struct epoch *e, struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
-    /* Acquire: pairs with claim(). */
+    /* Acquire: pairs with claim() in stage.c. */
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) : 0;
     const struct hold *h = &e->t->hold;
     uint64_t at = (uint32_t)tx;
@@ -215,7 +214,8 @@ static uint64_t end_of(const struct looker *l, uint64_t from)
     return page_end < end ? page_end : end;
 }
 
-/* Versions and sequences of all pages, even ones; only grow, so that their sum moves if one of them does. */
+/* Waits until the versions are odd and the counters even, and adds them up. Both only grow, so their sum
+ * moves if one of them does. Returns 0; -1 with errno. */
 static int note(const struct looker *l, uint64_t *sum)
 {
     *sum = 0;
@@ -233,7 +233,7 @@ static int note(const struct looker *l, uint64_t *sum)
             return -1;
         *sum += now + version;
     }
-    /* Behind the versions (read.c, point 5). */
+    /* Looked at after the versions (read.c, point 5). */
     return l->offset + l->n <= file_size(l->f) ? 0 : pages_beyond(l->f, l->offset + l->n);
 }
 
@@ -252,7 +252,7 @@ static bool is_as_noted(const struct looker *l, uint64_t sum)
 static void copy(const struct looker *l)
 {
     struct file *f = l->f;
-    RACES_MEANT_BEGIN(); /* as in read_try() */
+    RACES_MEANT_BEGIN(); /* a race that is meant, as in read_try() */
     for (uint64_t at = l->offset, end; at < l->offset + l->n; at = end) {
         uint64_t page = at / PAGE_BYTES;
         const struct held *mine = look(l->e, f, page);
@@ -269,13 +269,14 @@ static void copy(const struct looker *l)
     RACES_MEANT_END(l->dst, l->n);
 }
 
-/* Asks for no note of a page, which may be on its way to another place (epoch_commit()). */
+/* Returns true if the epoch has a page of the range. Does not look at the entries, which epoch_commit() may
+ * be sorting. */
 static bool has_any(const struct looker *l)
 {
     uint64_t tag = __atomic_load_n(&l->e->t->hold.tag, __ATOMIC_RELAXED);
     for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
         const struct page_state *s = shared_peek(&l->f->shared, at / PAGE_BYTES);
-        /* Acquire: pairs with claim(). */
+        /* Acquire: pairs with claim() in stage.c. */
         if (s && __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) >> 32 == tag)
             return true;
     }
@@ -303,7 +304,7 @@ int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
     return r;
 }
 
-/* ---- its end ---- */
+/* ---- commit ---- */
 
 void epoch_give_up(struct mapping *m)
 {

@@ -23,7 +23,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Mapping and unmapping are rare: one lock for the process. No call that moves data takes it. */
+/* Guards `all`. One lock for the process, since mapping and unmapping are rare. No call that moves data takes
+ * it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct file *all;
 
@@ -82,8 +83,8 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Both files, up to the largest size to come: growing needs no new view. Beyond the end of the
- * files there is nothing to touch, which the size check of each call prevents. */
+/* Maps views of both files up to max_size, so that growing needs no new view. An access beyond the end of a
+ * file would be SIGBUS; the size check of each call prevents it. Returns 0; -1 with errno. */
 static int map_views(struct file *f)
 {
     const struct pairing *pr = &f->pairing;
@@ -117,7 +118,8 @@ static void unmap_views(struct file *f)
     f->chunks = NULL;
 }
 
-/* Others may have made the file longer than the views. Nobody is in a call on it. */
+/* Makes the views longer if other processes have made the file longer than they are. No thread is in a call
+ * on the file. Returns 0; -1 with errno and the old views. */
 static int lengthen_views(struct file *f, uint64_t size)
 {
     if (size <= f->max_size)
@@ -152,8 +154,8 @@ static void destroy(struct file *f, bool remove_shared)
     errno = saved;
 }
 
-/* Makes all words durable as they are visible (R4 for the whole file). Meta pages that are holes have
- * none. */
+/* Makes all words durable as they are visible (R4, for the whole file). Meta pages that are holes have none.
+ * Returns 0; -1 with errno. */
 static int settle_words(struct file *f)
 {
     uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
@@ -163,8 +165,8 @@ static int settle_words(struct file *f)
             return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
         if (chunk == chunks)
             break;
-        /* Parts of a meta page may be holes on a file system of smaller blocks, after a backup: and in
-         * msync to make it dirty anew is to store to it. */
+        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with small
+         * blocks, parts of the page may be holes, after a backup: so it needs space first. */
         if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
             return -1;
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
@@ -174,14 +176,15 @@ static int settle_words(struct file *f)
     return 0;
 }
 
-/* The first to attach: what the dead left in memory is made anew. */
+/* For the first process to attach: makes the shared memory anew, whatever dead processes left. With the
+ * attach lock. Returns 0; -1 with errno. */
 static int attach_first(struct file *f)
 {
     struct pairing *pr = &f->pairing;
     const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
     if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
-        /* All at once: a system call at each first touch would be far more. */
+        /* All words at once: a system call at the first touch of each page would cost far more. */
         if (settle_words(f) < 0)
             return -1;
         pr->settled = true;
@@ -196,7 +199,7 @@ static int attach_first(struct file *f)
     return peers_enter(f) < 0 ? -1 : pairing_use(pr, generation);
 }
 
-/* As pairing_wish.join. */
+/* Implements pairing_wish.join. */
 static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
@@ -213,7 +216,8 @@ static int attach_to_others(struct pairing *pr, void *arg)
     return -1;
 }
 
-/* There may be no room for states of as many pages as a mapping could do with. */
+/* Lowers limit and max_size if the shared memory of the other processes has room for fewer page states.
+ * Returns 0; -1 with EFBIG if the file, or what the caller asks for, does not fit. */
 static int fit_others(struct file *f, const struct file_wish *wish)
 {
     const uint64_t most = f->shared.capacity * PAGE_BYTES;
@@ -239,8 +243,9 @@ uint64_t file_limit(uint64_t size, const struct file_wish *wish)
     return n < wish->end ? wish->end : n;
 }
 
-/* Two files with one id: the one is an image of the other (a snapshot, a copied file system). Pages
- * are ordered by id, and so are locks. */
+/* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
+ * other (a snapshot, a copied file system). Pages and locks are ordered by id, so two files must not share
+ * it. */
 static int check_not_mapped_twice(const struct file *f)
 {
     for (const struct file *g = all; g; g = g->next)
@@ -311,7 +316,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         f->next = all;
         all = f;
         if (f->pairing.joined)
-            (void)peers_recover_all(f); /* whoever waits for them finds out what is wrong */
+            (void)peers_recover_all(f); /* if it fails, the calls that need it report that */
         return f;
     }
     if (f->shared.header)
@@ -355,7 +360,7 @@ struct file *file_open(int fd, const struct file_wish *wish)
     struct identity who;
     if (identity_of(fd, &who) < 0)
         return NULL;
-    /* Rather one that can be written to, also for who may only read. */
+    /* Prefers a file that was opened for writing, even if this descriptor is read-only. */
     struct file *f = find(&who, false);
     if (!f && wish->access != O_RDWR)
         f = find(&who, true);
@@ -376,7 +381,8 @@ static void forget(struct file *f)
     *at = f->next;
 }
 
-/* There may be no home left to bring slices to, or no words that say which. */
+/* Returns 0; -1 with ESTALE if a file was cut by other means: then parts of the original to deploy to, or
+ * words to go by, may be missing. */
 static int check_length(const struct file *f)
 {
     struct stat st;
@@ -399,13 +405,16 @@ static int check_length(const struct file *f)
     return 0;
 }
 
-/* How a file is left. */
+/* The state of file_close() for the last mapping of this process. */
 struct leaving {
     struct deploying deploying;
     bool plain;
-    bool scarce; /* there was too little space for that: only who is alone with the file goes on */
-    bool doubt;  /* a commit is: the file stays `in use`, and the next map recovers it */
-    uint64_t entered; /* shared_header.entered, when make_ready() was there */
+    /* Too little space for deploy_file(): scarce_deploy() goes on, with the attach lock, if no other process
+     * has the file mapped. */
+    bool scarce;
+    /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
+    bool doubt;
+    uint64_t entered; /* shared_header.entered at the last make_ready() */
 };
 
 static bool is_ready(const struct file *f, const struct leaving *l)
@@ -413,25 +422,27 @@ static bool is_ready(const struct file *f, const struct leaving *l)
     return l->doubt || l->entered == f->shared.header->entered;
 }
 
-/* 1: once more, with the attach lock. */
+/* Deploys the whole file. Returns 0; -1 with errno; 1 if the caller must retry while holding the attach lock. */
 static int bring_home(struct file *f, struct leaving *l)
 {
     if (check_length(f) < 0)
         return -1;
     if (!l->scarce) {
         const int r = deploy_file(f, &l->deploying);
-        /* Where reading a hole may be SIGBUS, readers without a lock would find what is given back. */
+        /* Not where reading a hole may be SIGBUS: scarce.c makes holes, and readers without a lock could read
+         * them. */
         l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
         return l->scarce ? 1 : r;
     }
-    /* persist-order R4 (reader: W5 in scarce.c): words that nobody touched since a process died, too. */
+    /* persist-order R4 (reader: W5 in scarce.c): words not touched since a process died become durable, too. */
     if (!f->settled && settle_words(f) < 0)
         return -1;
     return scarce_deploy(f, &l->deploying);
 }
 
-/* All that is to be done before nobody has it mapped any more, and may take long. Idempotent; what was done
- * already is done, if nobody came in between. 1: once more, with the attach lock. */
+/* Does the work that may take long before the last process detaches. Idempotent: returns at once if it
+ * succeeded before and no process has attached since. Returns 0; -1 with errno; 1 if the caller must retry
+ * while holding the attach lock. */
 static int make_ready(struct file *f, struct leaving *l)
 {
     const uint64_t entered = f->shared.header->entered;
@@ -442,21 +453,21 @@ static int make_ready(struct file *f, struct leaving *l)
     const int home = l->plain ? bring_home(f, l) : 0;
     if (home != 0)
         return home;
-    /* `clean` says that words can be believed as they are, those too that nobody touched since a
-     * process died. They are durable before the record is stored, not with it: it may become visible
-     * and its writer die, and who finds it then flushes no word any more. */
+    /* State `clean` says that words are durable as they are visible, also words that were not touched since a
+     * process died. They are durable before the record is stored, not with it: the record may become visible
+     * and its writer die, and the process that finds it flushes no words. */
     if (!l->plain && !f->settled && settle_words(f) < 0)
         return -1;
     l->entered = entered;
     return 0;
 }
 
-/* Takes the attach lock. Is this process the file's last one? 1, and what dead ones held is free, or the file is
- * in doubt; 0; -1: it is not locked. */
+/* Takes the attach lock and looks whether this is the last process that has the file mapped. Returns 1 if so:
+ * what dead processes held is freed, or l->doubt is set; 0 if not; -1 with errno and without the lock. */
 static int lock_and_look(struct file *f, struct leaving *l)
 {
     struct pairing *pr = &f->pairing;
-    /* Who dies from now on may come in between. */
+    /* A process may die between the recovery and the lock: try again. */
     for (int i = 0; i < 100; i++) {
         struct report_kept why = {0};
         if (peers_recover_all(f) < 0)
@@ -482,7 +493,7 @@ static int lock_and_look(struct file *f, struct leaving *l)
     return report_error(EBUSY, "processes that have %s mapped keep dying", pr->path);
 }
 
-/* What comes last, with the attach lock: others go on. */
+/* Detaches from a file that other processes keep mapped. With the attach lock. */
 static int detach(struct file *f)
 {
     f->mappings--;
@@ -491,12 +502,13 @@ static int detach(struct file *f)
     unmap_views(f);
     shared_forget_holder(&f->shared, f->holder);
     peers_leave(f);
-    destroy(f, false); /* and with its descriptor the locks go */
+    destroy(f, false); /* closing its descriptor drops the locks */
     return 0;
 }
 
-/* Nobody else has it mapped. From here on the mapping is gone, whatever happens: the media are in order as they
- * are, and a state that could not be written is recovered by the next map. */
+/* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone from here
+ * on, even on failure: the media are consistent, and the next map recovers a state that could not be written.
+ * Returns 0; -1 with errno. */
 static int detach_last(struct file *f, const struct leaving *l)
 {
     struct pairing *pr = &f->pairing;
@@ -504,10 +516,10 @@ static int detach_last(struct file *f, const struct leaving *l)
     f->mappings--;
     forget(f);
     journals_detach(f);
-    unmap_views(f); /* before mtime is kept: the kernel moves it for stores through a mapping */
+    unmap_views(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
     char shared[sizeof(f->shared.name)];
     memcpy(shared, f->shared.name, sizeof(shared));
-    /* While there is a manifest that tells its name. */
+    /* Removed while there still is a manifest that tells its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
     if (l->doubt && l->plain)
@@ -518,7 +530,7 @@ static int detach_last(struct file *f, const struct leaving *l)
     else if (!l->doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
     int saved = errno;
-    if (!removed) /* once more: afterwards nobody knows the name */
+    if (!removed) /* retry: after this nothing tells the name */
         (void)fsops->shm_unlink(shared);
     errno = saved;
     destroy(f, true);
@@ -547,8 +559,8 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     }
     *kept = true;
     int last = lock_and_look(f, &l);
-    /* Without the lock, for which others wait who are about to map the file. Once more for those who came and went
-     * meanwhile; EFAULT: they made it shorter. */
+    /* Make ready without the attach lock, since processes that are about to map the file wait for it. Repeat
+     * that if others came and went meanwhile. EFAULT: they made the file shorter. */
     for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
         if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
             return -1;
@@ -562,7 +574,7 @@ int file_close(struct file *f, const struct ato_unmap_options *options, bool *ke
     }
     if (last < 0)
         return -1;
-    pthread_mutex_unlock(&f->attach); /* no other thread is in a call on it */
+    pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
     *kept = false;
     return last ? detach_last(f, &l) : detach(f);
 }
@@ -587,10 +599,11 @@ void file_abandon(struct file *f)
 
 void file_exit_all(void)
 {
-    /* Taken: exit() from within a call of ours, or another thread is in one: as after a kill then. */
+    /* The lock is taken if exit() was called within a call of the library, or another thread is in one. Then
+     * everything stays as after a kill. */
     if (pthread_mutex_trylock(&lock) != 0)
         return;
-    /* Nothing is waited for: what somebody else is just looking at stays, and is the next map's. */
+    /* Waits for nothing: if another process has the attach lock the object stays, for the next map to remove. */
     for (struct file *f = all; f; f = f->next) {
         if (f->reader || locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
             continue;
@@ -611,7 +624,7 @@ void file_forget_all(void)
             f = next;
             continue;
         }
-        /* The views were not inherited: nothing to unmap, nothing that could reach the parent's. */
+        /* The child did not inherit the views: there is nothing to unmap. */
         close(f->shared.fd);
         free(f->shared.ready);
         pairing_forget(&f->pairing);

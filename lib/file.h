@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A file that this process has mapped, once or several times, and its mappings.
+ * The files that this process has mapped, each once or several times, and the mappings.
  *
- * One struct file for each original, whatever descriptors and ranges it was mapped by: one
- * reflection, one set of page states. Its views O and R are the library's own, private addresses;
- * what callers get is a read-only view beside them.
+ * An original has one struct file, whatever descriptors and ranges it is mapped by, with one reflection and
+ * one set of page states. (It has two if it was mapped by a read-only descriptor first and then for writing.)
+ * The views `o` and `r` are private to the library; each mapping has a view of its own for its caller
+ * (map.c).
  */
 #ifndef ATO_LIB_FILE_H
 #define ATO_LIB_FILE_H
@@ -19,41 +20,45 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* What a process knows of the space under 512 pages, for good: only a shrink gives homes back while a
- * file is mapped, and growing makes no page of those before it a hole. */
-#define CHUNK_ASKED      0x8000u /* the others are known */
-#define CHUNK_META_WORDS 0x4000u /* the meta page may be read; without it, its words are 0 */
-#define CHUNK_META_SPACE 0x2000u /* stores to the meta page meet space */
+/* What a process knows of the space of 512 pages. It stays true: while a file is mapped, space is given back
+ * by a shrink only (and by scarce.c, which clears what it makes untrue), and growth makes no earlier page a
+ * hole. */
+#define CHUNK_ASKED      0x8000u /* the other bits are valid */
+#define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
+#define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
 #define CHUNK_O_PAGES                                                                              \
-    0x03ffu /* so many pages of the original, the first ones, have space; but for what was
-                                    cut off since (shared_header.lowest) */
+    0x03ffu /* how many pages of the original, from the first of the 512 on, have space, except those
+               that were cut off since (shared_header.lowest) */
 
 struct reader;
 
 struct file {
-    struct file *next;     /* of the process's files */
-    struct reader *reader; /* this process may only read it (reader.h); NULL */
+    struct file *next;     /* in the list of the process's files */
+    struct reader *reader; /* not NULL: this process may only read the file (reader.h) */
     unsigned mappings;
     struct pairing pairing;
     struct persist persist;
-    char *o, *r;       /* writable views of original and reflection, up to max_size */
+    /* Views of original and reflection, for max_size bytes of the original; writable, except a reader's. */
+    char *o, *r;
     uint64_t limit;    /* bytes that the original may grow to */
-    uint64_t max_size; /* the same in whole pages: what fits in the views */
+    uint64_t max_size; /* the same in whole pages: the size of `o` */
     uint64_t r_bytes;
     struct shared shared;
-    uint32_t holder;               /* this process in page_state.holder */
-    bool settled;                  /* words on the media are durable as they are visible */
-    bool holes_fault;              /* reading a hole of the original may be SIGBUS (tmpfs) */
-    bool r_holes_fault;            /* the same of the reflection */
-    uint16_t *chunks;              /* CHUNK_ bits */
-    uint64_t empty_from;           /* pages of the original from there ... */
-    uint64_t empty_to;             /* ... to there held no data when they were looked at */
-    bool written;                  /* the original was stored to, and the shared header says so */
+    uint32_t holder;    /* this process, as in page_state.holder */
+    bool settled;       /* words on the media are durable as they are visible */
+    bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault; /* the same for the reflection */
+    uint16_t *chunks;   /* CHUNK_ bits, of each 512 pages */
+    /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
+    uint64_t empty_from;
+    uint64_t empty_to;
+    bool written;                  /* the original was stored to; the shared header says so, too */
     uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
-    struct journals_use *journals; /* those that it had commits through (journals.c) */
-    pthread_mutex_t medium;        /* domain msync: around each flush */
-    pthread_mutex_t attach;        /* of peers_lock() */
-    uint64_t growing;              /* bytes that the media have for an open transaction; or 0 */
+    struct journals_use *journals; /* journals that its commits went through (journals.c) */
+    pthread_mutex_t medium;        /* held around each flush in domain msync */
+    pthread_mutex_t attach;        /* keeps threads apart in peers_lock() */
+    /* Bytes: the size on the media while an open transaction grows the file; else 0. */
+    uint64_t growing;
 };
 
 #define FILE_TICK (4ull << 20)
@@ -74,8 +79,8 @@ enum counter {
     COUNTERS,
 };
 
-/* One set a thread, so that counting costs neither a locked instruction nor a shared line. In shared memory,
- * if there is room: for others to look at (`ato top`). */
+/* The counters of one thread, so that counting needs neither a locked instruction nor a shared line. They lie
+ * in shared memory if there is room, for other processes to read (`ato top`). */
 struct counters {
     uint64_t of[COUNTERS];
     uint64_t pad[16 - COUNTERS];
@@ -83,8 +88,8 @@ struct counters {
 
 static_assert((THREAD_SHARED + 1) * sizeof(struct counters) <= SHARED_BLOCK_BYTES, "a block");
 
-/* Transactions that are open and have to do with a mapping: the sum over all threads, since one may end what
- * another has begun. */
+/* Open transactions that use a mapping: the sum over all threads, since one thread may end what another one
+ * began. */
 struct open_count {
     uint64_t n;
     uint64_t pad[7];
@@ -93,27 +98,28 @@ struct open_count {
 struct mapping {
     struct file *file;
     char *base;
-    uint64_t length; /* as the caller asked */
-    uint64_t reach;  /* bytes from base on that may be used as far as there is a file: `length`, or
-                          more when the mapping grows with its file */
-    uint64_t
-        quick; /* the same for reads that go by page states and nothing else: 0, if there is an epoch,
-                        or where a reader does not watch (yet) */
-    uint64_t reserved; /* of address space */
-    uint64_t offset;   /* of base in the file */
+    uint64_t length; /* bytes, as the caller asked */
+    /* Bytes from base on that may be used, as far as the file reaches: `length`, or more if the mapping grows
+     * with its file. */
+    uint64_t reach;
+    /* The same for reads that go by page states alone (read_at_once()): 0 if there is an epoch, or if a
+     * reader does not watch yet (reader.h). */
+    uint64_t quick;
+    uint64_t reserved; /* bytes of address space */
+    uint64_t offset;   /* of base in the file, bytes */
     bool writable;
-    bool reader;               /* its maker may not write the file: nothing is changed through it */
-    int policy;                /* enum ato_read_policy: policy_of() */
+    bool reader;               /* made with a read-only descriptor: changes nothing */
+    int policy;                /* enum ato_read_policy; read by policy_of() */
     unsigned flags;            /* ato_options.flags */
-    struct counters *counters; /* THREAD_SHARED + 1 of them */
-    bool shows;                /* they lie in shared memory */
+    struct counters *counters; /* THREAD_SHARED + 1 sets */
+    bool shows;                /* `counters` lies in shared memory */
     struct open_count open[THREAD_SHARED + 1];
-    unsigned calls;      /* under way; counted where assertions are (calls.h) */
-    struct epoch *epoch; /* ATO_EPOCHS */
+    unsigned calls;      /* calls under way; counted in builds with assertions (calls.h) */
+    struct epoch *epoch; /* for ATO_EPOCHS; else NULL */
 };
 
-/* Another thread may change it (ato_set_read_policy()): who goes by it twice looks once. Relaxed: nothing is
- * told by it, and each policy is right at any moment. */
+/* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it once.
+ * Relaxed: it publishes nothing, and each policy is right at any moment. */
 static inline int policy_of(const struct mapping *m)
 {
     return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
@@ -122,7 +128,7 @@ static inline int policy_of(const struct mapping *m)
 /* The calling thread's counters of a mapping. */
 struct tally {
     uint64_t *of;
-    bool shared; /* with other threads: the ones beyond the first THREAD_SHARED */
+    bool shared; /* used by all threads beyond the first THREAD_SHARED */
 };
 
 static inline struct tally tally_of(struct mapping *m)
@@ -191,7 +197,7 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
     return (uint64_t *)(f->r + layout_word(page));
 }
 
-/* Never more than fits in the views, whoever wrote it there. */
+/* Returns the logical size. Never more than fits in the views: shared memory is not trusted. */
 static inline uint64_t file_size(const struct file *f)
 {
     const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
@@ -199,7 +205,7 @@ static inline uint64_t file_size(const struct file *f)
     return size < f->max_size ? size : f->max_size;
 }
 
-/* The same, or what an open transaction is going to make of it. */
+/* Returns the same, or the larger size that an open transaction is about to give the file. */
 static inline uint64_t file_end(const struct file *f)
 {
     uint64_t size = file_size(f), growing = __atomic_load_n(&f->growing, __ATOMIC_RELAXED);
@@ -207,15 +213,16 @@ static inline uint64_t file_end(const struct file *f)
 }
 
 /*
- * persist_flush_data() and persist_flush_word() for a file's media; -1 with EIO and a sentence.
+ * Runs persist_flush_data(), or for a `word` persist_flush_word(), for a file in domain msync. Returns 0; -1
+ * with EIO and a sentence.
  *
- * In domain msync a failure poisons the file, whosever bytes they were: the kernel reports a failed
- * write-back once, to whichever msync() of the file comes first, and then takes the pages for
- * clean. Hence also one at a time, and a look at whether somebody else got the report meanwhile.
+ * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
+ * to the first msync() of the file, and then takes the pages for clean. So flushes run one at a time, and
+ * each fails if another one has got the report.
  */
 int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site);
 
-/* Macros, so that the recorder sees the place they are called from. */
+/* Macros, so that a test's recorder sees the place they are called from. */
 #define file_flush_data(f, addr, n)                                                                \
     ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n, SEAM_SITE("flush_data")) \
                                           : 0)
@@ -224,7 +231,7 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
     ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8, SEAM_SITE("flush_word"))  \
                                           : persist_flush_word(&(f)->persist, word))
 
-/* Memory and media may disagree from now on. */
+/* Every call on the file is EIO from now on: memory and media may disagree. */
 static inline void file_poison(struct file *f)
 {
     __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
@@ -238,17 +245,17 @@ static inline bool file_is_poisoned(const struct file *f)
 
 int file_say_poisoned(const struct file *f);
 
-/* -1 with EIO and a sentence: nobody knows whether `what` is durable. Poisons. */
+/* Poisons the file and returns -1 with EIO and a sentence: it is not known whether `what` is durable. */
 int file_in_doubt(struct file *f, const char *what);
 
-/* -1 with EIO and a sentence if it is. After a reservation it is to be asked again: the holder
- * before may have left this very page's word in doubt. */
+/* Returns 0; -1 with EIO and a sentence if the file is poisoned. To be called again after a reservation: the
+ * previous holder may have left the word of this very page in doubt. */
 static inline int file_check(const struct file *f)
 {
     return file_is_poisoned(f) ? file_say_poisoned(f) : 0;
 }
 
-/* Cheap, when it is noted already. */
+/* Notes that the original was stored to. Cheap if it is noted already. */
 static inline void file_note_written(struct file *f)
 {
     if (__builtin_expect(__atomic_load_n(&f->written, __ATOMIC_RELAXED), 1))
@@ -258,35 +265,36 @@ static inline void file_note_written(struct file *f)
 }
 
 struct file_wish {
-    const struct ato_options *options; /* complete */
+    const struct ato_options *options; /* from options_complete() */
     int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
     uint64_t end;                      /* last byte asked for + 1 */
 };
 
-/* Bytes that a file of so many may grow to. */
+/* Returns the bytes that a file of `size` bytes may grow to. */
 uint64_t file_limit(uint64_t size, const struct file_wish *wish);
 
-/* The file behind `fd`: the one that this process has mapped already, or a new one. Takes part in
- * `mappings`. Errors: those of ato_mmap(). */
+/* Returns the file of `fd`, which is one that this process has mapped or a new one, and adds 1 to its
+ * `mappings`. NULL with errno of ato_mmap(). With file_lock_all(). */
 struct file *file_open(int fd, const struct file_wish *wish);
 
-/* One mapping less; its view is unmapped already. The last one leaves the file as `options` say.
- * On failure (-1, errno) with *kept the mapping still counts; without it, it is gone. */
+/* Takes 1 from `mappings`; the last mapping leaves the file as `options` say. Returns 0; -1 with errno. The
+ * caller unmaps the view after that, unless *kept is set: then the call failed, and the mapping still counts.
+ * With file_lock_all(). */
 int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept);
 
-/* The same for a mapping that came to nothing, whatever the file looks like: as if its process had
- * died. Keeps errno. */
+/* The same for a mapping that could not be made, whatever the state of the file: as if its process had died.
+ * Keeps errno. */
 void file_abandon(struct file *f);
 
-/* Around a change to the mappings of the process. */
+/* Held around each change to the mappings of the process. */
 void file_lock_all(void);
 void file_unlock_all(void);
 
-/* At exit with files still mapped: the shared memory objects go, which nobody else uses. The files
+/* At exit with files still mapped: removes the shared-memory objects that no other process uses. The files
  * stay `in use`, as after a kill, and lose nothing. */
 void file_exit_all(void);
 
-/* In a forked child: descriptors closed, everything forgotten. */
+/* In a forked child: closes descriptors and forgets all files. */
 void file_forget_all(void);
 
 #endif

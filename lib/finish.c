@@ -12,7 +12,7 @@
 struct memory {
     struct shared shared;
     uint64_t process;
-    uint32_t holder; /* of `process`; 0: it holds nothing there */
+    uint32_t holder; /* page_state.holder of `process` here; 0: it holds nothing */
 };
 
 static int join(void **joined, const struct manifest_record *record, const struct trust *file,
@@ -26,7 +26,8 @@ static int join(void **joined, const struct manifest_record *record, const struc
         return 0;
     }
     free(m);
-    /* It may be there, and be watched by readers, whom nobody asks for. */
+    /* The memory may exist without a writer, watched by readers, of which `mapped` does not tell: so a lack
+     * of descriptors or memory is an error. */
     return mapped || errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
 }
 
@@ -51,7 +52,7 @@ static uint32_t holder_of(struct memory *m, uint64_t process)
     return m->holder;
 }
 
-/* A page that the process holds; NULL. */
+/* Returns the state of a page that the process holds; NULL if it does not hold it. */
 static struct page_state *page_of(struct memory *m, uint64_t process, uint64_t page)
 {
     const uint32_t holder = holder_of(m, process);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Page states of files, perhaps of others than this process has mapped, while a dead process's commit to several of them is
- * finished (visible.h). */
+/* Implements visible_memory (visible.h): the page states of all files of a dead process's commit, for the
+ * process that finishes that commit. It need not have these files mapped. */
 #ifndef ATO_LIB_FINISH_H
 #define ATO_LIB_FINISH_H
 
 #include "../reflection/visible.h"
 
-/* join(): EBUSY where others have the file mapped in another /dev/shm. */
+/* join() fails with EBUSY if others have the file mapped with another /dev/shm. */
 extern const struct visible_memory finish_memory;
 
 #endif

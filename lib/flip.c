@@ -33,7 +33,7 @@ static int all_in_doubt(struct file *const *files, unsigned n)
     return r;
 }
 
-/* The part that speaks for a file. Pages of one file come in runs: `last` is where it was found last. */
+/* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
 static struct flip_part *part_of(const struct flip *c, const struct file *f, struct flip_part *last)
 {
     if (last && last->mapping->file == f)
@@ -56,18 +56,18 @@ static bool cuts(const struct flip_part *part)
     return part->resizes && part->size < part->old;
 }
 
-/* Whole pages that it cuts off. */
+/* Returns the range of whole pages that the part cuts off. */
 static struct size_range cut_off(const struct flip *c, const struct flip_part *part)
 {
     return (struct size_range){part->mapping->file, layout_pages(part->size),
                                layout_pages(part->old), c->hold->tag};
 }
 
-/* Slices of a held page that stay within its file. */
+/* Returns the slices of a held page that stay within its file. */
 static uint64_t kept(const struct flip *c, const struct held *at)
 {
     const struct flip_part *part = part_of(c, at->file, NULL);
-    /* What lies behind is size_mark()'s. */
+    /* Pages behind the end are handled by size_mark(). */
     return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
                                                              : ~0ull;
 }
@@ -95,7 +95,7 @@ static void unmark_sizes(const struct flip *c)
         struct size_range range = cut_off(c, part);
         if (!part->resizes)
             continue;
-        /* Release: pairs with file_size(); who sees a larger size sees the longer files. */
+        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
         __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
         f->pairing.size = part->size;
         if (cuts(part))
@@ -125,10 +125,11 @@ static void mark_pages(const struct flip *c, bool some_cut)
     }
 }
 
-/* ---- showing them ---- */
+/* ---- making them visible ---- */
 
-/* Of threads that have no number of their own, who would speak in one place. Locked behind all pages: whom size_mark()
- * waits for meanwhile is about to load a page, or deploys one (show_one()), and never takes it. */
+/* For threads without a number of their own, which share one place in shared memory: held while one of them
+ * uses it. Taken after all pages are reserved. size_mark() may wait under it for threads that are loading a
+ * page, or deploying one (show_one()): these never take it. */
 static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
 
 void flip_forget_others(void)
@@ -147,13 +148,13 @@ static struct shared_showing *showing(const struct flip_part *part)
     return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
 }
 
-/* Release: who finds a mark finds what was told before it. */
+/* Release: a process that finds a mark finds what was told before it. */
 static void tell(const struct flip_part *part, enum shared_what what)
 {
     __atomic_store_n(&showing(part)->what, (uint16_t)what, __ATOMIC_RELEASE);
 }
 
-/* The one that speaks for all. */
+/* Returns the part whose place tells the state of the whole commit. */
 static const struct flip_part *speaker(const struct flip *c)
 {
     const struct flip_part *part = c->parts;
@@ -173,7 +174,7 @@ static void refer(const struct flip_part *part, const struct flip_part *to)
     tell(part, SHOWING_ELSEWHERE);
 }
 
-/* Before the first mark. `early`: before the words are durable. */
+/* Called before the first mark. `early`: the words are not durable yet. */
 static void begin_showing(const struct flip *c, bool early)
 {
     const struct flip_part *to = speaker(c);
@@ -190,7 +191,7 @@ static void begin_showing(const struct flip *c, bool early)
     }
 }
 
-/* Behind the last one. */
+/* Called after the last mark is gone. */
 static void end_showing(const struct flip *c)
 {
     for (unsigned i = 0; i < c->nparts; i++)
@@ -200,7 +201,7 @@ static void end_showing(const struct flip *c)
         pthread_mutex_unlock(&unnumbered);
 }
 
-/* It came to nothing. */
+/* Takes the marks off the pages: nothing was committed. */
 static void unmark_pages(const struct flip *c)
 {
     for (uint64_t i = 0; i < c->hold->n; i++)
@@ -209,9 +210,10 @@ static void unmark_pages(const struct flip *c)
     end_showing(c);
 }
 
-/* Shows the flips of all pages in memory, and the sizes: for readers one moment, since each is marked before
- * the first bitmap changes, and the last bitmap has changed before the first mark goes. I4: they
- * are durable by now. `marked`: all is. Modelled in read.pml, and what becomes of it after a kill in takeover.pml. */
+/* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
+ * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
+ * they are durable by now. `marked`: all pages are marked already. Modelled in read.pml, and what follows a
+ * kill in takeover.pml. */
 static void show(struct flip *c, bool marked)
 {
     struct hold *h = c->hold;
@@ -245,12 +247,12 @@ static void show(struct flip *c, bool marked)
         c->parts[i].resizes = false;
 }
 
-/* Stores and flushes the words of all pending pages. What is flushed is a line, or in domain msync the meta
- * page: once for its words that follow one another. */
+/* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
+ * there is one for consecutive words that share it. */
 static int store_words(struct hold *h)
 {
-    /* explorer: tear word survives: the lane of a commit stores the word once more, and in a deploy
-     * each bit counts by itself, since both homes hold the same. */
+    /* explorer: tear word survives: a replay of the commit's lane stores the word once more, and in a
+     * deploy each bit counts by itself, since both homes hold the same. */
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist,
@@ -270,7 +272,7 @@ static int store_words(struct hold *h)
     return 0;
 }
 
-/* The same for sizes. */
+/* Stores and flushes the size words of all parts that change a size. */
 static int store_sizes(const struct flip *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
@@ -296,8 +298,8 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
 
 /* ---- one word ---- */
 
-/* By itself: nothing is told of it, for its bitmap is right before and after. Nor is anybody waited for, who may be
- * waiting for a page of this thread's. I4. */
+/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
+ * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
 static inline void show_one(struct held *at)
 {
     const uint64_t bitmap = flipped(at);
@@ -316,14 +318,14 @@ static int commit_one(struct mapping *m, struct held *at)
     struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
     uint64_t value = flipped(at);
-    /* persist-order W1 (readers: R1 replay_apply, R4 pages_load_slow): the slices are durable
-     * before the word that makes them valid, or a crash leaves the bitmap naming garbage. I1. */
+    /* persist-order W1 (readers: R1 replay_apply, R4 pages_load_slow): the slices are durable before the word
+     * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
     persist_store_word(p, word, value);
     if (file_flush_word(at->file, word) < 0)
         return in_doubt(at->file);
-    /* persist-order W2 (reader: the next write to these slices): the word is durable before the
-     * page is released and the homes it made invalid may be written. I3. */
+    /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
+     * released and the homes that it made invalid may be stored to. I3. */
     persist_fence(p);
     seam_point(SEAM_DURABLE, s);
     account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
@@ -339,15 +341,15 @@ int flip_one(struct mapping *m, struct held *at)
     return r;
 }
 
-/* A size alone. */
+/* Commits the new size of one file, without pages. */
 static int resize_one(struct flip *c, struct flip_part *part)
 {
     struct file *f = part->mapping->file;
     if (store_sizes(c) < 0)
         return file_in_doubt(f, "a new size");
-    /* persist-order G4 (reader: the first write beyond the old end): the file is durably that long
-     * before anybody is told. persist-order S2 (reader: clear_words in size.c): or that short, before what
-     * is behind the end is thrown away. */
+    /* persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
+     * becomes visible. persist-order S2 (reader: clear_words in size.c): a smaller one is durable before what
+     * lies behind the end is thrown away. */
     persist_fence(&f->persist);
     show(c, false);
     return 0;
@@ -355,12 +357,12 @@ static int resize_one(struct flip *c, struct flip_part *part)
 
 /* ---- several ---- */
 
-/* What a commit comes to. */
+/* What a commit consists of. */
 struct sum {
     uint64_t pages, sizes;
     unsigned files;
-    struct held *one;        /* of the pages */
-    struct flip_part *first; /* of the files */
+    struct held *one;        /* one of the pages */
+    struct flip_part *first; /* first of the files that change */
     bool no_rtm, rtm_only;
 };
 
@@ -400,12 +402,13 @@ static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
     return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
 }
 
-/* 1 done, 0 not this way, -1 error. */
+/* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with errno. */
 static int commit_rtm(struct flip *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
     uint64_t words = sum->pages + sum->sizes, n = 0;
-    /* Marked before its words are stored, for no lane tells who finds one file's words that there are others. */
+    /* With several files pages are marked before words are stored: without a lane, a process that finds the
+     * words of one file could not tell that there are others. */
     const bool several = sum->files > 1;
     if (!may_use_rtm(p, sum->no_rtm, words) || (several && sum->sizes))
         return 0;
@@ -421,8 +424,8 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
         if (c->parts[i].resizes)
             flips[n++] = (struct persist_flip){size_word(&c->parts[i]),
                                                manifest_encode_size(c->parts[i].size)};
-    /* W1. Where this is allowed what is visible is durable: after XEND there is nothing to flush,
-     * and no moment at which half of the words could be seen or lost. */
+    /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
+     * moment can half of the words be seen or lost. */
     persist_fence(p);
     int done = 0;
     if (several) {
@@ -484,7 +487,7 @@ static int commit_journal(struct flip *c, const struct sum *sum)
     uint64_t words = sum->pages + sum->sizes;
     struct journal_writer w;
     int r = -1;
-    c->hold->lane.in = NULL; /* it is the commit's now */
+    c->hold->lane.in = NULL; /* the commit gives it back */
     if (sum->files > FEW) {
         files = malloc(sum->files * sizeof(struct file *));
         who = malloc(sum->files * sizeof(*who));
@@ -498,13 +501,13 @@ static int commit_journal(struct flip *c, const struct sum *sum)
         goto out;
     begin_lane(&w, c, sum, &lane, files, who);
     if (journals_step(&lane, journal_finish, &w) <
-        0) { /* not committed: the lane is as good as before */
+        0) { /* not committed: the lane can be used again */
         journals_give_lane(&lane);
         report_errno(EIO, "the medium of the journal in %s failed", first->pairing.folder.path);
         goto out;
     }
-    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are
-     * durable before the commit line that says so. */
+    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are durable before
+     * the commit line that makes them count. */
     persist_fence(p);
     if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->hold) < 0 ||
         store_sizes(c) < 0) {
@@ -512,11 +515,12 @@ static int commit_journal(struct flip *c, const struct sum *sum)
         r = all_in_doubt(files, sum->files);
         goto out;
     }
-    /* persist-order J4 (reader: R2): every word is durable before the lane is retired, or a crash
-     * finds half of them and no lane to finish the rest. Also W2, G4, S2. */
+    /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
+     * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
     persist_fence(p);
-    /* Before it is retired: who finds one file's pages dead (takeover.c) learns from the lane that there are others,
-     * and hides all (visible.h). Without a lane all must be shown, or marked. */
+    /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
+     * from the lane that there are other files, and hides the pages of all (visible.h). Without a lane all
+     * pages must be visible as committed, or marked. */
     show(c, false);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);

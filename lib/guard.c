@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file has in some places while it is not plain: kept in its manifest (reflection/guard.h). */
+/* Guarded bytes: what a file has in one place while it is not plain. The manifest keeps the plain ones
+ * (reflection/guard.h). */
 #include "guard.h"
 
 #include "../reflection/birth.h"
@@ -15,7 +16,8 @@
 #include <errno.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each file's record */
+/* Held while this module reads or writes the manifest record of a file. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void guard_lock(void)
 {
@@ -37,15 +39,17 @@ struct manifest_guard guard_of(struct file *f)
         return record.guard;
     }
     pthread_mutex_lock(&lock);
-    /* Another process may be writing one copy, and the other one just after. */
+    /* Another process may be writing one copy, and then at once the other one: try again. */
     for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
         found = manifest_read(f->pairing.manifest, &record, &which);
     pthread_mutex_unlock(&lock);
     return record.guard;
 }
 
-/* There is a guard already, `kept`. May it be replaced by `wish`? Whoever maps a file again, and takes
- * what he finds for plain, would keep the mask, and lose what is plain. */
+/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one that
+ * names as plain what the file now has instead. Otherwise a program that maps a file again, and takes the
+ * bytes that it finds for the plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or another
+ * errno. */
 static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
                            const struct manifest_guard *wish)
 {
@@ -69,8 +73,8 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Without the lock for mappings, whose holder may be waiting for another process. The file stays mapped while the call
- * runs. */
+/* Does not take file_lock_all(): its holder may be waiting for another process. The file stays mapped while
+ * the call runs. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {
     struct file *f = m->file;
@@ -88,7 +92,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
         return -1;
     if (peers_lock(f) < 0)
         return -1;
-    /* As in file_msync(): size word and record lie in one file. */
+    /* One flush at a time, as in file_msync(): size word and record lie in one file. */
     pthread_mutex_lock(&f->medium);
     pthread_mutex_lock(&lock);
     int r = pairing_refresh(pr);
@@ -100,7 +104,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     }
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
-    (void)peers_unlock(f); /* the guard is as it is; the next to attach finds out */
+    (void)peers_unlock(f); /* r stands; the next attach reports the failure */
     return r;
 }
 

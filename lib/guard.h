@@ -5,10 +5,10 @@
 
 #include "file.h"
 
-/* As the manifest has it. */
+/* Returns the guard in the manifest; 0 bytes if the file has none. */
 struct manifest_guard guard_of(struct file *f);
 
-/* Around a fork: nobody is in the middle of the above. */
+/* Held around fork(), so that no thread is in the middle of the above. */
 void guard_lock(void);
 void guard_unlock(void);
 

@@ -24,7 +24,8 @@ static int make_room(struct hold *h, uint64_t more)
     return 0;
 }
 
-/* 0, PAGES_OF_TX, PAGES_AGAIN or -1. */
+/* Reserves and loads a page. Returns 0; PAGES_OF_TX; PAGES_AGAIN; -1 with errno. With the last two it may be
+ * held. */
 static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
@@ -34,7 +35,7 @@ static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct
     if (r != 0)
         return r;
     h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
-    /* Asked again, now that nobody else can poison this page's word any more (I2), or cut it off. */
+    /* Asked again now that no other thread can leave this page's word in doubt (I2), or cut the page off. */
     r = file_check(f);
     if (r == 0)
         r = pages_within(f, page * PAGE_BYTES + 1);
@@ -53,7 +54,7 @@ int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
     return r < 0 ? -1 : 0;
 }
 
-/* Once through. PAGES_OF_TX, PAGES_AGAIN: at *file's *page. */
+/* One attempt. Returns 0; PAGES_OF_TX or PAGES_AGAIN, because of *page of *file; -1 with errno. */
 static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, struct file **file,
                      uint64_t *page)
 {
@@ -117,9 +118,9 @@ void hold_release_from(struct hold *h, uint64_t n)
     for (uint64_t i = n; i < h->n; i++)
         if (h->pages[i].pending)
             aborted = &h->pages[i].file->persist;
-    /* persist-order W4 (reader: whoever holds the page next): what an operation stored that came to
-     * nothing has arrived before the page is given away. Non-temporal stores wait for nothing, not
-     * even for the release; they would land on what the next holder has stored there, and flipped. I2.
+    /* persist-order W4 (reader: whoever holds the page next): stores of an operation that came to nothing
+     * have arrived before the page is released. Non-temporal stores are not ordered with the release; a
+     * late one would overwrite what the next holder has stored there and flipped. I2.
      * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and the
      * explorer lets one thread run at a time.
      * explorer: delay fence survives: for the same reason. */
@@ -138,7 +139,7 @@ void hold_release_from(struct hold *h, uint64_t n)
 
 void hold_release(struct hold *h)
 {
-    if (h->lane.in) /* the commit did without, or there was none */
+    if (h->lane.in) /* the commit did not need it, or there was none */
         journals_give_lane(&h->lane);
     hold_release_from(h, 0);
     if (h->pages != h->small)

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* -1 with EXDEV. Those that one writes to are alike already. */
+/* Returns 0; -1 with EXDEV. The files that one transaction writes to are alike, so comparing one is enough. */
 static int check_alike(const struct tx *into, const struct tx *from)
 {
     for (unsigned i = 0; i < from->nparts; i++)
@@ -17,7 +17,7 @@ static int check_alike(const struct tx *into, const struct tx *from)
     return 0;
 }
 
-/* All that may fail, of which nothing is seen. */
+/* Does all that may fail. Others see nothing of it. */
 static int get_ready(struct tx *into, const struct tx *from)
 {
     if (check_alike(into, from) < 0 || tx_make_room(into, from->nparts) < 0)
@@ -25,7 +25,7 @@ static int get_ready(struct tx *into, const struct tx *from)
     return stage_make_room(into, from->hold.n);
 }
 
-/* Nobody has a page of both. */
+/* No page belongs to both transactions. */
 static void move_pages(struct tx *into, const struct tx *from)
 {
     struct hold *h = &into->hold;
@@ -34,12 +34,12 @@ static void move_pages(struct tx *into, const struct tx *from)
     h->n += from->hold.n;
     if (from->hold.forgotten)
         h->forgotten = from->hold.forgotten;
-    /* Relaxed: whoever follows a number from elsewhere does so behind the lock of waits.c. */
+    /* Relaxed: a thread that follows a number from elsewhere takes the lock of waits.c before. */
     for (uint64_t i = before; i < h->n; i++)
         __atomic_store_n(&h->pages[i].state->tx, hold_note(h->tag, i), __ATOMIC_RELAXED);
 }
 
-/* Of files that it has parts for by now. */
+/* `into` has parts for these files by now. */
 static void move_sizes(struct tx *into, const struct tx *from)
 {
     for (unsigned i = 0; i < from->nparts; i++)
@@ -49,10 +49,10 @@ static void move_sizes(struct tx *into, const struct tx *from)
 
 int join(struct tx *into, struct tx *from)
 {
-    assert(!into->hold.lane.in && !from->hold.lane.in); /* a commit's own */
+    assert(!into->hold.lane.in && !from->hold.lane.in); /* only a commit has one */
     if (get_ready(into, from) < 0)
         return -1;
-    /* What is queued names pages by their places. */
+    /* Queued writes name pages by their index. */
     stage_drain(into);
     stage_drain(from);
     tx_move_parts(into, from);

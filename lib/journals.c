@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Another folder with files that the journal served: entry k of its table is places[k - 1]. */
+/* Another folder with files that the journal served: entry k of the folder table is places[k - 1]. */
 struct place {
     dev_t device;
     ino_t inode;
@@ -27,36 +27,35 @@ struct journals {
     struct journals *next;
     dev_t device; /* of the folder */
     ino_t inode;
-    struct trust
-        like; /* of the file and of all its files: who may recover one may recover the other */
+    /* Owner, group and mode of all its files: a process that may recover one may recover all. */
+    struct trust like;
     struct folder folder;
     struct pool pool;
     struct place *places;
     unsigned nplaces;
-    uint64_t busy, stuck; /* lanes, a bit each */
+    uint64_t busy, stuck; /* one bit per lane */
     unsigned files;
     pthread_mutex_t medium;
-    bool failed;    /* its medium did: no new commits */
-    bool abandoned; /* let go with a commit in doubt: for nobody any more */
+    bool failed;    /* its medium failed: no new commits */
+    bool abandoned; /* let go with a commit in doubt: not used any more */
 };
 
 /* A file's use of a journal. */
 struct journals_use {
-    struct journals_use *next; /* of the file */
+    struct journals_use *next; /* in the list of the file */
     struct journals *in;
-    unsigned folder; /* of the file, in the journal */
-    bool stuck;      /* a lane there holds a commit of the file in doubt */
+    unsigned folder; /* the file's journal_file.folder */
+    bool stuck;      /* a lane there holds a commit in doubt of the file */
 };
 
-/* Taken for nanoseconds on each journaled commit; creating a pool holds it for milliseconds once.
- */
+/* Held for nanoseconds in each journaled commit, and for milliseconds while a pool is created. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static struct journals *all;
 static bool exiting;
 
-/* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its reflection
- * are as near to them as its maker could have them.) */
+/* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its
+ * reflection are as near to them as its maker could set them.) */
 struct key {
     struct stat folder;
     struct trust like;
@@ -67,7 +66,7 @@ static int look(const struct file *f, struct key *k)
     const struct identity *who = &f->pairing.identity;
     if (fstat(f->pairing.folder.fd, &k->folder) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
-    /* Not for who may only read: he could lock it, and have everybody wait. */
+    /* Nothing for users who may only read: they could lock the journal, and make all others wait. */
     k->like = (struct trust){who->owner, who->group, trust_writers(who->mode & 0666)};
     return 0;
 }
@@ -77,8 +76,8 @@ static bool is_over(const struct journals *j)
     return j->abandoned || __atomic_load_n(&j->failed, __ATOMIC_RELAXED);
 }
 
-/* The smallest free lane that holds so many words of so many files; LANE_BUSY: none is free; LANE_NONE:
- * none fits. */
+/* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
+ * busy; LANE_NONE if there are none. */
 enum { LANE_BUSY = -1, LANE_NONE = -2 };
 
 static int pick(const struct journals *j, unsigned files, uint64_t words)
@@ -94,8 +93,8 @@ static int pick(const struct journals *j, unsigned files, uint64_t words)
     return found;
 }
 
-/* Of the other folders that files lie in, those that a journal does not know yet have room in its table. `j`
- * NULL: a new one's, beside the first file. */
+/* Returns true if the folder table has room for those folders of the files that the journal does not know
+ * yet. `j` NULL: the table of a new journal, in the folder of files[0]. */
 static bool has_room(const struct journals *j, struct file *const *files, unsigned n)
 {
     struct {
@@ -150,7 +149,8 @@ static int copy_folder(struct folder *to, const struct folder *from)
     return to->fd < 0 ? report_errno(errno, "cannot duplicate a descriptor") : 0;
 }
 
-/* One of the usual size, unless more is needed: then for such needs to come, too. */
+/* Returns the capacity of a new journal: the usual one, or if `words` is more a power of two, so that later
+ * commits of that size fit, too. */
 static uint64_t choose_words(uint64_t words)
 {
     uint64_t n = JOURNAL_WORDS;
@@ -202,8 +202,8 @@ static void release(struct journals *j)
     free(j);
 }
 
-/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the pointers are gone
- * durably before the journal is; so one without its journal says that a journal was lost. */
+/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the pointers are durably
+ * removed before the journal is. So a pointer without its journal says that a journal was lost. */
 static bool remove_pointers(struct journals *j)
 {
     bool gone = true;
@@ -213,8 +213,8 @@ static bool remove_pointers(struct journals *j)
     return gone;
 }
 
-/* One file less; the last one takes the journal along. With a pointer that cannot be removed it stays, as
- * that of a dead process: the next map here or there removes both. */
+/* Takes 1 from the users of a journal, and removes it with the last one. If a pointer cannot be removed the
+ * journal stays, like one of a dead process: the next map in either folder removes both. */
 static void drop(struct journals *j)
 {
     if (--j->files)
@@ -225,8 +225,8 @@ static void drop(struct journals *j)
     release(j);
 }
 
-/* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers
- * it. Other files of the process go on with a new one. */
+/* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers it. Other
+ * files of the process go on with a new one. Waits while lanes are busy. With the lock. */
 static void abandon(struct journals *j)
 {
     j->abandoned = true;
@@ -235,7 +235,7 @@ static void abandon(struct journals *j)
     (void)pool_close(&j->pool, &j->folder, false);
 }
 
-/* ---- who uses what; with the lock held ---- */
+/* ---- users of journals; with the lock ---- */
 
 static struct journals_use *use_of(const struct file *f, const struct journals *j)
 {
@@ -258,8 +258,8 @@ static struct journals_use *use(struct file *f, struct journals *j, unsigned fol
     return u;
 }
 
-/* Leaves the journals that are for nobody any more. False: one is busy, with a commit of this file,
- * perhaps, which is about to find out. */
+/* Ends the file's use of journals that have failed or were abandoned. Returns false if one of them is busy,
+ * perhaps with a commit of this file that is about to fail: then the caller waits. */
 static bool leave_those_over(struct file *f)
 {
     for (struct journals_use **at = &f->journals; *at;) {
@@ -270,7 +270,7 @@ static bool leave_those_over(struct file *f)
         }
         if (u->in->busy)
             return false;
-        if (u->stuck && !u->in->abandoned) { /* until the file is unmapped */
+        if (u->stuck && !u->in->abandoned) { /* stays until the file is unmapped */
             at = &u->next;
             continue;
         }
@@ -281,7 +281,8 @@ static bool leave_those_over(struct file *f)
     return true;
 }
 
-/* A journal in the first file's own folder that holds so much. */
+/* Returns a journal in the folder of files[0] with a lane for such a commit; makes one if need be. NULL with
+ * errno. */
 static struct journals *own(struct file *const *files, unsigned n, uint64_t words)
 {
     struct file *f = files[0];
@@ -316,7 +317,7 @@ static struct journals *own(struct file *const *files, unsigned n, uint64_t word
     return NULL;
 }
 
-/* As journals_step(). */
+/* Writes entry k of the folder table, as journals_step() does its steps. */
 static int name_folder(struct journals *j, const struct file *f, unsigned k,
                        const struct route *there)
 {
@@ -332,7 +333,8 @@ static int name_folder(struct journals *j, const struct file *f, unsigned k,
     return r;
 }
 
-/* The place of a folder, with its entry in the table. */
+/* Returns the place of a folder, which has its entry in the folder table; makes both if need be. NULL with
+ * errno. */
 static struct place *place(struct journals *j, const struct file *f, const struct stat *folder)
 {
     for (unsigned k = 0; k < j->nplaces; k++)
@@ -362,7 +364,8 @@ static struct place *place(struct journals *j, const struct file *f, const struc
     return p;
 }
 
-/* Makes a file a user of a journal: one that can be found from the file's folder. */
+/* Makes a file a user of a journal, which recovery then finds from the file's folder. Returns 0; -1 with
+ * errno. */
 static int join(struct journals *j, struct file *f)
 {
     struct key k;
@@ -377,8 +380,8 @@ static int join(struct journals *j, struct file *f)
         return -1;
     const unsigned index = (unsigned)(p - j->places) + 1;
     struct route back;
-    /* persist-order J5 (reader: recover_folder): the pointer is durable before the first commit that names
-     * a file of its folder, which would not be finished before the file is used. */
+    /* persist-order J5 (reader: recover_folder): the pointer is durable before the first commit that names a
+     * file of its folder. Otherwise the file could be used before that commit is finished. */
     if (!p->pointed) {
         route_make(&back, &p->folder, &j->folder);
         if (pointer_make(&p->folder, j->pool.name, index, &back, &f->persist, &j->like) < 0)
@@ -510,14 +513,14 @@ void journals_detach(struct file *f)
 
 void journals_close_all(void)
 {
-    /* Taken: somebody exits from within a call of ours, or another thread is in one. Then everything
-     * stays as after a kill. */
+    /* The lock is taken if exit() was called within a call of the library, or another thread is in one. Then
+     * everything stays as after a kill. */
     if (pthread_mutex_trylock(&lock) != 0)
         return;
     exiting = true;
     for (struct journals *j = all; j; j = j->next) {
-        /* Other threads may be within a commit still; theirs is left for recovery. The pool stays
-         * mapped: the process goes away in a moment, and they do not know it. */
+        /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
+         * mapped, since these threads go on until the process ends. */
         if (!j->busy && !j->stuck && !j->abandoned && remove_pointers(j))
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
@@ -526,7 +529,7 @@ void journals_close_all(void)
 
 void journals_forget_all(void)
 {
-    lane_free = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* its waiters are not here */
+    lane_free = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* its waiters exist in the parent only */
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Bits of a label that tell its maker; above them it counts. */
+/* Low bits of a label, which tell its maker; the bits above them count. */
 enum { MAKER_BITS = 24 };
 
 static uint64_t key_of(uint32_t holder, uint32_t tag)
@@ -13,17 +13,17 @@ static uint64_t key_of(uint32_t holder, uint32_t tag)
     return holder && tag ? (uint64_t)holder << 32 | tag : 0;
 }
 
-/* What threads of this process have ever shown. */
+/* The highest label that threads of this process have shown. */
 static uint64_t highest;
 
-/* Higher than `seen`, and than all that this process has shown: what its thread showed in an earlier wait may still
- * go round, and would hide a lower one. Nobody else's. */
+/* Returns a label that no other thread makes. It is higher than `seen`, and than all that this process has
+ * shown: a label of an earlier wait may still go round, and would hide a lower one. */
 static uint64_t new_label(uint64_t seen)
 {
     static uint64_t made;
     uint64_t process = 0, count = (seen > highest ? seen : highest) >> MAKER_BITS;
-    (void)identity_process(&process);           /* it had one to map the file */
-    if (count > UINT64_MAX >> (MAKER_BITS + 1)) /* somebody wrote there what he liked */
+    (void)identity_process(&process);           /* cannot fail: it was made to map the file */
+    if (count > UINT64_MAX >> (MAKER_BITS + 1)) /* not a label that the library makes */
         count = highest = 0;
     uint64_t maker = (process + ++made * 0x9e3779b97f4a7c15ull) >> (64 - MAKER_BITS);
     return (count + 1) << MAKER_BITS | maker;
@@ -46,7 +46,7 @@ static void give(const struct labels_place *p)
         shared_give_label(p->at);
 }
 
-/* NULL: there is no memory. */
+/* Returns the place for a transaction and a file; NULL without memory. */
 static struct labels_place *find_or_add(struct labels *l, const struct tx *t, struct file *f)
 {
     for (unsigned i = 0; i < l->n; i++)
@@ -64,11 +64,11 @@ static struct labels_place *find_or_add(struct labels *l, const struct tx *t, st
     return &l->places[l->n++];
 }
 
-/* Under the number that it has now: an epoch gets a new one each time it is committed. */
+/* Shows the label beside the transaction's present number: an epoch gets a new one with each commit. */
 static void put(struct labels *l, const struct tx *t, struct file *f)
 {
     const uint64_t key = key_of(f->holder, __atomic_load_n(&t->hold.tag, __ATOMIC_RELAXED));
-    if (!key) /* of a file that is only read there, nothing is held */
+    if (!key) /* a file that is only read: no page is held there */
         return;
     struct labels_place *p = find_or_add(l, t, f);
     if (!p || (p->at && p->key == key))
@@ -85,7 +85,7 @@ static void put_transaction(struct tx *t, void *arg)
     struct labels *l = arg;
     if (t->home)
         put(l, t, t->home);
-    /* Of an epoch others may be just adding to them. */
+    /* Not for an epoch: other threads may be adding parts. */
     for (unsigned i = 0; !t->home && i < t->nparts; i++)
         put(l, t, t->parts[i].mapping->file);
 }
@@ -97,9 +97,9 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
 {
     const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
     const uint64_t key = key_of(holder, __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32);
-    /* Each time: other threads commit epochs, and begin them. */
+    /* At each look: other threads commit and begin epochs. */
     tx_each_of(thread, put_transaction, l);
-    if (!l->n) /* who holds nothing stands in no circle */
+    if (!l->n) /* a thread that holds nothing is in no cycle */
         return false;
     bool back;
     const uint64_t seen = shared_look_at_labels(&f->shared, key, l->own, &back);

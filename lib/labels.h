@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who of several processes waits in a circle (the algorithm of Mitchell and Merritt, 1984).
+ * Finds the threads of several processes that wait for each other in a cycle (the algorithm of Mitchell and
+ * Merritt, 1984).
  *
- * A thread that waits for a page has two labels, numbers that nobody else makes: its own, and one that it
- * shows. It begins with a new one, higher than what is shown by whom it waits for, and than all that its process
- * ever showed, as both. From then on, now and then, it looks at what he shows, if he waits, too, and shows the
- * same if that is higher. So the highest label of a circle goes round it, against the direction of waiting, until
- * its maker sees it shown by whom he waits for: he alone of the circle, and he is told.
+ * A thread that waits for a page has two labels, which are numbers that no other thread makes: its own, and
+ * the one that it shows. It begins with a new label as both, higher than what the thread that it waits for
+ * shows, and than all that its process ever showed. From then on it looks now and then at what that thread
+ * shows, if that waits, too, and shows the same if it is higher. So the highest label of a cycle goes round
+ * it, against the direction of waiting, until the thread that made it sees it shown by the thread that it
+ * waits for. Only this thread of the cycle is told.
  *
- * What a page says of its holder is a process and a transaction. So a thread shows its label in the shared memory
- * of each file that a transaction of its may have pages of, beside that transaction. An open epoch is all its
- * process's: each of the threads that wait shows its label there.
+ * A page names its holder by a process and a transaction. So a thread shows its label in the shared memory of
+ * each file of which its transactions may have pages, beside the transaction. An open epoch belongs to all
+ * threads of its process: each of them that waits shows its label there.
  *
- * A file has room for SHARED_LABELS. Who finds none tries again each time it looks; a circle that goes through it is
- * found when others have gone.
+ * A file has room for SHARED_LABELS. A thread that finds no room tries again each time it looks; a cycle that
+ * goes through it is found when other labels have gone.
  *
- * Circles within the process are found at once (waits.c), and these after some looks.
- * All under the lock of waits.c. The label that a circle needs may come from a thread that has just given up:
- * then somebody may be told for nothing.
+ * Cycles within the process are found at once (waits.c), cycles through others after some looks. All calls
+ * are under the lock of waits.c. The label that completes a cycle may come from a thread that has just given
+ * up: then a thread may be told without need.
  */
 #ifndef ATO_LIB_LABELS_H
 #define ATO_LIB_LABELS_H
@@ -40,14 +42,15 @@ struct labels {
     unsigned n, room;
 };
 
-/* `thread` waits for the page, still or anew; *l was all 0 when it began to. True: in a circle. What there is no
- * memory for is not shown. */
+/* One look of `thread`, which waits for the page, for the first time or still; *l is all 0 at the first look.
+ * Returns true if the thread is told that it is in a cycle. A label is not shown where there is no memory. */
 bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
                  const struct page_state *s);
 
 void labels_end(struct labels *l);
 
-/* The transaction is not the thread's any more, or no epoch: its files may go. */
+/* Removes the labels beside a transaction that is no longer the thread's, or an epoch that ends: its files
+ * may be unmapped. */
 void labels_drop(struct labels *l, const struct tx *t);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ato_mmap() and ato_munmap(): arguments checked, views handed out and taken back.
+ * ato_mmap(), ato_munmap() and ato_set_read_policy(): check arguments, make and remove views.
  */
 #include "../reflection/domain.h"
 #include "../reflection/report.h"
@@ -49,8 +49,8 @@ static int make_counters(struct mapping *m)
     return m->counters ? 0 : report_error(ENOMEM, "no memory to map a file");
 }
 
-/* How the caller's view is mapped: read-only, so that a stray store faults instead of corrupting
- * the file silently. */
+/* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
+ * corrupting the file silently. */
 static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsigned flags)
 {
     uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -70,8 +70,8 @@ static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsign
     return 0;
 }
 
-/* A mapping of a part stays one. One up to the end of the file, or whose maker spoke of growth, grows
- * with the file. */
+/* Returns m->reach. A mapping of a part of the file stays one. A mapping that reaches the end of the file, or
+ * was asked for with a max_size, grows with the file. */
 static uint64_t choose_reach(const struct mapping *m, const struct ato_options *o)
 {
     bool grows = o->max_size || m->offset + m->length >= file_size(m->file);
@@ -89,7 +89,7 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
     m->length = v->length;
     m->offset = (uint64_t)v->offset;
     m->writable = v->prot & PROT_WRITE;
-    /* Who may not write the file does not deploy either. */
+    /* A mapping of a read-only descriptor does not deploy. */
     m->reader = access != O_RDWR;
     m->policy = m->reader ? ATO_READ_GATHER : o->read_policy;
     m->flags = o->flags;
@@ -210,7 +210,7 @@ int ato_set_read_policy(void *addr, int policy)
                             "the mapping at %p is of a read-only descriptor: it brings nothing "
                             "home, and reads gather",
                             addr);
-    __atomic_store_n(&m->policy, policy, __ATOMIC_RELAXED); /* policy_of() */
+    __atomic_store_n(&m->policy, policy, __ATOMIC_RELAXED); /* read by policy_of() */
     return 0;
 }
 
@@ -219,7 +219,8 @@ static bool has_transactions(const struct mapping *m)
     return open_total(m) != 0;
 }
 
-/* An epoch that can never be committed, since its file is in doubt, ends with the mapping. */
+/* Drops an epoch that can never be committed, since its file is poisoned. Returns true if the mapping has no
+ * open transaction after that. */
 static bool gives_up(struct mapping *m)
 {
     if (!m->epoch || !file_is_poisoned(m->file))
@@ -250,7 +251,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         CALLS_NONE(m);
         if (m->epoch)
             epoch_end(m);
-        if (m->file->mappings > 1) /* else they go with the rest */
+        if (m->file->mappings > 1) /* else file_close() gives the block back */
             hide_counters(m);
         r = file_close(m->file, o, &kept);
         if (kept && m->epoch)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What callers wish, checked, and completed by the environment and by defaults. */
+/* Options of callers: checked, and completed by the environment and by defaults. */
 #ifndef ATO_LIB_OPTIONS_H
 #define ATO_LIB_OPTIONS_H
 
 #include "ato.h"
 
-/* Structs grow at their end: a smaller one is an older caller's, a larger one a newer caller's, who
- * must not have set what is not known here. `to` is zeros, and `known` bytes long. EINVAL. */
+/* Copies a caller's struct `from`, called `name`, to `to`, which is `known` bytes long, all 0. Structs grow
+ * at their end: a smaller one is of an older caller, a larger one of a newer caller, which must not have set
+ * fields that are not known here. Returns 0; -1 with EINVAL. */
 int options_take(void *to, size_t known, const void *from, const char *name);
 
-/* -1 with EINVAL: no read policy that is known. */
+/* Returns 0; -1 with EINVAL if the read policy is not known. */
 int options_check_policy(int policy);
 
-/* given: NULL for all defaults. EINVAL, ENOTSUP, EFBIG. */
+/* Checks `given` (NULL: all defaults) and completes it in *o. Returns 0; -1 with EINVAL, ENOTSUP, EFBIG. */
 int options_complete(struct ato_options *o, const struct ato_options *given);
 
 #endif
