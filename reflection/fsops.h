@@ -19,8 +19,7 @@
 struct fsops {
     int (*mkdirat)(int dir, const char *name, mode_t mode);
     int (*create)(int dir, const char *name, int flags, mode_t mode); /* openat with O_CREAT */
-    int (*renameat)(int dir, const char *from,
-                    const char *to); /* one folder; `to` exists: EEXIST */
+    int (*renameat)(int dir, const char *from, const char *to);       /* EEXIST if `to` exists */
     int (*unlinkat)(int dir, const char *name, int flags);
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t offset, off_t n);
