@@ -13,10 +13,9 @@
  * Identity (I5), checked in this order:
  *   attribute with the file's inode, and a manifest with its id and inode
  *                                         -> the reflection is the file's, whatever else was moved
- *   attribute with another inode          -> the file is a copy. If the source's manifest is found, the
- *                                            attribute is dropped; ESTALE if the source may have had a
- *                                            slice in R when it was copied (told by the copy's mtime).
- *                                            Not found: ESTALE
+ *   attribute with another inode          -> the file is a copy. If the source's manifest is found, and
+ *                                            the source had no slice in R when it was copied (told by
+ *                                            the copy's mtime), the attribute is dropped; else ESTALE
  *   attribute, but no such manifest       -> ESTALE: never an empty reflection in its place
  *   no attribute, but the manifest says that there is one: by birth time and generation
  *       of another file (reused inode number) -> set aside as `<inode>.stale-...`, a warning
@@ -26,9 +25,9 @@
  *   the file's, but another program wrote to the file
  *                                         -> ESTALE; begun anew if the reflection holds nothing of it
  *
- * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock, byte 1
- * + s is held while the process in slot s lives, and the last one, PAIRING_READERS, is shared by the
- * processes that may only read. After locking, the name must still be that of the locked file.
+ * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Byte 1
+ * + s is held while the process in slot s lives. The last one, PAIRING_READERS, is shared by the processes
+ * that may only read. After locking, the name must still be that of the locked file.
  *
  * A process that gets all bytes but byte 0 is the first: all processes that had the file mapped have left or
  * died. Later ones join what the first one made: then nothing is recovered, chosen or set aside.
@@ -40,7 +39,7 @@
 #include "identity.h"
 
 struct pairing {
-    int original; /* the caller's file, opened again; or, if `borrowed`, the caller's descriptor */
+    int original;   /* the file, opened again; if `borrowed`, the caller's descriptor */
     int reflection; /* open for reading and writing */
     int lock;       /* the manifest, for locks only */
     struct folder folder;

@@ -15,7 +15,7 @@ enum verdict {
     VERDICT_ADOPT,
     VERDICT_BEAR,       /* there is none: make one */
     VERDICT_START_OVER, /* it holds nothing, or was set aside */
-    VERDICT_FORGET,     /* it is to be set aside, since the file is preferred */
+    VERDICT_FORGET,     /* to be set aside, since the file is preferred */
     VERDICT_REFUSE,     /* with a sentence */
 };
 
