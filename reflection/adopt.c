@@ -175,8 +175,8 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): nor may the attribute be durable, of a birth that was cut right after
-     * setting it. */
+    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was cut
+     * right after setting it. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     if (settle_manifest(pr, n) < 0)

@@ -26,7 +26,7 @@ static int judge_forbidden(const struct folder *f, const char *name,
     const bool alike = (journal.st_uid == own.st_uid || (own.st_mode & S_IWGRP)) &&
                        journal.st_gid == own.st_gid &&
                        (journal.st_mode & 0666) == trust_writers(own.st_mode & 0666);
-    /* Where everybody may write to the file, its users make journals that they own themselves. */
+    /* Where all users may write to the file, its journals may have any owner and group. */
     const bool for_all = file->in_use && (journal.st_mode & own.st_mode & S_IWOTH);
     if (!alike && !for_all)
         return 0;

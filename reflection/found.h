@@ -55,9 +55,9 @@ bool found_names_file(const struct journal *j, const struct recover_file *file);
 bool found_was_of_group(const struct stat *found, const struct trust *file);
 
 /* Judges such a journal: commits of the file must be finished before the file, or what a dead process held of
- * it, is used again. `naps`: how many ms to wait for an owner that is dying. Returns 1 if the owner is not
- * dead yet and the journal holds a commit of the file or is being written to; 0 if it holds none; -1 with
- * EACCES if it holds one. */
+ * it, is used again. `naps`: how many ms to wait for an owner that is dying. Returns 0 if the journal holds
+ * no commit of the file; if it holds one or is being written to, 1 while the owner is not dead, -1 with
+ * EACCES when it is; -1 also on other errors. */
 int found_judge(const struct folder *f, const char *name, const struct recover_file *file,
                 unsigned naps);
 

@@ -6,10 +6,11 @@
  *   2. reflection and original get that length                       (persist-order G2)
  *   3. the size word says it: the step that counts
  *
- * Each is durable before the next. An original that is longer than its size word says, no longer than the
- * growth word says, and zeros from the one to its end was cut between 1 and 3; the rest is cut off. (A
- * transaction may take steps 1 and 2 several times, so it may be shorter than the growth word says.) Any
- * other length was given by another program, except for files that were made shorter (shrink.h).
+ * Each is durable before the next. If an original is longer than its size word says, no longer than the
+ * growth word says, and zeros from the one to its end, a growth stopped between 1 and 3: the excess is cut
+ * off. (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
+ * word says.) Any other length was given by another program, except for files that were made shorter
+ * (shrink.h).
  */
 #ifndef ATO_REFLECTION_GROWTH_H
 #define ATO_REFLECTION_GROWTH_H
@@ -20,8 +21,8 @@
  * that were not durable yet may be lost. */
 #define GROWTH_LOST (-2)
 
-/* The most bytes that a sound original may have: its size word's, or, while a shrink word counts, that
- * one's. */
+/* The most bytes that a sound original may have: those of the size word, or of the shrink word while it
+ * counts. */
 static inline uint64_t growth_longest(uint64_t size, uint64_t shrunk)
 {
     return shrunk > size ? shrunk : size;

@@ -42,8 +42,8 @@ int guard_note(struct pairing *pr)
 struct window {
     uint64_t page;     /* the first one, in the original */
     uint64_t bytes;    /* of the whole pages */
-    unsigned at, n;    /* the words: where in the pages, bytes */
-    unsigned at_guard; /* the guarded bytes: where in the words */
+    unsigned at, n;    /* of the words: offset in the pages, bytes */
+    unsigned at_guard; /* of the guarded bytes: offset in the words */
 };
 
 static struct window window_of(const struct manifest_guard *g)

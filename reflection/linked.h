@@ -48,8 +48,8 @@ enum linked_answer linked_open(const struct linked *j, const struct journal *tab
  * folder's, or forged; -1 with a sentence. */
 int linked_knows_origin(const struct linked *j, const struct journal *table);
 
-/* Removes the pointer in folder `k`, or the mark there, durably, also if a process that was killed then
- * removed it before (J6). Returns 0; -1 with errno and a sentence: the pointer may still be there, or
+/* Removes the pointer in folder `k`, or the mark there, durably: also if another process has removed it and
+ * was killed before syncing (J6). Returns 0; -1 with errno and a sentence: the pointer may still be there, or
  * elsewhere. */
 int linked_remove(const struct linked *j, const struct journal *table, unsigned k);
 

@@ -190,8 +190,8 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
                                 .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
-    /* The manifest may have a mode of a time when the journal's maker might not write to the file, but may
-     * now. */
+    /* The modes of manifest and reflection may be older than the original's, and give the journal's maker no
+     * permission to write, which it has now. Recovery goes by them, so they are updated first. */
     if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record) &&
         verdict_of(pr, n, found, wish) == VERDICT_ADOPT)
         adopt_follow(pr, n, bytes);
@@ -322,8 +322,8 @@ int pairing_clean(struct pairing *pr, bool written)
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
     /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
-     * of a call that failed, or through a writable view. So the file is synced before mtime is set and
-     * recorded, not after.
+     * of a call that failed, or through a writable view. So that this cannot happen later, the file is synced
+     * before mtime is set and recorded.
      * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);

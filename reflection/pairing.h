@@ -25,8 +25,8 @@
  *   the file's, but another program wrote to the file
  *                                         -> ESTALE; begun anew if the reflection holds nothing of it
  *
- * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Byte 1
- * + s is held while the process in slot s lives. The last one, PAIRING_READERS, is shared by the processes
+ * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Slot s
+ * has byte 1 + s, held while its process lives. The last one, PAIRING_READERS, is shared by the processes
  * that may only read. After locking, the name must still be that of the locked file.
  *
  * A process that gets all bytes but byte 0 is the first: all processes that had the file mapped have left or
@@ -81,7 +81,7 @@ struct pairing_wish {
 /* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either the
  * caller is the file's only user, what a crash left is recovered, and the state is still the old one; or
  * pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in ato.h. Then
- * nothing is held, and of what was made only what the next call continues (a half-made birth) stays. */
+ * nothing is held; a half-made birth stays, which the next call continues. */
 int pairing_open(struct pairing *pr, int fd, const struct identity *who,
                  const struct pairing_wish *wish);
 

@@ -13,7 +13,7 @@
 struct wanted {
     const struct trust *file;
     uint64_t process;              /* the maker of the journals; 0: any */
-    const struct recover_file *of; /* with `process`: the file that it held */
+    const struct recover_file *of; /* the file of recover_process() */
 };
 
 /* Is the owner of a journal dead? LOCKS_MINE: yes, and its byte is locked now. */

@@ -56,7 +56,7 @@ int recover_folder(const struct folder *f, const struct trust *file);
 struct recover_file {
     uint8_t id[16];
     int manifest; /* a descriptor of it */
-    bool in_use;  /* its last user died */
+    bool in_use;  /* the manifest says so: mapped, or the last user died */
     struct trust trust;
 };
 

@@ -75,7 +75,7 @@ static bool may_sync(const struct replay_target *to)
 }
 
 /* For words in many pages: syncs each file once; size words are flushed separately. This also syncs other
- * stores there; those of this commit are durable already. */
+ * stores there; the slices of this commit are durable already. */
 static int sync_files(const struct journal_view *v, const struct replay_target *targets)
 {
     for (unsigned i = 0; i < v->nfiles; i++)

@@ -74,8 +74,8 @@ static int clear_words(const struct pairing *pr)
     uint64_t *words = (uint64_t *)map;
     for (uint64_t i = page % CHUNK_PAGES; i < CHUNK_PAGES; i++) {
         uint64_t behind = ~bitmap_within(chunk * CHUNK_PAGES + i, pr->size);
-        /* Stores at least one word. Others may be 0 by a dead process's stores that a failed msync left not
-         * durable: they become durable with the page, which this store makes dirty.
+        /* Stores at least one word. Others may be 0 already by stores of a dead process, not durable after a
+         * failed msync: they become durable with the page, which this store makes dirty.
          * explorer: tear word survives: while the shrink word is there, a process that finds half of the
          * word clears it again. */
         if (words[i] & behind || i == CHUNK_PAGES - 1)

@@ -22,7 +22,8 @@ struct visible_memory {
     int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
                 bool mapped);
     void (*leave)(void *memory);
-    /* Marks a page: readers and writers of it wait until it is revealed or freed. */
+    /* hide() marks a page, hide_all() all that the process holds of the file. Readers and writers of it wait
+     * until it is revealed or freed. */
     void (*hide)(void *memory, uint64_t process, uint64_t page);
     void (*hide_all)(void *memory, uint64_t process);
     /* Gives a hidden page its new bitmap, which is durable. */
