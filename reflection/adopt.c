@@ -59,10 +59,10 @@ static int check_reflection(struct pairing *pr, const struct place_names *n, uin
         return -1;
     if (fstat(pr->reflection, &st) < 0)
         return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
-    /* Who may rename others' files may lay one of them here, which its owner would then open to all who
-     * may open this file, and write to. What was made with the manifest is like it; or like the original,
-     * after birth_follow() was cut, or when one of several who may write to that made the manifest, and
-     * another one this: then it is for all of them already. */
+    /* A user with permission to rename other users' files could put one of those here. libato, running as its
+     * owner, would then open it to all users of this file, and write to it. So it must be like the manifest
+     * that it was made with. Or like the original: birth_follow() was cut, or one user made the manifest and
+     * another one this, and both may write to the original. Then it is open to all of them already. */
     const struct identity *who = &pr->identity;
     struct stat own;
     if (fstat(pr->lock, &own) < 0)
@@ -112,8 +112,8 @@ void adopt_follow(struct pairing *pr, const struct place_names *n, const char *b
     close_reflection(pr);
 }
 
-/* persist-order R3 (writer: M1): the record that we read may be visible and not durable, when
- * its writer was killed between its store and its fence. */
+/* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
+ * killed between store and fence. */
 static int settle_manifest(const struct pairing *pr, const struct place_names *n)
 {
     if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
@@ -132,7 +132,7 @@ int adopt_used(struct pairing *pr, const struct place_names *n, const struct pai
                      pr->path);
         return PAIRING_NOT_YET;
     }
-    /* The size may change at any moment, and is read as one word: from the mapping. */
+    /* The size may change at any moment: it is read from the mapping, as one word. */
     if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
         birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
         check_reflection(pr, n, pr->size) < 0)
@@ -168,7 +168,7 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
                    "the kernel went down while %s was mapped in domain process, which promises "
                    "nothing for that case",
                    pr->path);
-    /* The dead flushed nothing: their bytes become durable before their words do (I1). */
+    /* The dead processes flushed nothing: their bytes become durable before their words do (I1). */
     bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
                      pr->persist.domain != PERSIST_PROCESS;
     /* persist-order R6 (writer: W6 in lib/write.c): a word that a dead process stored in place may be visible and not durable. */
@@ -178,13 +178,14 @@ int adopt(struct pairing *pr, const struct place_names *n, const char *bytes,
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): the attribute of a birth that was cut right after it, too. */
+    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was cut
+     * right after setting it. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     if (settle_manifest(pr, n) < 0)
         return -1;
-    /* persist-order S2 (writer: the size word of a shrink): with the record, the size word is durable
-     * before what lies behind the end is thrown away. */
+    /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
+     * with the record, before what lies behind the end is cleared. */
     if (shrink_finish(pr) < 0)
         return -1;
     pr->settled = pr->record.state == MANIFEST_CLEAN;
@@ -217,7 +218,7 @@ int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const ch
     report_log(REPORT_INFO,
                "%s was written by other means; its reflection %s/%s holds nothing of it", pr->path,
                pr->folder.path, n->reflection);
-    /* persist-order P2: a removal that is cut is seen to be one. */
+    /* persist-order P2: a removal that is cut is recognized as one. */
     if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;

@@ -40,8 +40,7 @@ void birth_follow(const struct pairing *pr, int fd, const char *name)
 
 static int make_reflection(struct pairing *pr, const struct place_names *n)
 {
-    /* What an interrupted birth or a removal left holds nothing: begin with a fresh file, whose
-     * bitmaps are all zero. */
+    /* What a cut birth or removal left holds nothing: begin with a new file, with bitmaps of zeros. */
     if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot clear away %s/%s", pr->folder.path, n->reflection);
     pr->reflection = fsops->create(pr->folder.fd, n->reflection, O_RDWR | O_EXCL, 0600);
@@ -93,8 +92,8 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
     return 0;
 }
 
-/* The manifest is mapped through a descriptor of its own: a mapping of the locked one would keep
- * the locks alive in a forked child. */
+/* Maps the manifest through a descriptor of its own: a mapping of the locked one would keep the locks in a
+ * forked child. */
 int birth_map_manifest(struct pairing *pr, const struct place_names *n)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
@@ -130,16 +129,16 @@ static int write_attribute(struct pairing *pr, const char *name)
 {
     struct attribute a = {.inode = pr->identity.inode};
     memcpy(a.id, pr->record.id, 16);
-    size_t base = (size_t)(name - pr->path); /* the original's folder and its slash */
-    /* A file with several links may be opened by one in another folder. */
+    size_t base = (size_t)(name - pr->path); /* the original's folder and a slash */
+    /* A file with several links may be opened by a name in another folder. */
     bool below = pr->identity.links == 1 && strncmp(pr->folder.path, pr->path, base) == 0 &&
                  pr->folder.path[base];
     snprintf(a.folder, sizeof(a.folder), "%s", pr->folder.path + (below ? base : 0));
     return attribute_write(pr->original, pr->path, &a);
 }
 
-/* persist-order P1 (reader: verdict_of(), in a later pairing_open): each step of the birth is durable
- * before the next one, so that a manifest which says `in use` has everything it needs. */
+/* persist-order P1 (reader: verdict_of(), in a later pairing_open): each step of the birth is durable before
+ * the next one, so that a manifest in state `in use` has all that it needs. */
 int birth_give(struct pairing *pr, const struct place_names *n, const char *name,
                const struct pairing_wish *wish)
 {
@@ -150,7 +149,7 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
                             pr->path, pr->identity.links);
     if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
         return -1;
-    /* A half-made manifest may be here: from zeros again, and B is zeros until the first use. */
+    /* A half-made manifest may be here: it is zeroed first. Copy B stays zeros until the first use. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
@@ -175,7 +174,7 @@ int birth_give(struct pairing *pr, const struct place_names *n, const char *name
     if (pr->has_attributes && write_attribute(pr, name) < 0) {
         if (errno != ENOTSUP && errno != EPERM)
             return -1;
-        /* Some file systems can read no attributes where they can set none. */
+        /* Some file systems answer a reader that there is no attribute, although none can be set. */
         pr->has_attributes = false;
         if (pr->identity.links > 1)
             return report_error(EINVAL,

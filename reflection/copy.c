@@ -6,21 +6,21 @@
 #include <string.h>
 
 const struct copy_kernel *const copy_kernels[] = {
-#ifndef RACES_WATCHED /* which looks at no access that is wider */
+#ifndef RACES_WATCHED /* ThreadSanitizer checks no wider accesses */
     &copy_avx512, &copy_avx2,
 #endif
     &copy_sse2, NULL};
 
 const struct copy_kernel *copy_best(void)
 {
-    /* Two threads that come here first find the same answer. */
+    /* Two threads that come here first find the same kernel. */
     static const struct copy_kernel *best;
     const struct copy_kernel *k = __atomic_load_n(&best, __ATOMIC_RELAXED);
     if (k)
         return k;
     const struct copy_kernel *const *try = copy_kernels;
     while (try[1] && !(*try)->usable())
-        try++; /* the last one, SSE2, is in every x86-64 */
+        try++; /* SSE2, the last one, is in every x86-64 CPU */
     __atomic_store_n(&best, *try, __ATOMIC_RELAXED);
     return *try;
 }
@@ -35,7 +35,7 @@ static void part(char *dst, const char *o, const char *r, uint64_t bitmap, unsig
 void copy_gather_parts(const struct copy_kernel *k, char *dst, const char *o, const char *r,
                        uint64_t bitmap, unsigned begin, unsigned n)
 {
-    char *base = dst - begin; /* where byte 0 of the page would go; never used below dst */
+    char *base = dst - begin; /* where byte 0 of the page would go; nothing is stored below dst */
     unsigned end = begin + n;
     if (begin % 64) {
         unsigned head = 64 - begin % 64 < n ? 64 - begin % 64 : n;

@@ -37,7 +37,7 @@ static int strength(enum persist_domain d)
     static const int of[] = {[PERSIST_AUTO] = 0,
                              [PERSIST_PROCESS] = 1,
                              [PERSIST_MSYNC] = 2,
-                             /* pmem's protocol is right on an eADR machine, not the other way */
+                             /* pmem's protocol is right on an eADR machine, not vice versa */
                              [PERSIST_EADR] = 3,
                              [PERSIST_PMEM] = 3};
     return of[d];
@@ -73,7 +73,7 @@ void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int f
         void *view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
         if (view != MAP_FAILED || (errno != EOPNOTSUPP && errno != EINVAL))
             return view;
-        /* A domain that was forced on another medium: the caller's word counts. */
+        /* The domain was forced on a medium of another kind: the caller's choice counts. */
     }
     return mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
 }

@@ -11,7 +11,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A journal has owner, group and mode of the reflections that it serves. */
+/* For a journal that the caller may not open. A journal has owner, group and mode of the reflections that it
+ * serves, so another owner, group or mode means that it does not matter. Returns 0; -1 with a sentence. */
 static int judge_forbidden(const struct folder *f, const char *name,
                            const struct recover_file *file)
 {
@@ -25,7 +26,7 @@ static int judge_forbidden(const struct folder *f, const char *name,
     const bool alike = (journal.st_uid == own.st_uid || (own.st_mode & S_IWGRP)) &&
                        journal.st_gid == own.st_gid &&
                        (journal.st_mode & 0666) == trust_writers(own.st_mode & 0666);
-    /* That of one of the others who may write to the file is theirs alone. */
+    /* Where all users may write to the file, its journals may have any owner and group. */
     const bool for_all = file->in_use && (journal.st_mode & own.st_mode & S_IWOTH);
     if (!alike && !for_all)
         return 0;
@@ -33,7 +34,7 @@ static int judge_forbidden(const struct folder *f, const char *name,
                         f->path, name);
 }
 
-/* The journal that is open as `fd`, which is closed. */
+/* For the journal that is open as `fd`; closes it. Returns as recover_is_due(). */
 static int opened_is_due(const struct folder *f, const char *name, int fd,
                          const struct recover_file *file)
 {
@@ -42,7 +43,7 @@ static int opened_is_due(const struct folder *f, const char *name, int fd,
     struct pool pool;
     if (due == 1) {
         if (pool_open(&pool, f, name, fd) < 0) {
-            due = file->in_use; /* recover_folder() says what is wrong */
+            due = file->in_use; /* recover_folder() reports what is wrong */
         } else {
             due = replay_settle(f, &pool) < 0 ? -1 : found_names_file(&pool.journal, file);
             (void)pool_close(&pool, f, false);

@@ -50,7 +50,7 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
-/* Under another name first: whoever sees the folder sees it complete. */
+/* Makes the folder under another name first, so that a process that sees it sees it complete. */
 static int make_folder(int around, const struct stat *like, const char *name, const char *path)
 {
     char unfinished[NAME_MAX + 1];
@@ -63,9 +63,9 @@ static int make_folder(int around, const struct stat *like, const char *name, co
         report_errno(errno, "cannot open the new reflection folder %s", path);
         goto out;
     }
-    /* Who may write beside the file may write here. Giving it away takes privileges; without them
-     * the maker stays its owner, which is one of those that are trusted. Without its group it is for
-     * everybody what it is for that group at most. */
+    /* The folder is for the users that may write beside the file. Changing the owner takes privileges;
+     * without them the maker stays the owner, which is trusted too. If the group cannot be set, all users get
+     * at most what that group had. */
     struct stat st;
     mode_t mode = trust_mode(around, like->st_mode & 07777);
     if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
@@ -83,14 +83,13 @@ out:;
     int saved = errno;
     if (fd >= 0)
         close(fd);
-    (void)fsops->unlinkat(around, unfinished,
-                          AT_REMOVEDIR); /* still there only if it was not needed */
+    (void)fsops->unlinkat(around, unfinished, AT_REMOVEDIR); /* there only if it was not renamed */
     errno = saved;
     return result;
 }
 
-/* Was a folder made by one of the group that may rename what lies around it, whoever made that? Only such
- * a one can give that group to what he makes. */
+/* Was a folder made by a member of the group that may rename names around it? Only members can give a folder
+ * that group. */
 static bool is_of_the_group(const struct stat *folder, const struct stat *parent)
 {
     return (parent->st_mode & S_IWGRP) && !(parent->st_mode & S_ISVTX) &&

@@ -13,7 +13,7 @@
 int found_open(const struct folder *f, const char *name, struct stat *st, const struct trust *file)
 {
     const char *path = f->path;
-    /* O_NONBLOCK: anybody may make a named pipe of that name. */
+    /* O_NONBLOCK: any user may make a named pipe of that name. */
     int fd = openat(f->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int err = errno;
     if ((fd >= 0 ? fstat(fd, st) : fstatat(f->fd, name, st, AT_SYMLINK_NOFOLLOW)) < 0) {
@@ -41,7 +41,7 @@ int found_open(const struct folder *f, const char *name, struct stat *st, const 
     return -1;
 }
 
-/* ---- of users who may not write to the file any more ---- */
+/* ---- of users that may not write to the file any more ---- */
 
 bool found_was_of_group(const struct stat *found, const struct trust *file)
 {
@@ -100,8 +100,8 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
 
 /* ---- journals of other folders ---- */
 
-/* Does the journal that was opened as `fd` know the folder that we came from? 1, 0, -1. One that cannot be read
- * is the one that was meant: who recovers it says what is wrong. */
+/* Does the journal that is open as `fd` know the folder that led to it? Returns 1, 0, -1. A journal that
+ * cannot be read counts as the right one: its recovery reports what is wrong. */
 static int is_meant(const struct found_way *to, int fd)
 {
     struct pool pool;
@@ -113,7 +113,7 @@ static int is_meant(const struct found_way *to, int fd)
     return meant;
 }
 
-/* The journal where one of the ways leads; as found_follow(). */
+/* Opens the journal that one of the routes leads to. Returns as found_follow(). */
 static int follow_one(struct found_way *to, int which, const struct trust *file)
 {
     if (route_open(&to->pointer.route, to->journal.from, which, &to->folder) < 0) {
@@ -122,8 +122,7 @@ static int follow_one(struct found_way *to, int which, const struct trust *file)
         return FOUND_GONE;
     }
     int fd = found_open(&to->folder, to->journal.name, &to->journal.st, file);
-    if (fd ==
-        FOUND_OTHERS) { /* the pointer's maker is trusted: so it is not the journal that he meant */
+    if (fd == FOUND_OTHERS) { /* the pointer's maker is trusted, so it meant another journal */
         errno = ESTALE;
         return FOUND_GONE;
     }
@@ -160,7 +159,7 @@ int found_follow(struct found_way *to, const struct folder *f, const char *name,
             if (journal == FOUND_GONE && errno != ENOENT)
                 error = errno;
         }
-        /* It may just have been removed, after its pointers. */
+        /* The journal may just have been removed, after its pointers. */
         int named = journal == FOUND_GONE ? folder_names(f, name, fd) : 1;
         if (journal != -1)
             errno = error;
@@ -196,7 +195,8 @@ int found_judge_gone(const struct found_way *to, const struct folder *f, const c
     return 0;
 }
 
-/* 1; 0: it is none of such a one; -1. */
+/* Reads a pointer of a maker that could write to the file as one of its group, and may not any more. Returns
+ * 1; 0 if it is not such a pointer; -1. */
 static int read_others_pointer(struct pointer *to, const struct folder *f, const char *name,
                                const struct recover_file *file)
 {
@@ -221,7 +221,7 @@ static int read_others_pointer(struct pointer *to, const struct folder *f, const
     return result;
 }
 
-/* It leads where its maker likes. */
+/* The pointer is not trusted: it may lead anywhere. */
 int found_judge_way(const struct folder *f, const char *name, const struct recover_file *file,
                     unsigned naps)
 {
@@ -247,7 +247,7 @@ int found_judge_way(const struct folder *f, const char *name, const struct recov
     return found_judge_gone(&to, f, name, file);
 }
 
-/* ---- all of a folder ---- */
+/* ---- all names of a folder ---- */
 
 struct visiting {
     const struct found_visits *visits;

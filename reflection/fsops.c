@@ -17,7 +17,7 @@ static int create(int dir, const char *name, int flags, mode_t mode)
 static int rename_within(int dir, const char *from, const char *to)
 {
     int r = renameat2(dir, from, dir, to, RENAME_NOREPLACE);
-    /* Some file systems know no flags: there whoever comes second wins. */
+    /* Some file systems know no flags: there the second of two renames replaces the first one's file. */
     return r < 0 && errno == EINVAL ? renameat(dir, from, dir, to) : r;
 }
 

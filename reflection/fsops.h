@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only caller of what changes names, sizes, space and attributes.
+ * The only caller of functions that change names, sizes, space and attributes of files.
  *
- * One table, so that tests can record, fail and cut between any two calls. Not on any hot path.
- * Each entry answers as the call it is named after: -1 and errno on failure.
- * Reading (open of what exists, stat, getxattr, lseek, locks) changes nothing and is not here.
+ * One table, so that tests can record calls, make them fail and cut between any two. Not on a hot path. Each
+ * entry returns what the call that it is named after returns: -1 and errno on failure. Calls that only read
+ * (open of an existing file, stat, getxattr, lseek) and locks are not in it.
  */
 #ifndef ATO_REFLECTION_FSOPS_H
 #define ATO_REFLECTION_FSOPS_H
@@ -19,7 +19,7 @@
 struct fsops {
     int (*mkdirat)(int dir, const char *name, mode_t mode);
     int (*create)(int dir, const char *name, int flags, mode_t mode); /* openat with O_CREAT */
-    int (*renameat)(int dir, const char *from, const char *to); /* within one folder; EEXIST */
+    int (*renameat)(int dir, const char *from, const char *to);       /* EEXIST if `to` exists */
     int (*unlinkat)(int dir, const char *name, int flags);
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t offset, off_t n);
@@ -41,13 +41,13 @@ extern const struct fsops *fsops;
 static const struct fsops *const fsops __attribute__((unused)) = &fsops_real;
 #endif
 
-/* Gives space back: the range reads as zeros then. */
+/* Gives space back: the range reads as zeros afterwards. */
 static inline int fsops_punch(int fd, off_t offset, off_t n)
 {
     return fsops->fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, n);
 }
 
-/* The one that orders: with the place it is called from, as the calls of persist.h. */
+/* The only entry that orders, so it carries the place of the call, as the calls of persist.h do. */
 #define fsops_fsync(fd) fsops->fsync(fd, SEAM_SITE("fsync"))
 
 #endif

@@ -16,7 +16,8 @@
 int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
 {
     char bytes[16384];
-    /* Of the slice that the end lies in O may be the home that is not valid, and hold anything. */
+    /* In the slice that contains the end, O may be the invalid home and hold anything: start behind that
+     * slice. */
     off_t at = (off_t)((longest + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
     if (is <= longest || is > growth)
         return 0;
@@ -41,7 +42,7 @@ static int cut_off(struct pairing *pr, uint64_t longest)
     return 0;
 }
 
-/* A sync failed: it may be others' bytes that are lost. */
+/* After a failed sync: bytes of other processes may be lost too. */
 static int lost(const struct pairing *pr, const char *what)
 {
     report_errno(errno, "cannot make %s %s durable", what, pr->path);
@@ -65,8 +66,8 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
                             "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
                             ": it %s by other means",
                             pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
-    /* persist-order G3 (reader: growth_settle): it is cut off durably, whoever did that, before the
-     * growth word is another's or gone: nobody could tell then what the file has too much. */
+    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the
+     * growth word changes or is removed: without that word nothing tells that the file is too long. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
@@ -83,7 +84,7 @@ uint64_t *growth_size_word(const struct pairing *pr)
     return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
 }
 
-/* I5: bits of pages that come to be must be 0; holes are. */
+/* I5: the bits of new pages must be 0. Those in holes are. */
 static int check_words(const struct pairing *pr, uint64_t to)
 {
     uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
@@ -131,21 +132,21 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         persist_store_word(&pr->persist, word, manifest_encode_size(to));
         if (persist_flush_word(&pr->persist, word) < 0)
             return lost(pr, "the manifest of");
-        /* persist-order G1 (reader: growth_settle): how long the original is going to be is durable
-         * before it is that long, or nobody could tell it from one that others made longer. */
+        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before the
+         * original has it. Otherwise that could not be told from a file that another program made longer. */
         persist_fence(&pr->persist);
     }
     if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
                             pr->path, layout_reflection_bytes(to));
-    /* Also S3: words that were made 0. */
+    /* Also S3: words that were cleared. */
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
     if (lengthen(pr->original, to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
-    /* persist-order G2 (reader: adopt): both are as long as the size word says before it says so.
-     * persist-order S3 (reader: whoever reads behind the old end): what was given back there, or made
-     * zeros, is durable before it is within the file again. */
+    /* persist-order G2 (reader: adopt): both files have the new length before the size word says it.
+     * persist-order S3 (reader: whoever reads behind the old end): space given back there, or zeros, are
+     * durable before they are in the file again. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
     int r = lost(pr, "the length of");

@@ -1,51 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How an original gets longer, so that a cut leaves it as long as before or as long as it shall be.
+ * How an original gets longer, so that a cut leaves it with its old length or with the new one.
  *
- *   1. the growth word of the manifest says how long it shall be      (persist-order G1)
- *   2. reflection and original become that long                       (persist-order G2)
- *   3. the size word says so: from here on it is
+ *   1. the growth word of the manifest says the new length           (persist-order G1)
+ *   2. reflection and original get that length                       (persist-order G2)
+ *   3. the size word says it: the step that counts
  *
- * Each durable before the next. A file that is longer than its size word says, no longer than the
- * growth word says, and zeros from the one to its end was cut between 1 and 3, and is cut off. (A transaction
- * may take steps 1 and 2 several times: so it may be shorter than the growth word says.)
- * Any other length is others' doing, but for those of a file that was made shorter (shrink.h).
+ * Each is durable before the next. If an original is longer than its size word says, no longer than the
+ * growth word says, and zeros from the one to its end, a growth stopped between 1 and 3: the excess is cut
+ * off. (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
+ * word says.) Any other length was given by another program, except for files that were made shorter
+ * (shrink.h).
  */
 #ifndef ATO_REFLECTION_GROWTH_H
 #define ATO_REFLECTION_GROWTH_H
 
 #include "pairing.h"
 
-/* Answer of those below, beside -1: a sync failed, with EIO. What was not durable yet may be lost, of
- * whatever part of the file. */
+/* Result of functions here and in shrink.h, beside 0 and -1: a sync failed, with EIO. Any bytes of the file
+ * that were not durable yet may be lost. */
 #define GROWTH_LOST (-2)
 
-/* How long an original may be whose words say so, and nothing is wrong: as long as its size word says,
- * up to where it was made shorter from. */
+/* The most bytes that a sound original may have: those of the size word, or of the shrink word while it
+ * counts. */
 static inline uint64_t growth_longest(uint64_t size, uint64_t shrunk)
 {
     return shrunk > size ? shrunk : size;
 }
 
-/* Is the length `is` of an original, which was `longest` before and whose growth word says `growth`
- * (0: none), that of a growth that was cut? 1, 0, or -1 and errno. Reads what is new, holes are free. */
+/* Is `is` the length that a growth that was cut gave the original? It was `longest` bytes long before; its
+ * growth word says `growth` (0: none). Returns 1, 0, or -1 and errno. Reads the new bytes, except holes. */
 int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth);
 
-/* Steps 1 and 2, from pr->size, settled, to `to`, which is more. What both files have behind pr->size
- * already is zeros (S3), and durably so when it returns. -1: the original is as long as it was, or
- * growth_settle() makes it so. EUCLEAN: the reflection has bitmaps of pages that there are not;
- * ENOSPC, EFBIG, EIO, ... */
+/* Steps 1 and 2, from pr->size to `to`, which is more. growth_settle() has been called, and all that both
+ * files have behind pr->size is zeros (S3), durably so when it returns 0. On failure (-1, GROWTH_LOST) the
+ * original has its old length, or growth_settle() restores it. EUCLEAN: the reflection has bitmaps of pages
+ * behind the end; ENOSPC, EFBIG, EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
-/* Where step 3 stores manifest_encode_size(). */
+/* The word where step 3 stores manifest_encode_size(). */
 uint64_t *growth_size_word(const struct pairing *pr);
 
-/* What the last growth was to come to, as the mapped manifest has it; 0: there was none. */
+/* The length that the last growth aimed at, by the mapped manifest; 0: there was none. */
 uint64_t growth_last(const struct pairing *pr);
 
-/* Cuts off what a growth to `growth` left that came to nothing: durably, when it returns. Not what was
- * within the file before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's
- * length is neither pr->size, nor one up to `shrunk`, nor such a growth's. */
+/* Cuts off what an unfinished growth to `growth` left, durably when it returns 0. Keeps what was in the file
+ * before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's length is neither
+ * pr->size, nor one up to `shrunk`, nor that of such a growth. */
 int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk);
 
 #endif

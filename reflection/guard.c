@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The guarded bytes as the file has them. 1; 0 the file ends before; -1 */
+/* Reads the guarded bytes that the file has. Returns 1; 0 if the file ends before their end; -1. */
 static int read_guarded(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
 {
     const struct manifest_guard *g = &pr->record.guard;
@@ -38,12 +38,12 @@ int guard_note(struct pairing *pr)
     return read_guarded(pr, pr->record.guarded) < 0 ? -1 : 0;
 }
 
-/* Whole words around them; the words lie in at most two pages. */
+/* The whole words around the guarded bytes; they lie in at most two pages. */
 struct window {
-    uint64_t page;     /* of the original, the first one */
-    uint64_t bytes;    /* whole pages */
-    unsigned at, n;    /* words, within */
-    unsigned at_guard; /* within the words */
+    uint64_t page;     /* the first one, in the original */
+    uint64_t bytes;    /* of the whole pages */
+    unsigned at, n;    /* of the words: offset in the pages, bytes */
+    unsigned at_guard; /* of the guarded bytes: offset in the words */
 };
 
 static struct window window_of(const struct manifest_guard *g)
@@ -63,7 +63,7 @@ static int store(struct pairing *pr, const struct window *w)
     _Alignas(8) char words[MANIFEST_GUARD_MAX + 16];
     struct persist p;
     persist_init(&p, pr->record.domain);
-    /* On tmpfs a store into a hole of a full disk would be SIGBUS. */
+    /* On tmpfs a store into a hole is SIGBUS if there is no space. */
     if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
                          (off_t)w->bytes) < 0)
         return report_errno(errno, "no space to put the guarded bytes of %s back", pr->path);
@@ -75,8 +75,8 @@ static int store(struct pairing *pr, const struct window *w)
     memcpy(words + w->at_guard, g->plain, g->bytes);
     persist_copy(&p, map + w->at, words, w->n);
     int r = persist_flush_data(&p, map + w->at, w->n);
-    /* persist-order P4 (reader: removal_start_over): they are durable before the attribute goes, without
-     * which nobody puts them back any more. */
+    /* persist-order P4 (reader: removal_start_over): the bytes are durable before the attribute is removed.
+     * Without it they are not put back any more. */
     persist_fence(&p);
     munmap(map, w->bytes);
     return r < 0 ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path) : 0;
@@ -89,7 +89,7 @@ int guard_put_back(struct pairing *pr)
     if (!rec->guard.bytes)
         return 0;
     int there = read_guarded(pr, now);
-    if (there <= 0) /* no such bytes in the file: none to put back */
+    if (there <= 0) /* the file has no such bytes: nothing to put back */
         return there;
     bool ours = true;
     for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
@@ -101,7 +101,7 @@ int guard_put_back(struct pairing *pr)
                    pr->path, rec->guard.bytes, rec->guard.offset);
         return 0;
     }
-    /* Plain already as far as can be seen: stored again, since that may not be durable. */
+    /* Bytes that are plain already are stored again, since they may not be durable. */
     struct window w = window_of(&rec->guard);
     return store(pr, &w);
 }

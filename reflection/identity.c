@@ -48,7 +48,7 @@ int identity_of(int fd, struct identity *who)
     who->mode = trust_mode(fd, sx.stx_mode & 07777);
     who->owner = sx.stx_uid;
     who->group = sx.stx_gid;
-    /* The kernel stores an int, whatever the ioctl's number says of a long. */
+    /* The kernel stores an int, although the ioctl's number says long. */
     long generation = 0;
     if (ioctl(fd, FS_IOC_GETVERSION, &generation) == 0) {
         who->has_generation = true;

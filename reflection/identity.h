@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who a file is: what the kernel tells of an original, and the attribute it carries.
+ * The identity of a file: what the kernel tells of an original, and the attribute that it carries.
  *
- * An inode number alone is no identity: it is given out again. The attribute `user.ato` on the
- * original holds the random id of its pairing, the inode it was put on (a copy of the file carries
- * the attribute along and is found out by this), and where the reflection lies:
+ * An inode number alone does not identify a file: it is reused. The attribute `user.ato` on the original
+ * holds the random id of its pairing, the inode that it was put on (a copy of the file has the attribute too,
+ * and is detected by this), and where the reflection lies:
  *
  *   "ato1 <id, 32 hex digits> <inode, decimal> <folder>"
  *
- * folder: relative to the original's own folder when it is below it, else absolute. No NUL.
+ * folder: relative to the original's own folder if it is below it and the file has one link, else absolute.
+ * No NUL.
  */
 #ifndef ATO_REFLECTION_IDENTITY_H
 #define ATO_REFLECTION_IDENTITY_H
@@ -32,11 +33,11 @@ struct identity {
     gid_t group;
 };
 
-/* Errors: EINVAL with a sentence for what is no regular file or has no name; stat's. */
+/* Returns 0; -1 with a sentence: EINVAL for a file that is not regular or has no name; errors of statx(). */
 int identity_of(int fd, struct identity *who);
 
-/* The path of an open file and its folder, checked to name that very file still. `path` has room
- * for PATH_MAX bytes; *name points into it behind the last slash. */
+/* Finds the path of an open file, and checks that it still names that file. `path` has room for PATH_MAX
+ * bytes; *name points into it, behind the last slash. Returns 0; -1 with a sentence. */
 int identity_path(int fd, const struct identity *who, char *path, char **name);
 
 void identity_to_record(const struct identity *who, struct manifest_record *record);
@@ -46,10 +47,11 @@ static inline struct trust identity_trust(const struct identity *who)
     return (struct trust){who->owner, who->group, who->mode};
 }
 
-/* Same inode object, as far as birth time and generation tell; only what both sides know counts. */
+/* Returns true if both are the same inode, in the same use of its number, by birth time and generation. Only
+ * what both sides know is compared. */
 bool identity_same_inode(const struct identity *who, const struct manifest_record *record);
 
-/* Size and mtime are those that a record `clean` holds. */
+/* Returns true if size and mtime are those in a record of state `clean`. */
 bool identity_unwritten(const struct identity *who, const struct manifest_record *record);
 
 struct attribute {
@@ -69,18 +71,18 @@ enum attribute_finding attribute_read(int fd, const char *path, struct attribute
 int attribute_write(int fd, const char *path, const struct attribute *a);
 int attribute_remove(int fd, const char *path);
 
-/* Parses `n` bytes of an attribute's value (no NUL behind them). */
+/* Parses `n` bytes of an attribute's value, which no NUL follows. Returns false if they are not one. */
 bool attribute_parse(const char *value, size_t n, struct attribute *a);
 
 void identity_hex(const uint8_t id[16], char out[33]);
 int identity_random(void *bytes, size_t n);
 
-/* This process, by a random number that is not 0: a pid is not the same in every pid namespace, and is given
- * out again. -1: there is no randomness. */
+/* A random number, not 0, that identifies this process: a pid differs between pid namespaces and is reused.
+ * Returns 0; -1 with a sentence if there is no randomness. */
 int identity_process(uint64_t *process);
-void identity_forget_process(void); /* in a forked child: it is another one */
+void identity_forget_process(void); /* in a forked child, which is another process */
 
-/* The kernel's boot id, zeros where it cannot be read. */
+/* The kernel's boot id; zeros if it cannot be read. */
 void identity_boot(uint8_t boot_id[16]);
 
 #endif

@@ -26,7 +26,7 @@ uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files
     return names < room ? (room - names) / sizeof(struct journal_word) : 0;
 }
 
-/* Are the counts of a commit within its lane? */
+/* Returns true if the counts of a commit are within its lane. */
 static bool fits(const struct journal *j, unsigned lane, const struct journal_commit *line)
 {
     return line->files <= JOURNAL_MAX_FILES &&
@@ -140,7 +140,7 @@ int journal_name_folder(const struct journal *j, const struct persist *p, unsign
 
 bool journal_folder(const struct journal *j, unsigned k, struct route *route)
 {
-    struct journal_folder entry; /* a copy: others may write to the journal */
+    struct journal_folder entry; /* a copy: other processes may write to the journal */
     struct route ignored;
     if (k == 0 || k > j->folders)
         return false;
@@ -204,9 +204,8 @@ int journal_finish(struct journal_writer *w)
 
 int journal_commit(struct journal_writer *w)
 {
-    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word
-     * of the commit changes; otherwise a cut between two flips would have nothing to finish them.
-     */
+    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of the
+     * commit changes. Otherwise nothing could finish the commit after a cut between two flips. */
     persist_line(w->persist, w->lane, (const char *)&w->line);
     if (persist_flush_data(w->persist, w->lane, sizeof(w->line)) < 0)
         return -1;
@@ -219,8 +218,8 @@ static int retire(const struct persist *p, uint64_t *retired, uint64_t sequence)
     persist_store_word(p, retired, sequence);
     if (persist_flush_word(p, retired) < 0)
         return -1;
-    /* persist-order J3 (reader: journal_look, R2): retired durably before any page of the commit is
-     * released, or the lane is used again: a replay would undo newer flips. */
+    /* persist-order J3 (reader: journal_look, R2): `retired` is durable before any page of the commit is
+     * released, or the lane is used again. Otherwise a replay would undo newer flips. */
     persist_fence(p);
     return 0;
 }
@@ -242,9 +241,9 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     char *at = lane_at(j, lane);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
-    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its
-     * `retired` and not fenced it. Whichever way this recovery decides, a power cut after it must
-     * find the same lane. Idle lanes have nothing but their first two lines to settle. */
+    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired`
+     * and not fenced it. Whatever this recovery decides, a power cut after it must find the same lane. Of an
+     * idle lane only the first two lines matter. */
     size_t n = FILES;
     if (fits(j, lane, &line))
         n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
@@ -254,7 +253,7 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     return 0;
 }
 
-/* I5: does a word say something that can be? */
+/* I5: may a word have been written by libato? */
 static bool makes_sense(const struct journal_word *at, unsigned files)
 {
     const struct journal_word w = *at;
@@ -281,7 +280,7 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
     if (!fits(j, lane, &line))
         return JOURNAL_DAMAGED;
     if (line.files == 0 || line.words == 0)
-        return JOURNAL_IDLE; /* the first commit of this lane, torn within its line */
+        return JOURNAL_IDLE; /* the lane's first commit, torn within its line */
     v->nfiles = line.files;
     v->nwords = line.words;
     v->files = (const struct journal_file *)(at + FILES);

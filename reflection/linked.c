@@ -14,13 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a step that failed: is what was looked for not there, or is it not known? */
+/* By the errno of a failed step: true if the file is not there, false if that is unknown. */
 static bool is_absence(int error)
 {
     return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENXIO;
 }
 
-/* `name` in `f`, by somebody who may write to the journal. The descriptor; NONE: there is none such; -1. */
+/* Opens `name` in `f`, if a user that may write to the journal made it. Returns a descriptor; NONE if there
+ * is no such file; -1. */
 enum { NONE = -2 };
 
 static int open_made(const struct linked *j, const struct folder *f, const char *name)
@@ -42,7 +43,7 @@ static int open_made(const struct linked *j, const struct folder *f, const char 
     return result;
 }
 
-/* Does a route from `f` lead to the journal? 1, 0, -1. */
+/* Does a route from `f` lead to the journal? Returns 1, 0, -1. */
 static int arrives(const struct linked *j, const struct folder *f, const struct route *route)
 {
     int error = 0;
@@ -61,7 +62,7 @@ static int arrives(const struct linked *j, const struct folder *f, const struct 
     return here ? 1 : error ? -1 : 0;
 }
 
-/* Is there a pointer, and does it lead here? */
+/* Does `f` have a pointer for entry `k`, and does it lead to the journal? */
 static enum linked_answer look_for_pointer(const struct linked *j, const struct folder *f,
                                            unsigned k)
 {
@@ -105,7 +106,7 @@ static int is_marked(const struct linked *j, const struct folder *f)
     return 1;
 }
 
-/* What is there, where one of the routes leads. */
+/* Judges the folder that one of the routes leads to. */
 static enum linked_answer look_at(const struct linked *j, unsigned k, const struct route *route,
                                   int which, struct folder *to)
 {
@@ -116,7 +117,7 @@ static enum linked_answer look_at(const struct linked *j, unsigned k, const stru
     return marked < 0 ? LINKED_FAILED : marked ? LINKED_GONE : answer;
 }
 
-/* The best of both. Of failures, one that is more than absence. */
+/* Returns the better answer of both routes. If both fail, errno is that of one that is more than absence. */
 static enum linked_answer look(const struct linked *j, unsigned k, const struct route *route,
                                struct folder *to)
 {
@@ -137,7 +138,7 @@ static enum linked_answer look(const struct linked *j, unsigned k, const struct 
             folder_close(&f);
         }
     }
-    /* Where one could not be looked at, the other one is not known to be all. */
+    /* If one place could not be looked at, the other answer is not sure. */
     if (best != LINKED_OPEN && error != ENOENT)
         best = LINKED_FAILED;
     if (best != LINKED_OPEN && best != LINKED_GONE)
@@ -146,7 +147,8 @@ static enum linked_answer look(const struct linked *j, unsigned k, const struct 
     return best;
 }
 
-/* Is the folder that we came from the one of an entry that leads to none? Opens it again. */
+/* For an entry that leads to no linked folder: is it the folder that led here, moved? Then opens that once
+ * more. */
 static enum linked_answer take_origin(const struct linked *j, unsigned k, const struct route *route,
                                       struct folder *to)
 {
@@ -209,7 +211,7 @@ enum linked_answer linked_open(const struct linked *j, const struct journal *tab
     }
     answer = look(j, k, route, to);
     int error = errno;
-    /* Where it could not be looked at, it may be there. */
+    /* Not after other failures: the folder may be at the place that could not be looked at. */
     if (answer == LINKED_STRANGER || (answer == LINKED_FAILED && error == ENOENT)) {
         enum linked_answer origin = take_origin(j, k, route, to);
         if (origin != LINKED_STRANGER) {
@@ -229,8 +231,8 @@ int linked_knows_origin(const struct linked *j, const struct journal *table)
 {
     struct folder to;
     struct stat here, there;
-    /* Damaged: so it knows none that could be the one. Or the pointer is made up; what lanes name is
-     * looked for without it. */
+    /* No valid entry: the table is damaged, or the pointer is forged. The pointer counts if it leads here; a
+     * forged one does no harm, since the folders that lanes name are looked for without it. */
     if (!journal_folder(table, j->index, NULL)) {
         enum linked_answer answer = look_for_pointer(j, j->from, j->index);
         return answer == LINKED_FAILED ? -1 : answer == LINKED_OPEN;
@@ -246,7 +248,8 @@ int linked_knows_origin(const struct linked *j, const struct journal *table)
     return same;
 }
 
-/* In one folder: REMOVED; NOT_THERE, durably: it may be in another one; GIVEN_UP there by a mark; -1. */
+/* Removes the pointer from one folder. Returns REMOVED; NOT_THERE, durably: it may be in another folder;
+ * GIVEN_UP if there is a mark; -1. */
 enum { NOT_THERE = 0, REMOVED = 1, GIVEN_UP = 2 };
 
 static int remove_in(const struct linked *j, const struct folder *at, unsigned k)
@@ -286,7 +289,7 @@ int linked_remove(const struct linked *j, const struct journal *table, unsigned 
         struct folder at;
         if (route_open(route, j->folder, which, &at) == 0) {
             done = remove_in(j, &at, k);
-            looked = true; /* another one in its place cannot be told from one that was restored */
+            looked = true; /* a restored folder cannot be told from a new one in its place */
             done = done == GIVEN_UP ? NOT_THERE : done;
         } else if (!is_absence(errno)) {
             error = errno;

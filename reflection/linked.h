@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which folder does a journal mean by an entry of its table? And which journal does a pointer mean?
+ * Which folder does an entry of a journal's table mean? Which journal does a pointer mean?
  *
- * Names prove nothing: a folder may have been moved, copied, restored from a backup, or be covered by
- * another one that was mounted there. Journal and folder belong together when each leads to the other: the
- * folder has a pointer that somebody made who may write to the journal, with the number of the entry,
- * from which one comes to this journal; and the journal's entry leads to the folder. Or to none that
- * is linked with it, if one came from there, and the folder was only moved: it is the inode that the entry
- * says, on the journal's own file system. (In a snapshot all inodes are what they were.)
+ * Names prove nothing: a folder may have been moved, copied, restored from a backup, or be covered by a
+ * mount. Journal and folder belong together if each leads to the other. The folder has a pointer, made by a
+ * user that may write to the journal, with the number of the entry, and this pointer leads to this journal.
+ * And the journal's entry leads to the folder. Instead of the latter, the folder may just have been moved:
+ * then the entry leads to no linked folder, the journal was found from this folder, and the folder has the
+ * inode in the entry and lies on the journal's own file system. (In a snapshot all inodes are the same as
+ * before.)
  *
- * Files of a folder that is lost for good are given up with a mark: `journal-ID.gone` in the place where the
- * folder was, by somebody who may write to the journal.
+ * Files of a folder that is lost for good are given up by a mark: a file `journal-ID.gone` in the place of
+ * the folder, made by a user that may write to the journal.
  */
 #ifndef ATO_REFLECTION_LINKED_H
 #define ATO_REFLECTION_LINKED_H
@@ -21,34 +22,35 @@
 
 #include <sys/stat.h>
 
-/* A journal, as it was found. */
+/* A journal that was found. */
 struct linked {
-    const struct folder *folder; /* where it lies */
+    const struct folder *folder; /* the folder that it lies in */
     const char *name;
     struct stat st;
-    /* The folder with the pointer that led to it, as entry `index` of the table; NULL: none did. */
+    /* The folder with the pointer, for entry `index` of the table, that led here; NULL: none did. */
     const struct folder *from;
     unsigned index;
 };
 
 enum linked_answer {
-    LINKED_FAILED = -1,  /* with errno and a sentence: it cannot be had, or reached */
-    LINKED_GONE = 0,     /* a mark in its place says that its files are gone; `to` is that place */
+    LINKED_FAILED = -1,  /* with errno and a sentence: it is missing or unreachable */
+    LINKED_GONE = 0,     /* a mark at its place gives up its files; `to` is that place */
     LINKED_OPEN = 1,     /* `to` is open */
-    LINKED_STRANGER = 2, /* as the first: there is a folder, without a pointer for this journal */
-    LINKED_ASTRAY = 3, /* as the first: there is a folder with one, which leads to another place */
+    LINKED_STRANGER = 2, /* also failed: there is a folder, without a pointer to this journal */
+    LINKED_ASTRAY = 3,   /* also failed: the folder's pointer leads to another place */
 };
 
-/* Folder `k` of a table, from 1 on. `to` is the caller's to close in each case. */
+/* Opens folder `k` of a table, from 1 on. The caller closes `to` in each case. */
 enum linked_answer linked_open(const struct linked *j, const struct journal *table, unsigned k,
                                struct folder *to);
 
-/* Does the journal know the folder that one came from? 1; 0 no: its pointer is a copy of another one's, or
- * made up; -1 with a sentence. */
+/* Does the journal know the folder that led to it? Returns 1; 0 if not: the pointer is a copy of another
+ * folder's, or forged; -1 with a sentence. */
 int linked_knows_origin(const struct linked *j, const struct journal *table);
 
-/* Takes the pointer in folder `k` away, or the mark; durably, also if somebody did it before, who may have been
- * killed then (J6). -1 with errno and a sentence: it may be there still, or somewhere else. */
+/* Removes the pointer in folder `k`, or the mark there, durably: also if another process has removed it and
+ * was killed before syncing (J6). Returns 0; -1 with errno and a sentence: the pointer may still be there, or
+ * elsewhere. */
 int linked_remove(const struct linked *j, const struct journal *table, unsigned k);
 
 #endif

@@ -39,7 +39,8 @@ enum locks_answer locks_ask(int fd, off_t start, off_t n)
     return l.l_type == F_UNLCK ? LOCKS_FREE : LOCKS_TAKEN;
 }
 
-/* Nobody of ours holds what is waited for as long as that. Who may only read the file may hold it for ever. */
+/* No process of libato holds a lock that another one waits for as long as this. But a process that may only
+ * read the file can lock it without end. */
 #ifdef ATO_SEAM
 unsigned locks_patience_ms = 30000;
 #else
@@ -65,14 +66,15 @@ void locks_let_others(void)
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
 }
 
-/* The kernel may need memory to keep the rest of a range: once more, since nothing could go on. */
+/* The kernel may need memory to keep the rest of a range. So a failure is tried once more: nothing could go
+ * on without it. */
 int locks_drop(int fd, off_t start, off_t n)
 {
     int r = apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
     return r == 0 ? 0 : apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
 }
 
-/* Descriptors + 1; 0: none. What there is no room for is not known to a child. */
+/* Descriptors + 1; 0: free. When the table is full, further ones are not closed in a child. */
 enum { KEPT = 256 };
 static int kept[KEPT];
 
@@ -91,7 +93,7 @@ void locks_keep(int fd)
     replace_kept(0, fd + 1);
 }
 
-/* It only closes: to unlock would be to drop the parent's. */
+/* In the child. It only closes: unlocking would drop the parent's locks. */
 void locks_forget(void)
 {
     for (unsigned i = 0; i < KEPT; i++) {

@@ -30,7 +30,7 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
     return MANIFEST_VALID;
 }
 
-/* Nothing but perhaps parts of a first copy A and of the words. */
+/* Returns true if there is nothing but, perhaps, parts of a first copy A and of the words. */
 static bool never_used(const uint8_t *b)
 {
     const size_t record = sizeof(struct manifest_record), words = MANIFEST_SHRINK_WORD + 8;
@@ -45,7 +45,7 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
     enum manifest_finding found[2];
     for (int i = 0; i < 2; i++)
         found[i] = look_at(b + i * MANIFEST_COPY_BYTES, &copies[i]);
-    /* A newer version may have left one copy that we could read: it is not ours to use. */
+    /* A newer version may have left one copy in a format that this one reads: it must not be used. */
     if (found[0] == MANIFEST_FOREIGN || found[1] == MANIFEST_FOREIGN) {
         *record = copies[found[0] == MANIFEST_FOREIGN ? 0 : 1];
         *which = 1;
@@ -72,9 +72,9 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
     record->checksum = checksum(record, offsetof(struct manifest_record, checksum));
     int other = !*which;
     char *copy = (char *)bytes + other * MANIFEST_COPY_BYTES;
-    /* persist-order M1 (reader: manifest_read after a crash): the record is durable before the
-     * caller acts on the state it announces. It is checksummed as a whole, so that inside it
-     * nothing needs an order; the other copy holds until this one does. */
+    /* persist-order M1 (reader: manifest_read after a crash): the record is durable before the caller acts on
+     * the state in it. The checksum covers all of it, so its parts need no order; the other copy holds until
+     * this one is complete. */
     persist_copy(p, copy, record, sizeof(*record));
     if (persist_flush_data(p, copy, sizeof(*record)) < 0)
         return -1;
@@ -83,7 +83,7 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
     return 0;
 }
 
-/* CRC-16/CCITT of the 48 bits, and not 0 for size 0: a word that was never written is no size. */
+/* CRC-16/CCITT of the 48 bits. Not 0 for size 0, so a word that was never written is not a size. */
 static uint16_t size_check(uint64_t size)
 {
     uint16_t crc = 0xffff;
@@ -110,7 +110,7 @@ bool manifest_decode_size(uint64_t word, uint64_t *size)
 bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes)
 {
     const uint64_t *at = (const uint64_t *)((const char *)bytes + MANIFEST_SIZE_WORD);
-    uint64_t words[3]; /* each as a whole: others may be storing to them */
+    uint64_t words[3]; /* each loaded at once: other processes may store to them */
     for (int i = 0; i < 3; i++)
         words[i] = __atomic_load_n(&at[i], __ATOMIC_ACQUIRE);
     sizes->growth = sizes->shrunk = 0;

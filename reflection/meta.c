@@ -15,7 +15,7 @@ uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks)
             return errno == ENXIO ? chunks : UINT64_MAX; /* ENXIO: holes to the end */
         if ((uint64_t)data < at + PAGE_BYTES)
             return chunk;
-        /* Holes up to there: on to the first meta page that does not end before it. */
+        /* Holes up to `data`: go on with the first meta page that does not end before it. */
         chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
     }
     return chunks;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 struct named_folder {
-    struct folder *at; /* NULL: not asked for yet */
+    struct folder *at; /* NULL: not opened yet */
     enum linked_answer found;
 };
 
@@ -61,7 +61,7 @@ void named_end(struct named *n)
 
 /* ---- folders ---- */
 
-/* Folder `k` of the journal; *gone: somebody says that its files are. NULL with a sentence. */
+/* Opens folder `k` of the journal. *gone: a mark gives up its files. NULL with a sentence on failure. */
 static const struct folder *open_folder(struct named *n, unsigned k, bool *gone)
 {
     const struct linked *j = n->journal;
@@ -69,7 +69,7 @@ static const struct folder *open_folder(struct named *n, unsigned k, bool *gone)
     if (k == 0)
         return j->folder;
     struct named_folder *f = k <= n->table->folders ? &n->folders[k] : NULL;
-    if (!f) { /* somebody changed it since the lane was looked at */
+    if (!f) { /* another process changed the lane meanwhile */
         report_error(EUCLEAN, "the folder table of the journal %s/%s is damaged", j->folder->path,
                      j->name);
         return NULL;
@@ -94,7 +94,8 @@ static const struct folder *open_folder(struct named *n, unsigned k, bool *gone)
 
 /* ---- which files ---- */
 
-/* By id, which is the order of locks; one that another file carries too is another file. */
+/* By id, which is the order of locks. Files with the same id, but another inode or folder, are different
+ * files. */
 static int by_id(const void *a, const void *b)
 {
     const struct journal_file *x = &((const struct named_file *)a)->who;
@@ -128,7 +129,7 @@ int named_add(struct named *n, const struct journal_view *v)
     return 0;
 }
 
-/* Once each. A journal that others made may name a hundred thousand. */
+/* Sorts the files and drops duplicates. A forged journal may name a hundred thousand. */
 static void sort_files(struct named *n)
 {
     size_t kept = 0;
@@ -151,13 +152,13 @@ struct named_file *named_find(const struct named *n, const struct journal_file *
 
 /* ---- one file ---- */
 
-/* Reads the manifest that is locked. 1 it is the one that the lane means, 0 it is another, -1. */
+/* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another one, -1. */
 static int read_manifest(const struct linked *j, struct named_file *file, const char *manifest,
                          struct manifest_record *record)
 {
     const struct folder *f = file->folder;
     int which;
-    /* Zeros, where a birth that was cut has left a shorter one. */
+    /* Zeros: a cut birth may have left a shorter manifest. */
     char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
@@ -174,13 +175,13 @@ static int read_manifest(const struct linked *j, struct named_file *file, const 
     if (found != MANIFEST_VALID)
         return report_error(EUCLEAN, "the manifest %s/%s, which the journal %s needs, is damaged",
                             f->path, manifest, j->name);
-    /* Else another pairing has the inode now: the one that the lane names is gone. One that was unmapped
-     * cleanly had all its commits retired: these are of a copy. */
+    /* Another id: another pairing has the inode now, and the file that the lane names is gone. Another state:
+     * a file that was unmapped cleanly had all its commits retired, so this is a copy. */
     return memcmp(record->id, file->who.id, 16) == 0 && record->state == MANIFEST_IN_USE;
 }
 
-/* For its size word. Through a descriptor of its own: a mapping of the locked one would keep the lock alive
- * in a child that is being forked. */
+/* For the size word. Through a descriptor of its own: a mapping of the locked one would keep the lock in a
+ * child that is being forked. */
 static int map_manifest(struct named_file *file, const char *manifest)
 {
     struct stat st;
@@ -224,9 +225,8 @@ static int map_reflection(const struct linked *j, struct named_file *file,
     return 0;
 }
 
-/* Is the manifest that is open one whose lock is held? A journal may name several pairings of one inode, of
- * which all but one are gone: these have no lock of their own, and who waited for it would wait for
- * himself. */
+/* Is the lock of the open manifest held already? A journal may name several pairings of one inode, of which
+ * all but one are gone. They have the same manifest file: waiting for its lock would be a deadlock. */
 static bool is_held(const struct named *n, struct named_file *file, const struct stat *manifest)
 {
     const struct named_file *same = n->held;
@@ -237,7 +237,7 @@ static bool is_held(const struct named *n, struct named_file *file, const struct
     return same;
 }
 
-/* Locks and maps a file. 1 done; 0 the pairing is gone: nothing to replay; -1 error. */
+/* Locks and maps a file. Returns 1; 0 if the pairing is gone: nothing to replay; -1. */
 static int acquire_file(struct named *n, struct named_file *file)
 {
     const struct linked *j = n->journal;
@@ -271,7 +271,7 @@ static int acquire_file(struct named *n, struct named_file *file)
     int result = folder_names(f, manifest, file->lock);
     if (result == 1)
         result = read_manifest(j, file, manifest, &file->record);
-    if (result != 1) /* 0: removed or set aside while we waited; or another's */
+    if (result != 1) /* 0: removed or set aside meanwhile, or another file's */
         return result;
     persist_init(&file->persist, file->record.domain);
     if (map_reflection(j, file, &file->owner) < 0 ||
@@ -308,7 +308,7 @@ int named_acquire(struct named *n)
 
 /* ---- their words ---- */
 
-/* Space under the words: who copied a reflection may have left out a meta page that is zeros still. */
+/* Allocates space under the words: a copied reflection may have a hole instead of a meta page of zeros. */
 static int make_space(const struct journal_view *v, struct named_file *const *files)
 {
     uint64_t last = UINT64_MAX;
@@ -339,7 +339,7 @@ int named_targets(struct named *n, const struct journal_view *v, struct replay_t
     int result = files ? 0 : report_error(ENOMEM, "no memory to replay a journal");
     for (unsigned i = 0; result == 0 && i < v->nfiles; i++) {
         struct named_file *file = files[i] = named_find(n, &v->files[i]);
-        if (!file) /* somebody changed the lane since it was looked at */
+        if (!file) /* another process changed the lane meanwhile */
             result = report_error(EUCLEAN, "the journal %s/%s is being written to",
                                   n->journal->folder->path, n->journal->name);
         else
@@ -360,9 +360,9 @@ int named_targets(struct named *n, const struct journal_view *v, struct replay_t
 
 /* ---- pointers ---- */
 
-/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the pointers are gone durably
- * before the journal is. Also those of folders that no lane named in the end. One at a time: others may have
- * written a long table. */
+/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers is
+ * durable before the journal is removed. Includes pointers of folders that no lane named in the end. One
+ * folder is open at a time: a forged table may be long. */
 int named_remove_pointers(struct named *n)
 {
     const struct linked *j = n->journal;
@@ -370,8 +370,8 @@ int named_remove_pointers(struct named *n)
     for (unsigned k = 1; k <= n->table->folders; k++) {
         if (linked_remove(j, n->table, k) == 0)
             continue;
-        /* Moved, or not mounted, or mounted for reading; or a colleague's, in a folder where everybody takes
-         * away only what is his own. */
+        /* The folder was moved, is not mounted, or is mounted read-only. Or the pointer is another user's, in
+         * a folder where users can remove only their own files. */
         report_log(REPORT_WARNING, "the journal %s/%s holds nothing any more, and stays: %s",
                    j->folder->path, j->name, report_sentence());
         result = 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of
- * its table, locked, and mapped.
+ * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of its
+ * table, locked, and mapped.
  *
- * For replay.c, and visible.c: the caller holds the journal's recovery byte. Attach locks are taken in ascending
- * order of ids. Nothing is changed but what make_space gives, and the pointers at the end.
+ * For replay.c and visible.c. The caller holds the journal's recovery byte. Attach locks are taken in
+ * ascending order of ids. Changes nothing, except that named_targets() allocates space and
+ * named_remove_pointers() removes pointers.
  */
 #ifndef ATO_REFLECTION_NAMED_H
 #define ATO_REFLECTION_NAMED_H
@@ -14,16 +15,16 @@
 
 struct named_file {
     struct journal_file who;
-    bool sized;              /* a lane says its logical size */
-    struct named_file *next; /* of those that are held */
+    bool sized;              /* a lane has its size word */
+    struct named_file *next; /* in the list of held ones */
     const struct folder *folder;
     dev_t device; /* of the manifest */
     ino_t inode;
-    int lock; /* manifest, attach lock held */
+    int lock; /* the manifest, with its attach lock */
     int reflection;
     char *map;
     uint64_t bytes;
-    char *manifest; /* its mapping, if sized */
+    char *manifest; /* its mapping, if `sized` */
     struct persist persist;
     struct manifest_record record;
     struct trust owner;
@@ -35,30 +36,30 @@ struct named {
     const struct journal *table;
     struct named_file *files; /* sorted by id */
     size_t nfiles, room;
-    struct named_file *held;      /* those that there is something to replay to */
-    struct named_folder *folders; /* of the table, as far as lanes name them */
+    struct named_file *held;      /* files that words are replayed to */
+    struct named_folder *folders; /* of the table, opened when needed */
 };
 
-/* 0; -1 with a sentence. named_end() follows in each case. */
+/* Returns 0; -1 with a sentence. named_end() follows in each case. */
 int named_begin(struct named *n, const struct linked *journal, const struct journal *table);
 void named_end(struct named *n);
 
-/* The files of a committed lane. */
+/* Adds the files of a committed lane. Returns 0; -1 with a sentence. */
 int named_add(struct named *n, const struct journal_view *v);
 
-/* Locks and maps all of them. Those whose pairing is gone are passed over with a warning. -1 when one may
- * be there and cannot be had, or its folder, or is another user's by now, who gave the journal's maker no
- * permission to write to it: then nothing may be retired. */
+/* Locks and maps all added files. Skips, with a warning, files with a pairing that is gone. Returns 0.
+ * Returns -1 with a sentence if a file, or its folder, may exist and cannot be opened, or the file's owner
+ * gives the journal's maker no permission to write to it (any more): then nothing may be retired. */
 int named_acquire(struct named *n);
 
-/* NULL: no lane that was added names it. */
+/* Returns NULL if no added lane names the file. */
 struct named_file *named_find(const struct named *n, const struct journal_file *who);
 
-/* Where the words of a lane go, and space for them. -1 with a sentence. */
+/* Finds where the words of a lane go, and allocates space there. Returns 0; -1 with a sentence. */
 int named_targets(struct named *n, const struct journal_view *v, struct replay_target *targets);
 
-/* Removes the pointers to the journal, which holds nothing any more, durably (J6). 1 all are gone; 0 one
- * may be there still: the journal stays. */
+/* Removes the pointers to the journal, which holds nothing any more, durably (J6). Returns 1 if all are gone;
+ * 0 if one may still be there: then the journal stays. */
 int named_remove_pointers(struct named *n);
 
 #endif

@@ -25,8 +25,9 @@
 
 /* ---- taking the manifest ---- */
 
-/* An empty manifest under its name, unless there is one by now. It gets owner, group and mode before its name:
- * whoever may write to the file finds none that he cannot open, whenever its maker dies. */
+/* Makes an empty manifest under its name, unless there is one by now. It gets owner, group and mode before
+ * its name: even if its maker dies, no user that may write to the file finds a manifest that cannot be
+ * opened. */
 static int make_manifest(struct pairing *pr, const struct place_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
@@ -35,15 +36,15 @@ static int make_manifest(struct pairing *pr, const struct place_names *n)
         return -1;
     int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
     if (fd < 0)
-        return errno == EEXIST ? 0 : -1; /* no random number: another one, then */
+        return errno == EEXIST ? 0 : -1; /* the random name is taken: try another one */
     int r = trust_give(&trust, fd);
     if (r == 0)
         r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
-    if (r < 0 && (errno == EEXIST || errno == ENOENT)) /* made by another, or removed */
+    if (r < 0 && (errno == EEXIST || errno == ENOENT)) /* made by another process, or removed */
         r = 0;
     int saved = errno;
     close(fd);
-    (void)fsops->unlinkat(pr->folder.fd, unfinished, 0); /* still there only if it was not needed */
+    (void)fsops->unlinkat(pr->folder.fd, unfinished, 0); /* there only if it was not renamed */
     errno = saved;
     return r;
 }
@@ -63,7 +64,7 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
         if (pr->lock < 0)
             return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
                                 n->manifest);
-        /* Before it is waited for: nobody's lock on what is not believed counts. */
+        /* Before the lock is waited for: locks on a file that is not believed do not count. */
         if (trust_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
             return -1;
         if (locks_wait(pr->lock, 0, 1) < 0)
@@ -72,12 +73,12 @@ static int take_manifest(struct pairing *pr, const struct place_names *n)
         int named = folder_names(&pr->folder, n->manifest, pr->lock);
         if (named != 0)
             return named < 0 ? -1 : 0;
-        close(pr->lock); /* removed or set aside while we waited: its lock guards nothing now */
+        close(pr->lock); /* removed or set aside meanwhile: its lock protects nothing now */
     }
 }
 
-/* A process that is just dying, or a child that it was just forking, has its descriptors for a moment
- * longer: that many naps it gets, a second. */
+/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
+ * this many naps, one second. */
 enum { NAPS = 500 };
 
 static void nap(void)
@@ -85,7 +86,8 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
 }
 
-/* Every byte of those who live can be had: nobody does. 1, and slot 0's is kept; 0: somebody does; -1. */
+/* Takes all bytes but byte 0: possible only if no process has the file mapped. Returns 1, with slot 0 kept; 0
+ * if a process has it mapped; -1. */
 static int take_slots(struct pairing *pr, const struct place_names *n)
 {
     switch (locks_try(pr->lock, 1, PAIRING_LIVES)) {
@@ -103,9 +105,9 @@ static int take_slots(struct pairing *pr, const struct place_names *n)
     return 1;
 }
 
-/* ---- what is there ---- */
+/* ---- what is found ---- */
 
-/* The pairing of a file that nobody else has mapped. 1 done, 0 again; -1. */
+/* Opens the pairing of a file that no other process has mapped. Returns 1 done, 0 try again; -1. */
 static int open_alone(struct pairing *pr, const struct place_names *n, const char *name,
                       const char *bytes, enum manifest_finding found,
                       const struct pairing_wish *wish)
@@ -129,7 +131,7 @@ static int open_alone(struct pairing *pr, const struct place_names *n, const cha
         result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
         break;
     case VERDICT_START_OVER:
-        /* After removal_set_aside() the name is free already; removing is idempotent. */
+        /* After removal_set_aside() the name is free already. Removing is idempotent. */
         result = folder_names(&pr->folder, n->manifest, pr->lock);
         if (result == 1)
             result = removal_start_over(pr, n);
@@ -140,14 +142,15 @@ static int open_alone(struct pairing *pr, const struct place_names *n, const cha
     return result;
 }
 
-/* One try under the attach lock. 1 done, 0 again, DUE again, after a recovery, NOT_YET again, when who has it
- * is done or gone; -1 error. */
+/* One try under the attach lock. Returns 1 done; 0 try again; DUE try again after a recovery; NOT_YET try
+ * again when the process that has the locks is done or dead; -1 error. */
 enum { DUE = 2, NOT_YET = 3 };
 
 static int open_others(struct pairing *pr, const struct place_names *n, enum manifest_finding found,
                        const struct pairing_wish *wish)
 {
-    /* A birth, or its end: by one who is just dying. */
+    /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
+     * dying. As `born` it gets NOT_YET below. */
     if (found == MANIFEST_VALID && verdict_of(pr, n, found, wish) == VERDICT_REFUSE)
         return -1;
     if (found != MANIFEST_VALID)
@@ -159,7 +162,7 @@ static int open_others(struct pairing *pr, const struct place_names *n, enum man
 static int open_locked(struct pairing *pr, const struct place_names *n, const char *name,
                        const struct pairing_wish *wish)
 {
-    /* As it is now: while we waited for the lock its last user may have unmapped it. */
+    /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     char *bytes = calloc(1, MANIFEST_BYTES);
@@ -187,7 +190,8 @@ static int open_locked(struct pairing *pr, const struct place_names *n, const ch
                                 .trust = identity_trust(&pr->identity)};
     memcpy(file.id, pr->record.id, sizeof(file.id));
     int due = recover_is_due(&pr->folder, &file);
-    /* Its mode may be of a time when the journal's maker was not to write to the file, and he may now. */
+    /* The modes of manifest and reflection may be older than the original's, and give the journal's maker no
+     * permission to write, which it has now. Recovery goes by them, so they are updated first. */
     if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record) &&
         verdict_of(pr, n, found, wish) == VERDICT_ADOPT)
         adopt_follow(pr, n, bytes);
@@ -224,9 +228,9 @@ static void close_original(struct pairing *pr)
     close_fd(&pr->original);
 }
 
-/* An open file of our own: the kernel reports a failed write-back once an open file, and the caller's
- * fsync() must not get what is meant for us. Who may not open the file any more, but has it open,
- * shares. */
+/* Opens the file once more: the kernel reports a failed write-back once for each open file, and the caller's
+ * fsync() must not use up the report that libato needs. If the user may not open the file any more, the
+ * descriptor is duplicated. */
 static int open_again(int fd)
 {
     int own = folder_reopen(fd);
@@ -252,8 +256,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     if (identity_path(fd, who, pr->path, &name) < 0 || place_open(pr, name, wish) < 0)
         goto fail;
     for (int i = 0, naps = 0;; i++) {
-        /* Journals before the attach lock: that is the order everywhere. A process that dies in
-         * between leaves a journal that open_locked() notices. */
+        /* Journals before the attach lock: that is the order everywhere. open_locked() notices the journal of
+         * a process that dies in between. */
         const struct trust trust = identity_trust(&pr->identity);
         struct report_kept kept = {0};
         int recovered = recover_folder(&pr->folder, &trust);
@@ -273,8 +277,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         if (r < 0)
             goto fail;
         let_go(pr);
-        /* So long no owner takes to die: it cannot be recovered. What a medium said once it may not say
-         * again, and have lost. */
+        /* No owner takes this long to die: the journal cannot be recovered. EIO ends it at once: a medium may
+         * report a failure only once, and bytes may be lost. */
         if (r == DUE && kept.error && (kept.error == EIO || i > 10)) {
             report_again(&kept);
             goto fail;
@@ -310,22 +314,22 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
-    /* Of another length by others' doing it stays `in use`: as soon as it has its own again, it can be
-     * mapped. */
+    /* If another program gave the file another length, it stays `in use`: it can be mapped again when it has
+     * its own length back. */
     if (growth_settle(pr, growth_last(pr), shrink_from(pr)) < 0 || shrink_finish(pr) < 0)
         return -1;
-    /* In domain process nothing was made durable yet. */
+    /* In domain process nothing is durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
-    /* The kernel may have moved mtime although nothing was written: by a store of a call that failed,
-     * through a writable view, when it wrote pages back. So it is durable before it is kept, and
-     * before it is set, not after.
+    /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
+     * of a call that failed, or through a writable view. So that this cannot happen later, the file is synced
+     * before mtime is set and recorded.
      * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
-    /* The kernel stamps writes with a coarse clock: an outside write within the same tick would not
-     * move mtime. A stamp of the fine clock cannot be met by chance. Who died gave none to what it
-     * wrote. */
+    /* The kernel stamps writes with a coarse clock: a write by another program within the same tick would not
+     * change mtime. A stamp of the fine clock cannot coincide by chance. A process that died did not stamp
+     * what it wrote. */
     bool stamp = written || pr->orphaned;
     if (stamp) {
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
@@ -335,9 +339,9 @@ int pairing_clean(struct pairing *pr, bool written)
     }
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot look at %s", pr->path);
-    /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the
-     * record that will be held against it; or after a power cut an untouched file would look as if
-     * others had written to it. */
+    /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the record
+     * that it will be compared with. Otherwise after a power cut an untouched file could look as if another
+     * program had written to it. */
     if (stamp && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     pr->record.state = MANIFEST_CLEAN;
@@ -351,7 +355,8 @@ int pairing_refresh(struct pairing *pr)
 {
     struct manifest_record now;
     if (manifest_read(pr->manifest, &now, &pr->copy) == MANIFEST_VALID) {
-        /* What others change while it is mapped. The rest is the same, and looked at by other threads. */
+        /* What other processes change while the file is mapped. The rest does not change, and other threads
+         * read it. */
         pr->record.sequence = now.sequence;
         pr->record.guard = now.guard;
         return 0;
@@ -374,7 +379,7 @@ int pairing_refresh_size(struct pairing *pr)
 
 int pairing_others(struct pairing *pr)
 {
-    /* One's own byte is never asked about. */
+    /* A process never asks about its own byte. */
     const off_t own = 1 + (off_t)pr->slot, end = 1 + PAIRING_LIVES;
     enum locks_answer before = own > 1 ? locks_ask(pr->lock, 1, own - 1) : LOCKS_FREE;
     enum locks_answer behind = locks_ask(pr->lock, own + 1, end - own - 1);
@@ -406,7 +411,7 @@ void pairing_forget(struct pairing *pr)
     close_fd(&pr->reflection);
     close_original(pr);
     folder_close(&pr->folder);
-    pr->manifest = NULL; /* was not inherited */
+    pr->manifest = NULL; /* not inherited */
 }
 
 void pairing_close(struct pairing *pr)

@@ -38,9 +38,8 @@ bool persist_can_fence_threads(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-/* A full barrier on every CPU that runs a thread of a process that has asked for it; a thread that does not
- * run passed one when it stopped. It drains what was stored past the caches, and orders flushes, as sfence
- * does. */
+/* A full barrier on every CPU that runs a thread of a registered process; a thread that does not run passed a
+ * barrier when it stopped. As sfence does, it drains non-temporal stores and orders flushes. */
 void persist_real_fence_threads(const struct persist *p, const char *site)
 {
     (void)p;
@@ -55,8 +54,8 @@ int persist_msync(const void *addr, size_t n)
     return msync((void *)begin, end - begin, MS_SYNC);
 }
 
-/* A page that the kernel failed to write back is marked clean and keeps its bytes: another msync()
- * would find nothing to do and say that all is well. Storing what is there makes the page dirty. */
+/* A page that the kernel failed to write back is marked clean and keeps its bytes: another msync() would do
+ * nothing and succeed. Storing what the page holds makes it dirty again. */
 int persist_msync_anew(const void *addr, size_t n)
 {
     uintptr_t end = (uintptr_t)addr + n;

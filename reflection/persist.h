@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only home of stores, flushes and fences that reach the media.
+ * The only place with stores, flushes and fences that reach the media.
  *
  * What a call promises, in each durability domain:
  *
@@ -10,7 +10,7 @@
  *   scatter            the same        the same        visible         visible after
  *                                                                      the next fence
  *   flush_data         -               -               durable         -
- *   store_word         visible, and ordered behind everything this thread stored before a fence
+ *   store_word         visible, and ordered after all that this thread stored before a fence
  *   flush_word         durable after   -               durable         -
  *                      the next fence
  *   fence              orders and drains all of the above, of the calling thread
@@ -19,16 +19,16 @@
  *
  * So one sequence is right in all four domains:
  *   store data, flush_data, fence, store_word, flush_word, fence.
- * In `eadr` data goes by non-temporal stores, which are ordered with nothing: the first fence must
- * stand there too, or another thread (or a power cut) could see the word without its bytes. In
- * `process` scatter does so with lines that are thought to be out of the caches: an ordinary store
- * would fetch them first. All else there, and in `msync`, goes by ordinary stores, which x86 keeps in
+ * In `eadr` data goes by non-temporal stores, which are not ordered with other stores. So the first fence is
+ * needed there too: without it another thread (or a power cut) could see the word without its bytes. In
+ * `process` scatter uses non-temporal stores for lines that are probably not in the caches: an ordinary store
+ * would fetch them first. All other stores there, and all in `msync`, are ordinary ones, which x86 keeps in
  * order.
  *
- * flush_* can fail (msync says EIO): -1 with errno, and what was to be durable may or may not be.
+ * flush_* return -1 with errno on failure (msync: EIO). The data may then be durable or not.
  *
- * Tests build the library with ATO_SEAM: every call then goes through `persist_ops`, whose default
- * entry is the real thing, and carries the place it was made from.
+ * Tests build the library with ATO_SEAM: every call then goes through `persist_ops`, by default the real
+ * functions, and carries the place of the call.
  */
 #ifndef ATO_REFLECTION_PERSIST_H
 #define ATO_REFLECTION_PERSIST_H
@@ -55,7 +55,7 @@ struct persist {
     const struct copy_kernel *kernel;
 };
 
-/* A word and what it shall become. */
+/* A word and its new value. */
 struct persist_flip {
     uint64_t *word;
     uint64_t value;
@@ -63,12 +63,13 @@ struct persist_flip {
 
 void persist_init(struct persist *p, enum persist_domain domain);
 
-/* May hardware transactions flip words here (design: what is visible must be durable), and do they
- * work on this CPU: CPUID says so and a trial transaction commits. The answer is kept. */
+/* persist_rtm_allowed(): may hardware transactions flip words in this domain (what is visible must be
+ * durable), and do they work? persist_rtm_works(): CPUID has RTM and a trial transaction commits. The answer
+ * is kept. */
 bool persist_rtm_allowed(const struct persist *p);
 bool persist_rtm_works(void);
 
-/* Most flips that are worth trying in one hardware transaction. */
+/* The most flips worth trying in one hardware transaction. */
 #define PERSIST_RTM_MAX 1024
 
 /* ---- the table ---- */
@@ -92,46 +93,45 @@ struct persist_ops {
 extern const struct persist_ops persist_real;
 
 #ifdef ATO_SEAM
-extern const struct persist_ops *persist_ops; /* tests put their own table here */
+extern const struct persist_ops *persist_ops; /* tests store their own table here */
 #define PERSIST_CALL(op) persist_ops->op
 #else
 #include "persist_real.h"
 #define PERSIST_CALL(op) persist_real_##op
 #endif
 
-/* ---- data: 64-byte lines to homes that are invalid (I2) ---- */
+/* ---- data: 64-byte lines to invalid homes (I2) ---- */
 
-/* copy_kernel.scatter. `cold`: the lines stored to are thought to be out of the CPU's caches. */
+/* copy_kernel.scatter. `cold`: the target lines are probably not in the CPU's caches. */
 #define persist_scatter(p, o, r, src, bitmap, mask, cold)                                          \
     PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold, SEAM_SITE("scatter"))
 
-/* One whole slice; dst is 64-byte aligned. */
+/* Stores one whole slice; dst is 64-byte aligned. */
 #define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, SEAM_SITE("line"))
 
-/* Slices of `mask` from R to O. */
+/* Copies the slices of `mask` from R to O. */
 #define persist_home(p, o, r, mask) PERSIST_CALL(home)(p, o, r, mask, SEAM_SITE("home"))
 
-/* Anything else: journal lanes, manifests. dst and n are multiples of 8. */
+/* Stores anything else: journal lanes, manifests. dst and n are multiples of 8. */
 #define persist_copy(p, dst, src, n) PERSIST_CALL(copy)(p, dst, src, n, SEAM_SITE("copy"))
 
-/* Where scatter, line, home and copy stored: once for a range, before the fence. */
+/* Flushes what scatter, line, home and copy stored: once for a range, before the fence. */
 #define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, SEAM_SITE("flush_data"))
 
-/* ---- words: what makes data count ---- */
+/* ---- words: they make data valid ---- */
 
 /* One 8-byte atomic store. */
 #define persist_store_word(p, word, value)                                                         \
     PERSIST_CALL(store_word)(p, word, value, SEAM_SITE("store_word"))
 
-/* All words at once in a hardware transaction: 1 done, 0 aborted and nothing changed. The words
- * are write-touched first, since a page fault would abort every try. */
+/* Flips all words at once in a hardware transaction. Returns 1; 0 if it aborted and nothing changed. The
+ * words are write-touched first, since a page fault would abort every try. */
 #define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, SEAM_SITE("flip_rtm"))
 
-/* Words of one 4096-byte page of the reflection may share one call in `msync`: what is flushed
- * there is the page. */
+/* In `msync` one call flushes all words of one 4096-byte page of the reflection. */
 #define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, SEAM_SITE("flush_word"))
 
-/* Does one flush_word serve both words? Those of a line; in `msync`, of such a page. */
+/* Returns true if one flush_word serves both words: words of one line; in `msync`, of one page. */
 static inline bool persist_shares_flush(const struct persist *p, const uint64_t *a,
                                         const uint64_t *b)
 {
@@ -139,18 +139,19 @@ static inline bool persist_shares_flush(const struct persist *p, const uint64_t 
     return ((uintptr_t)a ^ (uintptr_t)b) < unit;
 }
 
-/* Lines that another process stored, by whatever kind of store: visible is not durable when the
- * storer was killed between its store and its fence, or when its msync failed. Nobody else may
- * store to the pages: in `msync` they are made dirty anew, by storing what is there. */
+/* Flushes lines that another process stored, by any kind of store: they are visible and not durable if that
+ * process was killed between store and fence, or its msync failed. In `msync` the pages are made dirty anew
+ * by storing what they hold, atomically. */
 #define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, SEAM_SITE("flush_any"))
 
 #define persist_fence(p) PERSIST_CALL(fence)(p, SEAM_SITE("fence"))
 
-/* A fence of every thread of the process, wherever it is: for what one thread stored and another one is
- * going to make count. Dear. Only after persist_can_fence_threads(). */
+/* A fence in every thread of the process: for data that one thread stored and another one commits. Expensive.
+ * Only after persist_can_fence_threads() returned true. */
 #define persist_fence_threads(p) PERSIST_CALL(fence_threads)(p, SEAM_SITE("fence_threads"))
 
-/* Asks for it once, before there are threads that matter; false: the kernel has no such thing. */
+/* Registers the process for persist_fence_threads(): to be called once, before other threads store data.
+ * Returns false if the kernel does not support it. */
 bool persist_can_fence_threads(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The real stores, flushes and fences: included by persist.h in builds without the seam, so that
- * they are inlined where they are used, and by persist.c for the table that tests wrap.
+ * The real stores, flushes and fences. Included by persist.h in builds without the seam, to be inlined, and
+ * by persist.c for the table that tests wrap.
  */
 #ifndef ATO_REFLECTION_PERSIST_REAL_H
 #define ATO_REFLECTION_PERSIST_REAL_H
@@ -16,7 +16,7 @@ int persist_msync(const void *addr, size_t n);
 int persist_msync_anew(const void *addr, size_t n);
 int persist_run_rtm(const struct persist_flip *flips, size_t n);
 
-/* Non-temporal where a store has to leave the caches anyway. */
+/* Returns true if data goes by non-temporal stores, since it has to leave the caches anyway. */
 static inline bool persist_streams(const struct persist *p)
 {
     return p->domain == PERSIST_PMEM || p->domain == PERSIST_EADR;
@@ -36,7 +36,7 @@ static inline void persist_real_line(const struct persist *p, char *dst, const c
                                      const char *site)
 {
     (void)site;
-    /* Slice 0 of a page that begins at dst, valid in O and so going to "R". */
+    /* Slice 0 of a page that begins at dst. It is valid in O, so it goes to "R". */
     if (persist_streams(p))
         p->kernel->scatter_nt(dst, dst, src, 0, 1);
     else
@@ -47,7 +47,7 @@ static inline void persist_real_home(const struct persist *p, char *o, const cha
                                      const char *site)
 {
     (void)site;
-    /* With every bit 1, O is the invalid home of each slice, and R is never stored to. */
+    /* With all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
     if (persist_streams(p))
         p->kernel->scatter_nt(o, o, r, ~0ull, mask);
     else
@@ -121,8 +121,8 @@ static inline void persist_real_fence(const struct persist *p, const char *site)
 {
     (void)p;
     (void)site;
-    /* Not pmem_drain(): on CPUs whose only flush is the ordered CLFLUSH that is nothing, and our
-     * own non-temporal stores would go undrained. */
+    /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and our own
+     * non-temporal stores would not be drained. */
     _mm_sfence();
 }
 

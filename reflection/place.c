@@ -22,16 +22,16 @@ struct place_names place_names(uint64_t inode)
     return n;
 }
 
-/* ---- looking at manifests without taking them ---- */
+/* ---- reading manifests without locking them ---- */
 
-/* Reads the manifest of `inode` in a folder, as far as it may speak for the file `whose`. 1 found, valid
- * or not (*found tells); 0 there is none; -1 error. */
+/* Reads the manifest of `inode` in a folder, if it may be believed for the file `whose`. Returns 1 if there
+ * is one, valid or not (*found tells); 0 if there is none; -1 on error. */
 static int peek(const struct folder *f, uint64_t inode, const struct identity *whose,
                 struct manifest_record *record, enum manifest_finding *found)
 {
     struct place_names n = place_names(inode);
     struct trust trust = identity_trust(whose);
-    /* O_NONBLOCK: a named pipe of that name would be waited for. */
+    /* O_NONBLOCK: opening a named pipe of that name would block. */
     int fd = openat(f->fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT
@@ -49,7 +49,7 @@ static int peek(const struct folder *f, uint64_t inode, const struct identity *w
         result = 1;
     if (result == 1)
         *found = manifest_read(bytes, record, &which);
-    /* Nothing is locked: both copies may have been written to while they were read, one after the other. */
+    /* Nothing is locked, so both copies may have been written one after the other while they were read. */
     for (int i = 0; i < 3 && result == 1 && *found == MANIFEST_DAMAGED; i++)
         if (pread(fd, bytes, MANIFEST_BYTES, 0) >= 0)
             *found = manifest_read(bytes, record, &which);
@@ -97,7 +97,7 @@ int place_holds_slices(const struct folder *f, uint64_t inode)
 
 /* ---- which folder ---- */
 
-/* Where the attribute says the reflection is, as an absolute path. */
+/* The absolute path of the folder that the attribute names. */
 static int attribute_folder(const struct pairing *pr, const char *name, const struct attribute *a,
                             char out[PATH_MAX])
 {
@@ -114,7 +114,7 @@ static int attribute_folder(const struct pairing *pr, const char *name, const st
     return 0;
 }
 
-/* What is in a folder for an inode: as peek(). The folder is left open on 1. */
+/* peek() in the folder `path`. If it returns 1, the folder is left open. */
 static int look_in(struct folder *f, const char *path, uint64_t inode, const struct identity *whose,
                    struct manifest_record *record, enum manifest_finding *found)
 {
@@ -130,7 +130,7 @@ static int look_in(struct folder *f, const char *path, uint64_t inode, const str
     return there;
 }
 
-/* 1: the pairing with the attribute's id is in this folder; the folder is left open. */
+/* Returns 1 if the pairing with the attribute's id is in this folder, which is left open; 0 if not; -1. */
 static int holds_pairing(struct folder *f, const char *path, const struct attribute *a,
                          const struct identity *whose, struct manifest_record *record)
 {
@@ -154,7 +154,7 @@ static int holds_pairing(struct folder *f, const char *path, const struct attrib
     return there;
 }
 
-/* 1: a pairing of this very inode is in this folder; the folder is left open. */
+/* Returns 1 if a pairing of this very inode is in this folder, which is left open; 0 if not; -1. */
 static int holds_inode(struct folder *f, const char *path, const struct identity *who)
 {
     struct manifest_record record;
@@ -167,9 +167,9 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
     return there;
 }
 
-/* Did the source of a copy have every slice at home when it was copied? -1 on error. What it has now
- * tells nothing of then: it may have been deployed since. But each session that stored anything leaves an mtime of
- * its own behind, and a tool that copies attributes copies it too. */
+/* Did the source of a copy have all slices in O when it was copied? -1 on error. Its present state does not
+ * tell: it may have been deployed since. But each session that stored anything leaves a new mtime, and a tool
+ * that copies attributes copies mtime too. */
 static int was_plain(const struct pairing *copy, const struct folder *f,
                      const struct manifest_record *source)
 {
@@ -181,9 +181,9 @@ static int was_plain(const struct pairing *copy, const struct folder *f,
     return holds < 0 ? -1 : !holds;
 }
 
-/* The attribute came along with a copy of another file. When that file is found: dropped; and an
- * error if it may have had slices elsewhere, because then the copied bytes are not what it held: the
- * attribute stays until somebody prefers them. */
+/* For an attribute that came along with a copy of another file. Drops it if the source is found and had no
+ * slice in R, or if the file is preferred. Else fails and keeps it: the copied bytes may not be what the
+ * source held. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a, const struct pairing_wish *wish)
 {
@@ -207,11 +207,11 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
     }
     if (plain < 0 && !wish->prefer_file)
         return -1;
-    /* Copied far away, or moved across file systems: this may be all that still says that there is
-     * a reflection, so it stays. */
+    /* The file was copied far away, or moved to another file system: the attribute may be the only trace of a
+     * reflection, so it stays. */
     if (!found && wish->prefer_file)
         return attribute_remove(pr->original, pr->path);
-    if (!found && failed) { /* it may be there all the same */
+    if (!found && failed) { /* the source may be there all the same */
         errno = failed;
         return -1;
     }
@@ -255,8 +255,8 @@ bool place_is_own(const struct pairing *pr, const struct pairing_wish *wish)
     return found;
 }
 
-/* Does the original still carry that attribute? Who makes the file plain takes it away first, the manifest
- * last: so who saw the one and then not the other looks again. */
+/* Does the original still carry that attribute? A process that makes the file plain removes the attribute
+ * first, the manifest last. So if the manifest is missing, the attribute is read again. */
 static bool still_says(const struct pairing *pr, const struct attribute *a)
 {
     struct attribute now;
@@ -272,8 +272,9 @@ static int sibling_of(const struct pairing *pr, const char *name, char out[PATH_
     return 0;
 }
 
-/* The folder that holds the pairing with the file's attribute. 1, and it is open; 0 it is not to be found, in
- * `told` nor in `sibling`; AGAIN: the file is another's by now, or nobody's; -1. */
+/* Finds the folder with the pairing that the file's attribute names. Returns 1, with the folder open; 0 if it
+ * is neither in `told`, nor in `sibling`, nor in the wished folder; AGAIN if the attribute is gone or another
+ * one by now; -1. */
 enum { AGAIN = 2 };
 
 static int find_by_attribute(struct pairing *pr, const char *sibling, const char *told,
@@ -325,7 +326,7 @@ int place_find(struct pairing *pr, const char *name, const struct pairing_wish *
     return there;
 }
 
-/* Opens the folder that holds the pairing, or the one where it shall be made. */
+/* Opens the folder that holds the pairing, or in which it is to be made. */
 int place_open(struct pairing *pr, const char *name, const struct pairing_wish *wish)
 {
     char sibling[PATH_MAX], told[PATH_MAX];
@@ -358,8 +359,8 @@ int place_open(struct pairing *pr, const char *name, const struct pairing_wish *
                    pr->path);
     }
     if (wish->folder && !pr->has_attributes) {
-        /* Nothing on the file says where a reflection that a crash left would be: look beside it
-         * before another one is made elsewhere. */
+        /* Without attributes nothing on the file tells where a reflection that a crash left lies: look beside
+         * the file before another one is made elsewhere. */
         int there = holds_inode(&pr->folder, sibling, &pr->identity);
         if (there != 0)
             return there < 0 ? -1 : 0;

@@ -26,7 +26,7 @@ void pointer_name(const char *journal, char name[80])
 
 /* ---- writing ---- */
 
-/* A multiple of 8: what is stored to the media is. */
+/* Returns the length of the text: a multiple of 8, as all that is stored to the media. */
 static size_t compose(char text[MOST_BYTES], unsigned index, const struct route *route)
 {
     char where[2 * PATH_MAX];
@@ -38,12 +38,12 @@ static size_t compose(char text[MOST_BYTES], unsigned index, const struct route 
     n += (size_t)snprintf(text + n, MOST_BYTES - n, "%*s", blanks, "");
     memcpy(text + n, where, bytes);
     n += bytes;
-    text[n - 1] = '\n'; /* was the last 0 */
+    text[n - 1] = '\n'; /* replaces the last 0 */
     return n;
 }
 
-/* By a mapping of its own: one of the locked descriptor would keep the lock alive in a child that is just
- * being forked. */
+/* Through a descriptor of its own: a mapping of the locked one would keep the lock in a child that is being
+ * forked. */
 static int fill(int lock, const char *text, size_t n, const struct persist *p)
 {
     if (fsops->fallocate(lock, 0, 0, (off_t)n) < 0)
@@ -63,7 +63,8 @@ static int fill(int lock, const char *text, size_t n, const struct persist *p)
     return 0;
 }
 
-/* Under the unfinished name, locked before it is filled: as pool_create(). The descriptor. */
+/* Makes the file under its unfinished name, locked before it is filled, as pool_create() does. Returns its
+ * descriptor; -1. */
 static int begin(const struct folder *at, const char *unfinished)
 {
     for (;;) {
@@ -98,8 +99,8 @@ int pointer_make(const struct folder *at, const char *journal, unsigned index,
     if (lock < 0)
         return -1;
     int named = 0;
-    /* persist-order J5 (reader: pointer_read): what is in the pointer is durable before it has its name,
-     * and the name before anybody relies on its being found. */
+    /* persist-order J5 (reader: pointer_read): the content of the pointer is durable before it has its name,
+     * and the name before a commit relies on it. */
     if (fill(lock, text, n, p) < 0 || trust_give(like, lock) < 0 || fsops_fsync(lock) < 0 ||
         fsops->renameat(at->fd, unfinished, name) < 0)
         report_errno(errno, "cannot make the pointer %s/%s to the journal in %s", at->path, name,
@@ -130,7 +131,7 @@ int pointer_remove(const struct folder *at, const char *journal)
 
 /* ---- reading ---- */
 
-/* I5. `n` bytes, and a 0 behind them. */
+/* I5. `text` has `n` bytes, and a 0 behind them. */
 static bool parse(char *text, size_t n, struct pointer *to)
 {
     const size_t head = strlen(POINTER_HEAD);

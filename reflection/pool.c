@@ -21,8 +21,7 @@
 
 #define LAYOUT "libato-journal"
 
-/* What libpmemobj takes beside the root object: 6 MiB are enough for it (its lanes, its heap's tables),
- * whatever the size of the pool. */
+/* libpmemobj's own needs (its lanes, its heap's tables): 6 MiB are enough for any size of the pool. */
 enum { BESIDE_BYTES = 6 << 20 };
 
 uint64_t pool_bytes(uint64_t words)
@@ -31,16 +30,16 @@ uint64_t pool_bytes(uint64_t words)
     return bytes < POOL_LEAST_BYTES ? POOL_LEAST_BYTES : bytes;
 }
 
-/* The root object is a little larger than the journal, which begins at its first byte that lies on
- * a page of the file: then a line of the journal is a line of the cache, wherever it is mapped. */
+/* The root object is a little larger than the journal, which begins at the object's first byte on a page
+ * boundary of the file: so a line of the journal is a cache line, wherever it is mapped. */
 enum { ROOT_SLACK = 4096 };
 
-/* Has libpmemobj make a pool of an empty file, with a root object for the journal. Where in the file the
- * journal begins; 0 on error. */
+/* Has libpmemobj make a pool in an empty file, with a root object for the journal. Returns the journal's
+ * offset in the file; 0 on error. */
 static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
 {
     char path[64];
-    /* Not by its name: somebody could make that a link meanwhile, and libpmemobj follows it. */
+    /* Not by its name: another user could replace that by a link, which libpmemobj would follow. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
     if (!pop) {
@@ -59,8 +58,8 @@ static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd
     return at;
 }
 
-/* By a descriptor of its own: a mapping of the locked one would keep the locks alive in a child that is
- * being forked. */
+/* Through a descriptor of its own: a mapping of the locked one would keep the locks in a child that is being
+ * forked. */
 static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
                    enum persist_domain domain)
 {
@@ -136,8 +135,8 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
 
-    /* Locked before it is filled: whoever clears away unfinished journals leaves alone what is locked.
-     * What was cleared away before it was locked is made again. */
+    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If the
+     * file was cleared away before it was locked, another one is made. */
     int named;
     do {
         locks_close(pool->lock);
@@ -161,20 +160,20 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
     journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
-    /* Not before libpmemobj is done with it, which believes what it reads. */
+    /* Only now: until here libpmemobj was used, which trusts what it reads. */
     if (trust_give(like, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
     }
-    /* persist-order J0: what is in the journal is durable before it has its name. */
+    /* persist-order J0: the journal's content is durable before it has its name. */
     if (fsops_fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
         report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
         goto fail;
     }
-    /* persist-order J0 (reader: recover_folder): the journal can be found before the first commit
-     * relies on being found. */
+    /* persist-order J0 (reader: recover_folder): the journal's name is durable before the first commit in
+     * it. */
     named = folder_names(f, pool->name, pool->lock);
-    if (named == 0) /* somebody put another file in its place before it was renamed */
+    if (named == 0) /* another file took its place before the renaming */
         report_error(EACCES, "the journal %s/%s is not the file that was made", f->path,
                      pool->name);
     if (named == 1 && folder_sync(f) == 0)
@@ -190,14 +189,14 @@ fail:;
     return -1;
 }
 
-/* Is there so little space that the holes of a pool might not get theirs? */
+/* Returns true if there is so little space that holes of a pool might not get any. */
 static bool is_tight(int fd, uint64_t bytes)
 {
     struct statfs fs;
     return fstatfs(fd, &fs) < 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16 * bytes;
 }
 
-/* The journal lies on a page of the file (make_pool); which one is libpmemobj's business. */
+/* The journal lies on a page boundary (make_pool); which one depends on libpmemobj. */
 enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
 {
     _Alignas(8) char head[sizeof(struct journal_header)];
@@ -220,7 +219,7 @@ enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct po
     return result;
 }
 
-/* Where does the journal lie in the file of a pool? As pool_find(). */
+/* pool_find() in the file that is open as `fd`. */
 static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
                                       struct pool_place *place)
 {
@@ -233,7 +232,7 @@ static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
     return pool_find(fd, (uint64_t)st->st_size, full, place);
 }
 
-/* The journal in `map`, which has the file of the pool up to the journal's end. */
+/* Takes the journal in `map`, a mapping or copy of the pool's file up to the journal's end. */
 static enum pool_finding take_journal(struct pool *pool, char *map, const struct pool_place *place,
                                       const char *full)
 {
@@ -242,7 +241,7 @@ static enum pool_finding take_journal(struct pool *pool, char *map, const struct
     pool->bytes = place->begin + place->bytes;
     if (journal_take(&pool->journal, map + place->begin, place->bytes, full) == 0)
         return POOL_FOUND;
-    pool_peek_end(pool); /* somebody changed it since it was found */
+    pool_peek_end(pool); /* changed since it was found */
     return POOL_BROKEN;
 }
 
@@ -250,8 +249,8 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
                                    const struct pool_place *place, const char *full)
 {
     const uint64_t bytes = place->begin + place->bytes;
-    /* A copy may have left out what is zeros; on a full tmpfs even a load from there would be SIGBUS. Not
-     * where there is space enough: filling a pool up takes longer than all the rest. */
+    /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS.
+     * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
     if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
         fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
         report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
@@ -265,7 +264,8 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
     return take_journal(pool, map, place, full);
 }
 
-/* Of the default's largest commits a journal is some MiB long. It is somebody else's word how long this one is. */
+/* A journal for the default's largest commits has some MiB. The length of this one is claimed by a maker that
+ * is not trusted. */
 #define MOST_COPIED (1ull << 28)
 
 static enum pool_finding copy_found(struct pool *pool, int fd, const struct pool_place *place,
@@ -291,7 +291,7 @@ static enum pool_finding copy_found(struct pool *pool, int fd, const struct pool
     return take_journal(pool, map, place, full);
 }
 
-/* `prot`: of its mapping; 0: it is copied. */
+/* `prot`: of the mapping; 0: copied instead. */
 static enum pool_finding take(struct pool *pool, int fd, int prot, const char *full)
 {
     struct stat st;
@@ -309,7 +309,7 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
-    /* Not by libpmemobj: it believes what it reads, and a damaged pool is a SIGSEGV in it (I5). */
+    /* Not by libpmemobj: it trusts what it reads, and may crash on a damaged pool (I5). */
     switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
     case POOL_FOUND:
         break;
@@ -327,8 +327,8 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
 {
     int result = 0;
     if (remove) {
-        /* Synced, because a power cut could bring back half of a journal of domain process, which
-         * flushed nothing: lanes that make no sense, and block every file of the folder. */
+        /* Synced: otherwise a power cut could bring back half of a journal of domain process, which flushed
+         * nothing. Its damaged lanes would block every file of the folder. */
         if (fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
             result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
         else
@@ -379,5 +379,5 @@ void pool_forget(struct pool *pool)
 {
     close(pool->lock);
     pool->lock = -1;
-    pool->map = NULL; /* was not inherited */
+    pool->map = NULL; /* not inherited */
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A journal's home: the libpmemobj pool `journal-<id>` in a reflection folder.
+ * The file of a journal: the libpmemobj pool `journal-<id>` in a reflection folder.
  *
- * libpmemobj makes the pool and allocates in it; the journal is its root object, laid out and written
- * by journal.c. From then on libpmemobj has nothing to do with it: it believes what it reads, and what
- * a crash, a bad disk or somebody who may write to the pool left there would be a signal in it, or
- * worse. A pool is made under the name `journal-<id>.tmp`, by its maker alone, and renamed when it is
- * complete.
+ * libpmemobj makes the pool and allocates in it. The journal is its root object, laid out and written by
+ * journal.c. After that libpmemobj is not used any more: it trusts what it reads, and would raise a signal,
+ * or worse, on what a crash, a bad disk or a user that may write to the pool left there. A pool is made by
+ * one process under the name `journal-<id>.tmp`, and renamed when it is complete.
  *
- * Two byte locks on the file (open file description locks, dropped by the kernel at death):
+ * Two byte locks on the file (open file description locks, dropped by the kernel when the process dies):
  *   byte 0   the owner: held while the process that commits through the journal lives
- *   byte 1   recovery: held by whoever replays it, after the owner died
- * They tell whether the owner lives, which the pool's own lock cannot: a pool that does not open
- * may be one that somebody is recovering.
+ *   byte 1   recovery: held by a process that replays the journal, after the owner died
+ * They tell whether the owner lives. The pool's own lock cannot: a pool that does not open may be one that
+ * another process recovers.
  *
- * The first half of an id is its maker's identity_process(), so that it is known which journals to recover
- * before what a dead process held is anybody's again; the other half is random.
+ * The first half of an id is its maker's identity_process(). So it is known which journals to recover before
+ * what a dead process held is released. The other half is random.
  *
  * `journal-<id>.at` in another folder says where the journal is: pointer.h.
  */
@@ -33,8 +32,8 @@
 #define POOL_POINTER    ".at"
 #define POOL_GONE       ".gone"
 
-/* What a name in a reflection folder says: `journal-` and 32 hex digits, perhaps of a pointer, perhaps
- * unfinished. */
+/* The meaning of a name in a reflection folder: `journal-` and 32 hex digits, with the suffix of a pointer,
+ * of an unfinished file, of both or none. */
 enum pool_name {
     POOL_NO_NAME,
     POOL_NAME,
@@ -44,17 +43,18 @@ enum pool_name {
 };
 enum pool_name pool_name_of(const char *name);
 
-/* Of a name of a journal or pointer: the process that made it. False: it is none. */
+/* The process that made a journal or pointer, by its name. Returns false if the name is of neither. */
 bool pool_process(const char *name, uint64_t *process);
 
-/* Is it, or the journal that it points to, of that process (identity_process())? */
+/* Returns true if the journal `name`, or the journal that the pointer `name` leads to, is of that process
+ * (identity_process()). */
 bool pool_is_of(const char *name, uint64_t process);
 
-/* Every journal begins at a page of the first 8 MiB of its file. */
+/* A journal begins at a page within the first 8 MiB of its file. */
 #define POOL_LEAST_BYTES (12ull << 20)
 #define POOL_HEAD_BYTES  (8ull << 20)
 
-/* Of the file whose large lane holds so many words. */
+/* Bytes of a file with a large lane for `words` words. */
 uint64_t pool_bytes(uint64_t words);
 
 struct pool {
@@ -65,38 +65,40 @@ struct pool {
     char name[64];
 };
 
-/* Makes a new journal in `f`, whose large lane holds `words` words, and locks it as its owner. Owner,
- * group and mode as given (as far as the caller may). ENOSPC, EACCES, ... */
+/* Makes a new journal in `f`, with a large lane for `words` words, and locks it as its owner. It gets the
+ * given owner, group and mode, as far as the caller may. Returns 0; -1 with a sentence: ENOSPC, EACCES,
+ * ... */
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
                 const struct trust *like);
 
-/* Opens the journal `name`, whose lock file is open as `lock` with both bytes locked by the caller.
- * EUCLEAN when it is damaged. On failure `lock` stays the caller's. */
+/* Opens the journal `name`, which is open as `lock`. The caller has locked both bytes, or has seen byte 0
+ * free and does not replay it. Returns 0; -1 with a sentence: EUCLEAN if it is damaged. On failure the caller
+ * keeps `lock`. */
 int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock);
 
-/* Unmaps and unlocks. `remove`: takes the file away first; the caller has seen that no lane holds
- * a commit. */
+/* Unmaps, unlocks and closes a journal. `remove`: removes its file first; the caller has checked that no lane
+ * holds a commit. Returns 0; -1 with a sentence if removing failed. */
 int pool_close(struct pool *pool, const struct folder *f, bool remove);
 
-/* Finds the journal in the file of a pool that may be another process's, for looking only: nothing
- * is opened by libpmemobj, locked or changed. 1; 0: there is none to be found; -1 with a sentence. In
- * each case pool_peek_end() may follow, which takes back what was mapped. */
+/* Finds the journal in the file of a pool that may be another process's, for reading: nothing is locked or
+ * changed. Returns 1; 0 if none is found; -1 with a sentence. pool_peek_end(), which unmaps it, may follow in
+ * each case. */
 int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name);
 
-/* The same of one whose maker is not trusted: read, not mapped, for he may cut it. */
+/* The same for a file with a maker that is not trusted: read, not mapped, since the maker may cut it. */
 int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name);
 void pool_peek_end(struct pool *pool);
 
-/* Where in the file of a pool, `length` bytes long, does a journal lie? Read, not mapped: nothing is known
- * of the file yet. POOL_BROKEN (something looks like one, and is none) and POOL_NOT_KNOWN leave a
- * sentence. `full` is the file's name there. */
+/* Finds where in a pool's file, `length` bytes long, the journal lies. Read, not mapped: the file is not
+ * trusted yet. POOL_BROKEN (what looks like a journal is none) and POOL_NOT_KNOWN leave a sentence, in which
+ * `full` names the file. */
 enum pool_finding { POOL_FOUND, POOL_NONE, POOL_BROKEN, POOL_NOT_KNOWN };
 struct pool_place {
     uint64_t begin, bytes;
 };
 enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place);
 
-/* In a forked child: drops the descriptor, touches nothing else. */
+/* In a forked child: closes the descriptor and touches nothing else. */
 void pool_forget(struct pool *pool);
 
 #endif

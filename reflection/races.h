@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ThreadSanitizer has to be told: which races are meant. In other builds nothing of this exists.
+ * Tells ThreadSanitizer which races are intended. Empty in other builds.
  *
- * It looks at accesses of up to 16 bytes and no further, hence RACES_WATCHED in copy.c: the kernel of
- * wider ones would hide all copies from it. And it knows no fence: what is ordered by one it takes for a
- * race, or, where it is told to look away, does not judge. docs/proof.md says what is left to others.
+ * ThreadSanitizer checks accesses of up to 16 bytes only, hence RACES_WATCHED in copy.c: wider copy kernels
+ * would hide all copies from it. It does not know fences: it reports accesses that a fence orders as races,
+ * or, where it is told to ignore them, does not judge. docs/proof.md says which tests cover the rest.
  */
 #ifndef ATO_REFLECTION_RACES_H
 #define ATO_REFLECTION_RACES_H
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Of the sanitizer's run time. */
+/* Functions of the sanitizer's run time. */
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void __tsan_write_range(void *addr, unsigned long n);
@@ -34,18 +34,19 @@ void __tsan_mutex_post_unlock(void *addr, unsigned flags);
 }
 #endif
 
-/* From here on the calling thread's loads may race with stores of others: it finds out by itself, and
- * takes back what it has read. */
+/* From here on loads of the calling thread may race with stores of others: the thread detects this itself and
+ * discards what it has read. */
 #define RACES_MEANT_BEGIN() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
 
-/* To here. The sanitizer has looked away from stores too: those to dst[0, n) are as ordinary as any. */
+/* Ends that. The sanitizer has ignored the stores to dst[0, n) too, which are ordinary ones: they are
+ * declared here. */
 #define RACES_MEANT_END(dst, n)                                                                    \
     do {                                                                                           \
         AnnotateIgnoreReadsEnd(__FILE__, __LINE__);                                                \
         __tsan_write_range(dst, n);                                                                \
     } while (0)
 
-/* A mutex that the calling thread held is free again, though nobody unlocked it. */
+/* A mutex that the calling thread held is free again, without having been unlocked. */
 #define RACES_FREED(mutex)                                                                         \
     do {                                                                                           \
         (void)__tsan_mutex_pre_unlock(mutex, 0);                                                   \

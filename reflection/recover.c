@@ -9,23 +9,23 @@
 
 #include <errno.h>
 
-/* What is recovered. */
+/* What to recover. */
 struct wanted {
     const struct trust *file;
-    uint64_t process;              /* whose journals; 0: all */
-    const struct recover_file *of; /* one process's: what it held */
+    uint64_t process;              /* the maker of the journals; 0: any */
+    const struct recover_file *of; /* the file of recover_process() */
 };
 
-/* Is the owner of a journal dead? LOCKS_MINE: yes. */
+/* Is the owner of a journal dead? LOCKS_MINE: yes, and its byte is locked now. */
 static enum locks_answer ask_owner(const struct wanted *wanted, int fd)
 {
-    /* The kernel takes away the locks of the dead one by one. */
+    /* The kernel drops the locks of a dying process one by one. */
     if (wanted->process)
         return locks_wait(fd, 0, 1) == 0 ? LOCKS_MINE : LOCKS_FAILED;
     return locks_try(fd, 0, 1);
 }
 
-/* The journal that is open as `fd`, which is closed. */
+/* Recovers the journal that is open as `fd`; closes it. */
 static int recover_opened(const struct linked *journal, int fd, const struct wanted *wanted)
 {
     const struct folder *f = journal->folder;
@@ -44,11 +44,11 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
             result = pool_open(&pool, f, journal->name, fd);
             if (result == 0) {
                 result = replay_all(journal, &pool);
-                /* A colleague's, in a folder where everybody takes away only what is his own: it holds
+                /* May be another user's, in a folder where users can remove only their own files: it holds
                  * nothing any more, and may stay. */
                 if (pool_close(&pool, f, result == 1) < 0 && errno != EPERM && errno != EACCES)
                     result = -1;
-                return result < 0 ? -1 : 0; /* pool_close closed fd */
+                return result < 0 ? -1 : 0; /* pool_close() closed fd */
             }
         }
     }
@@ -56,8 +56,8 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
     return result;
 }
 
-/* A journal of a process that no longer has the file mapped, or a pointer to one, whose maker may not write to the file any
- * more. */
+/* Waits for the owner of a journal of a process that no longer has the file mapped, where its maker may not
+ * write to the file any more. `name`: the journal, or a pointer to it. */
 static int await_others(const struct folder *f, const char *name, const struct recover_file *file,
                         int (*judge)(const struct folder *, const char *,
                                      const struct recover_file *, unsigned))
@@ -86,8 +86,9 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
     int fd = found_open(f, name, &journal.st, wanted->file);
-    /* One that may not be opened: due.c tells whether that matters. Who had this very file mapped
-     * made his so that all may open it who may write to the file. */
+    /* If it may not be opened, due.c judges whether that matters. But a journal of `process`, which had this
+     * very file mapped, was made so that all users that may write to the file can open it: then it is an
+     * error. */
     if (fd == FOUND_OTHERS && wanted->process && found_was_of_group(&journal.st, wanted->file))
         return await_others(f, name, wanted->of, found_judge);
     if (fd < 0)
@@ -95,8 +96,8 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     return recover_opened(&journal, fd, wanted);
 }
 
-/* A journal that was never finished holds nothing, nor does such a pointer. Its maker holds its lock, or is
- * just about to take it: then it finds that the name is gone, and begins anew. */
+/* Removes an unfinished journal or pointer: it holds nothing. Its maker has locked it, or is about to: then
+ * it finds that the name is gone, and begins anew. */
 static int clear_unfinished(const struct folder *f, const char *name, const void *arg)
 {
     const struct wanted *wanted = arg;
@@ -112,7 +113,8 @@ static int clear_unfinished(const struct folder *f, const char *name, const void
     return 0;
 }
 
-/* What is to be done before the pages of a dead process are anybody's again cannot be done. */
+/* For a pointer of the dead process that cannot be followed: its commits cannot be finished, so its pages
+ * stay held. */
 static int lost_way(const struct found_way *to, const struct folder *f, const char *name, int fd)
 {
     if (fd == FOUND_FORBIDDEN)
@@ -129,7 +131,7 @@ static int recover_pointed(const struct folder *f, const char *name, const void 
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
     int fd = found_follow(&to, f, name, wanted->file);
-    int result = fd == -1 ? -1 : 0; /* due.c speaks of those that are gone */
+    int result = fd == -1 ? -1 : 0; /* due.c judges pointers that lead nowhere */
     if (fd >= 0)
         result = recover_opened(&to.journal, fd, wanted);
     else if (wanted->process && fd == FOUND_OTHERS)

@@ -27,18 +27,17 @@ static int remove_unfinished(void *arg, const char *name)
     return 0;
 }
 
-/* What makers of its manifest left that died in between. One that lives finds that its own is gone, and begins
- * anew. */
+/* Removes unfinished manifests of makers that died. A maker that lives finds that its file is gone, and
+ * begins anew. */
 static void remove_all_unfinished(const struct pairing *pr, const struct place_names *n)
 {
     struct makers m = {&pr->folder, n->manifest};
-    (void)folder_each_name(&pr->folder, remove_unfinished,
-                           &m); /* what stays is nothing but litter */
+    (void)folder_each_name(&pr->folder, remove_unfinished, &m); /* leftovers are harmless */
 }
 
-/* persist-order P2 (reader: verdict_of()): `deployed` is durable before the first removal, so that a
- * reflection is never missed by a file that still needs it; the manifest goes last, because it is
- * what tells how far the removal came. */
+/* persist-order P2 (reader: verdict_of()): `deployed` is durable before the first removal, so that a file
+ * that still needs its reflection never lacks it. The manifest is removed last, because it tells how far the
+ * removal came. */
 static int finish_removal(struct pairing *pr, const struct place_names *n)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
@@ -57,13 +56,13 @@ static int finish_removal(struct pairing *pr, const struct place_names *n)
 
 int removal_start_over(struct pairing *pr, const struct place_names *n)
 {
-    /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, when its writer
-     * was killed between its store and its fence. After a power cut the record before it, `in use`,
-     * would miss what is removed now. */
+    /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, if its writer was
+     * killed between store and fence. After a power cut the record before it, `in use`, would miss what is
+     * removed now. */
     if (fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
-    /* P4: when the attribute is gone that is done already, and the bytes may be anybody's. */
+    /* P4: if the attribute is gone this was done before, and the bytes may be another program's. */
     struct attribute a;
     bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
     if (pr->record.state == MANIFEST_DEPLOYED &&
@@ -76,7 +75,7 @@ int removal_start_over(struct pairing *pr, const struct place_names *n)
 int pairing_remove(struct pairing *pr)
 {
     struct place_names n = place_names(pr->identity.inode);
-    /* The length that others gave it while it was mapped stays. */
+    /* A length that another program gave the file while it was mapped stays. */
     int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
     if (r < 0 && errno != ESTALE)
         return -1;
@@ -88,8 +87,8 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr, &n);
 }
 
-/* Names that nothing has yet: a setting aside of this very pairing may have been cut so that one of
- * its two renames lasted, and a birth have begun since. */
+/* Chooses free names. If an earlier setting aside of this pairing was cut, one of its two renames may have
+ * lasted and a birth have begun since, so the first choice may be taken. */
 static void choose_stale_name(const struct pairing *pr, const struct place_names *n, char to[80])
 {
     char id[33], manifest[96];
@@ -111,8 +110,8 @@ int removal_set_aside(struct pairing *pr, const struct place_names *n, const cha
     if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
                             n->reflection);
-    /* persist-order P3 (reader: verdict_of()): the manifest goes last, because without it a birth takes the
-     * reflection for its own predecessor's and removes it. */
+    /* persist-order P3 (reader: verdict_of()): the manifest is renamed last, because without it a birth takes
+     * the reflection for a leftover and removes it. */
     if (folder_sync(&pr->folder) < 0)
         return -1;
     report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
@@ -135,7 +134,8 @@ int removal_forget(struct pairing *pr, const struct place_names *n)
                    ": they stay as they are in the file; plain "
                    "they were %.*s",
                    pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
-    /* First: cut before the rest, it is one whose attribute was taken away, and to be forgotten again. */
+    /* The attribute first: if this is cut afterwards, the file looks like one that lost its attribute, and
+     * the reflection can be set aside again. */
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
     return removal_set_aside(pr, n, "is not wanted, since the file is preferred to it");

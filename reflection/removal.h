@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a pairing ends: removed, when everything is home, or set aside, when it is not this file's. In the
- * order of death that the head of pairing.h gives.
+ * Ends a pairing: removes it when all slices are deployed, or sets it aside when it is not this file's. In
+ * the order of death at the head of pairing.h.
  *
- * For pairing.c and what it calls: the caller holds the attach lock and all slots. Each may be cut anywhere, and is
- * finished by the next map.
+ * For pairing.c and what it calls. The caller holds the attach lock and all slots. Each function may be cut
+ * anywhere; the next map finishes it. All return 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_REMOVAL_H
 #define ATO_REFLECTION_REMOVAL_H
 
 #include "place.h"
 
-/* Nothing is in it: a birth or a removal that was cut. Removes what is left. */
+/* Removes what a birth or a removal that was cut left: it holds nothing. */
 int removal_start_over(struct pairing *pr, const struct place_names *n);
 
-/* What lies under this inode number belonged to a file that is gone, or is not wanted: `why`. */
+/* Renames a pairing under this inode number that belonged to a file that is gone, or is not wanted. `why` is
+ * for the warning. */
 int removal_set_aside(struct pairing *pr, const struct place_names *n, const char *why);
 
-/* The file as it lies there is right. */
+/* Sets the pairing aside, since the file is right as it is. */
 int removal_forget(struct pairing *pr, const struct place_names *n);
 
 #endif

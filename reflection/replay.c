@@ -12,14 +12,14 @@
 
 /* ---- words ---- */
 
-/* I5: 1 it is to be stored; 0 its file is gone; -1 with a sentence. */
+/* I5. Returns 1 if the word is to be stored; 0 if its file is gone; -1 with a sentence. */
 static int check_word(const struct journal_view *v, const struct journal_word *w,
                       const struct replay_target *targets)
 {
     const unsigned file = journal_word_file(w);
     const uint64_t offset = journal_word_offset(w);
     uint64_t size;
-    if (file >= v->nfiles) /* somebody changed the lane since it was looked at */
+    if (file >= v->nfiles) /* another process changed the lane meanwhile */
         return report_error(EUCLEAN, "a lane of a journal is being written to");
     const struct replay_target *to = &targets[file];
     if (!(journal_word_is_size(w) ? (void *)to->size : (void *)to->reflection))
@@ -41,8 +41,8 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
                         offset, to->folder, to->name, to->bytes);
 }
 
-/* Where the i-th word of a lane goes, and what it is. It is copied, and checked each time: who may write to the
- * journal may do so now. 1; 0: nowhere; -1. */
+/* Finds the place and value of a lane's i-th word. The word is copied and checked each time, since a user
+ * that may write to the journal could change it now. Returns 1; 0 if its file is gone; -1. */
 struct target_word {
     const struct replay_target *to;
     uint64_t *word, value;
@@ -62,7 +62,7 @@ static int target_word(const struct journal_view *v, uint64_t i,
     return 1;
 }
 
-/* So many msync() calls take as long as one fsync() of all, in most cases. */
+/* Up to this many msync() calls are in most cases not slower than one fsync() of the whole file. */
 #ifdef ATO_SEAM
 unsigned replay_few_flushes = 8;
 #else
@@ -74,8 +74,8 @@ static bool may_sync(const struct replay_target *to)
     return to->fd > 0 && to->persist.domain == PERSIST_MSYNC;
 }
 
-/* Words in many pages: once for each file, but for sizes. What else was stored there goes along; of this commit that
- * is durable. */
+/* For words in many pages: syncs each file once; size words are flushed separately. This also syncs other
+ * stores there; the slices of this commit are durable already. */
 static int sync_files(const struct journal_view *v, const struct replay_target *targets)
 {
     for (unsigned i = 0; i < v->nfiles; i++)
@@ -94,10 +94,10 @@ int replay_apply(const struct journal_view *v, const struct replay_target *targe
     for (uint64_t i = 0; i < v->nwords; i++)
         if (target_word(v, i, targets, &t) < 0)
             return -1;
-    /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were
-     * durable before the commit line existed, so that the words may be stored in any order. I1.
-     * explorer: tear word survives: the lane is committed until it is retired, and whoever finds half
-     * of a word stores it again. */
+    /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were durable
+     * before the commit line existed, so the words may be stored in any order. I1.
+     * explorer: tear word survives: the lane is committed until it is retired, and a process that finds
+     * half of a word stores it again. */
     for (uint64_t i = 0; i < v->nwords; i++) {
         int apply = target_word(v, i, targets, &t);
         if (apply < 0)
@@ -112,8 +112,8 @@ int replay_apply(const struct journal_view *v, const struct replay_target *targe
     const bool at_once = flushes > replay_few_flushes;
     if (at_once && sync_files(v, targets) < 0)
         return -1;
-    /* As they were committed: once for the words of a line, or in domain msync of a meta page, that follow one
-     * another. */
+    /* As when they were committed: one flush for successive words of a cache line, or in domain msync of a
+     * meta page. */
     flushed = NULL;
     for (uint64_t i = 0; i < v->nwords; i++) {
         int apply = target_word(v, i, targets, &t);
@@ -148,7 +148,7 @@ static int replay_lane(struct named *n, const struct persist *p, const struct jo
     free(targets);
     if (applied < 0)
         return -1;
-    visible_show(visible, v); /* before it is retired, as in flip.c */
+    visible_show(visible, v); /* before the lane is retired, as in flip.c */
     if (journal_retire_view(p, v) < 0)
         return report_errno(errno, "cannot make the replayed journal %s/%s durable",
                             n->journal->folder->path, n->journal->name);

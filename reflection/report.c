@@ -15,9 +15,9 @@
 
 static _Thread_local char sentence[REPORT_SENTENCE];
 
-/* The sink is changed rarely and read on failures only: a lock is good enough, and it makes sure
- * that after report_set_log() returned the old sink is not called any more. Recursive, because a
- * sink that calls the library (which it must not) should meet wrong output and not a hang. */
+/* The sink changes rarely and is read on failures only, so a lock is good enough. It ensures that the old
+ * sink is not called any more after report_set_log() returned. Recursive: a sink that calls the library
+ * (which it must not) gets wrong output instead of a deadlock. */
 static pthread_mutex_t sink_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static void (*sink)(void *arg, int level, const char *sentence);
 static void *sink_arg;
@@ -37,14 +37,14 @@ static void log_to_environment(int level, const char *text)
         line[n - 1] = '\n';
     }
     bool to_stderr = strcmp(target, "stderr") == 0;
-    /* O_NONBLOCK: a named pipe that nobody reads would be waited for. */
+    /* O_NONBLOCK: opening a named pipe without a reader would block. */
     const int flags =
         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     int fd = to_stderr ? STDERR_FILENO : open(target, flags, 0600);
     if (fd < 0)
         return;
     ssize_t ignored = write(fd, line, (size_t)n);
-    (void)ignored; /* a log that cannot be written has nowhere to say so */
+    (void)ignored; /* there is no place to report that a log cannot be written */
     if (!to_stderr)
         close(fd);
 }
@@ -61,7 +61,7 @@ static void pass_on(int level, const char *text)
     errno = saved;
 }
 
-/* Paths and attributes may hold anything, and a line of the log is one sentence. */
+/* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
 static void clean(char *text)
 {
     for (; *text; text++)
@@ -154,7 +154,7 @@ void report_in_parent(void)
 
 void report_in_child(void)
 {
-    /* Not an unlock: the lock's owner is the thread id of the parent. */
+    /* Not an unlock: the lock's owner is the parent's thread id. */
     RACES_FREED(&sink_lock);
     sink_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a folder lies, without links or dots; false: nobody knows. */
+/* The path of a folder, without links or dots. Returns false if the kernel does not tell. */
 static bool find_path(const struct folder *f, char path[PATH_MAX])
 {
     char link[64];
@@ -19,7 +19,7 @@ static bool find_path(const struct folder *f, char path[PATH_MAX])
     return true;
 }
 
-/* Appends to a path of `*n` bytes; false: it is too long. */
+/* Appends to a path of `*n` bytes. Returns false if it gets too long. */
 static bool append(char path[PATH_MAX], size_t *n, const char *more, size_t bytes)
 {
     if (bytes >= PATH_MAX - *n)
@@ -32,7 +32,7 @@ static bool append(char path[PATH_MAX], size_t *n, const char *more, size_t byte
 
 static bool find_way(char way[PATH_MAX], const char *from, const char *to)
 {
-    /* Up to the last `/` that they share; a path that ends where the other goes on ends at one. */
+    /* Finds the last `/` that both share. The end of a path counts as one. */
     size_t shared = 0, n = 0;
     for (size_t i = 0; from[i] == to[i] || !from[i] || !to[i]; i++) {
         bool ends = (!from[i] || from[i] == '/') && (!to[i] || to[i] == '/');
@@ -63,7 +63,7 @@ void route_make(struct route *r, const struct folder *from, const struct folder 
     }
 }
 
-/* Appends a text with its 0, if there is room. */
+/* Appends a text and a 0, if there is room. Returns the new length. */
 static size_t write_part(char *to, size_t at, size_t room, const char *text)
 {
     size_t n = strlen(text) + 1;
@@ -86,7 +86,7 @@ size_t route_write(const struct route *r, char *to, size_t room)
     return write_part(to, way, room, inode);
 }
 
-/* The text at *at, if it ends before `end`; goes behind it. NULL: there is none. */
+/* Returns the text at *at, if it ends before `end`, and moves *at behind it; NULL if there is none. */
 static const char *read_part(const char **at, const char *end)
 {
     const char *text = *at, *last = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
@@ -111,7 +111,7 @@ bool route_read(struct route *r, const char *bytes, size_t n)
     return true;
 }
 
-/* As the kernel goes it, but for links, of which a path of find_path() has none. */
+/* Follows the way as the kernel does, except for links: a path of find_path() has none. */
 static bool follow(char path[PATH_MAX], const char *way)
 {
     size_t n = strlen(path);

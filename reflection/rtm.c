@@ -3,11 +3,11 @@
  * Hardware transactions: many words change at once, or none does.
  *
  * Usable only where what is visible is durable. On persistent memory without eADR the lines that a
- * transaction wrote leave for the media one by one after XEND, so that a power cut could keep half
- * of the flips. (Acumen's paper is silent about this.)
+ * transaction wrote reach the media one by one after XEND, so a power cut could keep half of the flips.
+ * (Acumen's paper does not mention this.)
  *
- * Compiled with -mrtm; nothing here runs before CPUID was asked. Intel ships CPUs on which CPUID
- * has RTM but every transaction aborts by microcode, hence the trial.
+ * Compiled with -mrtm; nothing in here runs before CPUID was checked. There are Intel CPUs with RTM in CPUID
+ * on which microcode aborts every transaction, hence the trial.
  */
 #include "persist_real.h"
 
@@ -39,7 +39,7 @@ static bool trial_commits(void)
 
 bool persist_rtm_works(void)
 {
-    static int answer; /* 0 not known yet, 1 yes, 2 no; racing threads find the same */
+    static int answer; /* 0 unknown, 1 yes, 2 no; racing threads find the same */
     int known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
     if (!known) {
         known = cpu_has_rtm() && trial_commits() ? 1 : 2;
@@ -55,8 +55,8 @@ bool persist_rtm_allowed(const struct persist *p)
 
 int persist_run_rtm(const struct persist_flip *flips, size_t n)
 {
-    /* Storing what is there takes the write faults here. Every word belongs to a page that the
-     * caller has reserved, so that nobody else stores to it meanwhile. */
+    /* Storing the present values takes the write faults here. The caller has reserved the pages of all words,
+     * so no other thread stores to them meanwhile. */
     for (size_t i = 0; i < n; i++)
         __atomic_store_n(flips[i].word, __atomic_load_n(flips[i].word, __ATOMIC_RELAXED),
                          __ATOMIC_RELAXED);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where tests may look in and take over. Compiled in only with ATO_SEAM, which the library that
- * the tests link has and the one that is installed has not: there every macro below is nothing.
+ * Where tests observe and take control. Compiled in only with ATO_SEAM: the library that the tests link has
+ * it, the installed one does not. There everything below is empty.
  *
- *   SEAM_SITE(op)  file and line of a store, flush or fence, for the recorder. All of them are in the
- *                  linker's section `seam_sites`, so that a test can tell which it never came to
+ *   SEAM_SITE(op)  file and line of a store, flush or fence, for the recorder. All sites are in the
+ *                  linker's section `seam_sites`, so that a test can tell which it never reached
  *   seam_point()   a place where a test's scheduler may switch threads
  */
 #ifndef ATO_REFLECTION_SEAM_H
@@ -12,15 +12,15 @@
 
 enum seam_point {
     SEAM_RESERVE,  /* about to try to reserve a page */
-    SEAM_RESERVED, /* just reserved one */
-    SEAM_RELEASE,  /* about to release one */
-    SEAM_WAIT,     /* waiting for a page that somebody else holds: may be called for ever */
-    SEAM_VERSION,  /* a reader noted its versions, and is about to copy */
-    SEAM_CHECK,    /* a reader copied, and is about to check that no version moved */
+    SEAM_RESERVED, /* just reserved a page */
+    SEAM_RELEASE,  /* about to release a page */
+    SEAM_WAIT,     /* waiting for a page that another thread holds: may be called without end */
+    SEAM_VERSION,  /* a reader has noted its versions and is about to copy */
+    SEAM_CHECK,    /* a reader has copied and is about to check that no version changed */
     SEAM_FLIP,     /* about to mark pages as flipping in memory */
     SEAM_FLIPPING, /* pages are marked, their bitmaps change next */
-    SEAM_FLIPPED,  /* they have changed, and a mark goes next */
-    SEAM_DURABLE,  /* the flip is durable, memory does not show it yet */
+    SEAM_FLIPPED,  /* bitmaps have changed, a mark is removed next */
+    SEAM_DURABLE,  /* the flip is durable and not yet shown in memory */
 };
 
 #ifdef ATO_SEAM
@@ -29,7 +29,7 @@ enum seam_point {
 #define SEAM_STRING(x)  SEAM_STRING_(x)
 
 struct seam_site {
-    const char *op;    /* entry of the table that is called */
+    const char *op;    /* the table's entry that is called */
     const char *where; /* file:line */
 };
 

@@ -35,32 +35,32 @@ static int manifest_failed(const struct pairing *pr)
 int shrink_announce(struct pairing *pr)
 {
     uint64_t *word = shrink_word(pr);
-    if (shrink_from(pr)) /* it says so already, and was durable before the size that it goes with */
+    if (shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
         return 0;
     persist_store_word(&pr->persist, word, manifest_encode_size(pr->size));
-    /* persist-order S1 (reader: growth_settle): how long the original is is durable before it counts
-     * as shorter, or nobody could tell it from one that others made longer. No fence: a size word that
-     * follows by itself lies in the same line, which keeps the order of its stores; and before the commit line
-     * of a lane with a size word there is J1's. */
+    /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the size
+     * word says less. Otherwise the file could not be told from one that another program made longer. No
+     * fence is needed: a size word that is stored by itself lies in the same cache line, which keeps the
+     * order of its stores; and J1's fence comes before the commit line of a lane with a size word. */
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
     return 0;
 }
 
-/* The words of pages behind the end, and the bits behind it of the last page, that the reflection still
- * has when it is cut: those that lie in one meta page with others. */
+/* Clears words of pages behind the end, and the last page's bits behind it, if the reflection keeps them when
+ * it is cut: if they share a meta page with words within. */
 static int clear_words(const struct pairing *pr)
 {
     uint64_t pages = layout_pages(pr->size), page = pr->size / PAGE_BYTES;
     if (pages == 0 || pr->size % (CHUNK_PAGES * PAGE_BYTES) == 0)
-        return 0; /* the meta page goes with the rest, or has none of them */
+        return 0; /* the meta page is cut off too, or has no such word */
     uint64_t chunk = page / CHUNK_PAGES, at = layout_meta_page(chunk);
     uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
     if (there == UINT64_MAX)
         return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
     if (there != chunk)
         return 0;
-    /* Parts of it may be holes, after a backup. */
+    /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)
         return report_errno(errno, "no space for the bitmaps of %s", pr->path);
     char *map = domain_map(pr->persist.domain, NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
@@ -74,10 +74,10 @@ static int clear_words(const struct pairing *pr)
     uint64_t *words = (uint64_t *)map;
     for (uint64_t i = page % CHUNK_PAGES; i < CHUNK_PAGES; i++) {
         uint64_t behind = ~bitmap_within(chunk * CHUNK_PAGES + i, pr->size);
-        /* One of them in any case: the others may be 0 by a dead process, whose msync failed, and go with
-         * the page, which is dirty then.
-         * explorer: tear word survives: as long as the shrink word is there, whoever finds half of it
-         * clears it again. */
+        /* Stores at least one word. Others may be 0 already by stores of a dead process, not durable after a
+         * failed msync: they become durable with the page, which this store makes dirty.
+         * explorer: tear word survives: while the shrink word is there, a process that finds half of the
+         * word clears it again. */
         if (words[i] & behind || i == CHUNK_PAGES - 1)
             persist_store_word(&pr->persist, &words[i], words[i] & ~behind);
     }
@@ -105,8 +105,8 @@ int shrink_finish(struct pairing *pr)
         cut(pr, pr->reflection, layout_reflection_bytes(pr->size), "the reflection of ") < 0 ||
         cut(pr, pr->original, pr->size, "") < 0)
         return -1;
-    /* persist-order S4 (reader: shrink_from, in a later adopt): words, and the lengths of both, are
-     * durable before the shrink word no longer says that they are to be cleared and cut. */
+    /* persist-order S4 (reader: shrink_from, in a later adopt): words and lengths of both files are durable
+     * before the shrink word no longer says that they are to be cleared and cut. */
     if (fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
     if (fsops_fsync(pr->original) < 0)
@@ -114,8 +114,8 @@ int shrink_finish(struct pairing *pr)
     persist_store_word(&pr->persist, word, 0);
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
-    /* persist-order S5 (reader: growth_settle): it is withdrawn durably before the file is clean: what others
-     * append then is not to be taken for what was cut off. */
+    /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean: what
+     * another program appends then must not be taken for what was cut off. */
     persist_fence(&pr->persist);
     return 0;
 }

@@ -11,7 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* As the kernel keeps an access list: a version, then entries, little-endian. */
+/* The kernel's form of an access list: a version, then these entries, little-endian. */
 struct acl_entry {
     uint16_t tag, permissions;
     uint32_t id;
@@ -24,7 +24,7 @@ mode_t trust_mode(int fd, mode_t mode)
     uint32_t version;
     mode_t group = 0, mask = 7;
     ssize_t n = fgetxattr(fd, "system.posix_acl_access", list, sizeof(list));
-    if (n < 0) /* none; or one too long to look at */
+    if (n < 0) /* no list, or one that is too long */
         return errno == ENODATA || errno == ENOTSUP ? mode : mode & ~(mode_t)S_IRWXG;
     if (n >= (ssize_t)sizeof(version))
         memcpy(&version, list, sizeof(version));
@@ -80,7 +80,7 @@ bool trust_maker(const struct trust *file, const struct stat *found)
 {
     if (found->st_uid == 0 || found->st_uid == geteuid() || found->st_uid == file->owner)
         return true;
-    /* One of the group: such a one can give that group to what he makes, and others cannot. */
+    /* One of the file's group: only its members can give a file that group. */
     if ((file->mode & S_IWGRP) && found->st_gid == file->group)
         return true;
     return file->mode & S_IWOTH;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ESTALE was said: file and reflection do not belong together as they are. */
+/* After ESTALE: file and reflection do not belong together as they are. */
 static enum verdict stale(const struct pairing_wish *wish)
 {
     return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
@@ -33,8 +33,8 @@ enum verdict verdict_of(struct pairing *pr, const struct place_names *n,
         return VERDICT_REFUSE;
     }
     if (found == MANIFEST_UNBORN) {
-        /* What was a manifest may have been emptied by others. (Of a birth that was cut, the reflection
-         * holds nothing.) */
+        /* Another program may have emptied a manifest. (After a birth that was cut the reflection holds
+         * nothing.) */
         int holds = wish->prefer_file ? place_holds_slices(&pr->folder, pr->identity.inode) : 0;
         if (holds)
             return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
@@ -49,21 +49,21 @@ enum verdict verdict_of(struct pairing *pr, const struct place_names *n,
     bool same = identity_same_inode(&pr->identity, &pr->record);
     if (attribute == ATTRIBUTE_FOUND) {
         if (memcmp(a.id, pr->record.id, 16) == 0 && same) {
-            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have come to it */
+            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
             return pr->record.state == MANIFEST_DEPLOYED ? VERDICT_START_OVER : VERDICT_ADOPT;
         }
         report_error(ESTALE,
                      "the manifest %s/%s belongs to another file or pairing than the attribute of "
                      "%s says: was it copied together with its attribute?",
                      pr->folder.path, n->manifest, pr->path);
-        /* In a folder that the attribute alone names it may be the pairing of somebody's file that is in
-         * use there. */
+        /* In a folder that only the attribute names, this may be the pairing of a file that is in use
+         * there. */
         return place_is_own(pr, wish) ? stale(wish) : VERDICT_REFUSE;
     }
     if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
-        return VERDICT_START_OVER; /* nothing in it: a cut birth, or a cut removal */
+        return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
     if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
-        /* It never had one: a file system that answers for attributes and takes none. */
+        /* The file never had one: its file system answers for attributes, but takes none. */
         attribute = ATTRIBUTE_UNSUPPORTED;
         pr->has_attributes = false;
     }
@@ -82,8 +82,8 @@ enum verdict verdict_of(struct pairing *pr, const struct place_names *n,
                      pr->path, pr->folder.path, n->reflection);
         return stale(wish);
     }
-    /* Another file's. In a folder of its own choosing files of several file systems meet, and one
-     * inode number may be alive twice: never push a live one aside. */
+    /* It belongs to another file. In a folder that the user chose, files of several file systems meet, and
+     * one inode number may be in use twice: never set aside the pairing of a file that exists. */
     if (pr->record.device != pr->identity.device && wish->folder) {
         report_error(ESTALE,
                      "the reflection %s/%s belongs to a file of another file system with "

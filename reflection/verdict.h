@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is the pairing that lies there the file's? Attribute, manifest and what the file system tells of the inode
- * have to agree. Where they do not, and nothing can be lost by it, a new one is made; else the file is refused,
- * with a sentence that says what does not fit.
+ * Does the pairing that was found belong to the file? Attribute, manifest and what the file system tells of
+ * the inode have to agree. If they do not, a new pairing is made where nothing can be lost by that; else the
+ * file is refused, with a sentence that says what does not fit.
  *
- * For pairing.c and what it calls: the caller holds the attach lock.
+ * For pairing.c and what it calls. The caller holds the attach lock.
  */
 #ifndef ATO_REFLECTION_VERDICT_H
 #define ATO_REFLECTION_VERDICT_H
@@ -13,19 +13,20 @@
 
 enum verdict {
     VERDICT_ADOPT,
-    VERDICT_BEAR,       /* there is none */
-    VERDICT_START_OVER, /* what is there holds nothing, or was set aside */
-    VERDICT_FORGET,     /* what is there is not wanted */
+    VERDICT_BEAR,       /* there is none: make one */
+    VERDICT_START_OVER, /* it holds nothing, or was set aside */
+    VERDICT_FORGET,     /* to be set aside, since the file is preferred */
     VERDICT_REFUSE,     /* with a sentence */
 };
 
-/* `found` is what the manifest was found to be; *pr has its record, and learns what the attribute tells. Only who
- * is alone (not pr->joined) sets one aside. */
+/* `found` is manifest_read()'s result; *pr has the record, and is updated by what the attribute tells. Sets a
+ * pairing aside only if no other process has the file mapped (not pr->joined). */
 enum verdict verdict_of(struct pairing *pr, const struct place_names *n,
                         enum manifest_finding found, const struct pairing_wish *wish);
 
-/* A manifest gets its length before its bytes. Anything else is not one of ours: it may be somebody's file
- * that was renamed, and is not to be written over. 1, 0; -1 with a sentence. */
+/* May a manifest without a valid copy be one that was never used? A manifest gets its length before its
+ * bytes. Any other file is not libato's: it may be a user's file that was renamed, and must not be
+ * overwritten. Returns 1, 0; -1 with a sentence. */
 int verdict_may_be_unborn(const struct pairing *pr, const struct place_names *n, const char *bytes);
 
 #endif

@@ -50,7 +50,7 @@ void visible_end(struct visible *v)
     *v = (struct visible){.named = NULL};
 }
 
-/* Of few at a time: each takes much address space. */
+/* Opens the shared memory of a file, and keeps a few open at a time: each takes much address space. */
 static int memory_of(struct visible *v, const struct named_file *file, void **memory)
 {
     for (unsigned i = 0; i < VISIBLE_KEPT; i++)
@@ -84,7 +84,8 @@ static void do_page(const struct visible *v, void *memory, enum step step, uint6
     }
 }
 
-/* A lane is copied word by word, and checked: who may write to the journal may do so now. */
+/* Each word of the lane is copied and checked, since a user that may write to the journal could change it
+ * now. */
 static int do_words(struct visible *v, const struct journal_view *lane,
                     const struct named_file *const *files, enum step step)
 {
@@ -105,7 +106,7 @@ static int do_words(struct visible *v, const struct journal_view *lane,
     return 0;
 }
 
-/* One whose size changes: all that the process held of it. */
+/* For files with a new size: hides all that the process held of them. */
 static int hide_sized(struct visible *v, const struct journal_view *lane,
                       const struct named_file *const *files)
 {
@@ -121,7 +122,8 @@ static int hide_sized(struct visible *v, const struct journal_view *lane,
     return 0;
 }
 
-/* The files of a lane, as far as there is something to replay to. NULL with a sentence; *several: more than one. */
+/* The files of a lane that words are replayed to; NULL for the others. *several: more than one. Returns NULL
+ * with a sentence on failure. */
 static const struct named_file **files_of(const struct visible *v, const struct journal_view *lane,
                                           bool *several)
 {

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A dead process's commit to several files, while it is finished: others may have one of them mapped, and must not see
- * that as it was when another one is seen as it is.
+ * Visibility of a dead process's commit to several files while it is finished. Other processes may have some
+ * of them mapped. They must not see one file before the commit and another one after it.
  *
- * What the process held of each file, and the commit names, is hidden before the first word is stored: who comes to
- * it waits. When all words are durable it is shown. With the attach locks of all. Whoever does this may be
- * killed: then it stays hidden until somebody frees it, who has to finish the commit before that.
+ * Before the first word is stored, the pages that the process held and the commit names are hidden: readers
+ * and writers of them wait. When all words are durable they become visible. The caller holds the attach locks
+ * of all files. If it is killed, they stay hidden until another process frees them, which has to finish the
+ * commit first.
  */
 #ifndef ATO_REFLECTION_VISIBLE_H
 #define ATO_REFLECTION_VISIBLE_H
 
 #include "named.h"
 
-/* Page states of the files of a dead process's commit to several, each with its attach lock held: what it
- * held of them is dealt with, of a page or of the file as a whole. NULL: nobody has any. */
+/* Access to the page states of a file, for such a commit; the file's attach lock is held. Only what the dead
+ * process `process` held is changed. NULL (without the runtime): there are no page states. */
 struct visible_memory {
-    /* *memory stays NULL: there is none. -1 with a sentence: and others have the file `mapped`. */
+    /* Opens the shared memory of a file. Returns 0; *memory stays NULL if there is none. -1 with a
+     * sentence if it cannot be opened and the file is `mapped` by others, or this process lacks memory or
+     * descriptors. */
     int (*join)(void **memory, const struct manifest_record *record, const struct trust *file,
                 bool mapped);
     void (*leave)(void *memory);
-    /* Marked: who comes to it waits until it is revealed, or freed. */
+    /* hide() marks a page, hide_all() all that the process holds of the file. Readers and writers of it wait
+     * until it is revealed or freed. */
     void (*hide)(void *memory, uint64_t process, uint64_t page);
     void (*hide_all)(void *memory, uint64_t process);
-    /* What is hidden gets its bitmap, which is durable. */
+    /* Gives a hidden page its new bitmap, which is durable. */
     void (*flip)(void *memory, uint64_t process, uint64_t page, uint64_t bitmap);
     void (*reveal)(void *memory, uint64_t process, uint64_t page);
 };
@@ -32,24 +36,24 @@ extern const struct visible_memory *visible_memory;
 enum { VISIBLE_KEPT = 8 };
 
 struct visible {
-    const struct named *named; /* NULL: nobody sees anything */
+    const struct named *named; /* NULL: no other process can see anything */
     uint64_t process;
     struct {
         const struct named_file *file;
-        void *memory; /* NULL: there is none */
+        void *memory; /* NULL: the file has none */
     } kept[VISIBLE_KEPT];
     unsigned next;
 };
 
-/* Of the files that were acquired. -1 with a sentence: somebody has one mapped, and his memory cannot be had:
- * nothing is changed. visible_end() follows in each case. */
+/* Begins, for the files that were acquired. Returns 0; -1 with a sentence if a file is mapped and its shared
+ * memory cannot be opened: nothing is changed. visible_end() follows in each case. */
 int visible_begin(struct visible *v, const struct named *n);
 void visible_end(struct visible *v);
 
-/* What a lane names. -1 with a sentence: nothing is to be stored. */
+/* Hides what a lane names. Returns 0; -1 with a sentence: the caller must not store anything. */
 int visible_hide(struct visible *v, const struct journal_view *lane);
 
-/* The same when it is durable. A file whose size is among it stays hidden until somebody frees it. */
+/* Makes that visible, when it is durable. A file with a new size stays hidden until a process frees it. */
 void visible_show(struct visible *v, const struct journal_view *lane);
 
 #endif
