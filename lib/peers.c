@@ -43,7 +43,7 @@ int peers_unlock(struct file *f)
     return r;
 }
 
-/* ---- coming and going ---- */
+/* ---- slots ---- */
 
 /* Chooses a slot that is not given out and has an unlocked byte. The first process has its slot already. */
 static int choose_slot(struct pairing *pr, const struct shared_slot *all)
@@ -94,7 +94,7 @@ void peers_leave(struct file *f)
     f->holder = 0;
 }
 
-/* ---- the dead ---- */
+/* ---- dead processes ---- */
 
 bool peers_is_dead(const struct file *f, uint32_t holder)
 {

@@ -12,17 +12,17 @@
  *      the bitmap calls valid. So they touch different bytes, and a reader never waits for a writer's copy.
  *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that made it
  *      invalid has become visible: version even, bitmap, version odd. So if a page's version is the same odd
- *      number before and after the copy, no byte that was copied from it was free to be overwritten during the
- *      copy. (Between that flip and the overwriting lies a new reservation, or W3 in deploy.c.)
+ *      number before and after the copy, no byte that was copied from it was free to be overwritten during
+ *      the copy. (Between that flip and the overwriting lies a new reservation, or W3 in deploy.c.)
  *   3. Let t be a moment after all versions were read first and before any was read again. No version moved
  *      across t, so all pages were copied as they were at t. An operation on several pages marks all of them
- *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so at t it
- *      had not begun to become visible, or was entirely visible.
+ *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so
+ *      at t it had not begun to become visible, or was entirely visible.
  *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
- *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the last
- *      one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old size after a
- *      version, and the same version after its copy, copied before the shrink became visible. Only then
- *      are the bytes behind the end made zeros, or given back. A page without a state, or one that
+ *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the
+ *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
+ *      size after a version, and the same version after its copy, copied before the shrink became visible.
+ *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
  *      is not loaded, must be loaded first, under a reservation (pages_look()).
  *
  * Versions only grow. So their sum is unchanged if and only if none moved, and one word is enough to note any

@@ -26,9 +26,8 @@ static inline uint64_t read_steady_version(struct file *f, const struct page_sta
 {
     for (unsigned i = 0;; i++) {
         uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-        if (__builtin_expect(v & 1,
-                             /* A takeover that fails poisons the file before it removes a mark. */
-                             1))
+        /* A takeover that fails poisons the file before it removes a mark. */
+        if (__builtin_expect(v & 1, 1))
             return i && file_check(f) < 0 ? 0 : v;
         seam_point(SEAM_WAIT, s);
         if (pages_await(f, s, i) < 0)
@@ -64,8 +63,8 @@ static inline bool read_try(struct file *f, const struct page_state *s, uint64_t
  * Returns true if the copy is valid. False: use read_bytes(); dst may hold anything.
  *
  * It is separate from read_bytes() to be short. A read waits for memory, and the CPU fetches more of it at once the
- * fewer instructions lie between one read and the next. So one more load or branch, even from the first-level
- * cache, costs a nanosecond here, many times of what it costs elsewhere.
+ * fewer instructions lie between one read and the next. So one more load or branch, even of data in the first-level
+ * cache, costs a nanosecond here, many times what it costs elsewhere.
  */
 static inline bool read_at_once(struct mapping *m, const char *src, char *dst, size_t n)
 {

@@ -34,8 +34,8 @@ struct reader {
     char folder[PATH_MAX]; /* of `wish` */
 };
 
-/* Held while a manifest may be opened, and around a fork: otherwise a child could inherit an open manifest that is
- * not noted anywhere, and with it a lock. */
+/* Held while a manifest may be opened, and around a fork: otherwise a child could inherit the descriptor of a
+ * manifest that is not noted anywhere, and with it a lock. */
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 void reader_lock_all(void)
@@ -53,7 +53,7 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-/* ---- finding out ---- */
+/* ---- finding out the state ---- */
 
 static void close_manifest(struct pairing *pr)
 {
@@ -172,7 +172,7 @@ static int look_locked(struct file *f, const struct place_names *n)
     int named = folder_names(&pr->folder, n->manifest, pr->lock);
     if (named != 1)
         return named;
-    /* Read again now: under the attach lock no process maps or unmaps the file. */
+    /* Read again now that the attach lock keeps processes from mapping and unmapping the file. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     if (read_manifest(pr, &pr->record, &sizes) < 0)
@@ -425,9 +425,9 @@ static bool size_in_view(const struct file *f, uint64_t *size)
     return view != VIEW_UNTOLD;
 }
 
-/* A number for what a try relies on: the page's version, and, if a dead process has marked the page, the view of
+/* What a try relies on, as a number: the page's version, and, if a dead process has marked the page, the view of
  * it. For each page the number only grows, also when the view changes or the mark is removed. So the sum over all
- * pages is the same after the copy if none of them moved. 0: not known. */
+ * pages is the same after the copy if and only if none of them moved. 0: not known. */
 static uint64_t footing(const struct file *f, const struct page_state *s, uint64_t version)
 {
     if (version & 1)
@@ -549,7 +549,7 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
     int done = 0;
     if (r->state != WATCHING) {
         done = try_quiet(f, offset, dst, n);
-        if (done == 0 && !is_quiet(f)) /* else it is only too early to tell */
+        if (done == 0 && !is_quiet(f)) /* if it is quiet, it was only too early to tell */
             done = look(f) < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&r->lock);

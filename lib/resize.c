@@ -48,7 +48,7 @@ static int begin(struct tx *t, struct flip_part *part)
     if (pages_reserve(f, s, &patience) < 0)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
-    /* First cut off what an earlier growth or shrink has left behind the end. */
+    /* First cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || refresh_size(f) < 0 || size_settle(f) < 0) {
         release_sizing(f);
         return -1;
@@ -69,7 +69,7 @@ void resize_end(struct tx *t, struct flip_part *part)
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
      * until its size changes again. No reader has seen those bytes (size_forget_behind()). If this fails, the file
-     * stays so long. */
+     * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
         (void)size_settle(f);
     release_sizing(f);
@@ -94,7 +94,7 @@ void resize_move(struct tx *to, const struct tx *from, const struct flip_part *p
 
 /* ---- shorter ---- */
 
-/* Forgets what the transaction wrote behind the new end. */
+/* Forgets what the transaction wrote beyond the new end. */
 static void forget_behind(struct tx *t, struct file *f, uint64_t size)
 {
     for (uint64_t i = 0; i < t->hold.n; i++) {
@@ -108,7 +108,7 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
-/* Makes the file shorter than it was so far in the transaction: keeps all others from what is cut off. */
+/* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
 static int cut_lower(struct tx *t, struct flip_part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
@@ -149,7 +149,7 @@ static int shrink(struct tx *t, struct flip_part *part, uint64_t size)
 
 /* ---- longer ---- */
 
-/* Clears the last page behind the end that the file has for others. */
+/* Clears the last page beyond the end that the file has for others. */
 static int clear_tail(struct tx *t, struct flip_part *part)
 {
     struct file *f = part->mapping->file;
@@ -212,7 +212,7 @@ static int grow(struct tx *t, struct flip_part *part, uint64_t size)
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
     struct flip_part *part = tx_part_of(t, m->file);
-    stage_drain(t); /* queued writes may lie behind the new end */
+    stage_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;
     if (!begun && begin(t, part) < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Deploying when the disk is full. All that is new in a file lies in its reflection. If there is no room for it
- * twice, pages that are deployed give the space of their other copy to the next ones.
+ * twice, pages that are deployed give the space of their copy in the reflection to the next ones.
  *
  * This runs only while no other process has the file mapped. Space that is given back becomes a hole, and in a page
- * cache a hole beside a page takes that page's space away, in a way (domain_make_storable()): a process that knows
- * that a page has space, and is about to store to it, would get SIGBUS. Here only the words are stored to the
- * reflection: they get their space again before each part, and at the end no page counts as having space there.
- * Other processes that want to map or read the file wait meanwhile, so the work is done in turns.
+ * cache a hole may cost the pages beside it their space too (domain_make_storable()): a process that knows that a
+ * page has space, and is about to store to it, would get SIGBUS. Here only the words are stored to the reflection:
+ * they get their space again before each part, and at the end no page counts as having space there. Other processes
+ * that want to map or read the file wait meanwhile, so the work is done in turns.
  */
 #include "scarce.h"
 
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Pages that are deployed before space is given back: few, since their space is needed twice until then. */
+/* Pages that are deployed before space is given back: few, since until then their data needs space twice. */
 enum { PART = 64 };
 
 /* How long a turn is, during which other processes wait for the attach lock; far less than they would wait at most. */

@@ -3,11 +3,12 @@
  * Which commits are under way, for a program that takes a lock over from a process that was killed.
  *
  * When the words of a commit are durable, the commit is going to become visible, even if its process is killed
- * before: then the process that finds what it held does it, perhaps much later. For libato's readers and writers
- * that is all or nothing. But locks other than libato's are freed when the process dies: the program that gets such
- * a lock reads the old data, without a wait, and bases on it what it writes next. So each thread notes in shared
- * memory that it is in a commit, from before the first word is stored until the last one is visible. ato_settle()
- * waits for the commits that it finds, and frees what dead processes held.
+ * before that: the process that frees what the dead one held makes it visible, perhaps much later. For libato's
+ * readers and writers the commit is there as a whole or not at all. But locks other than libato's are freed when
+ * the process dies: the program that gets such a lock next reads the old data, without a wait, and bases on it what
+ * it writes. So each thread notes in shared memory that it is in a commit, from before the first word is stored
+ * until the last one is visible. ato_settle() waits for the commits that it finds, and frees what dead processes
+ * held.
  *
  * It cannot wait for dead processes only: the kernel frees a process's POSIX locks and robust mutexes before its
  * open file description locks, by which libato knows that it is alive (peers_is_dead()).

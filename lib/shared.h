@@ -65,9 +65,9 @@ struct page_state {
     uint64_t tx;
 };
 
-/* page_state.owner of a dead process's page. TAKEN_OVER: marked by the process that takes it over, and current as
- * it was before, until all pages are reloaded. HIDDEN: marked by the process that finishes a commit to several
- * files, which other files of the commit may show already. */
+/* page_state.owner of a dead process's page. TAKEN_OVER: marked by the process that takes it over; its state before
+ * the mark is current until all pages are reloaded. HIDDEN: marked by the process that finishes a commit to several
+ * files, which may be visible in other files already. */
 #define PAGE_TAKEN_OVER 0xffu
 #define PAGE_HIDDEN     0xfeu
 
@@ -152,7 +152,7 @@ struct shared_header {
     uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
     uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
     uint64_t coming;        /* bytes: the new `size`, while `sizing` is marked */
-    /* Bytes: the least size that the file was cut to; pages behind it may have no space. */
+    /* Bytes: the least size that the file was cut to; pages beyond it may have no space. */
     uint64_t lowest;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Growing: the bytes behind the end become zeros and the files get longer (growth.h); then one word on the media
+ * Growing: the bytes beyond the end become zeros and the files get longer (growth.h); then one word on the media
  * says how long the file is, then one in memory. Space is not taken until it is written to, as in any sparse file.
  *
  * Shrinking: the pages that are cut off are drained; then the two words change; then the space is given back
@@ -29,7 +29,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Clears the last page behind its last slice. In O, since no bit is set there. */
+/* Clears the last page after its last slice. In O, since no bit is set there. */
 static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
 {
     static const char zeros[PAGE_BYTES];
@@ -84,7 +84,7 @@ static bool wants_whole_page(const struct file *f)
 }
 
 /*
- * The bytes behind the end may hold anything: the kernel lets any process that has the page mapped store there, and
+ * The bytes beyond the end may hold anything: the kernel lets any process that has the page mapped store there, and
  * some file systems keep it.
  */
 int size_clear_tail(struct mapping *m, struct held *last)
@@ -97,7 +97,7 @@ int size_clear_tail(struct mapping *m, struct held *last)
     if (clear_behind_slice(f, last, end) < 0)
         return -1;
     /* Zeros that are visible may be another process's and not durable yet; with G2 they become durable.
-     * explorer: drop flush survives: no process in its worlds stores behind the end of a file. */
+     * explorer: drop flush survives: no process in its worlds stores beyond the end of a file. */
     if (f->persist.domain != PERSIST_MSYNC &&
         persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
                           PAGE_BYTES - begin / 64 * 64) < 0)
@@ -119,7 +119,7 @@ static uint64_t once_pages(const struct file *f, uint64_t size)
     return layout_pages(min(longest, f->max_size));
 }
 
-/* Clears the words of pages behind `size`, and the bits of the last page behind it; durable with the next
+/* Clears the words of pages beyond `size`, and the bits of the last page beyond it; durable with the next
  * growth_prepare() or shrink_finish(). No other thread has these pages. */
 static int clear_words(struct file *f, uint64_t size)
 {
@@ -141,7 +141,7 @@ static int clear_words(struct file *f, uint64_t size)
             uint64_t behind = ~bitmap_within(page + i, size);
             /* persist-order S3 (reader: the load of a page that is within the file again): words are 0 before the
              * size grows past them; the sync of growth_prepare() comes in between.
-             * explorer: tear word survives: until the size grows no process reads what is behind it, and before it
+             * explorer: tear word survives: until the size grows no process reads what is beyond it, and before it
              * grows all of it is made 0 here again. */
             if (!(words[i] & behind))
                 continue;
@@ -195,7 +195,7 @@ static int punch(int fd, uint64_t from, uint64_t to)
 }
 
 /*
- * Makes the bytes of the file behind `size`, up to `to`, read as zeros.
+ * Makes the bytes of the file beyond `size`, up to `to`, read as zeros.
  *
  * Pages that were in the file before give their space back. Not where reading a hole may be SIGBUS, since readers
  * without a lock may still be there as long as the file is mapped: there zeros are stored. And not beside pages
@@ -203,7 +203,7 @@ static int punch(int fd, uint64_t from, uint64_t to)
  * (domain_neighbours_end()).
  *
  * Pages that were never in the file may exist too: if a large page backs the file, as on tmpfs, there may be pages
- * behind the last one, and a process may have stored to them.
+ * after the last one, and a process may have stored to them.
  *
  * What an earlier step of the same growth has cleared stays as it is: the transaction may have pages there already,
  * and rely on their space.
@@ -237,7 +237,7 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
 
 /* ---- growing ---- */
 
-/* A shrink takes space behind the end away too: the last page, which is held, must ask for its space again. */
+/* A shrink takes space beyond the end away too: the last page, which is held, must ask for its space again. */
 void size_forget_space(struct file *f)
 {
     uint64_t size = f->pairing.size;
@@ -347,7 +347,7 @@ int size_drain(const struct size_range *r, const struct patience *patience)
         if (result < 0)
             break;
         note(r, s);
-        result = file_check(f); /* as in hold_spans() */
+        result = file_check(f); /* as in hold_page() */
         /* Loaded here, since readers wait while a held page is not loaded (pages_look()). */
         if (result == 0)
             result = pages_load(f, page - 1, s);
@@ -403,8 +403,8 @@ void size_mark(const struct size_range *r)
         if (!is_ours(r, s)) {
             /* Its state is new since the drain. Its holder is about to release it. */
             if (pages_reserve(f, s, &(struct patience){0}) < 0) {
-                file_poison(f); /* the holder is dead and its page cannot be freed: readers may
-                                   still use the page */
+                /* The holder is dead and its page cannot be freed: readers may still use the page. */
+                file_poison(f);
                 continue;
             }
             note(r, s);

@@ -36,11 +36,11 @@ int size_settle(struct file *f);
 /* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);
 
-/* Called before the transaction gives a page back: if the page lies behind the end of the file, forgets that it has
+/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
  * space, since it may have none when the file reaches it again. */
 void size_forget_behind(const struct held *at);
 
-/* Clears the last page of the file, which is held, behind the end of the file. Leaves out the last slice if the
+/* Clears the last page of the file, which is held, beyond the end of the file. Leaves out the last slice if the
  * page has pending slices. Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
 int size_clear_tail(struct mapping *m, struct held *last);
 
@@ -64,7 +64,7 @@ void size_unmark(const struct size_range *r);
  * growth, or the end of the last mapping, clears what is left. */
 void size_clear_behind(const struct size_range *r, uint64_t to);
 
-/* Notes, for all processes, that pages behind `size` bytes may have no space from now on. Called before the space
+/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
  * is taken. */
 void size_note_lowest(struct file *f, uint64_t size);
 

@@ -30,7 +30,7 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     if (errno != ENXIO || fstat(fd, &st) < 0)
         return report_errno(errno, "cannot find out which parts of %s%s have space", which,
                             f->pairing.path);
-    /* Only holes, or behind the end of the file? */
+    /* Only holes, or beyond the end of the file? */
     if ((uint64_t)st.st_size <= from)
         return report_error(ESTALE,
                             "%s%s was cut by other means while it was mapped, to %lld bytes", which,

@@ -32,9 +32,9 @@ static uint64_t region_bytes(uint64_t pages)
     return (pages * sizeof(struct held) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
-/* Reserves address space for all pages that the transaction may ever have, so that the list never moves. Only a
- * part of it is writable memory: systems that limit the memory of a process (RLIMIT_DATA, vm.overcommit_memory=2)
- * count what may be written to. */
+/* Reserves address space for all pages that the transaction may ever have, so that an entry of the list never
+ * moves. Only a part of it is writable memory: systems that limit the memory of a process (RLIMIT_DATA,
+ * vm.overcommit_memory=2) count what may be written to. */
 static int make_region(struct tx *t, uint64_t pages)
 {
     const uint64_t all = region_bytes(t->max_pages), ready = region_bytes(pages);
@@ -336,7 +336,7 @@ enum { QUEUED_WRITES = 256, QUEUED_BYTES = 32768 };
 
 /* Queued writes, to pages that the transaction has and that have space. */
 struct queue {
-    unsigned n, used; /* of `bytes` */
+    unsigned n, used; /* writes queued; bytes used of `bytes` */
     struct queued {
         uint32_t place; /* of the page, in the transaction's list */
         uint32_t from;  /* offset in `bytes`; equal, modulo 64, to the offset in the page */
@@ -608,7 +608,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         stage_give_back(t, before);
         return -1;
     }
-    /* Queued to make the reservations that follow faster; after a page that was already reserved there may be none. */
+    /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->hold.n > before;
     if ((first || !is_empty(t)) && queue(t, at, first, begin, n, bytes, flags)) {
         put_end(f);

@@ -32,7 +32,7 @@ int stage_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Returns true if the transaction sees n bytes as zeros. They lie within one slice, behind the end that the file
+/* Returns true if the transaction sees n bytes as zeros. They lie within one slice, beyond the end that the file
  * has for others. */
 bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 

@@ -48,7 +48,7 @@ static struct mapping *find(const void *addr)
 /* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
 static int look_at_size(struct file *f, uint64_t *size)
 {
-    /* The size itself, not file_size(): with another process's larger max_size it may lie behind the end of the
+    /* The size itself, not file_size(): with another process's larger max_size it may lie beyond the end of the
      * mapping. */
     const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
     /* A larger value is not a size: another program has stored it there. */

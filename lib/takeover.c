@@ -39,7 +39,7 @@ struct dead {
     bool sizing;
     bool unsettled; /* some words must be made durable */
     uint64_t size;  /* as on the media */
-    void *words;    /* own mapping of a meta page behind the views; NULL: none */
+    void *words;    /* own mapping of a meta page beyond the views; NULL: none */
 };
 
 static int add(struct dead *d, struct page_state *s, uint64_t page)
@@ -76,9 +76,9 @@ static int find_pages(struct dead *d)
     return 0;
 }
 
-/* Marks a page, unless the dead process has marked it already. Such a page keeps its owner, so that thread's
- * shared_showing tells readers which state of it is current, until all is reloaded. Version 0: not loaded, so no
- * reader uses it. */
+/* Marks a page, unless the dead process has marked it already. Such a page keeps its owner: that thread's
+ * shared_showing tells readers which state of the page is current, until all is reloaded. Version 0: not loaded, so
+ * no reader uses it. */
 static void mark(struct page_state *s)
 {
     if (s->version & 1)
@@ -126,7 +126,7 @@ static int claim(struct dead *d, struct page_state *s, uint64_t page)
     return -1;
 }
 
-/* As size_mark(). */
+/* Reserves the pages that a smaller size cuts off, as size_mark(). */
 static int claim_cut_off(struct dead *d)
 {
     struct shared_header *h = d->f->shared.header;

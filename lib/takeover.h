@@ -5,7 +5,7 @@
 
 #include "file.h"
 
-/* Frees the pages, and the size, that `gone` (page_state.holder) holds: a dead process, whose journals are
+/* Frees the pages, and the size, that `gone` (page_state.holder) holds. `gone` is dead, and its journals are
  * replayed. Of its last operation, what is on the media becomes visible. The caller holds the attach lock. Returns
  * 0; -1 with ENOMEM: nothing is freed. If the medium fails, the file is poisoned and everything is freed. May be
  * killed anywhere, and done again. */

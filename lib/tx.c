@@ -26,8 +26,8 @@ static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
 static int have_key;
-static __thread bool armed __attribute__((tls_model("initial-exec"))); /* the thread's end will
-                                                                          put `kept` away */
+/* The thread's end will put `kept` away. */
+static __thread bool armed __attribute__((tls_model("initial-exec")));
 
 static void put_away(struct tx *t)
 {
@@ -52,7 +52,7 @@ static void make_key(void)
     have_key = pthread_key_create(&at_exit_of_thread, thread_ends) == 0;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct tx *new_place(void)
 {
     struct tx *t = unused;
@@ -214,7 +214,7 @@ void tx_move_parts(struct tx *to, const struct tx *from)
 
 void tx_drop_parts(struct tx *t, unsigned n)
 {
-    /* A release, so that what was done through the mapping comes first. */
+    /* A release, so that all that was done through the mapping comes before the count. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     while (t->nparts > n)
         count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
@@ -287,7 +287,7 @@ void tx_bring_home(struct tx *t)
 /* With more pages than this, the memory of their list is given back. */
 enum { MUCH = 4096 };
 
-/* For pages behind the end of the file: the size may be the old one again, or less than it was to be. */
+/* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
 static void forget_behind(struct tx *t)
 {
     bool sized = false;

@@ -97,7 +97,7 @@ int tx_check_alike(const struct tx *t, const struct mapping *m);
 int tx_make_room(struct tx *t, unsigned more);
 
 /* For join.c. tx_move_parts() moves parts, without the sizes, to a transaction that has room for them. tx_let_go()
- * makes a transaction forget its pages and mappings, which are another one's now. */
+ * makes a transaction forget its pages and mappings, which belong to another transaction now. */
 void tx_move_parts(struct tx *to, const struct tx *from);
 void tx_let_go(struct tx *t);
 
