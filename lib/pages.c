@@ -20,9 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Most reservations last as long as the copy of a page or two: spin that long, then sleep. The time
- * limit is what lets a waiter notice that a holder died; and where the kernel has no membarrier, it
- * is how long a wake-up that was missed takes. */
+/* Most reservations last as long as the copy of a page or two: spin that long, then sleep. The sleep is limited so
+ * that a waiter notices when the holder has died. Where the kernel has no membarrier, the limit is also how late a
+ * thread may notice a wake-up that it missed. */
 enum { SPINS = 200, SLEEP_NS = 10 * 1000 * 1000 };
 
 /* `notes` is byte 2 of word_of_sleepers(). */
@@ -44,9 +44,9 @@ bool pages_barrier(void)
 }
 
 /*
- * What sleepers sleep on: owner, written, notes, flags in one. Not `holder`: that may be the same again
- * when another thread of the process has the page by now, and the note, which whoever released it took
- * away, is missed. What the holder changes here meanwhile makes a sleep shorter, nothing else.
+ * The word that sleepers sleep on: owner, written, notes and flags. Not `holder`: it may have the same value again
+ * when another thread of the process has reserved the page, and the sleeper would miss that its note was removed by
+ * the release in between. Other changes of this word by the holder only cut the sleep short.
  */
 typedef uint32_t __attribute__((may_alias)) sleep_word;
 
@@ -58,14 +58,13 @@ static sleep_word *word_of_sleepers(struct page_state *s)
 static void sleep_until_free(struct page_state *s)
 {
     __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
-    /* Pairs with the absent barrier of pages_release(). Global: the page may be another process's.
-     */
+    /* Stands in for the barrier that pages_release() does not have. Global: another process may hold the page. */
     (void)pages_barrier();
     uint32_t seen = __atomic_load_n(word_of_sleepers(s), __ATOMIC_RELAXED) | NOTE_IN_WORD;
     if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return;
-    /* As long as the note is there, whoever has the page wakes. Shared between processes, hence no
-     * FUTEX_PRIVATE_FLAG. */
+    /* While the note is set, the thread that releases the page wakes the sleepers. No FUTEX_PRIVATE_FLAG: the futex
+     * is shared between processes. */
     struct timespec limit = {.tv_nsec = SLEEP_NS};
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAIT, seen, &limit, NULL, 0);
 }
@@ -74,13 +73,13 @@ bool pages_is_not_for(const struct file *f, const struct page_state *s,
                       const struct patience *patience)
 {
     const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED);
-    /* Numbers of transactions are each process's own. */
+    /* The same transaction number may be used in several processes. */
     return tx &&
            (patience->not_for_tx || (patience->epoch && tx_place(tx) == patience->epoch &&
                                      __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder));
 }
 
-/* The page has had one holder all the time that somebody slept. If he is dead it is freed. */
+/* Frees the page if its holder has not changed during the sleep and is dead. */
 static int look_after(struct file *f, const struct page_state *s, uint32_t holder)
 {
     if (!holder || holder != __atomic_load_n(&s->holder, __ATOMIC_RELAXED))
@@ -88,8 +87,8 @@ static int look_after(struct file *f, const struct page_state *s, uint32_t holde
     return peers_recover(f, holder);
 }
 
-/* Not free within a moment. Looks each time round: by now somebody else may have the page, and be waiting
- * for this thread. */
+/* Waits for a page that did not become free within SPINS. Checks for a deadlock after each sleep: another
+ * transaction may have reserved the page and be waiting for this thread. */
 static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
 {
     struct waiter self;
@@ -134,10 +133,10 @@ void pages_pause(unsigned i)
     if (i < SPINS)
         _mm_pause();
     else
-        sched_yield(); /* the other one may be waiting for this CPU */
+        sched_yield(); /* the other thread may be waiting for this CPU */
 }
 
-/* So often round that it takes a millisecond or more. */
+/* Iterations that take a millisecond or more. */
 enum { ROUNDS = 1024 };
 
 int pages_await(struct file *f, const struct page_state *s, unsigned i)
@@ -151,7 +150,7 @@ int pages_await(struct file *f, const struct page_state *s, unsigned i)
 
 void pages_wake(struct page_state *s)
 {
-    /* All of them: who does not get the page leaves its note anew. */
+    /* Wakes all sleepers: those that do not get the page set the note again. */
     __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -165,8 +164,8 @@ int pages_beyond(struct file *f, uint64_t end)
                         (unsigned long long)end, f->pairing.path, (unsigned long long)size);
 }
 
-/* `sizing` is reserved, and by nobody who makes a shrink: what still tells of one was stored by no call of the
- * library's (shared.h), and would keep everybody waiting for ever. */
+/* Removes what is left of a shrink. The caller holds `sizing`, and makes no shrink: so `cut` and `gone` must say
+ * none. If they do not, a program other than the library stored them (shared.h), and all users would wait forever. */
 static void no_shrink(struct file *f)
 {
     struct shared_header *h = f->shared.header;
@@ -189,9 +188,10 @@ int pages_wait_for_size(struct file *f, const struct patience *patience)
 
 int pages_settle_words(const struct file *f, const uint64_t *words, uint64_t n)
 {
-    /* persist-order R4, R5 (writers: W2, G4, S2 in flip.c): after a kill the word may be visible and not
-     * durable. Made durable before anything is built on it, and before it is shown (I4): else somebody
-     * would write to the home that it made invalid (I3), or a power cut take back what was read. I1, I5. */
+    /* persist-order R4, R5 (writers: W2, G4, S2 in flip.c): after a kill the word may be visible and not durable.
+     * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
+     * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
+     * read. I1, I5. */
     if (persist_flush_any(&f->persist, words, n * sizeof(*words)) < 0)
         return report_errno(errno, "cannot make a bitmap or the size of %s durable",
                             f->pairing.path);
@@ -214,15 +214,17 @@ int pages_load_slow(struct file *f, uint64_t page, struct page_state *s)
             return -1;
     }
     s->bitmap = word;
-    __atomic_store_n(&s->flags, s->flags | flags, __ATOMIC_RELAXED); /* sleepers look at the word */
+    /* Atomic: sleepers read the whole word. */
+    __atomic_store_n(&s->flags, s->flags | flags, __ATOMIC_RELAXED);
     /* Release: a reader that sees a version sees the bitmap. */
     __atomic_store_n(&s->version, 1, __ATOMIC_RELEASE);
     return 0;
 }
 
-/* For a reader, who does not wait for an open transaction that is going to make the file shorter, but for
- * the few stores of one that is just doing it: who shows a shrink tells `gone` before it looks which pages
- * are loaded, as it told `cut` before (pages_within()). 0; -1 with EFAULT; PAGES_AGAIN: in a moment. */
+/* Checks whether a reader may load a page. It does not wait for an open transaction that is going to make the file
+ * shorter, only for the few stores with which the commit makes the shrink visible: that commit stores `gone` before
+ * it looks which pages are loaded, as it stored `cut` earlier (pages_within()). Returns 0; -1 with EFAULT;
+ * PAGES_AGAIN: try again in a moment. */
 static int may_load(struct file *f, uint64_t page)
 {
     uint64_t end = page * PAGE_BYTES + 1;
@@ -236,8 +238,8 @@ struct page_state *pages_look(struct file *f, uint64_t page)
     struct page_state *s = shared_state(&f->shared, page), *sizing = &f->shared.header->sizing;
     if (!s)
         return NULL;
-    /* Who holds a page that is not loaded loads it at once: that is all a reader waits for, not for
-     * what the holder does then. */
+    /* A thread that holds a page that is not loaded loads it at once. A reader waits only for that, not for what
+     * the holder does afterwards. */
     for (unsigned i = 0; !__atomic_load_n(&s->version, __ATOMIC_ACQUIRE); i++) {
         if (pages_try_reserve(f, s)) {
             int r = may_load(f, page);
@@ -254,7 +256,7 @@ struct page_state *pages_look(struct file *f, uint64_t page)
             }
         }
         seam_point(SEAM_WAIT, s);
-        /* That of the page, or, while its file gets shorter, of the size. */
+        /* Waits for the holder of the page, or, while the file gets shorter, for the holder of the size. */
         if (pages_await(f, s, i) < 0 || pages_await(f, sizing, i) < 0)
             return NULL;
     }

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reservations of pages, and the first touch of their states.
+ * Reservations of pages, and how page states are loaded at first touch.
  *
- * Guarantees, for one page state s:
- *   P1  s.bitmap, s.version and s.flags change only while s.holder is the changer's.
- *   P2  s.bitmap changes only while s.version is even, and only to what the media hold durably.
- *   P3  After a release, whoever reserves next sees all that the releaser stored: non-temporal stores
- *       too, by the fences of a commit, or W4 in hold.c.
- * Plain operations reserve several pages in ascending order of (file id, page), everywhere: among them no
- * cycle of waiting can close. Transactions reserve in any order; they wait by the rules of waits.h.
+ * Guarantees for a page state s:
+ *   P1  s.bitmap, s.version and s.flags are changed only by the process that s.holder names, or, if that is dead,
+ *       by the process that takes over its pages.
+ *   P2  s.bitmap changes only while s.version is even, and only to a value that is durable on the media.
+ *   P3  After a release, the next thread to reserve the page sees everything that the releasing thread stored.
+ *       That includes non-temporal stores: a commit fences them, and so does W4 in hold.c.
+ * A plain operation reserves several pages in ascending order of (file id, page), so plain operations cannot
+ * deadlock with each other. Transactions reserve in any order, and wait by the rules of waits.h.
  *
- * Sleeping and waking are modelled in pages.pml, marks and first touch in read.pml, both of which
- * tools/check-models checks: who changes the order of a step here changes it there.
+ * Two models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml has
+ * marks and first touch. If you change the order of steps here, change the model too.
  *
- * Reading follows no lock: see read.c for why a stale read is harmless.
+ * Reads take no reservation: read.c explains why a stale read does no harm.
  */
 #ifndef ATO_LIB_PAGES_H
 #define ATO_LIB_PAGES_H
@@ -21,30 +22,31 @@
 #include "../reflection/seam.h"
 #include "file.h"
 
-/* Once for the process, before the first reservation. */
+/* Called once per process, before the first reservation. */
 void pages_set_up(void);
 
-/* Every thread of the process passes a full barrier. False: the kernel cannot do that. */
+/* Makes every thread of the process execute a full barrier. Returns false if the kernel cannot do that. */
 bool pages_barrier(void);
 
-/* How to wait for a page that somebody else has. Zeros: until it is free. */
+/* How a thread waits for a reserved page. All zeros: until the page is free. */
 struct patience {
-    bool not_for_tx;   /* not for one that a transaction has */
-    uint32_t epoch;    /* of whose write it is (tx_place()): not for one that this has; 0: none's */
-    uint64_t deadline; /* of CLOCK_MONOTONIC, ns; 0: none */
+    bool not_for_tx;   /* do not wait for a page of a transaction */
+    uint32_t epoch;    /* slot of the epoch that the caller writes for (tx_place()): do not wait
+                          for pages of that epoch; 0: none */
+    uint64_t deadline; /* CLOCK_MONOTONIC, ns; 0: none */
 };
 
-/* Is a page that of a transaction for which one does not wait so? */
+/* Returns true if `patience` says not to wait for the transaction or epoch that holds the page. */
 bool pages_is_not_for(const struct file *f, const struct page_state *s,
                       const struct patience *patience);
 
 /*
- * Reserves a page that was not free when it was looked at. 0; PAGES_OF_TX, when a transaction, or the epoch,
- * has it and `patience` says so; -1 with EDEADLK, where the wait would never end (waits.h), or ETIMEDOUT; or
- * with what keeps a page from being freed whose holder is dead (peers.h).
+ * Waits for a page that was not free, and reserves it. Returns 0; PAGES_OF_TX if a transaction or epoch holds the
+ * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the wait would never end (waits.h),
+ * ETIMEDOUT, or an error of peers_recover() if the holder is dead and its page cannot be freed.
  *
- * Plain operations reserve in order, and a transaction as its calls come: so a plain operation that holds
- * anything does not wait for a page of a transaction, which may be waiting for one of its own.
+ * A plain operation that holds pages must not wait for a page of a transaction: plain operations reserve in order,
+ * transactions do not, and the transaction may be waiting for one of these pages.
  */
 #define PAGES_OF_TX 1
 int pages_wait(struct file *f, struct page_state *s, const struct patience *patience);
@@ -62,7 +64,7 @@ static inline bool pages_try_reserve(struct file *f, struct page_state *s)
     return true;
 }
 
-/* As pages_wait(). */
+/* Reserves a page. Returns as pages_wait(). */
 static inline int pages_reserve(struct file *f, struct page_state *s,
                                 const struct patience *patience)
 {
@@ -73,13 +75,14 @@ static inline int pages_reserve(struct file *f, struct page_state *s,
 }
 
 /*
- * A plain store, no locked instruction: a locked one waits until everything this thread stored has
- * drained, which after a flush takes longer than all the rest of a small write.
+ * Releases a page. A plain store, because a locked instruction would wait until all earlier stores of this thread
+ * have drained; after a flush that takes longer than the rest of a small write.
  *
- * Absent barrier: the load of `notes` may be answered before the store of `holder` is visible, so
- * that a sleeper-to-be that looks at `holder` just then and this thread miss one another. The
- * sleeper pays for that instead: between its note and its look it has every CPU that runs one of us
- * pass a full barrier (membarrier). Then either it sees the page free or this load saw its note.
+ * There is no barrier between the store to `holder` and the load of `notes`, so the CPU may execute the load first.
+ * Then this thread could miss the note of a thread that is about to sleep, while that thread still sees the page
+ * held. The sleeper prevents this: between its note and its look at `holder` it makes all CPUs that run a thread of
+ * a process with libato execute a full barrier (membarrier). After that, either the sleeper sees the page free, or
+ * this load sees the note.
  */
 static inline void pages_release(struct page_state *s)
 {
@@ -90,14 +93,14 @@ static inline void pages_release(struct page_state *s)
 }
 
 /*
- * Reserved: does the file reach up to byte `end`, and will it until the page is released? 0. -1 with
- * EFAULT: it does not. PAGES_AGAIN: a shrink to before that is under way, which waits for pages that are
- * reserved: the caller releases the page, calls pages_wait_for_size() and begins anew.
+ * Checks that the file reaches byte `end`, and will until the page is released. The caller holds the page. Returns
+ * 0; -1 with EFAULT if the file is shorter; PAGES_AGAIN if a shrink to less than `end` is under way, which waits
+ * for reserved pages: then the caller releases the page, calls pages_wait_for_size() and starts again.
  *
- * Whoever reserves asks before all else, pages_load() included: who makes a shrink (size.h) tells `cut`
- * and then looks which pages have states, and who holds them. A reservation is a locked instruction.
- * So of a page whose state came to be too late to be looked at, this load sees `cut`.
- * `cut` first: when it is gone, the new size is there.
+ * The caller must check this right after reserving, before pages_load(). A shrink (size.h) first stores `cut`, then
+ * looks for page states and their holders, and a reservation is a locked instruction. So if the shrink did not see
+ * this page's state or reservation, this load sees `cut`. `cut` is read before the size: when `cut` is withdrawn,
+ * the new size is already there.
  */
 #define PAGES_AGAIN 2
 int pages_beyond(struct file *f, uint64_t end);
@@ -110,11 +113,12 @@ static inline int pages_within(struct file *f, uint64_t end)
     return pages_beyond(f, end);
 }
 
-/* Until nobody changes the size. A plain operation holds nothing meanwhile. -1: as pages_wait(). */
+/* Waits until no transaction changes the file's size. A plain operation must hold no page. Returns 0; -1: as
+ * pages_wait(). */
 int pages_wait_for_size(struct file *f, const struct patience *patience);
 
-/* Takes the bitmap from the media, and makes sure that O may be read, if neither was done.
- * Reserved. ENOSPC, EIO: nothing changed. */
+/* Loads the page's bitmap from the media and makes O readable, if that was not done yet. The caller holds the page.
+ * Returns 0; -1 with ENOSPC or EIO: nothing changed. */
 int pages_load_slow(struct file *f, uint64_t page, struct page_state *s);
 
 static inline int pages_load(struct file *f, uint64_t page, struct page_state *s)
@@ -124,27 +128,29 @@ static inline int pages_load(struct file *f, uint64_t page, struct page_state *s
     return pages_load_slow(f, page, s);
 }
 
-/* Makes words on the media, of one page or line, durable as they are visible: of a process that died they may be the
- * one and not the other. -1 with EIO. */
+/* Makes n adjacent words on the media durable as they are visible: after a process died they may be visible and not
+ * durable. Returns 0; -1 with EIO. */
 int pages_settle_words(const struct file *f, const uint64_t *words, uint64_t n);
 
-/* For the i-th time round a loop that waits for a few stores of another thread of this process. */
+/* Pauses in iteration i of a loop that waits for a few stores of another thread of this process. */
 void pages_pause(unsigned i);
 
-/* The same for whoever holds a page, perhaps another process, which may have died: then the page is freed. -1:
- * that cannot be. */
+/* Pauses in iteration i of a loop that waits for the holder of a page, which may be another process and may have
+ * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
 int pages_await(struct file *f, const struct page_state *s, unsigned i);
 
-/* The state of a page, loaded. For readers: reserves for that if need be. NULL with ENOSPC, EIO. */
+/* Returns the page's state, loaded, for a reader; reserves the page for that if necessary. NULL with ENOSPC, EIO,
+ * EFAULT, or an error of pages_await(). */
 struct page_state *pages_look(struct file *f, uint64_t page);
 
 /*
- * Shows a durable flip in memory: version even, bitmap, version odd. Between the two halves an
- * operation changes all its pages, so that a reader of several sees all or none. Reserved.
+ * Makes a durable flip visible in memory: version even, bitmap, version odd. An operation on several pages marks
+ * all of them, then changes all bitmaps, then unmarks all, so a reader sees all of its flips or none. The caller
+ * holds the page.
  *
- * Stores in order: x86 keeps stores in order, and the release on each keeps the compiler to it.
- * Pairs with the loads in read.c: a reader that saw the new bitmap and the old odd version on both
- * sides of its copy cannot exist, since the even version came before the bitmap.
+ * Order of the stores: x86 does not reorder stores, and the release on each keeps the compiler from doing it. They
+ * pair with the loads in read.c: a reader cannot see the new bitmap and the old odd version both before and after
+ * its copy, because the even version is stored before the bitmap.
  */
 static inline void pages_mark_for(struct page_state *s, unsigned owner)
 {

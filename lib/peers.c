@@ -21,7 +21,7 @@ static uint32_t state_of(const struct shared_slot *s)
     return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 }
 
-/* As holders say it. */
+/* The value of page_state.holder for the slot's process. */
 static uint32_t given_to(const struct file *f, unsigned slot)
 {
     return shared_holder(slot, __atomic_load_n(&slots(f)[slot].generation, __ATOMIC_RELAXED));
@@ -43,9 +43,9 @@ int peers_unlock(struct file *f)
     return r;
 }
 
-/* ---- coming and going ---- */
+/* ---- slots ---- */
 
-/* One that nobody has, and nobody dead has anything by; the first has one already. */
+/* Chooses a slot that is not given out and has an unlocked byte. The first process has its slot already. */
 static int choose_slot(struct pairing *pr, const struct shared_slot *all)
 {
     if (!pr->joined)
@@ -94,20 +94,20 @@ void peers_leave(struct file *f)
     f->holder = 0;
 }
 
-/* ---- the dead ---- */
+/* ---- dead processes ---- */
 
 bool peers_is_dead(const struct file *f, uint32_t holder)
 {
     const unsigned slot = shared_slot_of(holder);
     if (holder == f->holder || slot >= MANIFEST_SLOTS)
         return false;
-    if (given_to(f, slot) != holder) /* somebody else has it by now */
+    if (given_to(f, slot) != holder) /* the slot was given to another process */
         return true;
-    /* One's own is never asked about. */
+    /* Not asked about the own slot: its lock is this process's. */
     return slot != f->pairing.slot && locks_ask(f->pairing.lock, 1 + (off_t)slot, 1) == LOCKS_FREE;
 }
 
-/* Whoever was here before has freed it. */
+/* Returns true if the holder is not dead, or has been freed already. */
 static bool is_done(const struct file *f, uint32_t holder)
 {
     const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
@@ -140,7 +140,8 @@ int peers_recover(struct file *f, uint32_t holder)
                             "to it",
                             pr->path);
     const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
-    /* Of a slot's former process nothing is known: then everything that is dead. */
+    /* If the slot has been given out again, its former process is not known: then recover the journals of all that
+     * are dead. */
     const uint64_t process = given_to(f, shared_slot_of(holder)) == holder
                                  ? __atomic_load_n(&s->process, __ATOMIC_RELAXED)
                                  : 0;
@@ -154,7 +155,7 @@ int peers_recover(struct file *f, uint32_t holder)
     return r < 0 || unlocked < 0 ? -1 : 0;
 }
 
-/* From slot *slot on; 0: none. */
+/* Returns the next dead holder, from slot *slot on; 0: none. */
 static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {

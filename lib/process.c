@@ -46,8 +46,8 @@ static void in_parent(void)
     unlock_all();
 }
 
-/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes:
- * an unlock would drop the parent's. */
+/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes descriptors: an
+ * unlock would drop the parent's locks. */
 static void in_child(void)
 {
     for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
@@ -85,8 +85,8 @@ static void try_to_set_up(void)
         pages_set_up();
 }
 
-/* Once for the process, before any lock is taken: a child that is forked meanwhile would have it taken for
- * ever. What fails is tried again by the next maps. */
+/* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its work
+ * once per process; what fails is tried again by the next calls. */
 int process_set_up(void)
 {
     static unsigned next;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What becomes of the process and its children: fork() and exit(). */
+/* What the library does at fork() and exit(). */
 #ifndef ATO_LIB_PROCESS_H
 #define ATO_LIB_PROCESS_H
 
-/* Once for the process, before any lock of the library is taken. ENOMEM. */
+/* Called before any lock of the library is taken; does its work once per process. Returns 0; -1 with ENOMEM. */
 int process_set_up(void);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Storing new bytes of one page, which the caller holds: always to the invalid homes of its slices (I2), so
- * that nothing is changed yet for anybody.
+ * Stores new bytes of one page, which the caller holds. They always go to the invalid homes of its slices (I2), so
+ * nothing changes for readers yet.
  *
- * `pending` is what the operation has stored there before: a slice of it is stored to the same place
- * again, and completed from there. Inline, because a plain write has none, and the copy of a page of a few
- * slices takes no longer than a call.
+ * `pending` names the slices that the operation has stored already: such a slice is stored to the same place again,
+ * and completed from there. The functions are inline, because the copy of a few slices takes no longer than a call.
  */
 #ifndef ATO_LIB_PUT_H
 #define ATO_LIB_PUT_H
@@ -21,11 +20,11 @@ struct target {
     uint64_t bitmap;
     uint64_t pending;
     bool skip_equal;
-    bool cold; /* as persist_scatter() takes it */
+    bool cold; /* argument of persist_scatter() */
 };
 
-/* Slice i, of which only bytes [begin, end) are new: completed with what the operation sees, then stored as
- * a whole. */
+/* Stores slice i, of which only bytes [begin, end) are new. The other bytes are those that the operation sees; the
+ * slice is stored as a whole. */
 static inline void put_part(struct target *t, unsigned i, unsigned begin, unsigned end,
                             const char *src)
 {
@@ -45,14 +44,13 @@ static inline void put_part(struct target *t, unsigned i, unsigned begin, unsign
     t->pending |= bit;
 }
 
-/* Whole slices of `mask`, none of which is pending as its new bytes are. `base`: where byte 0 of the page
- * would be. */
+/* Stores the whole slices of `mask`. `base`: where byte 0 of the page would be in the source. */
 static inline void put_whole(struct target *t, uint64_t mask, const char *base)
 {
     if (t->skip_equal) {
         uint64_t other = t->bitmap ^ t->pending;
         uint64_t differing = t->file->persist.kernel->differing(t->o, t->r, base, other, mask);
-        /* What the operation has changed, and now changes back, is as it was. */
+        /* Slices that the operation had changed and now changes back are no longer pending. */
         uint64_t again = t->pending & differing;
         if (__builtin_expect(!!again, 0)) {
             uint64_t back =
@@ -67,7 +65,7 @@ static inline void put_whole(struct target *t, uint64_t mask, const char *base)
     t->pending |= mask;
 }
 
-/* Bytes [begin, begin + n) of the page. t->pending: all that the operation has stored by now. */
+/* Stores bytes [begin, begin + n) of the page. t->pending: all slices that the operation has stored so far. */
 static inline void put(struct target *t, unsigned begin, unsigned n, const char *src)
 {
     unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
@@ -90,34 +88,34 @@ static inline void put(struct target *t, unsigned begin, unsigned n, const char 
         put_whole(t, bitmap_slices(first, last), base);
 }
 
-/* Bytes in a page from which on it pays to go past the caches; and how many ticks of the file's clock,
- * of 4 MiB each, a page stays in them. */
+/* Bytes of a page from which on it pays to store past the caches; and for how many ticks of the file's clock
+ * (FILE_TICK bytes each) a page is taken to stay in the caches. */
 enum { COLD_BYTES = 1024, CACHED_TICKS = 4 };
 
 /*
- * Are the lines that a write of n bytes will store to out of the caches? They are the slices' invalid
- * homes, which the last write but one left there: what tells is how much the process has written to the
- * file since the page was written. A page that never was is taken to be cached: its space is new, and the
- * kernel has just cleared it. A guess: if it is wrong the write, or a read after it, takes longer,
- * nothing else. Reserved.
+ * Returns true if the lines that a write of n bytes stores to are probably not in the caches. They are the slices'
+ * invalid homes, last stored to by the write before the last one. The guess is made from how much the process has
+ * written to the file since the page was written. A page that was never written counts as cached: its space is new,
+ * and the kernel has just cleared it. A wrong guess costs time and nothing else. The caller holds the page.
  */
 static inline bool put_is_cold(const struct file *f, struct page_state *s, unsigned n)
 {
+    /* What must leave the caches goes past them anyway, and in msync the disk takes the time, not the CPU. */
     if (f->persist.domain != PERSIST_PROCESS)
-        return false; /* what must leave the caches goes past them anyway; msync's time is not the CPU's */
+        return false;
     uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
-    uint8_t now = clock ? clock : 1, then = s->written;   /* 0: never */
-    __atomic_store_n(&s->written, now, __ATOMIC_RELAXED); /* sleepers look at the word (pages.c) */
+    uint8_t now = clock ? clock : 1, then = s->written; /* 0: never written */
+    /* Atomic: sleepers read the whole word (pages.c). */
+    __atomic_store_n(&s->written, now, __ATOMIC_RELAXED);
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
 /*
- * What a write of a page will touch, fetched while the fences of the thread's last write are still
- * draining: the reservation that follows is a locked instruction, behind which nothing begins
- * earlier. Of the homes only the address translation is wanted, so that a line is fetched that the
- * write does not store to: it goes round the caches, and a copy there would have to leave first.
- * Inlined by force, because gcc takes a function of prefetches for one without effect, and drops
- * calls of it.
+ * Prefetches what a write of a page will touch, while the fences of the thread's last write are still draining: the
+ * reservation that follows is a locked instruction, and nothing after it starts earlier. Of the homes only the
+ * address translation is wanted. So a line is fetched that the write does not store to: a line that it stores to
+ * past the caches would have to leave them first. always_inline, because gcc takes a function that only prefetches
+ * for one without effect, and drops calls of it.
  */
 static inline __attribute__((always_inline)) void
 put_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
@@ -129,7 +127,8 @@ put_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsig
     __builtin_prefetch(file_r(f, page) + far);
 }
 
-/* What the invalid homes of these slices lack in space; and O, if they are to come home. */
+/* Returns which space is missing for a write of the slices in `mask`: that of their invalid homes; and O, if
+ * `eager`. */
 static inline uint8_t put_needs(const struct page_state *s, uint64_t mask, bool eager)
 {
     uint8_t need = eager ? PAGE_O_ALLOCATED : 0;
@@ -137,14 +136,14 @@ static inline uint8_t put_needs(const struct page_state *s, uint64_t mask, bool 
         need |= PAGE_R_ALLOCATED;
     if (mask & s->bitmap)
         need |= PAGE_O_ALLOCATED;
-    /* The word lies in the reflection: writing to O alone needs that too. */
+    /* The word lies in the reflection, so a write to O needs space there too. */
     if (mask)
         need |= PAGE_R_ALLOCATED;
     return need & (uint8_t)~s->flags;
 }
 
-/* The adaptive policy counts reads since the last write. Before anything is stored: the instruction is
- * a locked one, which would wait until the stores have drained. */
+/* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked
+ * instruction would wait until they have drained. */
 static inline void put_begin(struct page_state *s)
 {
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))

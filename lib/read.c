@@ -2,44 +2,42 @@
 /*
  * Reading without a lock.
  *
- * The problem: while a reader copies slices from the homes that a bitmap names, a writer may flip
- * the page and another may begin to overwrite the homes that were valid. And an operation of
- * several pages must be seen whole or not at all.
+ * The problem: while a reader copies slices from the homes that a bitmap names, a writer may flip the page, and
+ * another one may begin to overwrite the homes that were valid. And an operation on several pages must be seen
+ * whole or not at all.
  *
- * The reader notes the version of every page, copies, and looks at every version again. Why this is
- * enough:
+ * The reader notes the version of every page, copies, and reads every version again. Why this is enough:
  *
- *   1. A writer that has not flipped stores to invalid homes only (I2). The reader copies from
- * homes that the bitmap calls valid. They do not meet, so a reader never waits for a writer's copy.
- *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that
- *      made it invalid was shown: version even, bitmap, version odd. So if a page's version is the
- *      same odd number before and after the copy, no byte that was copied from it had been given
- *      to anyone to overwrite. (Between showing and overwriting lies a new reservation, or W3 in
- *      write.c.)
- *   3. Let t be a moment between the last first look and the first second look. No version moved
- *      across t, so that all pages were copied as they were at t: one moment. An operation of
- *      several pages marks all of them before it changes the first bitmap, and unmarks the first
- *      after it changed the last: at t it had not begun to show or was done.
+ *   1. A writer that has not flipped stores to invalid homes only (I2), and the reader copies from homes that
+ *      the bitmap calls valid. So they touch different bytes, and a reader never waits for a writer's copy.
+ *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that made it
+ *      invalid has become visible: version even, bitmap, version odd. So if a page's version is the same odd
+ *      number before and after the copy, no byte that was copied from it was free to be overwritten during
+ *      the copy. (Between that flip and the overwriting lies a new reservation, or W3 in deploy.c.)
+ *   3. Let t be a moment after all versions were read first and before any was read again. No version moved
+ *      across t, so all pages were copied as they were at t. An operation on several pages marks all of them
+ *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so
+ *      at t it had not begun to become visible, or was entirely visible.
  *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
- *   5. Where the file ends is looked at behind the versions. A shrink marks each page that it cuts,
- *      the last one too, before it shows the new size, and unmarks it after: so who saw the old size
- *      behind a version, and this version still behind the copy, copied before the shrink was shown.
- *      What is behind the end is made zeros, or given back, only then. A page without a state, or one
- *      that is not loaded, has to be loaded first, under a reservation (pages_look()).
+ *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the
+ *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
+ *      size after a version, and the same version after its copy, copied before the shrink became visible.
+ *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
+ *      is not loaded, must be loaded first, under a reservation (pages_look()).
  *
- * Versions only grow. So the sum of all is unchanged if and only if none moved, and noting any
- * number of versions takes one word.
+ * Versions only grow. So their sum is unchanged if and only if none moved, and one word is enough to note any
+ * number of versions.
  *
- * Absent barriers: x86 lets no load pass an earlier load. The fence below is for the compiler, and
- * for whoever ports this. A stale version (a load that was answered before another CPU's store was
- * visible) only means that the reader's moment t is a little earlier.
+ * No barriers are needed: x86 does not let a load pass an earlier load. The fence below is for the compiler, and
+ * for ports to other CPUs. A stale version (the load was executed before another CPU's store was visible) only
+ * means that the reader's moment t is a little earlier.
  *
- * Checked with all that writers do meanwhile: read.pml, by tools/check-models. The steps there are named
- * after the functions here; who changes the order of either changes both.
+ * The model read.pml checks this together with all that writers do meanwhile (tools/check-models). Its steps have
+ * the names of the functions here: if you change the order of steps in one, change both.
  *
- * Progress: a reader tries again when a commit came between. After some tries it reserves the
- * pages, which bounds its wait by those of the writers ahead of it. Pages of open transactions, which nobody
- * else can reserve, do not move before a commit.
+ * Progress: a reader tries again if a commit came in between. After some tries it reserves the pages, so it waits
+ * only for the writers ahead of it. It does not wait for pages of open transactions: no other thread can reserve
+ * them, and they do not change before the commit.
  */
 #include "read.h"
 
@@ -48,7 +46,7 @@
 
 enum { TRIES = 8 };
 
-/* Is [.., end) within the file still? To be asked when the versions are noted. -1 with EFAULT. */
+/* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
 static int check_end(struct file *f, uint64_t end)
 {
     return __builtin_expect(end <= file_size(f), 1) ? 0 : pages_beyond(f, end);
@@ -65,8 +63,8 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     uint64_t asked = bitmap_touched(begin, n), away = 0;
     if (policy_of(m) != ATO_READ_GATHER)
         away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
-    /* What comes home may go past the CPU's caches, and would be fetched again to be read. So what lies
-     * in R as a whole is read there before; pieces in two homes are read faster from one. */
+    /* Deployed slices may bypass the CPU's caches, and would have to be fetched again. So if all that is asked for
+     * lies in R, it is read there first and deployed after. Slices in two homes are read faster from one. */
     if (away && away != asked)
         deploy_for_reader(m, offset, n);
     for (; *retries < TRIES; (*retries)++) {
@@ -82,7 +80,7 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     return 0;
 }
 
-/* Once. 1; 0: a version moved; -1: a page's state is not to be had. */
+/* One try. Returns 1; 0: a version moved; -1: an error, such as a page state that cannot be had. */
 static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     uint64_t before = 0, after = 0;
@@ -128,8 +126,8 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
     return 0;
 }
 
-/* Pages that are held stay as they are. Those of an open transaction are not waited for: only its commit
- * moves them, and then they can be held. */
+/* Reads pages while they are held, so they cannot change. Pages of an open transaction are not waited for: only its
+ * commit changes them, and after that they can be held. */
 static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     int r = 0;

@@ -17,23 +17,25 @@
 #include <unistd.h>
 
 enum reader_state {
-    PLAIN,    /* there is no manifest */
-    QUIET,    /* unmapped cleanly, its reflection kept */
-    WATCHING, /* somebody has it mapped: to the end, since the lock keeps the memory */
+    PLAIN, /* there is no manifest: the file is plain */
+    QUIET, /* unmapped cleanly, the reflection kept */
+    /* A writer has it mapped. This state is final, since the reader's lock keeps the shared memory. */
+    WATCHING,
 };
 
 struct reader {
-    pthread_mutex_t lock; /* of all but WATCHING */
+    pthread_mutex_t lock; /* for all fields, except once WATCHING */
     enum reader_state state;
     struct manifest_record record; /* QUIET: the manifest's */
-    struct timespec changed;       /* PLAIN: the file's ctime, before the read */
-    struct shared_header own;      /* before there is another */
-    char *name;                    /* within pairing.path */
+    struct timespec changed;       /* PLAIN: the file's ctime before the read */
+    struct shared_header own;      /* the header until shared memory is mapped */
+    char *name;                    /* the file's name, within pairing.path */
     struct pairing_wish wish;
-    char folder[PATH_MAX]; /* of the wish */
+    char folder[PATH_MAX]; /* of `wish` */
 };
 
-/* Before a fork: a child must not have a manifest open that nobody there knows of, and with it a lock. */
+/* Held while a manifest may be opened, and around a fork: otherwise a child could inherit the descriptor of a
+ * manifest that is not noted anywhere, and with it a lock. */
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 void reader_lock_all(void)
@@ -51,7 +53,7 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-/* ---- finding out ---- */
+/* ---- finding out the state ---- */
 
 static void close_manifest(struct pairing *pr)
 {
@@ -98,8 +100,8 @@ static int map_reflection(struct file *f)
     return 0;
 }
 
-/* Somebody has it mapped, or did a moment ago. 1; NOT_THERE, with a sentence: he has no shared memory, since he
- * is just ending, or it is elsewhere; -1. */
+/* Begins to watch: a writer has the file mapped, or had a moment ago. Returns 1; NOT_THERE, with a sentence: the
+ * writer's shared memory is not here, because the writer is just ending or has another /dev/shm; -1. */
 enum { NOT_THERE = 2 };
 
 static int watch(struct file *f)
@@ -141,7 +143,7 @@ static int watch(struct file *f)
     f->shared.base = shared.base;
     f->shared.mapped = shared.mapped;
     memcpy(f->shared.name, shared.name, sizeof(shared.name));
-    /* Release: who finds the header finds the rest. */
+    /* Release: a thread that sees the header sees the other fields. */
     __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
     __atomic_store_n(&f->reader->state, WATCHING, __ATOMIC_RELEASE);
     return 1;
@@ -161,7 +163,7 @@ static int read_manifest(const struct pairing *pr, struct manifest_record *recor
     return 0;
 }
 
-/* With the attach lock. 1 known; 0 look again; NOT_THERE; -1. */
+/* Finds out the file's state. The caller holds the attach lock. Returns 1: known; 0: look again; NOT_THERE; -1. */
 static int look_locked(struct file *f, const struct place_names *n)
 {
     struct reader *r = f->reader;
@@ -170,7 +172,7 @@ static int look_locked(struct file *f, const struct place_names *n)
     int named = folder_names(&pr->folder, n->manifest, pr->lock);
     if (named != 1)
         return named;
-    /* As it is now that nobody maps or unmaps it. */
+    /* Read again now that the attach lock keeps processes from mapping and unmapping the file. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     if (read_manifest(pr, &pr->record, &sizes) < 0)
@@ -178,7 +180,7 @@ static int look_locked(struct file *f, const struct place_names *n)
     if (pr->record.format != 0)
         return report_error(EUCLEAN, "the reflection of %s has format %u, this library reads 0",
                             pr->path, pr->record.format);
-    /* By a birth that was cut, or by the end of a pairing that was. */
+    /* Left by a birth, or by a removal, that was cut. */
     if (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED)
         return due(pr);
     pr->reflection = open_in(pr, n->reflection);
@@ -223,7 +225,7 @@ static int look_once(struct file *f)
     pr->lock = open_in(pr, n.manifest);
     if (pr->lock < 0)
         return errno == ENOENT ? 0 : -1;
-    /* Whoever is about to map or unmap it is done in a moment. */
+    /* A process that maps or unmaps the file is done with it in a moment. */
     enum locks_answer locked = locks_share(pr->lock, 0, 1);
     if (locked != LOCKS_MINE)
         return locked == LOCKS_TAKEN
@@ -236,7 +238,7 @@ static int look_once(struct file *f)
     return known;
 }
 
-/* How the file is now. With the lock. */
+/* Finds out how the file is now. The caller holds the reader's lock. */
 static int look(struct file *f)
 {
     enum { PATIENCE_MS = 30000, OF_ONE_WHO_ENDS = 1000 };
@@ -267,7 +269,7 @@ static int read_exactly(const struct file *f, int fd, char *to, uint64_t n, uint
     return 0;
 }
 
-/* Bytes of a page by the word that the media have. By pread(): nothing can fault. */
+/* Copies bytes of a page by its word on the media. It uses pread(), so nothing can fault. */
 static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
 {
     _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
@@ -277,7 +279,8 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     uint64_t word = 0;
     if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
         return -1;
-    /* R4. To flush a line is to change nothing; in domain msync, where it would be, all are settled (file.c). */
+    /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
+     * all words are settled (file.c). */
     if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
         pages_settle_words(f, file_word(f, page), 1) < 0)
         return -1;
@@ -290,15 +293,15 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     return 0;
 }
 
-/* ---- does nobody write? ---- */
+/* ---- does no process write? ---- */
 
 static int64_t ns_between(struct timespec from, struct timespec to)
 {
     return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec);
 }
 
-/* May a change at this moment leave the ctime as it is? Within the same tick of the clock that the kernel stamps
- * by; some file systems keep seconds. */
+/* Returns true if a change now might leave the ctime as it is: within the same tick of the clock by which the
+ * kernel stamps files, or, on file systems that keep whole seconds, for two seconds. */
 static bool is_young(struct timespec changed)
 {
     struct timespec now, tick;
@@ -309,8 +312,9 @@ static bool is_young(struct timespec changed)
     return age >= 0 && age < (changed.tv_nsec ? tick.tv_nsec : 2000000000);
 }
 
-/* Of a plain file, before the copy. Who maps it sets an attribute, and who makes it plain again takes that away:
- * both move its ctime. False: a moment later. */
+/* Notes the ctime and the size of a plain file, before the copy. Mapping a file sets an attribute, and making it
+ * plain again removes that: both change the ctime. Returns false if the ctime is too recent to tell: try again a
+ * moment later. */
 static bool note_changed(struct file *f)
 {
     struct reader *r = f->reader;
@@ -331,7 +335,7 @@ static bool is_plain_still(const struct file *f)
            fstat(pr->original, &st) == 0 && ns_between(st.st_ctim, f->reader->changed) == 0;
 }
 
-/* Is it true still that nobody writes, by whatever means? Behind the copy. */
+/* Returns true if still no process writes to the file, in any way. Called after the copy. */
 static bool is_quiet(const struct file *f)
 {
     const struct pairing *pr = &f->pairing;
@@ -347,7 +351,7 @@ static bool is_quiet(const struct file *f)
                                  .mtime_sec = st.st_mtim.tv_sec,
                                  .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
     const struct place_names n = place_names(pr->identity.inode);
-    /* Set aside, the manifest says what it said before. */
+    /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
     return read_manifest(pr, &record, &sizes) == 0 && record.sequence == known->sequence &&
            folder_names(&pr->folder, n.manifest, pr->lock) == 1 && identity_unwritten(&now, known);
 }
@@ -360,7 +364,7 @@ static int beyond(const struct file *f, uint64_t end)
                         (unsigned long long)end, f->pairing.path);
 }
 
-/* 1; 0: somebody has begun to write, or may just have done so; -1. */
+/* Returns 1; 0: a process has begun to write, or may just have done so; -1. */
 static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     if (f->reader->state == PLAIN && !note_changed(f))
@@ -377,9 +381,10 @@ static int try_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
     return is_quiet(f);
 }
 
-/* ---- beside who may write ---- */
+/* ---- beside a writer ---- */
 
-/* What holds of a page that a dead process has marked? Nothing changes there any more, but by who recovers it. */
+/* The state of a page that a dead process has marked: as it was before the mark, as on the media, or unknown. Only
+ * a process that recovers changes it. */
 enum view { VIEW_BEFORE, VIEW_MEDIA, VIEW_UNTOLD };
 
 static enum view view_of_marked(const struct file *f, const struct page_state *s)
@@ -391,7 +396,7 @@ static enum view view_of_marked(const struct file *f, const struct page_state *s
     if (slot >= MANIFEST_SLOTS ||
         shared_holder(slot, __atomic_load_n(&shared->slots[slot].generation, __ATOMIC_RELAXED)) !=
             holder)
-        return VIEW_UNTOLD; /* he is free by now */
+        return VIEW_UNTOLD; /* freed already */
     if (__atomic_load_n(&shared->slots[slot].reloaded, __ATOMIC_ACQUIRE))
         return VIEW_MEDIA;
     if (owner > THREAD_SHARED)
@@ -404,8 +409,8 @@ static enum view view_of_marked(const struct file *f, const struct page_state *s
     return what == SHOWING_MARKS ? VIEW_BEFORE : what == SHOWING_WORDS ? VIEW_MEDIA : VIEW_UNTOLD;
 }
 
-/* How long the file is, by what is shown of that or holds of it: the same moment's as a version of `sizing` that is
- * the same before and after. False: that is not told. */
+/* Sets *size to the size that is visible, or that a dead process's commit has made current. It is valid if the
+ * version of `sizing` is the same before and after the call. Returns false if the size is not known. */
 static bool size_in_view(const struct file *f, uint64_t *size)
 {
     const struct shared_header *h = f->shared.header;
@@ -420,9 +425,9 @@ static bool size_in_view(const struct file *f, uint64_t *size)
     return view != VIEW_UNTOLD;
 }
 
-/* What a try goes by: of each page its version, and of one that a dead process has marked its view. Both only grow,
- * from one to the other too, and so does the sum: it is the same behind the copy, if none of them moved. 0: not to
- * be told. */
+/* What a try relies on, as a number: the page's version, and, if a dead process has marked the page, the view of
+ * it. For each page the number only grows, also when the view changes or the mark is removed. So the sum over all
+ * pages is the same after the copy if and only if none of them moved. 0: not known. */
 static uint64_t footing(const struct file *f, const struct page_state *s, uint64_t version)
 {
     if (version & 1)
@@ -434,10 +439,11 @@ static uint64_t footing(const struct file *f, const struct page_state *s, uint64
 struct
 try {
     uint64_t sum;
-    uint32_t dead; /* holder of a page that is marked; 0: none is known */
+    uint32_t dead; /* dead holder of a marked page; 0: none known */
 };
 
-/* Waits while somebody who lives shows a page, or recovers it. 1; 0 to be tried again; -1. */
+/* Adds the page to the sum. Waits while a living process flips the page or recovers it. Returns 1; 0: try again;
+ * -1. */
 static int note(struct file *f, const struct page_state *s, struct try *t)
 {
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE), on;
@@ -457,7 +463,7 @@ static int note(struct file *f, const struct page_state *s, struct try *t)
     return on ? 1 : peers_recover(f, holder);
 }
 
-/* The same behind the copy. */
+/* Subtracts the page from the sum again, after the copy. Returns false if its number is not known. */
 static bool is_as_noted(const struct file *f, const struct page_state *s, struct try *t)
 {
     const uint64_t on = footing(f, s, __atomic_load_n(&s->version, __ATOMIC_RELAXED));
@@ -465,14 +471,14 @@ static bool is_as_noted(const struct file *f, const struct page_state *s, struct
     return on;
 }
 
-/* NULL: it has none, or it is not loaded. */
+/* Returns the page's state; NULL if it has none, or is not loaded. */
 static const struct page_state *loaded_state(struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_look(&f->shared, page);
     return s && __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) ? s : NULL;
 }
 
-/* 1; 0 to be tried again; -1. */
+/* Copies bytes of a page. Returns 1; 0: try again; -1. */
 static int copy_page(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
 {
     const struct page_state *s = loaded_state(f, page);
@@ -488,8 +494,8 @@ static int copy_page(struct file *f, uint64_t page, unsigned begin, unsigned n, 
     return 1;
 }
 
-/* As try_many() in read.c; of pages that are not loaded nothing is noted. Those a shrink may cut off without moving
- * anything of theirs: so the version of the size counts, too. */
+/* As try_many() in read.c. Nothing is noted of pages that are not loaded: a shrink may cut them off without a
+ * change of their states, so the version of the size is noted too. */
 static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     const struct page_state *sizing = &f->shared.header->sizing, *s;
@@ -528,7 +534,7 @@ static int try_watching(struct file *f, uint64_t offset, char *dst, uint64_t n)
             same = is_as_noted(f, s, &t);
         (void)begin;
     }
-    /* Behind the versions: a takeover that fails says so before it takes a mark off. */
+    /* After the versions: a takeover that fails poisons the file before it removes a mark. */
     if (file_check(f) < 0)
         return -1;
     return same && t.sum == 0;
@@ -543,7 +549,7 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
     int done = 0;
     if (r->state != WATCHING) {
         done = try_quiet(f, offset, dst, n);
-        if (done == 0 && !is_quiet(f)) /* else it is only too early to tell */
+        if (done == 0 && !is_quiet(f)) /* if it is quiet, it was only too early to tell */
             done = look(f) < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&r->lock);
@@ -552,8 +558,8 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
 
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    /* Who may write reserves the pages in the end; here there is nothing but patience. And whoever holds a page
-     * may have died just now, and be about to be found out by others. */
+    /* Writers reserve the pages after some tries; a reader can only try again. After EAGAIN too: the holder of a
+     * page may have died just now, and another process may be about to recover it. */
     enum { TRIES = 20000, DEAD_TRIES = 1000 };
     unsigned dead = 0;
     for (unsigned i = 0; i < TRIES; i++) {
@@ -695,7 +701,7 @@ void reader_close(struct file *f)
         munmap(f->r, f->r_bytes);
     if (r->state == WATCHING)
         shared_close(&f->shared, false);
-    close_manifest(&f->pairing); /* and with it go the locks */
+    close_manifest(&f->pairing); /* drops the locks too */
     if (f->pairing.original >= 0 && !f->pairing.borrowed)
         close(f->pairing.original);
     free(r);

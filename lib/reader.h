@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files of which this process has a read-only descriptor and no other mapping: it reads by gather, and changes
- * nothing, on the media or in shared memory.
+ * Files of which this process has a read-only descriptor and no other mapping. A reader, in this file, is such a
+ * process: it reads by gather, and changes nothing on the media or in shared memory.
  *
- * While somebody who may write has the file mapped, it watches: the shared memory is mapped for reading, and
- * a lock, which all readers share (PAIRING_READERS), says that the file is not to be taken apart. A page without
- * a state, or one that is not loaded, was not flipped since the memory was made: its word on the media holds, unless
- * a shrink has cut it off, which the size's version tells.
+ * While a writer (a process that may write to the file) has the file mapped, the reader watches: it maps the shared
+ * memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer does not
+ * remove the shared memory and the reflection. A page without a state, or one that is not loaded, was not flipped
+ * since the shared memory was made: its word on the media is current, unless a shrink has cut the page off, which
+ * the size's version shows.
  *
- * While nobody has, the media do not change. That this is so still is looked at behind each read: in the
- * manifest, by its record and its name, and by the file's mtime; or, of a plain file, by its attribute and its ctime.
- * Whoever begins to write says so there, durably, before his first store. Then the reader goes on to watch.
+ * While no writer has the file mapped, the media do not change. The reader checks that again after each read: by
+ * the manifest's record and its name, and the file's mtime; or, for a plain file, by its attribute and ctime. A
+ * process that begins to write changes these, durably, before its first store. Then the reader begins to watch.
  *
- * What the last writer's death has left is for one who may write to recover: EAGAIN. Beside one who lives a dead one may
- * have left pages marked, and nobody need come to them: then the dead one's shared_showing says of each, and of the size,
- * whether what it was before it was marked holds, or what the media have; and shared_slot.reloaded, of who died
- * over it next, the latter. Nothing of that changes but by who recovers it, which the reader notices behind its
- * copy (footing() in reader.c). So a read sees a dead one's operation as a whole or not at all, as those do who may
- * recover, and what it has seen stays: takeover.pml, several.pml. Where it is told elsewhere, and cannot be
- * read there, or not at all: EAGAIN.
+ * If the last writer died, a process that may write has to recover the file: EAGAIN. Beside a living writer, a dead
+ * one may have left pages marked, and it may take long until a writer frees them. Then the dead one's
+ * shared_showing says for each of them, and for the size, whether the state before the mark is current, or the
+ * media are. shared_slot.reloaded says the latter of all of them, once a writer has begun to take them over, even
+ * if that one died too. Only a process that recovers changes any of that, and the reader notices it after its copy
+ * (footing() in reader.c). So a read sees an operation of a dead process as a whole or not at all, just as recovery
+ * will leave it, and what was read stays (takeover.pml, several.pml). If shared_showing refers to memory that
+ * cannot be read here, or does not say: EAGAIN.
  */
 #ifndef ATO_LIB_READER_H
 #define ATO_LIB_READER_H
@@ -27,27 +29,29 @@
 
 struct reader;
 
-/* Makes f that of a reader: f->pairing, views, f->shared; f is zeros. -1: errors of ato_mmap(); f is to be freed. */
+/* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of
+ * ato_mmap(), and the caller frees f. */
 int reader_open(struct file *f, int fd, const struct identity *who, const struct file_wish *wish);
 
-/* Closes all but f itself. */
+/* Closes everything, but does not free f. */
 void reader_close(struct file *f);
 void reader_forget(struct file *f); /* in a forked child, which has no views */
 
-/* As read_bytes(), of a range that ends within the file as it was. EAGAIN: recovery is due. */
+/* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN: recovery is necessary. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Finds out whether somebody has begun to write. -1: that cannot be told, EAGAIN: for recovery is due. */
+/* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be told; EAGAIN: recovery is
+ * necessary. */
 int reader_refresh(struct file *f);
 
-/* Does somebody have it mapped who may write, or had, since this process first looked? */
+/* Returns true if the reader watches: a writer has the file mapped, or had since this process first looked. */
 bool reader_watches(const struct file *f);
 
-/* How long the file is by now: file_size(), or what it is going to be, if one has died who had that on the media. -1 with
- * EAGAIN: recovery is due. */
+/* Sets *size to the current size of the file: file_size(), or, if a process died while its new size was already on
+ * the media, that new size. Returns 0; -1 with EAGAIN: recovery is necessary. */
 int reader_size(struct file *f, uint64_t *size);
 
-/* The record of its manifest; false: it has none. */
+/* Reads the record of the file's manifest. Returns false if it has none, or it cannot be read. */
 bool reader_record(const struct file *f, struct manifest_record *record);
 
 void reader_lock_all(void); /* around a fork, with the files' lock */

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 
-/* Whole pages of the file from `from` bytes to `to`. */
+/* The whole pages of the file between `from` and `to` bytes. */
 static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
 {
     return (struct size_range){f, layout_pages(from), layout_pages(to), t->hold.tag};
@@ -25,7 +25,7 @@ static void release_sizing(struct file *f)
     pages_release(s);
 }
 
-/* As others may have left it. */
+/* Reads the size from the manifest again: another process may have changed it. */
 static int refresh_size(struct file *f)
 {
     if (pairing_refresh_size(&f->pairing) < 0)
@@ -39,7 +39,7 @@ static int refresh_size(struct file *f)
                         (unsigned long long)f->limit);
 }
 
-/* The part speaks for its file. */
+/* Reserves `sizing`. `part` is the one that speaks for its file. */
 static int begin(struct tx *t, struct flip_part *part)
 {
     struct file *f = part->mapping->file;
@@ -48,7 +48,7 @@ static int begin(struct tx *t, struct flip_part *part)
     if (pages_reserve(f, s, &patience) < 0)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
-    /* First of all: what others put behind the end is theirs, and the end may be gone. */
+    /* First cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || refresh_size(f) < 0 || size_settle(f) < 0) {
         release_sizing(f);
         return -1;
@@ -67,8 +67,9 @@ void resize_end(struct tx *t, struct flip_part *part)
     size_release(&drained);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
-    /* What it got longer by and does not need: else others find the file longer than it is until its size changes
-     * again. No reader was ever told of it (size_forget_behind()). Where that fails it is as before. */
+    /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
+     * until its size changes again. No reader has seen those bytes (size_forget_behind()). If this fails, the file
+     * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
         (void)size_settle(f);
     release_sizing(f);
@@ -80,7 +81,7 @@ void resize_move(struct tx *to, const struct tx *from, const struct flip_part *p
     struct file *f = part->mapping->file;
     struct size_range drained = range_of(from, f, part->low, part->old);
     struct flip_part *speaks = tx_part_of(to, f);
-    assert(part->sized && !speaks->sized); /* `sizing` is one's */
+    assert(part->sized && !speaks->sized); /* only one transaction has `sizing` */
     speaks->sized = true;
     speaks->resizes = part->resizes;
     speaks->size = part->size;
@@ -93,7 +94,7 @@ void resize_move(struct tx *to, const struct tx *from, const struct flip_part *p
 
 /* ---- shorter ---- */
 
-/* What the transaction wrote behind the end comes to nothing. */
+/* Forgets what the transaction wrote beyond the new end. */
 static void forget_behind(struct tx *t, struct file *f, uint64_t size)
 {
     for (uint64_t i = 0; i < t->hold.n; i++) {
@@ -107,14 +108,14 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
-/* Below all that it was so far: nobody else comes to what is cut off. */
+/* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
 static int cut_lower(struct tx *t, struct flip_part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     struct size_range range = range_of(t, f, size, part->low);
     struct patience patience = stage_patience(t);
     uint64_t before = t->hold.n, last = size / PAGE_BYTES;
-    /* The last page keeps its bytes up to the end: it is held, and not drained. */
+    /* The last page keeps its bytes up to the end, so it is held, and not drained. */
     if (size % PAGE_BYTES && stage_claim(t, f, last, last) < 0)
         return -1;
     if (size_drain(&range, &patience) < 0) {
@@ -148,7 +149,7 @@ static int shrink(struct tx *t, struct flip_part *part, uint64_t size)
 
 /* ---- longer ---- */
 
-/* Of the file as it was. */
+/* Clears the last page beyond the end that the file has for others. */
 static int clear_tail(struct tx *t, struct flip_part *part)
 {
     struct file *f = part->mapping->file;
@@ -159,7 +160,7 @@ static int clear_tail(struct tx *t, struct flip_part *part)
     return size_clear_tail(part->mapping, stage_find(t, f, page));
 }
 
-/* The files are as long on the media. */
+/* Gives both files the new length on the media. */
 static int lengthen(struct tx *t, struct flip_part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
@@ -178,9 +179,9 @@ static uint64_t slice_end(uint64_t offset)
     return (offset + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
 }
 
-/* Zeros, from where the transaction's file ended to where it is going to end, as far as there may be
- * anything else: in what it cut off before, and in the last slice. Where nothing is to be written no space is
- * taken: a file may grow on a full disk. */
+/* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
+ * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
+ * disk. */
 static int write_zeros(struct tx *t, struct flip_part *part, uint64_t size)
 {
     static const char zeros[PAGE_BYTES];
@@ -211,12 +212,12 @@ static int grow(struct tx *t, struct flip_part *part, uint64_t size)
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
     struct flip_part *part = tx_part_of(t, m->file);
-    stage_drain(t); /* what it wrote before is behind the end, perhaps */
+    stage_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;
     if (!begun && begin(t, part) < 0)
         return -1;
-    const uint64_t growing = m->file->growing; /* nobody else's from here on */
+    const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
     int r = 0;
     if (size < part->size)
         r = shrink(t, part, size);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All that is new in a file lies in its reflection. Where a disk has no room for it twice, pages that are home give
- * the space of their other copy to the next ones.
+ * Deploying when the disk is full. All that is new in a file lies in its reflection. If there is no room for it
+ * twice, pages that are deployed give the space of their copy in the reflection to the next ones.
  *
- * Only while nobody else has the file mapped. What is given back becomes a hole, and a hole takes the space of
- * the pages beside it away in a way (domain_make_storable()): somebody who knows that there is space for a page, and is
- * just about to store to it, would be SIGBUS. Here the words, which are all that is stored to the
- * reflection, get their space anew before each part, and in the end no page is known to have any. As others wait
- * meanwhile who are about to map the file, or to read it, it is done in turns.
+ * This runs only while no other process has the file mapped. Space that is given back becomes a hole, and in a page
+ * cache a hole may cost the pages beside it their space too (domain_make_storable()): a process that knows that a
+ * page has space, and is about to store to it, would get SIGBUS. Here only the words are stored to the reflection:
+ * they get their space again before each part, and at the end no page counts as having space there. Other processes
+ * that want to map or read the file wait meanwhile, so the work is done in turns.
  */
 #include "scarce.h"
 
@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Pages that come home before space is given back: few, for it has to be there twice until then. */
+/* Pages that are deployed before space is given back: few, since until then their data needs space twice. */
 enum { PART = 64 };
 
-/* Others wait so long; far less than they would. */
+/* How long a turn is, during which other processes wait for the attach lock; far less than they would wait at most. */
 enum { TURN_MS = 500 };
 
 bool scarce_is(int error)
@@ -30,11 +30,12 @@ bool scarce_is(int error)
     return error == ENOSPC || error == EDQUOT;
 }
 
-/* A page of the cache that is dirty cannot lose its neighbours, and would want space for them once more. */
+/* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
+ * for them once more. */
 static int make_clean(struct file *f, uint64_t at, uint64_t n)
 {
-    /* explorer: drop flush survives: its files lie in memory, where nothing is given back; and what counts is
-     * durable before this. */
+    /* explorer: drop flush survives: its files lie in memory, where no space is given back; and what must be
+     * durable was made durable before. */
     if (f->persist.domain == PERSIST_MSYNC)
         return file_flush_data(f, f->r + at, n);
     if (f->persist.domain == PERSIST_PROCESS && msync(f->r + at, n, MS_SYNC) < 0)
@@ -49,8 +50,8 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
         file_check(f) < 0 || deploy_words(f, first, n, words) < 0)
         return -1;
-    /* persist-order W5 (writers: W2 in flip.c, R4 in file.c): a word is durable before the space of the copy that it
-     * makes nothing of is given back. I2. */
+    /* persist-order W5 (writers: W2 in flip.c, R4 in file.c): a word is durable before the space of the copy that
+     * it makes invalid is given back. I2. */
     for (uint64_t i = 0, end; i < n; i = end) {
         end = i + 1;
         if (words[i])
@@ -62,7 +63,8 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     return 0;
 }
 
-/* n pages of one chunk, with their words, of which some may be home by now. */
+/* Deploys n pages of one chunk, and gives their space back; on a full disk in two halves. `words` are their words;
+ * some of the pages may be deployed by now. */
 static int bring(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
 {
     int r = space_make_words(m->file, first / CHUNK_PAGES);
@@ -78,7 +80,7 @@ static int bring(struct mapping *m, uint64_t first, const uint64_t *words, uint6
     return bring(m, first, words, half) < 0 ? -1 : bring(m, first + half, words + half, n - half);
 }
 
-/* 1: something was to be done. */
+/* Deploys a chunk. Returns 1 if there was something to do, 0 if not, -1 on error. */
 static int bring_chunk(struct mapping *m, uint64_t chunk, uint64_t n)
 {
     uint64_t words[CHUNK_PAGES];
@@ -104,7 +106,7 @@ static int bring_all(struct mapping *m, struct deploying *d)
                    end = clock_ns() + TURN_MS * 1000000u;
     if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
         return -1;
-    /* Once for all; what others bring home between two turns may keep its space. */
+    /* Once for each chunk. Pages that others deploy between two turns keep their space. */
     for (uint64_t c; (c = deploy_chunk_from(f, d->given_back, chunks)) < chunks;) {
         if (give_back(f, c * CHUNK_PAGES, deploy_pages_of(c, pages)) < 0)
             return -1;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Deploying where the disk is full. */
+/* Deploying when the disk is full. */
 #ifndef ATO_LIB_SCARCE_H
 #define ATO_LIB_SCARCE_H
 
 #include "deploy.h"
 
-/* Does this error say so? */
+/* Returns true if the error says that the disk is full. */
 bool scarce_is(int error);
 
-/* As deploy_file(), slower and with far less space; for who is the only one that has the file mapped, and holds the
- * attach lock, so that nobody else comes. 1: it is not done, but others may be waiting; once more, then. ENOSPC,
- * EDQUOT, ENOMEM, EIO: what came home is home. */
+/* As deploy_file(), but slower and with far less space. The caller is the only process that has the file mapped,
+ * and holds the attach lock. Returns 0; 1: not done yet, but other processes may be waiting for the lock: call
+ * again; -1 with ENOSPC, EDQUOT, ENOMEM or EIO: what was deployed stays deployed. */
 int scarce_deploy(struct file *f, struct deploying *d);
 
 #endif

@@ -9,7 +9,7 @@
 #include "reader.h"
 #include "table.h"
 
-/* With who lives: a commit takes as long as its flushes. */
+/* How long to wait for a living process: a commit takes as long as its flushes. */
 enum { PATIENCE_MS = 1000 };
 
 void settle_raise_threads(uint16_t *threads, unsigned thread)
@@ -26,7 +26,7 @@ static int64_t now_ms(void)
     return (int64_t)(clock_ns() / 1000000);
 }
 
-/* 0: nobody. */
+/* Returns the holder that the slot is given to; 0: none. */
 static uint32_t given_to(const struct shared *shared, unsigned slot)
 {
     const struct shared_slot *s = &shared->slots[slot];
@@ -43,7 +43,7 @@ static void pause_a_moment(unsigned i)
         nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
 }
 
-/* Frees the dead. *until: 0, or how long there is patience. */
+/* Frees what the holder has, if it is dead. *until: when to give up; 0: not set yet. Returns 0: try again; -1. */
 static int look_after(struct file *f, uint32_t holder, int64_t *until)
 {
     const bool freed = peers_recover(f, holder) == 0;
@@ -55,7 +55,7 @@ static int look_after(struct file *f, uint32_t holder, int64_t *until)
     if (now <= *until)
         return 0;
     if (!freed)
-        return -1; /* a reader frees nobody, and others did not */
+        return -1; /* a reader cannot free it, and no writer has */
     return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
                         f->pairing.path);
 }
@@ -66,7 +66,8 @@ struct commit {
     uint64_t noted; /* shared_showing.commits */
 };
 
-/* That one, or the process's last. Threads beyond those with numbers are told apart by nothing. */
+/* Returns true if the given commit is over, or its slot is no longer given to its process. Threads without a number
+ * of their own cannot be told apart: for these, only if none of their commits is under way. */
 static bool is_over(const struct file *f, const struct commit *c)
 {
     const struct shared *shared = &f->shared;
@@ -76,7 +77,8 @@ static bool is_over(const struct file *f, const struct commit *c)
            (c->thread < THREAD_SHARED && now / SETTLE_OVER != c->noted / SETTLE_OVER);
 }
 
-/* Those that it finds. What a dead one was in is done then, or nothing will come of it. */
+/* Waits for the commits of the slot's process that are under way now. A dead process's commit is then visible, or
+ * will never be. */
 static int settle_slot(struct file *f, unsigned slot)
 {
     const struct shared *shared = &f->shared;
@@ -98,7 +100,7 @@ static int settle_slot(struct file *f, unsigned slot)
     return 0;
 }
 
-/* Of a reader that does not watch (reader.h) it is to find out first. */
+/* For a reader: finds out whether a writer has the file mapped. */
 static int watch(struct file *f)
 {
     const int64_t until = now_ms() + PATIENCE_MS;

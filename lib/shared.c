@@ -18,11 +18,11 @@
 
 enum { GROUPS_IN_BATCH = 256 };
 
-/* Room for growth in address space only: files up to a TiB can be mapped beside a small one. */
+/* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
 #define CAPACITY_MIN (1ull << 40)
 
-/* Where a process may not make files so large, the kernel counts shared memory among them, and kills with
- * SIGXFSZ who tries. */
+/* Returns false if RLIMIT_FSIZE forbids files of that size: the kernel counts shared memory as files, and kills
+ * with SIGXFSZ. */
 static bool is_within_limit(uint64_t end)
 {
     struct rlimit limit;
@@ -80,9 +80,10 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
 
 enum { UNFINISHED = 2 };
 
-/* Is what is open an object that a dead user of this very file left, perhaps before he wrote anything? 1, 0;
- * UNFINISHED: he died before he was done with it, or it is anybody's; -1 with a sentence. Its name says nothing: who may write to a file may put the id of
- * another's into its manifest, and have that one's object removed. */
+/* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before it wrote
+ * anything; 0: no; UNFINISHED: the user died before the object was complete, or it is anything else; -1 with a
+ * sentence. The name proves nothing: a process that may write to a file may put another file's id into its
+ * manifest, to have that file's object removed. */
 static int is_left(int fd, const char *name, const struct manifest_record *record,
                    const struct trust *file)
 {
@@ -102,14 +103,14 @@ static int is_left(int fd, const char *name, const struct manifest_record *recor
            memcmp(h.id, record->id, 16) == 0;
 }
 
-/* Removes such an object. 1, 0: it is somebody else's, or cannot be removed; -1 with a sentence. In /dev/shm
- * everybody takes away only what is his own: another user's is emptied, and *again (may be NULL) is it, open, to be
- * used anew, if it is for all who may write to the file. */
+/* Removes such an object. Returns 1; 0: it is not one, or cannot be removed; -1 with a sentence. In /dev/shm a user
+ * can remove only its own objects. Another user's is emptied; if it can then be given owner, group and mode for all
+ * writers of the file, *again (may be NULL) is its descriptor, to be used anew. */
 static int remove_left(const char *name, const struct manifest_record *record,
                        const struct trust *file, int *again)
 {
     int fd = fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0) /* not there, or not for us */
+    if (fd < 0) /* absent, or not accessible */
         return errno == ENOENT || errno == EACCES
                    ? 0
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
@@ -126,7 +127,7 @@ static int remove_left(const char *name, const struct manifest_record *record,
     return left < 0 ? -1 : removed;
 }
 
-/* Opens a new object; its name follows from the generation. */
+/* Opens a new object. Its name follows from the generation. */
 static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
 {
     shared_name(s->name, id, generation);
@@ -134,9 +135,9 @@ static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
     return s->fd;
 }
 
-/* The generation that follows, so that one who died before it was in the manifest is found and cleared
- * away. Anybody who may read the file can tell that name beforehand and take it, and keep what is his:
- * then one that nobody can tell. */
+/* Opens an object of the next generation. If this process dies before the manifest names it, the next one finds and
+ * removes it by that number. Any user that may read the file can predict that name, take it and keep it: then a
+ * random generation is used, which cannot be predicted. */
 static int open_next(struct shared *s, const struct manifest_record *record,
                      const struct trust *file, uint64_t *generation)
 {
@@ -165,7 +166,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
                   uint64_t capacity, uint64_t size, const struct trust *file)
 {
     memset(s, 0, sizeof(*s));
-    /* We hold the attach lock and every slot was free: what is there belongs to the dead. */
+    /* The caller holds the attach lock and every slot was free: what is there belongs to dead processes. */
     char old[sizeof(s->name)];
     shared_name(old, record->id, *generation);
     s->fd = -1;
@@ -177,7 +178,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     } else {
         if (open_next(s, record, file, generation) < 0)
             return -1;
-        if (!removed) /* once more: afterwards nobody knows the name */
+        if (!removed) /* try again: afterwards no process knows the name */
             (void)remove_left(old, record, file, NULL);
     }
     if (capacity < CAPACITY_MIN)
@@ -185,7 +186,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
-    /* First: from then on whoever comes after our death can use it anew. */
+    /* First of all: from here on the next process can use the object anew, should this one die. */
     if (trust_give(file, s->fd) < 0) {
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
@@ -216,8 +217,7 @@ fail:;
     return -1;
 }
 
-/* What the header of an object says. I5: its makers may write to the file; yet it may be any file of that
- * name. */
+/* Checks the header of an object. I5: its makers may write to the file, but it may be any file with that name. */
 static bool is_object_of(const struct shared_header *h, const struct manifest_record *record)
 {
     const uint64_t least = GROUP_PAGES * SHARED_BATCH, most = 1ull << 36;
@@ -289,7 +289,7 @@ bool shared_close(struct shared *s, bool remove)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
     if (s->base)
         munmap(s->base, s->mapped);
-    if (!removed) /* another user's: its memory at least */
+    if (!removed) /* another user's object: give back its memory at least */
         (void)fsops->ftruncate(s->fd, 0);
     if (s->fd >= 0)
         close(s->fd);
@@ -299,8 +299,8 @@ bool shared_close(struct shared *s, bool remove)
     return removed;
 }
 
-/* Hands a new group out; UINT64_MAX with ENOSPC. Space first, so that a failed try uses nothing up.
- * Killing its caller anywhere loses at most this one group. */
+/* Hands out a new group; UINT64_MAX with ENOSPC. Space first, so a failed try uses nothing up. If the process is
+ * killed here, at most this one group is lost. */
 static uint64_t new_group(struct shared *s)
 {
     const uint64_t most = s->capacity / GROUP_PAGES;
@@ -317,7 +317,7 @@ static uint64_t new_group(struct shared *s)
             report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
             return UINT64_MAX;
         }
-        /* Idempotent, so that racing callers, in other processes too, need no lock. */
+        /* Idempotent, so racing callers need no lock, in other processes too. */
         uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
         if (allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
             return UINT64_MAX;
@@ -341,7 +341,7 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
         uint64_t made = new_group(s);
         if (made == UINT64_MAX)
             return NULL;
-        /* Who loses this race wastes 128 bytes. Release: pairs with shared_state(). */
+        /* A thread that loses this race wastes 128 bytes. Release: pairs with shared_peek(). */
         if (__atomic_compare_exchange_n(&s->directory[group], &index, (uint32_t)made + 1, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             index = (uint32_t)made + 1;
@@ -353,8 +353,8 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
 
 enum { BATCH_PAGES = SHARED_BATCH * GROUP_PAGES };
 
-/* The first batch of the directory from `batch` on that is there. Others may have made it: it has space then,
- * and is not all holes. UINT64_MAX: none. */
+/* Returns the first batch of the directory, from `batch` on, that exists; UINT64_MAX: none. Another process may
+ * have made it: then it has space and is not all holes. */
 static uint64_t next_batch(struct shared *s, uint64_t batch)
 {
     if (__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE))
@@ -491,7 +491,7 @@ struct shared_label *shared_take_label(struct shared *s, uint64_t key)
     return NULL;
 }
 
-/* Its label goes first: it is nothing to the next one. */
+/* The label is cleared first: the next user of the place must not find it. */
 void shared_give_label(struct shared_label *at)
 {
     __atomic_store_n(&at->label, 0, __ATOMIC_RELAXED);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One side of a copy: which mapping it lies in, and whether as a whole. What is counted of a copy.
+ * One side of a copy: the mapping in which it lies, if any, and whether it lies there as a whole. Counting of
+ * copies.
  */
 #ifndef ATO_LIB_SIDE_H
 #define ATO_LIB_SIDE_H
@@ -17,8 +18,8 @@ struct side {
 int side_outside(const void *addr, size_t n);
 int side_none(const void *a, const void *b);
 
-/* Does [addr, addr + n) lie in m, as far as it may be used, and within `size` bytes of its file? -1 with
- * EFAULT. */
+/* Checks that [addr, addr + n) lies in the part of s->m that may be used, and within `size` bytes of its file. Sets
+ * s->offset. Returns 0; -1 with EFAULT. */
 static inline int side_within(struct side *s, const void *addr, size_t n, uint64_t size)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
@@ -34,7 +35,8 @@ static inline int side_within(struct side *s, const void *addr, size_t n, uint64
     return 0;
 }
 
-/* Its mapping, or NULL; -1 with EFAULT for what is neither in one nor plain. n > 0. */
+/* Sets s->m to the mapping in which addr lies, or to NULL for plain memory. Returns 0; -1 with EFAULT if the range
+ * is partly in a mapping. n > 0. */
 static inline int side_look(struct side *s, const void *addr, size_t n)
 {
     s->m = table_find(addr);
@@ -44,10 +46,11 @@ static inline int side_look(struct side *s, const void *addr, size_t n)
     return side_outside(addr, n);
 }
 
-/* A reader finds out when he is told. */
+/* For a reader's file, which may have grown: finds out its size, and returns true if the range lies within it. */
 bool side_grew(struct side *s, const void *addr, size_t n);
 
-/* Finds the side, n > 0. EFAULT: partly in a mapping. EIO: its file is poisoned. */
+/* Finds the mapping of a side and checks the range. n > 0. Returns 0; -1 with EFAULT: partly in a mapping, or
+ * beyond the end of the file; EIO: its file is poisoned. */
 static inline int side_find(struct side *s, const void *addr, size_t n)
 {
     if (side_look(s, addr, n) < 0)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Growing: the bytes behind the end become zeros, the files longer (growth.h), then one word on the
- * media says how long the file is, and one in memory. Space is not taken until it is written to, as in
- * any file with a hole.
+ * Growing: the bytes beyond the end become zeros and the files get longer (growth.h); then one word on the media
+ * says how long the file is, then one in memory. Space is not taken until it is written to, as in any sparse file.
  *
- * Shrinking: the pages that are cut off are drained, then come the two words, and what lay there is
- * given back (shrink.h).
+ * Shrinking: the pages that are cut off are drained; then the two words change; then the space is given back
+ * (shrink.h).
  *
- * Writers and readers go by the word in memory. Writers look at it again under their reservations,
- * readers behind their versions: pages_within(), and read.c.
+ * Writers and readers go by the word in memory. Writers read it again under their reservations (pages_within()),
+ * readers after the versions (read.c).
  */
 #include "size.h"
 
@@ -30,7 +29,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Zeros behind the last slice, in O, since no bit names them. */
+/* Clears the last page after its last slice. In O, since no bit is set there. */
 static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
 {
     static const char zeros[PAGE_BYTES];
@@ -46,11 +45,11 @@ static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
         return 0;
     if (space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
         return -1;
-    persist_copy(&f->persist, o + end, zeros, behind); /* I2: content of nothing */
+    persist_copy(&f->persist, o + end, zeros, behind); /* I2: no slice is valid there */
     return 0;
 }
 
-/* Zeros in the last slice, which is written as a whole. */
+/* Clears the end of the last slice, which is written as a whole. */
 static int clear_slice(struct mapping *m, struct held *last, unsigned begin, unsigned end)
 {
     static const char zeros[SLICE_BYTES];
@@ -73,9 +72,9 @@ static int clear_slice(struct mapping *m, struct held *last, unsigned begin, uns
     return flip_one(m, last);
 }
 
-/* Is its last page to get the rest of its space before the end moves away over it? Where it counts, or where the page
- * cache would want it for a store to a neighbour (domain_make_storable()): in blocks that are smaller than pages it is
- * a hole. */
+/* Returns true if the file's last page must have all its space before the file grows: where reading a hole may be
+ * SIGBUS, or where a store to a neighbour would need its space in the page cache (domain_make_storable()). With
+ * blocks that are smaller than a page, the end of the page is a hole. */
 static bool wants_whole_page(const struct file *f)
 {
     struct statfs fs;
@@ -85,20 +84,20 @@ static bool wants_whole_page(const struct file *f)
 }
 
 /*
- * It may hold anything: the kernel lets everybody store there who has the page mapped, and some file
- * systems keep it.
+ * The bytes beyond the end may hold anything: the kernel lets any process that has the page mapped store there, and
+ * some file systems keep it.
  */
 int size_clear_tail(struct mapping *m, struct held *last)
 {
     struct file *f = m->file;
     unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
-    /* Others may have cut the page off, and made it anew without space. */
+    /* Another process may have cut the page off, and made it anew without space. */
     if (wants_whole_page(f) && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
         return -1;
     if (clear_behind_slice(f, last, end) < 0)
         return -1;
-    /* Zeros that can be seen may be others' and not durable; with G2 they are.
-     * explorer: drop flush survives: nobody in its worlds stores behind the end of a file. */
+    /* Zeros that are visible may be another process's and not durable yet; with G2 they become durable.
+     * explorer: drop flush survives: no process in its worlds stores beyond the end of a file. */
     if (f->persist.domain != PERSIST_MSYNC &&
         persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
                           PAGE_BYTES - begin / 64 * 64) < 0)
@@ -113,15 +112,15 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Pages, behind the end of the file, that were within it since it was mapped: up to there. */
+/* Returns the number of pages that the file had at its longest since it was mapped; `size`: what it has now. */
 static uint64_t once_pages(const struct file *f, uint64_t size)
 {
     uint64_t longest = growth_longest(size, shrink_from(&f->pairing));
     return layout_pages(min(longest, f->max_size));
 }
 
-/* Words of pages behind `size`, and the bits behind it of the last page, become 0: durably with the next
- * growth_prepare() or shrink_finish(). Nobody else has these pages. */
+/* Clears the words of pages beyond `size`, and the bits of the last page beyond it; durable with the next
+ * growth_prepare() or shrink_finish(). No other thread has these pages. */
 static int clear_words(struct file *f, uint64_t size)
 {
     uint64_t words[CHUNK_PAGES], first = size / PAGE_BYTES, end = once_pages(f, size);
@@ -140,10 +139,10 @@ static int clear_words(struct file *f, uint64_t size)
             return report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path);
         for (uint64_t i = 0; i < (uint64_t)got / 8; i++) {
             uint64_t behind = ~bitmap_within(page + i, size);
-            /* persist-order S3 (reader: whoever loads a page that is within the file again): words are 0
-             * before the size rises over them; the sync of growth_prepare() comes in between.
-             * explorer: tear word survives: until the size rises nobody reads what is behind it, and
-             * before it does all of it is made 0 here again. */
+            /* persist-order S3 (reader: the load of a page that is within the file again): words are 0 before the
+             * size grows past them; the sync of growth_prepare() comes in between.
+             * explorer: tear word survives: until the size grows no process reads what is beyond it, and before it
+             * grows all of it is made 0 here again. */
             if (!(words[i] & behind))
                 continue;
             if (space_make_meta(f, chunk) < 0)
@@ -162,7 +161,7 @@ static void store_zeros(struct file *f, uint64_t from, uint64_t to)
             persist_copy(&f->persist, f->o + from, zeros, PAGE_BYTES);
 }
 
-/* Zeros to what of [from, to), whole pages, has space, which it keeps. */
+/* Stores zeros to those parts of [from, to), whole pages, that have space; they keep it. */
 static int clear_in_place(struct file *f, uint64_t from, uint64_t to)
 {
     int fd = f->pairing.original;
@@ -186,7 +185,7 @@ static int clear_in_place(struct file *f, uint64_t from, uint64_t to)
         }
         from = end;
     }
-    /* S3: growth_prepare() syncs the original before the size rises. */
+    /* S3: growth_prepare() syncs the original before the size grows. */
     return 0;
 }
 
@@ -196,18 +195,18 @@ static int punch(int fd, uint64_t from, uint64_t to)
 }
 
 /*
- * What the file is to have behind `size`, up to `to`, reads as zeros.
+ * Makes the bytes of the file beyond `size`, up to `to`, read as zeros.
  *
- * What was in the file before, and is in nobody's way as long as the size does not rise over it: its
- * space is given back. Not where reading a hole may be SIGBUS: readers without a lock may still be
- * there, as long as the file is mapped. There zeros are stored. And not beside pages that are within the file:
- * who knows that they have space may store to them at any time (domain_neighbours_end()).
+ * Pages that were in the file before give their space back. Not where reading a hole may be SIGBUS, since readers
+ * without a lock may still be there as long as the file is mapped: there zeros are stored. And not beside pages
+ * that are within the file: other threads know that these have space, and may store to them at any time
+ * (domain_neighbours_end()).
  *
- * What never was in it: where a large page backs the file, as tmpfs may have it, the pages behind the
- * last one may be there, too, and be stored to.
+ * Pages that were never in the file may exist too: if a large page backs the file, as on tmpfs, there may be pages
+ * after the last one, and a process may have stored to them.
  *
- * What an earlier step of the same growth made so stays as it is: the transaction may have pages there by
- * now, and count on their space.
+ * What an earlier step of the same growth has cleared stays as it is: the transaction may have pages there already,
+ * and rely on their space.
  */
 static int clear_behind(struct file *f, uint64_t size, uint64_t to)
 {
@@ -238,8 +237,7 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
 
 /* ---- growing ---- */
 
-/* Whoever makes a file shorter takes space behind its end away too: that of the last page, which is held, is
- * to be asked for anew. */
+/* A shrink takes space beyond the end away too: the last page, which is held, must ask for its space again. */
 void size_forget_space(struct file *f)
 {
     uint64_t size = f->pairing.size;
@@ -249,20 +247,20 @@ void size_forget_space(struct file *f)
 }
 
 /*
- * Whoever grows the file next cuts off what never was within it, or takes its space (growth.h, clear_behind());
- * and whoever makes it shorter takes that of its reflection.
- * Where reading a hole may be SIGBUS, such a page is not loaded any more: to load it is to ask for space.
+ * The next growth cuts off pages that never were within the file, or takes their space (growth.h, clear_behind());
+ * a shrink takes the space of their reflection. Where reading a hole may be SIGBUS, such a page goes back to 'not
+ * loaded': loading it asks for space.
  *
- * Versions only grow otherwise, for the sake of readers (read.c). But whoever reads a page was told before
- * that it is within the file; and this one never was, since the file was mapped. (But for read_at_once(), of
- * which one that begins beyond the end may note the version, be overtaken by this, a cut and another growth,
- * and find that the file reaches so far: it sees zeros, as it should, or, where all is full by then, SIGBUS.)
+ * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
+ * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
+ * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
+ * is right, or, if the disk is full by then, gets SIGBUS.)
  */
 void size_forget_behind(const struct held *at)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
-    /* Of a file that may be longer than the views. */
+    /* Not file_size(): the file may be longer than the views. */
     uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
     uint64_t once = growth_longest(size, shrink_from(&f->pairing));
     if (at->page < layout_pages(size))
@@ -273,7 +271,8 @@ void size_forget_behind(const struct held *at)
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
 }
 
-/* Whose syncs may be what the kernel tells of an earlier failure, once: as in file_msync(). */
+/* Runs a step that syncs. The kernel reports an earlier failed write-back once, possibly to these syncs: so one at
+ * a time, and a lost write poisons the file, as in file_msync(). */
 static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
 {
     pthread_mutex_lock(&f->medium);
@@ -338,7 +337,7 @@ int size_drain(const struct size_range *r, const struct patience *patience)
     struct shared_header *h = f->shared.header;
     uint64_t page = r->first, before = h->cut;
     __atomic_store_n(&h->cut, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with pages_within(): whoever is not seen holding a page below sees `cut`. */
+    /* Pairs with pages_within(): a thread that is not seen to hold a page below sees `cut`. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     int result = 0;
     for (struct page_state *s; result == 0 && (s = next_state(r, &page));) {
@@ -348,8 +347,8 @@ int size_drain(const struct size_range *r, const struct patience *patience)
         if (result < 0)
             break;
         note(r, s);
-        result = file_check(f); /* as in hold_spans() */
-        /* Readers wait for no load, but for this (pages_look()). */
+        result = file_check(f); /* as in hold_page() */
+        /* Loaded here, since readers wait while a held page is not loaded (pages_look()). */
         if (result == 0)
             result = pages_load(f, page - 1, s);
     }
@@ -387,7 +386,7 @@ int size_announce(struct file *f)
 
 void size_note_lowest(struct file *f, uint64_t size)
 {
-    /* Who has `sizing` changes it. Pairs with space_look(). */
+    /* Changed only by the holder of `sizing`. Pairs with space_look(). */
     uint64_t *lowest = &f->shared.header->lowest;
     if (size < *lowest)
         __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
@@ -398,18 +397,19 @@ void size_mark(const struct size_range *r)
     struct file *f = r->file;
     uint64_t page = r->first;
     __atomic_store_n(&f->shared.header->gone, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with may_load() in pages.c: a page that is not seen to be loaded here will not be. */
+    /* Pairs with may_load() in pages.c: a page that is not seen to be loaded here will not be loaded. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (struct page_state *s; (s = next_state(r, &page));) {
         if (!is_ours(r, s)) {
-            /* Its state is new since the drain. Whoever has it is about to give it back. */
+            /* Its state is new since the drain. Its holder is about to release it. */
             if (pages_reserve(f, s, &(struct patience){0}) < 0) {
-                file_poison(f); /* he is dead, and it cannot be freed: readers may go by it */
+                /* The holder is dead and its page cannot be freed: readers may still use the page. */
+                file_poison(f);
                 continue;
             }
             note(r, s);
         }
-        if (s->version) /* 0: not loaded, no reader goes by it */
+        if (s->version) /* 0: not loaded, so no reader uses it */
             pages_mark_flipping(s);
     }
 }
@@ -426,7 +426,8 @@ void size_unmark(const struct size_range *r)
     __atomic_store_n(&r->file->shared.header->gone, UINT64_MAX, __ATOMIC_RELEASE);
 }
 
-/* Space of RefPages [first, end), but for neighbours of those before them. Meta pages keep theirs. */
+/* Gives back the space of RefPages [first, end), except for neighbours of those before them. Meta pages keep
+ * theirs. */
 static void punch_reflection(struct file *f, uint64_t first, uint64_t end)
 {
     int fd = f->pairing.reflection;

@@ -1,77 +1,77 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of a change of size, for the transaction that makes one (resize.c). It has `sizing` from the
- * first to the last of them.
+ * The parts of a change of size, for the transaction that makes it (resize.c), which holds `sizing` throughout.
  *
  *   longer    size_clear_tail(), size_prepare_growth(), the commit
  *   shorter   size_drain(), size_announce(), the commit, size_clear_behind()
  *   both      size_release()
  *
- * The commit is flip.c's: the size word alone, or with words of pages. How the media get there:
+ * The commit is in flip.c: the size word alone, or with words of pages. For the steps on the media see
  * reflection/growth.h and shrink.h.
  *
- * A drain keeps everybody from whole pages that are going to be cut off. `cut` in the shared header tells
- * who reserves a page there that he may not have it (pages_within()); those that have states are reserved,
- * with SIZE_DRAINED in page_state.tx, so that nobody is in the middle of something. Readers without a lock
- * go on, and may load pages that were not, until the new size is shown.
+ * A drain keeps all others from whole pages that are going to be cut off. `cut` in the shared header tells a thread
+ * that has just reserved a page there that it may not have it (pages_within()). The transaction reserves the pages
+ * that have states, with SIZE_DRAINED in page_state.tx, so no operation on them is under way. Readers without a
+ * lock go on, and may load pages, until the new size becomes visible.
  */
 #ifndef ATO_LIB_SIZE_H
 #define ATO_LIB_SIZE_H
 
 #include "hold.h"
 
-/* Place, in page_state.tx, of a page that the transaction has but keeps no list of. */
+/* Place in page_state.tx for pages that the transaction holds without listing them. */
 #define SIZE_DRAINED UINT32_MAX
 
-/* Whole pages of a file that are cut off. */
+/* The whole pages of a file that are cut off. */
 struct size_range {
     struct file *file;
     uint64_t first, end;
-    uint32_t tag; /* of the transaction */
+    uint32_t tag; /* the transaction's */
 };
 
-/* What growth_settle() says of the file as it is; before anything else is done to its size. */
+/* growth_settle() for the file: cuts off what an earlier growth left. Called before anything else is done to its
+ * size. Returns 0; -1: its errors. */
 int size_settle(struct file *f);
 
-/* Its last page, which is held, is to be asked for space anew. */
+/* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);
 
-/* A page that the transaction has and is about to give back: behind the end, if it lies there, it may have no
- * space by the time that there is a file again. */
+/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
+ * space, since it may have none when the file reaches it again. */
 void size_forget_behind(const struct held *at);
 
-/* Behind the end of a file its last page, which is held, becomes zeros: but for the last slice, if something
- * is pending in the page. -1: ENOSPC, EUCLEAN, EIO. */
+/* Clears the last page of the file, which is held, beyond the end of the file. Leaves out the last slice if the
+ * page has pending slices. Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
 int size_clear_tail(struct mapping *m, struct held *last);
 
-/* All that comes before a larger size is durable: both files are that long, and what is new is durably
- * zeros, but for the last page. Errors: those of ato_ftruncate(); the file is as it was. */
+/* Prepares a larger size, durably: both files get that length, and the new bytes are zeros, except in the last
+ * page. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
 int size_prepare_growth(struct file *f, uint64_t to);
 
-/* Drains the pages of a range; `cut` moves to its beginning. ENOSPC, EIO, and those of pages_wait():
- * none of them is. */
+/* Drains the pages of a range; `cut` becomes its beginning. Returns 0; -1 with ENOSPC, EIO, or an error of
+ * pages_wait(): no page is drained. */
 int size_drain(const struct size_range *r, const struct patience *patience);
 
-/* S1. -1: EIO. */
+/* S1: announces a shrink. Returns 0; -1 with EIO. */
 int size_announce(struct file *f);
 
-/* Of a durable new size that cuts the range off: all its pages that somebody may go by are marked before
- * it is shown, and unmarked after it, with nothing in R any more (read.c, point 5). */
+/* Before and after a durable new size that cuts the range off becomes visible: marks all pages that a reader may
+ * use; then sets their bitmaps to 0 and unmarks them (read.c, point 5). */
 void size_mark(const struct size_range *r);
 void size_unmark(const struct size_range *r);
 
-/* Step 3 of shrink.h: the file had `old` bytes. A failure is none of the shrink, which is done: what is left
- * is cleared by the next growth, or with the end of the last mapping. */
+/* Step 3 of shrink.h, for a file that has `to` bytes now. Errors are ignored, since the shrink is done: the next
+ * growth, or the end of the last mapping, clears what is left. */
 void size_clear_behind(const struct size_range *r, uint64_t to);
 
-/* Pages of the file behind `size` bytes may have no space from now on, whoever has mapped it. Before it is taken
- * from them. */
+/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
+ * is taken. */
 void size_note_lowest(struct file *f, uint64_t size);
 
-/* Drained pages of the range are another transaction's from now on, of the same process. */
+/* Moves the drained pages of the range to another transaction of the same process. */
 void size_move(const struct size_range *r, uint32_t to);
 
-/* Gives drained pages of the range back; `cut` says none. */
+/* Releases the drained pages of the range, and withdraws `cut`. */
 void size_release(const struct size_range *r);
 
 #endif

@@ -16,9 +16,9 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where the first data lie behind `from`, where a page has to be; UINT64_MAX: nowhere. -1 on error: not
- * knowing is no answer, since a meta page without space means that its words are 0. Space that was
- * never stored to may count as none: then a needless fallocate() follows, no harm. */
+/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX: none.
+ * Returns 0; -1 on error: the caller must not guess, since a meta page without space means that its words are 0.
+ * Space that was never stored to may count as none: then a needless fallocate() follows, which does no harm. */
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
     const char *which = fd == f->pairing.original ? "" : "the reflection of ";
@@ -30,7 +30,7 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     if (errno != ENXIO || fstat(fd, &st) < 0)
         return report_errno(errno, "cannot find out which parts of %s%s have space", which,
                             f->pairing.path);
-    /* Nothing but holes, or behind the end? */
+    /* Only holes, or beyond the end of the file? */
     if ((uint64_t)st.st_size <= from)
         return report_error(ESTALE,
                             "%s%s was cut by other means while it was mapped, to %lld bytes", which,
@@ -38,26 +38,26 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     return 0;
 }
 
-/* The pages of a chunk of the original, from its first on, that are known to have space. Not asked where
- * files are lists of pages, not of extents (tmpfs): to find the next hole the kernel would go through
- * all pages up to it, of the whole file if there is none. There each page is asked for. */
+/* Returns how many pages of a chunk of the original, the first ones, are known to have space. Not asked on tmpfs,
+ * where files are lists of pages, not of extents: to find the next hole the kernel would go through all pages up to
+ * it, or of the whole file. There each page is checked by itself. */
 static uint16_t o_pages(const struct file *f, uint64_t chunk)
 {
     int fd = f->pairing.original;
     uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
-    /* Whole pages: of a last one that is not, what lies beyond the end may have no space, and be
-     * within it soon. */
+    /* Whole pages only: if the last one is partly beyond the end, that part may have no space, and the file may
+     * soon reach it. */
     uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
     uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
-    /* In a page cache a store may need space for what lies beside the page, too (domain_make_storable()):
-     * for as many pages as a chunk, at most. */
+    /* In a page cache a store may need space beside the page too (domain_make_storable()), at most as far as a
+     * chunk. */
     if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
         return 0;
     off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
     return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
 }
 
-/* The chunk's bits, or -1. */
+/* Returns the chunk's CHUNK_ bits, or -1. */
 static int ask_chunk(struct file *f, uint64_t chunk)
 {
     uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
@@ -69,8 +69,8 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
-    /* Another thread may have asked meanwhile, of a file that was shorter or longer: either answer
-     * is right, a mixture might not be. */
+    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Either answer is
+     * right, a mixture might not be. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         if (known & CHUNK_ASKED)
@@ -78,7 +78,7 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     return known | found;
 }
 
-/* Was the page ever cut off, by whatever process? Then its space is given back, or is about to be. */
+/* Returns true if the page was ever cut off, by any process: then its space is given back, or is about to be. */
 static bool was_cut_off(const struct file *f, uint64_t page)
 {
     return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
@@ -90,7 +90,7 @@ static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const c
     if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
         return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
                             (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
-    /* Of tmpfs, what was allocated is there. */
+    /* On tmpfs, allocated pages can be stored to. */
     if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
         domain_make_storable(f->persist.domain, view + at, n) < 0)
         return report_errno(errno, "no space for the pages beside %llu bytes at %llu of %s %s",
@@ -105,19 +105,18 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
     return allocate(f, f->o, from, to - from, "the file");
 }
 
-/* Makes sure that a page of the original has space, where reading it may otherwise be SIGBUS. */
+/* Makes sure that a page of the original has space, on file systems where reading a hole may be SIGBUS. */
 static int make_readable(struct file *f, uint64_t page)
 {
     uint64_t data;
-    /* What was found empty before is not asked for again: to find the next data the kernel goes
-     * through all pages that have space and were never stored to. Two threads may mix what they
-     * found: a needless fallocate(). */
+    /* A range that was found empty is not searched again: to find the next data the kernel goes through all pages
+     * that have space and were never stored to. If two threads mix their results, a needless fallocate() follows. */
     if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
         page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
         return allocate_o(f, page, 1);
     if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
         return -1;
-    /* Such file systems give out whole pages. */
+    /* Such file systems allocate whole pages. */
     if (data / PAGE_BYTES == page)
         return 0;
     __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
@@ -151,7 +150,8 @@ int space_look_r(struct file *f, uint64_t page)
     return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
-/* A meta page that was cut off has its space, and in a page cache needs that of its neighbours, too. */
+/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs in a
+ * page cache: the file was cut there. */
 static bool lost_neighbours(const struct file *f, uint64_t chunk)
 {
     return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
@@ -217,7 +217,7 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 
 void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
-    /* I2: as a store to invalid homes. One that fails gives nothing back, and harms nothing. */
+    /* I2: as a store to invalid homes. If it fails, no space is given back, which does no harm. */
     (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
                       (off_t)(n * PAGE_BYTES));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Space before stores: a home is allocated before it is written, so that a full disk is ENOSPC
- * before anything happened and never SIGBUS in the middle. On tmpfs even reading a hole can be
- * SIGBUS, so that there O is allocated before it is read.
+ * Space before stores: a home is allocated before it is written, so a full disk is ENOSPC before anything has
+ * happened, and never SIGBUS in the middle. On tmpfs even reading a hole can be SIGBUS, so there O is allocated
+ * before it is read.
  *
  * Callers hold the reservation of the page.
  */
@@ -11,39 +11,39 @@
 
 #include "hold.h"
 
-/* First touch: what is known of the page's space, as PAGE_ flags; O can be read afterwards.
- * ENOSPC. */
+/* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns 0;
+ * -1 with ENOSPC, ESTALE (the file was cut by other means) or EIO. */
 int space_look(struct file *f, uint64_t page, uint8_t *flags);
 
-/* First touch of a page whose word names slices in R: R can be read afterwards. Who copied the reflection
- * may have left zeros out (cp --sparse). ENOSPC. */
+/* First touch of a page that has slices in R, by its word: makes R readable. A copy of the reflection may have
+ * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */
 int space_look_r(struct file *f, uint64_t page);
 
-/* Does the page's word exist on the media? If not, it is 0 (and reading it might be SIGBUS). Valid
- * until the page is first written, which nobody else can do meanwhile. */
+/* Returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
+ * Valid until the page is first written, which only its holder does. */
 static inline bool space_has_word(const struct file *f, uint64_t page)
 {
     return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
 }
 
-/* Makes stores possible to the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page. ENOSPC:
- * nothing changed but space that is there. */
+/* Allocates the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page, so that stores to them are
+ * possible. Returns 0; -1 with ENOSPC: nothing changed, but some space may be allocated. */
 int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need);
 
 /* The same for the meta page of a chunk alone. */
 int space_make_meta(struct file *f, uint64_t chunk);
 
-/* The same, where space beside it may have been given back since. */
+/* The same, when space beside the meta page may have been given back since. */
 int space_make_words(struct file *f, uint64_t chunk);
 
-/* The same for a run of held pages that were all found wanting: one call to the kernel for the run. */
+/* The same for a run of held pages that all lack space: one call to the kernel for the whole run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
 
-/* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All are home,
- * durably; and nobody else has the file mapped, or is about to (scarce.c). */
+/* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All of them are
+ * deployed, durably, and no other process has the file mapped, or is about to map it (scarce.c). */
 void space_give_back(struct file *f, uint64_t page, uint64_t n);
 
-/* By the same one: of no page is it known any more that the reflection has space for it. */
+/* For the same caller: no page of the reflection counts as having space any more. */
 void space_forget(struct file *f);
 
 #endif

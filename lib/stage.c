@@ -21,7 +21,7 @@ struct held *stage_find(struct tx *t, struct file *f, uint64_t page)
     struct page_state *s = shared_peek(&f->shared, page);
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_RELAXED) : 0;
     uint64_t at = (uint32_t)tx;
-    /* Believed only if the transaction's own memory says the same. */
+    /* Valid only if the transaction's own memory says the same. */
     if (tx >> 32 != t->hold.tag || at >= t->hold.n || t->hold.pages[at].state != s)
         return NULL;
     return &t->hold.pages[at];
@@ -32,9 +32,9 @@ static uint64_t region_bytes(uint64_t pages)
     return (pages * sizeof(struct held) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
-/* Address space for as many pages as there may ever be: what was handed out of it never moves. Memory not for
- * all of them at once: who limits what a process may use (RLIMIT_DATA, vm.overcommit_memory=2) counts what may
- * be written to. */
+/* Reserves address space for all pages that the transaction may ever have, so that an entry of the list never
+ * moves. Only a part of it is writable memory: systems that limit the memory of a process (RLIMIT_DATA,
+ * vm.overcommit_memory=2) count what may be written to. */
 static int make_region(struct tx *t, uint64_t pages)
 {
     const uint64_t all = region_bytes(t->max_pages), ready = region_bytes(pages);
@@ -74,7 +74,7 @@ int stage_settle(struct tx *t)
     return 0;
 }
 
-/* Of the first step; then it doubles. */
+/* Pages of the first step; then their number doubles. */
 enum { LEAST_PAGES = 4096 };
 
 int stage_make_room(struct tx *t, uint64_t more)
@@ -102,12 +102,13 @@ struct patience stage_patience(const struct tx *t)
     return patience;
 }
 
-/* 0; -1; PAGES_OF_TX, PAGES_AGAIN, if not for such: nothing is reserved. */
+/* Reserves a page. Returns 0; -1; or PAGES_OF_TX, PAGES_AGAIN if it is not to wait for these: nothing is reserved
+ * then. */
 static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t page,
                    bool not_for_tx)
 {
     seam_point(SEAM_RESERVE, s);
-    /* Out of its own drain (resize.c). */
+    /* The transaction has drained the page itself (resize.c). */
     if (__builtin_expect(__atomic_load_n(&s->tx, __ATOMIC_RELAXED) ==
                                  hold_note(t->hold.tag, SIZE_DRAINED) &&
                              hold_is_of(f, s, t->hold.tag),
@@ -137,7 +138,8 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
     }
 }
 
-/* One page that is not the transaction's yet. There is room. As reserve(); -1 may leave it claimed. */
+/* Reserves one page that the transaction does not have yet. There is room in the list. Returns as reserve(); after
+ * -1 the page may be in the list. */
 static int claim(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
 {
     struct page_state *s = shared_state(&f->shared, page);
@@ -145,7 +147,7 @@ static int claim(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
     if (r != 0)
         return r;
     t->hold.pages[t->hold.n] = (struct held){.file = f, .state = s, .page = page};
-    /* Release: pairs with look() in epoch.c, which goes from here to what was stored above. */
+    /* Release: pairs with look() in epoch.c, which follows this to the entry stored above. */
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, t->hold.n), __ATOMIC_RELEASE);
     t->hold.n++;
     /* As in hold_page(). */
@@ -161,7 +163,7 @@ void stage_give_back(struct tx *t, uint64_t n)
             size_forget_behind(at);
         if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
             continue;
-        /* It came out of the drain, and goes back there; the last one takes its place. */
+        /* It was taken from the drained pages, and goes back there. The last page takes its place. */
         __atomic_store_n(&at->state->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
         *at = t->hold.pages[--t->hold.n];
         if (i - 1 < t->hold.n)
@@ -170,7 +172,7 @@ void stage_give_back(struct tx *t, uint64_t n)
     hold_release_from(&t->hold, n);
 }
 
-/* One page, as the transaction's. NULL: it is not, as before. */
+/* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
 static struct held *have(struct tx *t, struct file *f, uint64_t page)
 {
     struct held *at = stage_find(t, f, page);
@@ -183,7 +185,8 @@ static struct held *have(struct tx *t, struct file *f, uint64_t page)
     return NULL;
 }
 
-/* Pages of a range that are not the transaction's yet. As claim(), at *page; on failure some may be claimed. */
+/* Reserves those pages of a range that the transaction does not have. Returns as claim(), for page *page; on
+ * failure some may be reserved. */
 static int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last, bool not_for_tx,
                        uint64_t *page)
 {
@@ -209,7 +212,7 @@ int stage_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last)
     return -1;
 }
 
-/* Spans that are fetched before they are reserved. */
+/* How many spans ahead page states and homes are prefetched before they are reserved. */
 enum { FETCHED = 4 };
 
 static inline __attribute__((always_inline)) void fetch_span(const struct hold_span *span)
@@ -219,14 +222,14 @@ static inline __attribute__((always_inline)) void fetch_span(const struct hold_s
         put_fetch(span->file, s, span->first, 0);
 }
 
-/* Its pages are the transaction's: does the file still reach so far? Nobody else moves its end now. What the
- * transaction does to the size itself is asked of before. */
+/* Checks that the file still reaches `end`. The transaction has the pages, so no other thread moves the end now. If
+ * the transaction itself changes the size, the caller has checked that already. */
 static int check_end(const struct tx *t, struct file *f, uint64_t end)
 {
     return tx_sizes(t, f) || end <= file_size(f) ? 0 : pages_beyond(f, end);
 }
 
-/* Once through. PAGES_OF_TX, PAGES_AGAIN: at *file's *page. */
+/* One try. Returns 0; -1; or PAGES_OF_TX, PAGES_AGAIN for page *page of *file. */
 static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, struct file **file,
                        uint64_t *page)
 {
@@ -273,9 +276,9 @@ int stage_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n
 struct walk {
     uint64_t offset, n; /* what is left */
     bool backwards;
-    uint64_t page; /* the next piece: */
+    uint64_t page; /* of the next piece, as the fields below */
     unsigned begin, bytes;
-    uint64_t done; /* where it begins, from the range's begin */
+    uint64_t done; /* where it begins, from the beginning of the range */
     uint64_t whole;
 };
 
@@ -309,7 +312,7 @@ static bool walk_on(struct walk *w)
 
 /* ---- storing ---- */
 
-/* What the transaction has written there afterwards. */
+/* Stores bytes to a page of the transaction. Returns its new pending mask. */
 static uint64_t put_claimed(struct tx *t, const struct held *at, unsigned begin, unsigned n,
                             const char *bytes, unsigned flags)
 {
@@ -331,15 +334,15 @@ static uint64_t put_claimed(struct tx *t, const struct held *at, unsigned begin,
 
 enum { QUEUED_WRITES = 256, QUEUED_BYTES = 32768 };
 
-/* Writes to pages that are the transaction's, and have space. */
+/* Queued writes, to pages that the transaction has and that have space. */
 struct queue {
-    unsigned n, used; /* of `bytes` */
+    unsigned n, used; /* writes queued; bytes used of `bytes` */
     struct queued {
-        uint32_t place; /* of the page, among the transaction's */
-        uint32_t from;  /* in `bytes`: as far from a multiple of 64 as in the page */
+        uint32_t place; /* of the page, in the transaction's list */
+        uint32_t from;  /* offset in `bytes`; equal, modulo 64, to the offset in the page */
         uint16_t begin, bytes;
         uint8_t flags;
-        bool first; /* of its page: nothing was pending there, nor queued */
+        bool first; /* first write to its page: no slice there was pending or queued */
     } writes[QUEUED_WRITES];
     _Alignas(64) char bytes[QUEUED_BYTES];
 };
@@ -380,7 +383,8 @@ static const char *valid(const struct held *at, unsigned slice)
     return page + slice * SLICE_BYTES;
 }
 
-/* The slices that a write stores in part are going to be completed. By force: as put_fetch(). */
+/* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
+ * put_fetch(). */
 static inline __attribute__((always_inline)) void fetch_parts(const struct held *at,
                                                               const struct queued *w)
 {
@@ -391,7 +395,7 @@ static inline __attribute__((always_inline)) void fetch_parts(const struct held 
         __builtin_prefetch(valid(at, end / SLICE_BYTES));
 }
 
-/* The first write to a page: makes whole slices of it. */
+/* Completes the first and last slice of the first write to a page, so that whole slices are stored. */
 static void complete(struct queue *q, const struct held *at, struct queued *w)
 {
     const unsigned before = w->begin % SLICE_BYTES, end = w->begin + w->bytes;
@@ -411,7 +415,7 @@ void stage_drain(struct tx *t)
     struct queue *q = t->queue;
     if (is_empty(t))
         return;
-    /* All that is read comes before all that is stored: the loads wait for nothing. */
+    /* All reads come before all stores: so the loads wait for nothing. */
     for (struct queued *w = q->writes; w < q->writes + q->n; w++)
         if (w->first)
             complete(q, &t->hold.pages[w->place], w);
@@ -422,7 +426,8 @@ void stage_drain(struct tx *t)
     stage_forget(t);
 }
 
-/* False: there is no room. n: within a page. `first`: nothing is pending there, nor queued. */
+/* Queues a write of n bytes within a page. Returns false if there is no room. `first`: nothing there is pending or
+ * queued. */
 static bool queue(struct tx *t, const struct held *at, bool first, unsigned begin, unsigned n,
                   const char *bytes, unsigned flags)
 {
@@ -452,7 +457,7 @@ static bool queue(struct tx *t, const struct held *at, bool first, unsigned begi
 
 /* ---- reading ---- */
 
-/* Bytes of a page that the transaction has, as it sees them. */
+/* Copies bytes of a page that the transaction has, as it sees them. */
 static void copy_seen(const struct held *at, unsigned begin, unsigned n, char *dst)
 {
     const struct file *f = at->file;
@@ -460,7 +465,7 @@ static void copy_seen(const struct held *at, unsigned begin, unsigned n, char *d
                       at->state->bitmap ^ at->pending, begin, n);
 }
 
-/* The pages are the transaction's. */
+/* Reads a range of pages that the transaction has. */
 static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     struct walk w = walk_of(offset, n, false);
@@ -468,13 +473,13 @@ static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *ds
         copy_seen(stage_find(t, f, w.page), w.begin, w.bytes, dst + w.done);
 }
 
-/* What others have committed, as it was at one moment, and over it what is the transaction's own. */
+/* Reads what is committed, as it was at one moment, and puts the transaction's own writes over it. */
 static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     uint64_t size = file_size(m->file), end = offset + n, before = t->hold.n;
-    if (m->file->reader) /* nothing there is the transaction's */
+    if (m->file->reader) /* the transaction has nothing in that file */
         return reader_read(m, offset, dst, n);
-    /* What is beyond the end for others is nobody else's. */
+    /* No other thread has anything beyond the end that the file has for others. */
     if (tx_sizes(t, m->file) && end > size) {
         uint64_t from = offset > size ? offset : size;
         if (stage_claim(t, m->file, from / PAGE_BYTES, (end - 1) / PAGE_BYTES) < 0)
@@ -522,7 +527,7 @@ bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     char bytes[SLICE_BYTES];
     const struct held *at = stage_find(t, f, offset / PAGE_BYTES);
-    if (!at) /* it was never written to */
+    if (!at) /* no write went there */
         return true;
     copy_seen(at, (unsigned)(offset % PAGE_BYTES), (unsigned)n, bytes);
     for (uint64_t i = 0; i < n; i++)
@@ -533,7 +538,7 @@ bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 
 /* ---- writing ---- */
 
-/* Space for all homes of the write, in as few calls as there are runs of pages that need it. */
+/* Allocates space for all homes of the write, in one call for each run of pages that need it. */
 static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     uint64_t run = 0, from = 0;
@@ -556,7 +561,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     return 0;
 }
 
-/* From pages that are the transaction's, too; as memmove() does. */
+/* Copies from pages that the transaction has too; overlapping ranges as memmove(). */
 static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
                          const struct stage_source *src, unsigned flags)
 {
@@ -569,7 +574,7 @@ static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t
     }
 }
 
-/* From a mapping whose pages the transaction does not keep: all of it as it is at one moment. */
+/* Copies from a mapping whose pages the transaction does not keep, as they were at one moment. */
 static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                       const struct stage_source *src, unsigned flags)
 {
@@ -588,7 +593,7 @@ static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t
     return r;
 }
 
-/* What most writes are: to one page, from memory. */
+/* The common case of a write: to one page, from memory. */
 static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
 {
@@ -603,7 +608,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         stage_give_back(t, before);
         return -1;
     }
-    /* For the sake of reservations to come; of a page that was reserved before there may be none. */
+    /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->hold.n > before;
     if ((first || !is_empty(t)) && queue(t, at, first, begin, n, bytes, flags)) {
         put_end(f);
@@ -712,7 +717,7 @@ void stage_sort(struct tx *t)
 
 bool stage_has_to_be_flushed(const struct tx *t)
 {
-    /* Files that are only read may be of any domain. */
+    /* Files that are only read may have another domain. */
     for (unsigned i = 0; i < t->nparts && t->hold.n; i++)
         if (t->parts[i].mapping->file->persist.domain == PERSIST_MSYNC)
             return true;
@@ -736,7 +741,7 @@ int stage_flush(struct tx *t)
         const struct held *first = &h->pages[i];
         struct file *f = first->file;
         bool o = false, r = false;
-        /* Neighbours, in the reflection too. */
+        /* Pages that are adjacent, in the reflection too. */
         for (end = i; end < h->n && h->pages[end].pending && h->pages[end].file == f &&
                       h->pages[end].page == first->page + (end - i) &&
                       h->pages[end].page / CHUNK_PAGES == first->page / CHUNK_PAGES;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pages of a transaction, and what it reads and writes there.
+ * The pages of a transaction, and its reads and writes there.
  *
- * A call first reserves what it touches and has not yet (in the order of its addresses: waits.h says why
- * that may fail), makes space, and only then stores; so what fails, fails with the transaction as it was:
- * pages that the call reserved are given back, and nothing that was pending is overwritten.
+ * A call first reserves the pages that it touches and does not have yet (in the order of its addresses: waits.h
+ * says why that may fail), then allocates space, and only then stores. So if a call fails, the transaction is as it
+ * was: pages that the call reserved are released, and no pending slice is overwritten.
  *
- * Short writes are queued, and stored when something has to know: at the latest before the commit. A page
- * is reserved by a locked instruction, which waits until all stores before it have drained: so that of 32
- * pages, one after the other, would take longer than all the rest of their transaction.
+ * Short writes are queued, and stored when that becomes necessary, at the latest before the commit. The reason: a
+ * page is reserved by a locked instruction, which waits until all earlier stores have drained. For 32 pages, one
+ * after the other, that would take longer than the rest of their transaction.
  *
- * Offsets and lengths lie within the file, as the transaction sees its size.
+ * Offsets and lengths lie within the file, by its size as the transaction sees it.
  */
 #ifndef ATO_LIB_STAGE_H
 #define ATO_LIB_STAGE_H
 
 #include "tx.h"
 
-/* Where bytes come from: memory, a page of one byte that repeats, or another place of a mapping. */
+/* Where bytes come from: memory, a page of one repeated byte, or another place of a mapping. */
 struct stage_source {
     const char *bytes;
     bool repeats;
@@ -25,68 +25,71 @@ struct stage_source {
     uint64_t from_offset;
 };
 
-/* flags: ATO_SKIP_EQUAL. -1: errors of ato_tx_memcpy(). */
+/* Writes n bytes. flags: ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
 int stage_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                 const struct stage_source *src, unsigned flags);
 
-/* What the transaction sees. */
+/* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Are so many bytes, within a slice behind the end that the file has for others, zeros for it? */
+/* Returns true if the transaction sees n bytes as zeros. They lie within one slice, beyond the end that the file
+ * has for others. */
 bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
-/* The steps of stage_write() from memory, for an epoch, whose readers look on: */
-/* All that may fail. Without `blocked` it waits as the transaction does; with it, for no transaction:
- * PAGES_OF_TX, PAGES_AGAIN, at page *blocked (hold_await()). On failure some pages are its. */
+/* The steps of stage_write() from memory, for an epoch, where readers may read meanwhile: */
+/* Does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
+ * transactions: returns PAGES_OF_TX or PAGES_AGAIN for page *blocked (hold_await()). Returns 0; -1. On failure some
+ * pages may be reserved. */
 int stage_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
-/* Is there a slice among them that was written before, and would be stored to again? */
+/* Returns true if the range has a slice that the transaction wrote before, and would store to again. */
 bool stage_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
-/* Stores; `publish`: and counts what was stored as written. */
+/* Stores the range. `publish`: also adds the stored slices to the pending masks. */
 void stage_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
                const struct stage_source *src, unsigned flags, bool publish);
-/* Counts all of it as written. */
+/* Adds all slices of the range to the pending masks. */
 void stage_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
-/* Stores what is queued. */
+/* Stores the queued writes. */
 void stage_drain(struct tx *t);
 
-/* Are there writes queued that are going to change several pages, of not so many that any lane of a journal
- * would hold them all? */
+/* Returns true if queued writes are going to change several pages, and the pages are so few that any lane of a
+ * journal can hold them. */
 bool stage_is_for_several(const struct tx *t);
 
-/* Bytes of address space that it has for that and for its pages, and keeps when it is over. */
+/* Bytes of address space that the transaction uses for its queue and its pages, and keeps when it is over. */
 uint64_t stage_kept_bytes(const struct tx *t);
 
-/* Forgets what is queued. */
+/* Forgets the queued writes. */
 void stage_forget(struct tx *t);
 
-/* All pages of spans that are in order (hold.h), for a transaction that has none yet and will need no other:
- * as a plain operation reserves them. On failure some are its. */
+/* Reserves all pages of spans, which are in order (hold.h), as a plain operation does. The transaction has no pages
+ * yet and will need no others. Returns 0; -1: some pages may be reserved. */
 int stage_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
 
-/* Before the commit, in domain msync: what is pending becomes durable in its invalid homes. Pages side by
- * side are flushed in one call, and so are their words, if they are sorted. */
+/* Before the commit, in domain msync: stage_flush() makes pending slices durable in their invalid homes. If the
+ * pages are sorted, adjacent ones are flushed in one call, and so are their words later. */
 bool stage_has_to_be_flushed(const struct tx *t);
 bool stage_is_sorted(const struct tx *t);
 void stage_sort(struct tx *t);
 int stage_flush(struct tx *t);
 
-/* From now on its pages lie where they are for good, until tx_unmake(): others look at them. ENOMEM. */
+/* Gives the list of pages a fixed place until tx_unmake(), so that other threads may read it. Returns 0; -1 with
+ * ENOMEM. */
 int stage_settle(struct tx *t);
 
-/* Room for so many pages more. E2BIG, ENOMEM. */
+/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
 int stage_make_room(struct tx *t, uint64_t more);
 
-/* How it waits, from now on. */
+/* How a call of the transaction waits that begins now. */
 struct patience stage_patience(const struct tx *t);
 
-/* A page that the transaction has; NULL. */
+/* Returns a page that the transaction has; NULL if it has not. */
 struct held *stage_find(struct tx *t, struct file *f, uint64_t page);
 
-/* Gives back the pages from the n-th on: the call that they were for has failed. */
+/* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void stage_give_back(struct tx *t, uint64_t n);
 
-/* Reserves pages that are not the transaction's yet. On failure none of these is. */
+/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
 int stage_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a mapping did and what its file is like; what the library has to say. */
+/* Counters and states of a mapping and its file; sentences and the log. */
 #include "../reflection/bitmap.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* By the words on the media, through read(2): nothing is touched, so that nothing can fault. */
+/* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
     uint64_t words[CHUNK_PAGES], pages = layout_pages(size);
     *slices = 0;
-    if (f->pairing.reflection < 0) /* a reader's, of a plain file */
+    if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
     uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
     for (uint64_t chunk = 0;; chunk++) {
@@ -36,7 +36,7 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     }
 }
 
-/* NULL with EINVAL. */
+/* Returns the mapping; NULL with EINVAL. */
 static struct mapping *find(const void *addr)
 {
     struct mapping *m = table_find_exactly(addr);
@@ -45,12 +45,14 @@ static struct mapping *find(const void *addr)
     return m;
 }
 
-/* What others have committed. -1: reader_size(). */
+/* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
 static int look_at_size(struct file *f, uint64_t *size)
 {
-    /* Also what lies behind the end of the mapping, by another process's larger max_size. */
+    /* The size itself, not file_size(): with another process's larger max_size it may lie beyond the end of the
+     * mapping. */
     const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
-    *size = is < LAYOUT_MAX_BYTES ? is : file_size(f); /* no size: somebody has stored there */
+    /* A larger value is not a size: another program has stored it there. */
+    *size = is < LAYOUT_MAX_BYTES ? is : file_size(f);
     if (__builtin_expect(!f->reader, 1))
         return 0;
     (void)reader_refresh(f);
@@ -101,7 +103,7 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
         .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
-    /* What takes long only for who asks for it. */
+    /* What takes long is done only if the caller has asked for it. */
     if (given > offsetof(struct ato_stat, guard_offset)) {
         const struct manifest_guard guard = guard_of(f);
         all.guard_offset = guard.offset;

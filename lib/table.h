@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which mapping an address lies in: a flat table over the address space, one entry a GiB.
+ * Which mapping an address lies in: a flat table over the address space, with one entry per GiB.
  *
- * Mappings begin on 1 GiB boundaries and own every GiB they reach into, so that `addr >> 30` finds
- * the only mapping there can be: one load, no lock, on every call's path. The table covers the 47
- * bits that mmap() gives without a hint; it is 1 MiB of zeros, of which a process touches a page
- * or two.
+ * Mappings begin at multiples of 1 GiB and own every GiB into which they reach, so `addr >> 30` finds the only
+ * mapping that can be there: one load, no lock, in every call. The table covers the 47 bits that mmap() gives
+ * without a hint. It is 1 MiB of zeros, of which a process touches a page or two.
  *
- * A reader never meets a mapping that is going away, unless its caller passes an address of a
- * mapping that another thread is unmapping, which is the caller's error: entries are cleared before
- * the addresses are given back to the kernel, so that plain memory that the kernel puts there later
- * is found to be plain.
+ * A reader of the table never finds a mapping that is going away, unless its caller passes an address of a mapping
+ * that another thread is unmapping, which is the caller's error. Entries are cleared before the addresses are given
+ * back to the kernel, so plain memory that the kernel puts there later is found to be plain.
  */
 #ifndef ATO_LIB_TABLE_H
 #define ATO_LIB_TABLE_H
@@ -27,7 +25,7 @@ struct mapping;
 
 extern struct mapping *table_entries[TABLE_ENTRIES];
 
-/* The mapping that owns the GiB of `addr`, or NULL. */
+/* Returns the mapping that owns the GiB of `addr`, or NULL. */
 static inline struct mapping *table_find(const void *addr)
 {
     uint64_t entry = (uint64_t)(uintptr_t)addr >> TABLE_SHIFT;
@@ -37,17 +35,16 @@ static inline struct mapping *table_find(const void *addr)
     return __atomic_load_n(&table_entries[entry], __ATOMIC_ACQUIRE);
 }
 
-/* The mapping that `addr` lies in, or behind whose last byte it is; NULL. For calls that move no
- * bytes. */
+/* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
 struct mapping *table_find_exactly(const void *addr);
 
-/* The same of one whose file the caller may write to. NULL with a sentence: EINVAL, EACCES. */
+/* The same, if the caller may write to the mapping's file. NULL with a sentence: EINVAL, EACCES. */
 struct mapping *table_find_to_change(const void *addr);
 
-/* Does [addr, addr + n) reach into any mapping but `m` (NULL: into any at all)? */
+/* Returns true if [addr, addr + n) reaches into a mapping other than `m` (NULL: into any). */
 bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
 
-/* Is [addr, addr + n) plain memory, as a whole? n > 0. */
+/* Returns true if all of [addr, addr + n) is plain memory. n > 0. */
 static inline bool table_is_plain(const void *addr, size_t n)
 {
     uint64_t last = (uint64_t)(uintptr_t)addr + n - 1;
@@ -58,8 +55,8 @@ static inline bool table_is_plain(const void *addr, size_t n)
     return !table_find((const void *)(uintptr_t)last);
 }
 
-/* Address space of n bytes, rounded up to whole GiB, reserved on a GiB boundary: no access. `hint`
- * is used when it fits. NULL and errno. */
+/* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is
+ * used if it fits. Returns NULL with errno on failure. */
 void *table_reserve(void *hint, uint64_t n);
 void table_put(void *base, uint64_t n, struct mapping *m);
 void table_clear(void *base, uint64_t n);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bitmaps on the media are the truth. What the dead process was about to show in memory, or had shown in
- * part, is taken from there: all its pages are marked as flipping, all words are reloaded, all marks go. So
- * readers of several pages see its last operation as a whole or not at all. Modelled in takeover.pml, but for
- * the size.
+ * The bitmaps on the media are the truth. What the dead process was about to make visible in memory, or had made
+ * visible in part, is taken from there: all its pages are marked as flipping, all words are reloaded, all marks are
+ * removed. So readers of several pages see its last operation as a whole or not at all. Modelled in takeover.pml,
+ * except for the size.
  *
- * A shrink that is durable is shown as flip.c does: pages whose states are new since the dead one drained
- * them are held by nobody, or for a moment by who is about to load one and find out. They are taken, too.
+ * A shrink that is durable becomes visible as in flip.c. Pages that got a state after the dead process had drained
+ * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
+ * These pages are taken too.
  */
 #include "takeover.h"
 
@@ -27,8 +28,8 @@
 struct page {
     struct page_state *state;
     uint64_t page;
-    uint64_t bitmap; /* as it is on the media */
-    bool showed;     /* it was marked as flipping when its holder died */
+    uint64_t bitmap; /* as on the media */
+    bool showed;     /* marked as flipping when its holder died */
 };
 
 struct dead {
@@ -37,10 +38,10 @@ struct dead {
     struct page *pages;
     uint64_t n, room;
     bool sizing;
-    bool unsettled; /* some words are to be made durable */
-    bool in_place;  /* a word of the original may be, too */
-    uint64_t size;  /* as it is on the media */
-    void *words; /* mapping of the meta page looked at last, where the views do not reach so far */
+    bool unsettled; /* some words must be made durable */
+    bool in_place;  /* a word of the original, too */
+    uint64_t size;  /* as on the media */
+    void *words;    /* own mapping of a meta page beyond the views; NULL: none */
 };
 
 static int add(struct dead *d, struct page_state *s, uint64_t page)
@@ -78,8 +79,9 @@ static int find_pages(struct dead *d)
     return 0;
 }
 
-/* Its holder may have marked it: then it says what he was showing, until all is reloaded. 0: not loaded, and no reader
- * goes by it. */
+/* Marks a page, unless the dead process has marked it already. Such a page keeps its owner: that thread's
+ * shared_showing tells readers which state of the page is current, until all is reloaded. Version 0: not loaded, so
+ * no reader uses it. */
 static void mark(struct page_state *s)
 {
     if (s->version & 1)
@@ -106,15 +108,15 @@ static int reload_size(struct dead *d)
     return 0;
 }
 
-/* A page that is cut off and not his. */
+/* Reserves a page that is cut off and that the dead process does not hold. */
 static int claim(struct dead *d, struct page_state *s, uint64_t page)
 {
     struct file *f = d->f;
     for (unsigned i = 0; !pages_try_reserve(f, s); i++) {
         uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (holder == d->holder) /* he had it all the time */
+        if (holder == d->holder) /* the dead process had it all the time */
             return 0;
-        /* Dead, too: it did no more than to load the page, since the end was before it. */
+        /* This holder is dead too. It did no more than load the page, since the end was before it. */
         if (holder && i % 1024 == 1023 && peers_is_dead(f, holder) &&
             __atomic_compare_exchange_n(&s->holder, &holder, f->holder, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED))
@@ -127,7 +129,7 @@ static int claim(struct dead *d, struct page_state *s, uint64_t page)
     return -1;
 }
 
-/* As size_mark(). */
+/* Reserves the pages that a smaller size cuts off, as size_mark(). */
 static int claim_cut_off(struct dead *d)
 {
     struct shared_header *h = d->f->shared.header;
@@ -153,7 +155,8 @@ static void forget_words(struct dead *d)
     d->words = NULL;
 }
 
-/* Has `words` where those of a chunk lie; NULL: they are 0, in a hole, where a load might be SIGBUS. -1. */
+/* Sets *words to the words of a chunk; to NULL if they are 0 in a hole, where a load might be SIGBUS. Returns 0;
+ * -1. */
 static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
 {
     const struct pairing *pr = &d->f->pairing;
@@ -176,9 +179,9 @@ static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
     return 0;
 }
 
-/* Notes the bitmaps of pages [first, end) of `d`, which share a meta page, and has them settled. But where memory says
- * the same, they are durable (I4; and no word goes back to what it was): so nobody waits until all has arrived
- * that a transaction had stored, which nobody will ever read. */
+/* Notes the bitmaps of pages [first, end) of `d`, which share a meta page, and makes them durable. Not where memory
+ * has the same bitmap: then it is durable already (I4; and no word ever returns to an earlier value). This avoids a
+ * wait until all that a transaction has stored is durable, though no process will ever read it. */
 static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
 {
     const uint64_t *words;
@@ -199,7 +202,7 @@ static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
     }
     if (low > high)
         return 0;
-    /* In msync each call takes as long as one for all words. */
+    /* In domain msync each call takes as long as one for all words. */
     d->unsettled = d->f->persist.domain == PERSIST_MSYNC && d->n > 1;
     return d->unsettled ? 0 : pages_settle_words(d->f, words + low, high - low + 1); /* R5 */
 }
@@ -230,7 +233,8 @@ static void show(const struct dead *d)
     struct shared_slot *slot = &d->f->shared.slots[shared_slot_of(d->holder)];
     if (d->sizing)
         __atomic_store_n(&d->f->shared.header->coming, d->size, __ATOMIC_RELEASE);
-    /* Release: who finds a bitmap of those below, and does not wait until the marks go, finds this. */
+    /* Release: a reader that sees one of the bitmaps below, and does not wait until the marks are removed, sees
+     * this too. */
     if (shared_holder(shared_slot_of(d->holder), slot->generation) == d->holder)
         __atomic_store_n(&slot->reloaded, 1, __ATOMIC_RELEASE);
     for (uint64_t i = 0; i < d->n; i++) {
@@ -240,8 +244,8 @@ static void show(const struct dead *d)
     }
 }
 
-/* A failure poisons the file: nobody knows what is on the media. As in file_msync(), one flush at a time. Pages come
- * by number, but for those that were claimed. */
+/* Reloads all from the media. A failure poisons the file: it is then unknown what the media have. As in
+ * file_msync(), one flush at a time. The pages are in ascending order, except those that were claimed. */
 static void reload(struct dead *d)
 {
     struct file *f = d->f;
@@ -269,7 +273,7 @@ static void give_back(struct page_state *s)
     pages_release(s);
 }
 
-/* Not what its holder was showing: in another file that may be decided by now. */
+/* Hides the state that its holder was making visible: another file of the commit may decide which state is current. */
 void takeover_hide(struct page_state *s)
 {
     if (s->version & 1)
@@ -310,7 +314,7 @@ int takeover(struct file *f, uint32_t gone)
         __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
         unmark(&h->sizing);
     }
-    /* Who died may have stored to the original, and the kernel not have moved its times. */
+    /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
     file_note_written(f);
     for (uint64_t i = 0; i < d.n; i++) {
         const struct held at = {.file = f, .state = d.pages[i].state, .page = d.pages[i].page};

@@ -8,13 +8,13 @@ __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec"))
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
 static int have_key;
-static uint64_t taken; /* bit n: number n belongs to a thread */
+static uint64_t taken; /* bit n: a thread has number n */
 
 static void give_back(void *number_plus_1)
 {
     unsigned n = (unsigned)(uintptr_t)number_plus_1 - 1;
     thread_number_plus_1 = 0;
-    /* Release: the next owner of the number finds this thread's counts in the counters. */
+    /* Release: the next thread with this number sees this thread's counts in the counters. */
     __atomic_fetch_and(&taken, ~(1ull << n), __ATOMIC_RELEASE);
 }
 

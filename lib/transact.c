@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of transactions: whose they are, what they are given, and what becomes of them. How two become
- * one: join.h.
+ * The calls of transactions: ownership, data, commit and abort. For joining two transactions see join.h.
  *
- * A transaction is its owner's alone, so that its calls take no lock. Another thread takes it over in two
- * steps: it puts itself in the owner's place, has every thread pass a barrier, and looks whether the owner
- * was in a call: either the owner has seen that by then and refuses, or it is seen to be busy.
+ * A transaction belongs to one thread, so its calls take no lock. Another thread takes it over in two steps: it
+ * stores itself as the owner, makes every thread execute a barrier, and checks whether the old owner is in a call.
+ * Either the old owner has seen the new one by then, and its call is refused, or it is seen to be busy.
  */
 #include "ato.h"
 
@@ -22,14 +21,14 @@
 
 #include <errno.h>
 
-/* ---- whose it is ---- */
+/* ---- ownership ---- */
 
 static int not_open(void)
 {
     return report_error(EINVAL, "that is no open transaction: it was never begun, or is over");
 }
 
-/* While another thread finds out whether it may have it. Whose it is then. */
+/* Waits while another thread finds out whether it may take the transaction over. Returns the owner after that. */
 static uint64_t await_owner(const struct tx *t)
 {
     uint64_t owner;
@@ -38,7 +37,7 @@ static uint64_t await_owner(const struct tx *t)
     return owner;
 }
 
-/* The calling thread's transaction, in a call until leave(). NULL: EINVAL, EPERM. */
+/* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
 static struct tx *enter(const ato_tx *tx)
 {
     struct tx *t = tx_at((uint64_t)(uintptr_t)tx);
@@ -50,12 +49,12 @@ static struct tx *enter(const ato_tx *tx)
     if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
         await_owner(t) == own) {
         __atomic_store_n(&t->busy, true, __ATOMIC_RELAXED);
-        /* For the compiler: the CPU's barrier is in ato_tx_adopt(), for all. */
+        /* For the compiler only: ato_tx_adopt() makes all CPUs execute a barrier. */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
             await_owner(t) == own)
             return t;
-        /* It stays busy until its new owner leaves his next call: he may be in one. */
+        /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
     }
     report_error(EPERM, "the transaction is another thread's: ato_tx_adopt() takes it over");
     return NULL;
@@ -100,7 +99,7 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
         report_error(EINVAL, "max_bytes is more than 1 TiB");
         return NULL;
     }
-    /* As a time it would be over before it began. */
+    /* As a deadline it would overflow, and be over at once. */
     if (o.wait_ms > UINT32_MAX) {
         report_error(EINVAL, "wait_ms is more than 2^32 - 1");
         return NULL;
@@ -126,7 +125,7 @@ int ato_tx_adopt(ato_tx *tx)
     bool fenced = pages_barrier();
     bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
     bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
-    /* Its thread may have ended it meanwhile, in a call that it was in. */
+    /* Its thread may have ended it meanwhile, in a call that was under way. */
     if (!__atomic_compare_exchange_n(&t->owner, &asks, mine ? own : owner, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED)) {
         mine = false;
@@ -134,8 +133,8 @@ int ato_tx_adopt(ato_tx *tx)
     }
     if (mine) {
         waits_hand_over(t);
-        /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before
-         * words that this one stores, though it is this one that fences before them. */
+        /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
+         * that this thread stores, although only this thread fences before them. */
         if (t->hold.n)
             persist_fence_threads(&t->hold.pages[0].file->persist);
         return 0;
@@ -163,9 +162,10 @@ int ato_tx_join(ato_tx *into, ato_tx *from)
     return r;
 }
 
-/* ---- what it is given ---- */
+/* ---- data and sizes ---- */
 
-/* Its mapping, where the range lies in it as the transaction sees its size, and its file is in order. */
+/* Finds the mapping of a side and checks the range, by the file's size as the transaction sees it. Returns 0; -1
+ * with EFAULT; EIO: its file is poisoned. */
 static int find(struct tx *t, struct side *s, const void *addr, size_t n)
 {
     if (side_look(s, addr, n) < 0)
@@ -190,8 +190,8 @@ static int write_to(struct tx *t, const struct side *to, const struct side *from
     return 0;
 }
 
-/* As put_fetch() says, and as early as can be: behind the fences of the commit before, stores wait, and with
- * them all that comes after so many of them. */
+/* Prefetches as put_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
+ * number of stores everything else waits too. */
 static inline __attribute__((always_inline)) void fetch(const void *dst)
 {
     const struct mapping *m = table_find(dst);
@@ -248,7 +248,7 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     return r < 0 ? NULL : dst;
 }
 
-/* In a call of its own, or in one for ato_ftruncate(). */
+/* Changes the size, in an open transaction or in that of ato_ftruncate(). */
 static int change_size(struct tx *t, struct mapping *m, off_t size)
 {
     unsigned parts = t->nparts;
@@ -298,7 +298,7 @@ int ato_ftruncate(void *addr, off_t size)
     return r;
 }
 
-/* ---- its end ---- */
+/* ---- commit and abort ---- */
 
 int ato_tx_commit(ato_tx *tx)
 {

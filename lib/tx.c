@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where transactions are kept, and what they come down to in the end. */
+/* The table of transactions, and the end of a transaction. */
 #include "tx.h"
 
 #include "../reflection/report.h"
@@ -15,18 +15,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Place 0 is nobody's: a handle and a tag are never 0. */
+/* Place 0 is never used, so a handle and a tag are never 0. */
 static struct tx *places[TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* One that this thread used last: most transactions are begun where the last one ended. */
+/* The transaction that this thread used last: most transactions are begun by the thread that ended the last one. */
 static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
 static int have_key;
-static __thread bool armed __attribute__((tls_model("initial-exec"))); /* its end gives it away */
+/* The thread's end will put `kept` away. */
+static __thread bool armed __attribute__((tls_model("initial-exec")));
 
 static void put_away(struct tx *t)
 {
@@ -51,7 +52,7 @@ static void make_key(void)
     have_key = pthread_key_create(&at_exit_of_thread, thread_ends) == 0;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct tx *new_place(void)
 {
     struct tx *t = unused;
@@ -170,8 +171,9 @@ static struct flip_part *find_part(struct tx *t, const struct mapping *m)
     return NULL;
 }
 
-/* One commit has one way of being durable, and is recovered by who may recover all of it. Whoever is like
- * one of its files is like all. */
+/* All files of a commit are made durable in the same way, and a process that may recover one must be able to
+ * recover all. So all files that a transaction writes to share one domain, owner, group and mode: comparing with
+ * one suffices. */
 int tx_check_alike(const struct tx *t, const struct mapping *m)
 {
     for (unsigned i = 0; i < t->nparts; i++)
@@ -202,7 +204,7 @@ void tx_move_parts(struct tx *to, const struct tx *from)
         if (there) {
             there->written |= part->written;
             there->eager |= part->eager;
-            count_open(part->mapping, UINT64_MAX); /* it counts for both */
+            count_open(part->mapping, UINT64_MAX); /* one count remains for both */
         } else {
             to->parts[to->nparts++] = (struct flip_part){
                 .mapping = part->mapping, .written = part->written, .eager = part->eager};
@@ -212,7 +214,7 @@ void tx_move_parts(struct tx *to, const struct tx *from)
 
 void tx_drop_parts(struct tx *t, unsigned n)
 {
-    /* For the compiler: what was done through the mapping comes first. */
+    /* A release, so that all that was done through the mapping comes before the count. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     while (t->nparts > n)
         count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
@@ -257,7 +259,7 @@ int tx_make_durable(struct tx *t)
     stage_drain(t);
     int r = 0;
     if (stage_has_to_be_flushed(t)) {
-        /* Pages that others look at are sorted already (epoch_commit()). */
+        /* An epoch's pages, which readers look at, are sorted already (epoch_commit()). */
         if (!stage_is_sorted(t))
             stage_sort(t);
         r = stage_flush(t);
@@ -276,16 +278,16 @@ int tx_make_durable(struct tx *t)
 
 void tx_bring_home(struct tx *t)
 {
-    /* Where one fails its pages may be left with pending masks, which the next one would take for its. */
+    /* After a failure pages may be left with pending masks, which the next call would take for its own. */
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->hold) < 0)
             return;
 }
 
-/* Pages from which on their memory is given back. */
+/* With more pages than this, the memory of their list is given back. */
 enum { MUCH = 4096 };
 
-/* Pages behind the end, which is where it was before, or not so far behind as it was to be. */
+/* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
 static void forget_behind(struct tx *t)
 {
     bool sized = false;
@@ -295,7 +297,7 @@ static void forget_behind(struct tx *t)
         size_forget_behind(&t->hold.pages[i]);
 }
 
-/* It had so many pages, and has none. */
+/* The transaction had `pages` pages, and has none now. */
 static void keep_few(struct tx *t, uint64_t pages)
 {
     if (t->hold.pages == t->region && pages > MUCH)
@@ -375,7 +377,8 @@ void tx_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The pages are the parent's, and so are those places whose threads are not here. With the lock held. */
+/* The pages are the parent's, and so are the places of threads that the child does not have. The caller holds the
+ * lock. */
 void tx_forget_all(void)
 {
     unused = NULL;

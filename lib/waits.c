@@ -18,7 +18,8 @@ static const struct waiter *find(uint64_t thread)
     return w;
 }
 
-/* The thread that has to act before the page is free, or before who waits goes on without. */
+/* Returns the thread that must act before the page is free; TX_NOBODY if there is none in this process, or if the
+ * waiting thread is about to stop waiting. */
 static uint64_t owner_of(const struct waiter *w)
 {
     if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
@@ -27,8 +28,9 @@ static uint64_t owner_of(const struct waiter *w)
     return pages_is_not_for(w->file, w->state, w->patience) ? TX_NOBODY : tx_owner_of(tx);
 }
 
-/* Goes from who waits to whom he waits for, until one waits for nobody, or this thread is there again. Who
- * stands in a circle that this thread only waits at finds that out himself: no more steps than threads. */
+/* Follows the waiting threads, from each to the owner of its page. Returns -1 if that leads back to the calling
+ * thread, or if it waits for an open epoch; 0 if one of them waits for no thread of this process. Takes at most as
+ * many steps as there are waiting threads: a cycle without the calling thread is found by a thread in it. */
 static int look(const struct waiter *self)
 {
     const struct waiter *w = self, *each = all;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for whom, so that nobody waits for himself.
+ * Which thread waits for which: finds threads that wait for themselves.
  *
- * Only a transaction keeps pages from one call to the next. So the threads that wait in a circle are all
- * owners of transactions: each waits for a page that a transaction of the next one holds. A thread that
- * holds a page for the length of one call waits for others of its kind only, in their common order, and
- * is done some time (pages.h).
+ * Only a transaction keeps pages from one call to the next. So all threads in a cycle of waiting are owners of
+ * transactions: each waits for a page that a transaction of the next one holds. A thread that holds a page only for
+ * the length of one call waits only for threads of the same kind, in their common order, and comes to an end
+ * (pages.h).
  *
- * An open epoch is every thread's of the process: who waits for one of its pages, other than through the
- * mapping that it belongs to, waits for himself. Who waits through that mapping, for a transaction, has no lock
- * meanwhile that others would wait for (epoch.c).
+ * An open epoch belongs to every thread of the process. A thread that waits for one of its pages, other than
+ * through the epoch's mapping, waits for itself. A thread that waits through that mapping, for a transaction, holds
+ * no lock meanwhile for which other threads would wait (epoch.c).
  *
- * A circle closes when the last one in it begins to wait, and that one looks: under one lock, with which
- * all who wait have been entered. Pages change hands meanwhile, without it. Who comes to hold a page that
- * others are waiting for already looks at the circle when he waits in turn; and everybody looks again each
- * time he wakes up. Circles through other processes are found by labels.h. One of the circle is told (EDEADLK); when his transaction ends the others go on.
+ * A cycle closes when its last thread begins to wait. That thread finds it, under a lock under which all waiting
+ * threads were entered. Pages change hands meanwhile without the lock. A thread that gets a page for which others
+ * wait already looks at the cycle when it begins to wait itself; and each thread looks again whenever it wakes up.
+ * Cycles through other processes are found by labels.h. One thread of the cycle gets EDEADLK; when its transaction
+ * ends, the others go on.
  */
 #ifndef ATO_LIB_WAITS_H
 #define ATO_LIB_WAITS_H
@@ -34,26 +35,26 @@ struct waiter {
     struct labels labels;
 };
 
-/* The calling thread waits for a page; whom `patience` does not wait for it is about to find out. 0, or -1 with
- * EDEADLK and a sentence. Either way waits_end() follows. */
+/* Called when the calling thread begins to wait for a page. Pages for which `patience` says not to wait are not
+ * followed. Returns 0; -1 with EDEADLK and a sentence. In both cases the caller must call waits_end(). */
 int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
                 const struct patience *patience);
 
-/* Does it wait for itself by now? */
+/* Checks again whether the thread waits for itself. Returns as waits_begin(). */
 int waits_check(struct waiter *w);
 
 void waits_end(struct waiter *w);
 
-/* An epoch on the file can be waited for from now on; and is about to go away. */
+/* Called when threads can begin to wait for an epoch on the file, and when it is about to go away. */
 void waits_tell_epoch(struct tx *t, struct file *f);
 void waits_forget_epoch(struct tx *t);
 
-/* A transaction has just become another thread's. Its old one, which may be waiting in another call, looks at it no
- * more when this returns. */
+/* Called when a transaction has just become another thread's. When it returns, the old owner, which may be waiting
+ * in another call, looks at it no more. */
 void waits_hand_over(const struct tx *t);
 
-/* Who has read, of a page, whose it is, and is finding out what that means, is done when this returns: so that
- * a number that no page has any more may become nobody's. */
+/* Waits until all threads that have read a transaction's number from a page, and are looking it up, are done. After
+ * that a number that no page has any more may become invalid. */
 void waits_pass(void);
 
 void waits_lock(void); /* around fork() */

@@ -2,8 +2,8 @@
 /*
  * Reserve all pages; copy to invalid homes (I2); flip (flip.c); release.
  *
- * Until the flip nothing that anybody believes has changed, so every way out before it is safe: an
- * error, a source that faults and kills the process, a power cut.
+ * Until the flip no valid slice has changed, so every way out before it is safe: an error, a source that faults and
+ * kills the process, a power cut.
  */
 #include "write.h"
 
@@ -19,13 +19,13 @@
 /* ---- where the bytes come from ---- */
 
 struct source {
-    const char *bytes;    /* consecutive, or a page of one byte */
+    const char *bytes;    /* consecutive; or a page of one byte */
     bool repeats;         /* the latter */
-    struct mapping *from; /* or: another place of a mapping, whose pages are held */
+    struct mapping *from; /* or the source mapping, its pages held; else NULL */
     uint64_t from_offset;
 };
 
-/* Gathers up to a page from held pages. By I2 the write under way stores to no home it reads. */
+/* Gathers up to a page of bytes from held pages. By I2 the current write stores to no home from which it reads. */
 static void gather_held(struct hold *h, struct file *f, uint64_t offset, unsigned n, char *out)
 {
     while (n) {
@@ -42,7 +42,7 @@ static void gather_held(struct hold *h, struct file *f, uint64_t offset, unsigne
 
 /* ---- the operation ---- */
 
-/* Pages of a longer write that are fetched: the first ones, before anything is reserved. */
+/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
 enum { FETCHED = 4 };
 
 struct span {
@@ -54,7 +54,7 @@ static struct span span_of(uint64_t offset, uint64_t n)
     return (struct span){offset, n, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES};
 }
 
-/* Bytes of the span within page `page`. */
+/* Where the span begins within a page, and how many bytes it has there. */
 static unsigned span_begin(const struct span *s, uint64_t page)
 {
     return page == s->first ? (unsigned)(s->offset % PAGE_BYTES) : 0;
@@ -67,7 +67,7 @@ static unsigned span_bytes(const struct span *s, uint64_t page)
     return (unsigned)(to - from);
 }
 
-/* Space for all homes of the operation, in as few calls as there are runs of pages that need it. */
+/* Allocates space for all homes of the operation, in one call for each run of pages that need it. */
 static int make_space(struct held *pages, uint64_t npages, const struct span *span, bool eager)
 {
     struct file *f = pages[0].file;
@@ -94,7 +94,7 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
     return 0;
 }
 
-/* In domain msync data is flushed by range, before the fence of the flip. */
+/* Flushes the homes of a span, in domain msync, by range, before the fence of the flip. */
 static int flush_span(struct file *f, const struct span *s)
 {
     if (f->persist.domain != PERSIST_MSYNC)
@@ -106,7 +106,7 @@ static int flush_span(struct file *f, const struct span *s)
     return file_flush_data(f, f->r + from, to - from);
 }
 
-/* The pages of the span are held; `pages` is where they begin. */
+/* Writes to the pages of the span, which are held from `pages` on. */
 static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                       const struct span *span, const struct source *src, unsigned flags)
 {
@@ -119,7 +119,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     uint64_t from = src->from_offset;
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
-    /* Of pages that may turn out to be equal nobody knows whether two of them flip. */
+    /* With SKIP_EQUAL it is not known yet whether two pages will flip. */
     if (!(flags & ATO_SKIP_EQUAL) && flip_prepare(m, h, npages) < 0)
         return -1;
     for (uint64_t i = 0; i < npages; i++)
@@ -150,14 +150,14 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
             return -1;
     }
     put_end(f);
-    /* The write is committed: that its slices cannot come home now (no space, a medium that fails:
-     * then the next call says so) does not undo it. */
+    /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
+     * call reports), it stays committed. */
     if (eager)
         (void)deploy_committed(m, h);
     return 0;
 }
 
-/* One page alone, as hold_spans() does. -1: it is not reserved. */
+/* Reserves one page, as hold_spans() does. Returns 0; -1: it is not reserved. */
 static inline int reserve_page(struct file *f, struct page_state *s, uint64_t end)
 {
     const struct patience patience = {0};
@@ -176,7 +176,7 @@ static inline int reserve_page(struct file *f, struct page_state *s, uint64_t en
     }
 }
 
-/* write_held() for plain memory and one page: what most writes are. */
+/* write_held() for plain memory and one page, the common case. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
 {

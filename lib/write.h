@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Atomic writes: from memory, from a repeated byte, and from mapping to mapping. */
+/* Atomic writes: from memory, of a repeated byte, and from mapping to mapping. */
 #ifndef ATO_LIB_WRITE_H
 #define ATO_LIB_WRITE_H
 
 #include "file.h"
 
-/* Writes n bytes at `offset` of m's file, which the caller has checked to lie within it. `flags`:
- * ATO_EAGER, ATO_SKIP_EQUAL. Durable on 0; -1: errors of ato_memcpy(), nothing changed. */
+/* Writes n bytes at `offset` of m's file; the caller has checked that they lie within it. `flags`: ATO_EAGER,
+ * ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
 int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
 
 int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags);
 
-/* From `from` at `from_offset`; the ranges may overlap, in one file, as with memmove(). */
+/* Copies from `from` at `from_offset`. The ranges may overlap, in one file, as with memmove(). */
 int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
                        uint64_t from_offset, uint64_t n, unsigned flags);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several ranges in one step. Their pages are known before the first of them is reserved: so they are
- * reserved in order, as those of one range are, and not as a transaction comes to them.
+ * Writes of several ranges in one step. All their pages are known before the first one is reserved. So they are
+ * reserved in order, as those of one range, and not in the order of a transaction's calls.
  */
 #include "ato.h"
 
@@ -23,7 +23,7 @@ struct range {
 
 struct ranges {
     struct range *each;
-    struct hold_span *spans; /* of their pages */
+    struct hold_span *spans; /* the pages of all ranges */
     struct epoch_range *epoch;
     unsigned n, room, nspans, with_epoch;
 };
@@ -53,7 +53,7 @@ static void add_span(struct ranges *r, const struct side *s, uint64_t n)
     r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
 }
 
-/* All of it as it is at one moment, then as from memory. */
+/* Copies the source to memory, as it is at one moment. */
 static int copy_source(struct range *at, uint64_t n)
 {
     at->copy = malloc(n);
@@ -103,7 +103,7 @@ static int by_order(const void *a, const void *b)
     return hold_order(x->file, x->first, y->file, y->first);
 }
 
-/* A transaction of the caller's thread, begun and ended here. */
+/* Writes all ranges in transaction t, which the caller begins and ends. */
 static int write_all(struct tx *t, struct ranges *r, unsigned flags)
 {
     qsort(r->spans, r->nspans, sizeof(*r->spans), by_order);
