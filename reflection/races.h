@@ -4,7 +4,7 @@
  *
  * It looks at accesses of up to 16 bytes and no further, hence RACES_WATCHED in copy.c: the kernel of
  * wider ones would hide all copies from it. And it knows no fence: what is ordered by one it takes for a
- * race, or, where it is told to look away, does not judge. docs/proof.md says what is left to others.
+ * race, or, where it is told to look away, does not judge. test/threads/README.md says what is left to others.
  */
 #ifndef ATO_REFLECTION_RACES_H
 #define ATO_REFLECTION_RACES_H
