@@ -3,8 +3,9 @@
 // Record once, enumerate off line: every crash of a case in a domain that the bounds allow, each
 // recovered by the library itself, some of them crashed again.
 //
-// Cuts: before every fence, msync and fsync, at every return of an operation, and at the end; where
-// visible is durable, before every store and change of names too. In between choices only grow.
+// Cuts: before every fence, msync and fsync, at every return of an operation, and at the end; in eadr
+// before every store too, in process before every event. In between choices only grow. Kills in the other
+// domains: before some of the events, at random.
 //
 // Each distinct image is read by a reader of its own (reader.h), then laid out as files, mapped and
 // read by the library; then by turns made plain, unmapped and mapped again, or recovered once more.

@@ -14,8 +14,9 @@
 // Streamed chunks persist in any subset until their thread's fence, or until its process is dead:
 // what another process can see has left the CPU's buffers.
 //
-// Loss::Process (domain process, and any domain when only the process dies): what was done is there;
-// of the store under way, any subset of its chunks.
+// Loss::Process (domain process): what was done is there; of the store under way, any subset of its
+// chunks. A kill in another domain leaves what is visible() between two events; what is not durable then
+// may still be lost later.
 //
 // Names, sizes, attributes, times (Loss::Power and Loss::Cache). What concerns one file (size,
 // attribute, times) persists as a prefix of its order, made certain by fsync() of the file. Its size
