@@ -5,6 +5,7 @@
  */
 #include "lab.h"
 #include "support/child.h"
+#include "support/faults.h"
 
 extern "C" {
 #include "reflection/seam.h"
@@ -109,6 +110,44 @@ TEST_F(SqliteTakeover, WhatOneWasCommittingIsThereForTheNextWriterOrNever)
             EXPECT_EQ(db.text("SELECT count(*)-1 FROM t"), first);
             EXPECT_EQ(db.text("SELECT b FROM t WHERE a=500"), "new");
         }
+}
+
+/* Before each store, flush and fence of a commit that goes home at once, and of the mask's way on and off: other programs are
+ * refused, or what they write is not undone. */
+TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
+{
+    int refused = 0, written = 0;
+    for (int n = 0, died = CUT; died == CUT; n++) {
+        SCOPED_TRACE(n);
+        support::write_file(path(), {});
+        make();
+        MUST(Db::stock(path()), fill("t", 10, 300) + "; DELETE FROM t WHERE a BETWEEN 10 AND 200");
+        died = support::in_child([&] {
+            const Db db(path());
+            if (db.run("PRAGMA ato_read_policy=eager; SELECT count(*) FROM t") != SQLITE_OK)
+                return 1;
+            support::PersistFaults faults;
+            faults.before = [&](const support::PersistCall &call) {
+                return call.index >= n ? support::DIE : support::GO_ON;
+            };
+            return db.run("UPDATE t SET b=a+10 WHERE a=1") == SQLITE_OK ? 0 : 2;
+        });
+        const Db stock = Db::stock(path());
+        if (stock.run(fill("t", 1000, 1100)) == SQLITE_NOTADB) {
+            refused++;
+        } else {
+            written++;
+            EXPECT_EQ(stock.number("SELECT count(*) FROM t WHERE a>=1000"), 101);
+        }
+        const std::string all = Db(path()).text("SELECT sum(a) FROM t");
+        EXPECT_EQ(stock.text("SELECT sum(a) FROM t"), all);
+        EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(Db::stock(path()).text("SELECT sum(a) FROM t"), all);
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GT(refused, 0);
+    EXPECT_GT(written, 0);
 }
 
 /* Without locks: of SQLite's, and by locks of their own around each transaction. */
