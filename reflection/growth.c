@@ -67,7 +67,9 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
                             ": it %s by other means",
                             pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
     /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the
-     * growth word changes or is removed: without that word nothing tells that the file is too long. */
+     * growth word changes or is removed: without that word nothing tells that the file is too long.
+     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed in a
+     * living process is cut off when its file is made plain, and no case has such a failure. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
