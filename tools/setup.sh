@@ -235,19 +235,32 @@ change_base()
     "${git[@]}" rev-list --first-parent -1 --before=$((newest - 4 * 3600)) HEAD
 }
 
-# Prints the files that differ from change_base, one on a line; committed or not. All files where git knows no base.
+# Standard input, in C or C++, without comments and blanks.
+code_only()
+{
+    gcc -fpreprocessed -dD -E -P -x c++ - 2>/dev/null | tr -d ' \t\n'
+}
+
+# Prints the files that differ from change_base, one on a line; committed or not. Of sources in C and C++, comments do not
+# count. All files where git knows no base.
 changed_files()
 {
-    local git=(git -c safe.directory='*' -c core.quotePath=false) base
+    local git=(git -c safe.directory='*' -c core.quotePath=false) base file
 
     "${git[@]}" rev-parse --git-dir >/dev/null || return # it says why
     base=$(change_base) || return
+    "${git[@]}" ls-files --others --exclude-standard
     if [ -z "$base" ]; then
         "${git[@]}" ls-files
-    else
-        "${git[@]}" diff --name-only --no-renames "$base"
+        return
     fi
-    "${git[@]}" ls-files --others --exclude-standard
+    "${git[@]}" diff --name-only --no-renames "$base" | while IFS= read -r file; do
+        if [[ $file == *.[ch] || $file == *.cc ]] && [ -f "$file" ] &&
+            [ "$("${git[@]}" show "$base:$file" 2>/dev/null | code_only)" = "$(code_only <"$file")" ]; then
+            continue
+        fi
+        printf '%s\n' "$file"
+    done
 }
 
 # ---- Steps of a check ----
