@@ -62,18 +62,23 @@ static int read_guard(char *view, struct ato_stat *st)
     return ato_stat(view, st);
 }
 
-/* Each of the two masked bytes is in a word of its own, which an eager write stores in place. */
-static int write_byte(char *view, const unsigned char *h, int at)
+/* Byte 21 and the counter are in a word each, which an eager write stores in place. */
+static int write_fraction(char *view, const unsigned char *h)
 {
-    return ato_memcpy_opt(view + at, h + at, 1, ATO_EAGER) ? 0 : -1;
+    return ato_memcpy_opt(view + FRACTION, h + FRACTION, 1, ATO_EAGER) ? 0 : -1;
 }
 
-static void count_ahead(unsigned char *h)
+static int write_counter(char *view, const unsigned char *h)
+{
+    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER) ? 0 : -1;
+}
+
+static void count_on(unsigned char *h, unsigned long by)
 {
     unsigned long counter = 0;
     for (int i = COUNTER; i < COUNTER + 4; i++)
         counter = counter << 8 | h[i];
-    counter += AHEAD;
+    counter += by;
     for (int i = COUNTER + 3; i >= COUNTER; i--, counter >>= 8)
         h[i] = (unsigned char)counter;
 }
@@ -87,18 +92,19 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-/* A file without a mask has its first slice home, so that both bytes are stored in place. The counter first: with the other
+/* A file without a mask has its first slice home, so that both words are stored in place. The counter first: with the other
  * one the file is masked. */
 static int put_on(char *view, const unsigned char *plain)
 {
     unsigned char ahead[MASK_HEADER], masked[MASK_HEADER];
     memcpy(ahead, plain, sizeof(ahead));
-    count_ahead(ahead);
+    count_on(ahead, AHEAD);
     memcpy(masked, plain, sizeof(masked));
+    count_on(masked, 1);
     mask_translate(masked, sizeof(masked), 0);
     if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0)
         return -1;
-    return write_byte(view, masked, COUNTER) < 0 ? -1 : write_byte(view, masked, FRACTION);
+    return write_counter(view, masked) < 0 ? -1 : write_fraction(view, masked);
 }
 
 int mask_put_on(char *view, off_t length, bool *guarded)
@@ -191,7 +197,7 @@ int mask_take_off(char *view, int fd)
         return -1;
     if (!is_on)
         return refresh(view, fd);
-    if (write_byte(view, h, FRACTION) < 0 || write_byte(view, h, COUNTER) < 0)
+    if (write_fraction(view, h) < 0 || write_counter(view, h) < 0)
         return -1;
     return ato_set_guard(view, 0, NULL, 0);
 }

@@ -16,8 +16,10 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them.
- *   2. The counter, then byte 21, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
- *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
+ *   2. The counter is raised by one and masked, then byte 21, in the file itself, durably. Each is one store of an aligned word
+ *      (the first slice is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it
+ *      elsewhere. Raised: after a kill between the two stores a second inversion would give the counter that idle
+ *      connections have cached, and they would not look at byte 21.
  *   3. All later writes of the header, to either copy, are masked.
  *   4. To take the mask off: the guard gets the counter of now; all is deployed; byte 21, then the counter, are unmasked in
  *      the file itself; the guard goes.

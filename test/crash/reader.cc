@@ -284,9 +284,9 @@ Bytes unmasked(Bytes content)
 {
     if (is_database(content) && (content[21] == 64 || content[21] == 255 - 64)) {
         content[21] = 64;
-        // A kill may leave the highest bit of the counter inverted, which the next transaction then notes in byte 92, too.
-        content[24] &= 0x7f;
-        content[92] &= 0x7f;
+        // The mask changes the counter, which each transaction also notes in byte 92.
+        memset(content.data() + 24, 0, 4);
+        memset(content.data() + 92, 0, 4);
     }
     return content;
 }

@@ -150,6 +150,40 @@ TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
     EXPECT_GT(written, 0);
 }
 
+/* The counter that it has cached does not come back. */
+TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
+{
+    for (const std::string policy : {"gather", "eager"})
+        for (int n = 0, died = CUT; died == CUT; n++) {
+            SCOPED_TRACE(policy + " " + std::to_string(n));
+            support::write_file(path(), {});
+            make();
+            MUST(Db::stock(path()), fill("t", 10, 300));
+            const Db idle = Db::stock(path());
+            EXPECT_EQ(idle.number("SELECT sum(length(b)) FROM t WHERE a<10"), 11);
+            died = support::in_child([&] {
+                const Db db(path());
+                if (db.run("PRAGMA ato_read_policy=" + policy + "; SELECT count(*) FROM t") !=
+                    SQLITE_OK)
+                    return 1;
+                support::PersistFaults faults;
+                faults.before = [&](const support::PersistCall &call) {
+                    return call.index >= n ? support::DIE : support::GO_ON;
+                };
+                return db.run("UPDATE t SET b='22' WHERE a=1") == SQLITE_OK ? 0 : 2;
+            });
+            Db db(path());
+            MUST(db, "UPDATE t SET b='7777777' WHERE a=3");
+            const std::string now = db.text("SELECT sum(length(b)) FROM t WHERE a<10"),
+                              seen = idle.text("SELECT sum(length(b)) FROM t WHERE a<10");
+            EXPECT_TRUE(seen == now || seen == "error: file is not a database (26)") << seen << now;
+            EXPECT_EQ(db.close(), SQLITE_OK);
+            EXPECT_EQ(idle.text("SELECT sum(length(b)) FROM t WHERE a<10"), now);
+            ASSERT_TRUE(died == CUT || died == 0) << died;
+            ASSERT_FALSE(HasFailure());
+        }
+}
+
 /* Without locks: of SQLite's, and by locks of their own around each transaction. */
 TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
 {
