@@ -375,11 +375,16 @@ static struct view map_again(const struct database *db, const char *name)
     return v;
 }
 
-/* A guard that a killed process left does not count: the file has no mask (mask.h). */
-static bool is_home(void *view)
+/* Returns whether the file is complete without its reflection, and not masked: a guard that a killed process left does not
+ * count (mask.h). */
+static bool is_home(const struct database *db)
 {
+    char in_file[MASK_HEADER];
     struct ato_stat st = {.struct_size = sizeof(st)};
-    return ato_stat(view, &st) == 0 && !st.slices_in_reflection;
+    if (ato_stat(db->views[1].at, &st) < 0 || st.slices_in_reflection)
+        return false;
+    return !st.guard_bytes ||
+           (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file));
 }
 
 static int policy_of(void *view)
@@ -393,7 +398,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     struct view *v = &db->views[1];
     if (!db->lost)
         db->policy = policy_of(v->at);
-    if (!db->lost && ((prefer_file && !is_home(v->at)) || !unmap_fast(v)))
+    if (!db->lost && ((prefer_file && !is_home(db)) || !unmap_fast(v)))
         return;
     *v = map_again(db, name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */

@@ -79,10 +79,16 @@ TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
     EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
 }
 
+/* But a change counter (bytes 24 to 27), which may be another one. */
 TEST_F(SqliteTransactions, ThatWereRolledBackLeaveNothing)
 {
+    const auto content = [&] {
+        support::Bytes bytes = support::read_file(path());
+        std::fill(bytes.begin() + 24, bytes.begin() + 28, 0);
+        return bytes;
+    };
     make();
-    const support::Bytes before = support::read_file(path());
+    const support::Bytes before = content();
     for (const char *mode : {"delete", "truncate", "persist", "memory", "off"})
         for (const char *cache : {"5", "5000"}) {
             Db db(path());
@@ -92,7 +98,7 @@ TEST_F(SqliteTransactions, ThatWereRolledBackLeaveNothing)
             MUST(db, "ROLLBACK");
             EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three") << mode << cache;
             db.close();
-            EXPECT_TRUE(before == support::read_file(path())) << mode << cache;
+            EXPECT_TRUE(before == content()) << mode << cache;
         }
 }
 
