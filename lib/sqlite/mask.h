@@ -25,13 +25,15 @@
  *      the file itself; the guard goes.
  *
  * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. The latter is an
- * ordinary database, perhaps with a counter whose highest bit is inverted (to which SQLite gives no meaning), and perhaps with
- * a guard. Other programs may write to it. The VFS (when it closes the file) and `ato deploy` remove the guard. Another program
- * that maps the file by libato and makes it plain puts the outdated bytes back.
+ * ordinary database, perhaps with a guard, and perhaps with a counter whose highest bit is inverted (it differs from bytes 92
+ * to 95 then, so that SQLite takes the length from the file and not from the header). Other programs may write to it. The VFS
+ * (when it closes the file) and `ato deploy` remove the guard. Another program that maps the file by libato and makes it plain
+ * puts the outdated bytes back.
  *
  * Not masked are: a database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them
  * is in the reflection; and, outside transactions, a database that is read eagerly. Beside a masked file no hot rollback
- * journal ever lies on the disk: SQLite's own VFS would play it back before it reads the header.
+ * journal lies on the disk, which SQLite's own VFS would play back before it reads the header (but with journal_mode=MEMORY
+ * or OFF, where SQLite does not ask for the journal).
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
