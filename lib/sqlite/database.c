@@ -191,6 +191,12 @@ static int domain_of(void *view)
     return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
 }
 
+static int policy_of(void *view)
+{
+    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
+    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
+}
+
 /* Maps all of the file, so that it can grow. */
 static struct view map(int fd, const struct database_wish *wish, const struct stat *st)
 {
@@ -296,6 +302,8 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
             db->fd = d->fd;
             db->max_size = wish->max_size;
             db->domain = domain_of(db->views[wish->writable].at);
+            if (wish->writable)
+                db->policy = policy_of(db->views[1].at);
         }
     }
     if (view_for(db, wish->writable))
@@ -387,17 +395,9 @@ static bool is_home(const struct database *db)
            (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file));
 }
 
-static int policy_of(void *view)
-{
-    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
-    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
-}
-
 static void renew(struct database *db, bool prefer_file, const char *name)
 {
     struct view *v = &db->views[1];
-    if (!db->lost)
-        db->policy = policy_of(v->at);
     if (!db->lost && ((prefer_file && !is_home(db)) || !unmap_fast(v)))
         return;
     *v = map_again(db, name);
@@ -406,7 +406,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
         unmap_fast(v))
         *v = (struct view){0};
     db->lost = !v->at;
-    if (v->at && db->policy >= 0)
+    if (v->at)
         (void)ato_set_read_policy(v->at, db->policy);
 }
 

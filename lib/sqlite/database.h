@@ -40,7 +40,7 @@ struct database {
     int fd;          /* one of the kept descriptors, for looking at the file */
     size_t max_size; /* the max_size that the view was asked for */
     int domain;      /* ATO_DOMAIN_... */
-    int policy;      /* ATO_READ_..., of the view before it was mapped anew; -1 */
+    int policy;      /* ATO_READ_... of the view that may write; -1: it had none yet */
     bool guarded;    /* if it is masked, it is known to have a guard (mask.h) */
     bool whole;      /* the reflection of the file without a mask was seen to hold nothing */
     bool unmap_fast; /* what the connection that closed last asked for */

@@ -13,8 +13,7 @@
 /* Returns whether the file has to be complete, without its reflection, after each transaction. */
 static bool is_eager(const struct connection *c)
 {
-    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
-    return ato_stat(c->staged.view, &st) == 0 && st.read_policy == ATO_READ_EAGER;
+    return c->staged.view && c->db->policy == ATO_READ_EAGER;
 }
 
 int direct_go(struct connection *c)
@@ -124,7 +123,7 @@ static int look_at_header(struct connection *c)
     if (is_masked)
         mask_translate(header, sizeof(header), 0);
     const bool stages_none = c->journal_file || mask_is_wal(header);
-    const bool unmasks = left || (is_masked && (stages_none || (has_view && is_eager(c))));
+    const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
     c->direct = !is_masked && !left;
     if (has_view && c->writable && unmasks)
         r = unmask(c);

@@ -2,6 +2,7 @@
 #include "pragma.h"
 
 #include "connection.h"
+#include "database.h"
 #include "fault.h"
 
 #include <string.h>
@@ -71,6 +72,7 @@ static int read_policy(struct connection *c, char **words)
             return refuse(c, words, "it has to be lazy, gather, adaptive or eager");
         if (ato_set_read_policy(c->staged.view, policy) < 0)
             return refuse(c, words, ato_errormsg());
+        c->db->policy = policy;
     }
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(c->staged.view, &st) < 0)
