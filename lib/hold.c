@@ -118,7 +118,7 @@ void hold_release_from(struct hold *h, uint64_t n)
     for (uint64_t i = n; i < h->n; i++)
         if (h->pages[i].pending)
             aborted = &h->pages[i].file->persist;
-    /* persist-order W4 (reader: whoever holds the page next): stores of an operation that came to nothing
+    /* persist-order W4 (reader: the next holder of the page): stores of an operation that came to nothing
      * have arrived before the page is released. Non-temporal stores are not ordered with the release; a
      * late one would overwrite what the next holder has stored there and flipped. I2.
      * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and the

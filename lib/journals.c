@@ -66,7 +66,7 @@ static int look(const struct file *f, struct key *k)
     const struct identity *who = &f->pairing.identity;
     if (fstat(f->pairing.folder.fd, &k->folder) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
-    /* Nothing for users who may only read: they could lock the journal, and make all others wait. */
+    /* No permission to read: a user that may only read could lock the journal and block all others. */
     k->like = (struct trust){who->owner, who->group, trust_writers(who->mode & 0666)};
     return 0;
 }

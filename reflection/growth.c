@@ -147,7 +147,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     if (lengthen(pr->original, to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
     /* persist-order G2 (reader: adopt): both files have the new length before the size word says it.
-     * persist-order S3 (reader: whoever reads behind the old end): space given back there, or zeros, are
+     * persist-order S3 (reader: a read behind the old end): space given back there, or zeros, are
      * durable before they are in the file again. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
