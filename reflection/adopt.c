@@ -201,14 +201,13 @@ int adopt_lost_nothing(struct pairing *pr, const struct place_names *n, const ch
     if (pr->record.state == MANIFEST_BORN)
         return 1;
     report_keep(&why);
-    if (!guard_is_off(pr->original, &pr->record.guard) || !manifest_sizes(bytes, &sizes) ||
-        sizes.shrunk) {
-        report_again(&why);
-        return 0;
+    int holds = 1;
+    if (guard_is_off(pr->original, &pr->record.guard) && manifest_sizes(bytes, &sizes) &&
+        !sizes.shrunk) {
+        close_reflection(pr);
+        if (check_reflection(pr, n, sizes.size) == 0)
+            holds = place_holds_slices(&pr->folder, pr->identity.inode);
     }
-    close_reflection(pr);
-    const bool is_whole = check_reflection(pr, n, sizes.size) == 0;
-    const int holds = is_whole ? place_holds_slices(&pr->folder, pr->identity.inode) : 1;
     if (holds < 0)
         return -1;
     if (holds) {

@@ -93,11 +93,10 @@ static int read_header(struct connection *c, char header[MASK_HEADER])
     char *view = c->staged.view;
     memset(header, 0, MASK_HEADER);
     /* Only a file that is known to be masked is not cut by other programs: a load behind its end would raise SIGBUS. */
-    if (!view || c->direct || !c->db->guarded) {
-        char in_file[MASK_HEADER];
-        if (!database_read_header(c->db, in_file, MASK_HEADER))
-            return SQLITE_OK;
-        memcpy(header, in_file, MASK_HEADER);
+    if ((!view || c->direct || !c->db->guarded) &&
+        !database_read_header(c->db, header, MASK_HEADER)) {
+        memset(header, 0, MASK_HEADER);
+        return SQLITE_OK;
     }
     if (view && length_of_view(c) >= MASK_HEADER && !ato_memcpy(header, view, MASK_HEADER) &&
         errno != EFAULT)

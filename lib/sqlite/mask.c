@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 /* The guarded bytes: from the fractions, of which the first one is masked, to the change counter, whose first byte is. */
-enum { AT = 21, BYTES = 7, FRACTION = 21, COUNTER = 24, AHEAD = 1 << 20, VERSION = 19 };
+enum { VERSION = 19, FRACTION = 21, COUNTER = 24, AT = FRACTION, BYTES = COUNTER + 4 - AT };
+
+/* What the guard's counter is ahead of the file's when the mask is put on. */
+enum { AHEAD = 1 << 20 };
 
 /* SQLite's PENDING lock. A connection holds it for a moment while it gets SHARED, and until EXCLUSIVE is given back once it
  * waits for that. */

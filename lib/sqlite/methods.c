@@ -335,46 +335,25 @@ static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *pa
     return leave(c, r);
 }
 
+/* All but those of the shared memory of WAL mode. */
+#define METHODS_BUT_SHM                                                                            \
+    .iVersion = 3, .xClose = connection_close, .xRead = connection_read,                           \
+    .xWrite = connection_write, .xTruncate = connection_truncate, .xSync = connection_sync,        \
+    .xFileSize = connection_size, .xLock = connection_lock, .xUnlock = connection_unlock,          \
+    .xCheckReservedLock = connection_reserved, .xFileControl = connection_control,                 \
+    .xSectorSize = connection_sector_size, .xDeviceCharacteristics = connection_characteristics,   \
+    .xFetch = connection_fetch, .xUnfetch = connection_unfetch
+
 static const sqlite3_io_methods methods = {
-    .iVersion = 3,
-    .xClose = connection_close,
-    .xRead = connection_read,
-    .xWrite = connection_write,
-    .xTruncate = connection_truncate,
-    .xSync = connection_sync,
-    .xFileSize = connection_size,
-    .xLock = connection_lock,
-    .xUnlock = connection_unlock,
-    .xCheckReservedLock = connection_reserved,
-    .xFileControl = connection_control,
-    .xSectorSize = connection_sector_size,
-    .xDeviceCharacteristics = connection_characteristics,
+    METHODS_BUT_SHM,
     .xShmMap = connection_shm_map,
     .xShmLock = connection_shm_lock,
     .xShmBarrier = connection_shm_barrier,
     .xShmUnmap = connection_shm_unmap,
-    .xFetch = connection_fetch,
-    .xUnfetch = connection_unfetch,
 };
 
 /* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
-static const sqlite3_io_methods methods_without_shm = {
-    .iVersion = 3,
-    .xClose = connection_close,
-    .xRead = connection_read,
-    .xWrite = connection_write,
-    .xTruncate = connection_truncate,
-    .xSync = connection_sync,
-    .xFileSize = connection_size,
-    .xLock = connection_lock,
-    .xUnlock = connection_unlock,
-    .xCheckReservedLock = connection_reserved,
-    .xFileControl = connection_control,
-    .xSectorSize = connection_sector_size,
-    .xDeviceCharacteristics = connection_characteristics,
-    .xFetch = connection_fetch,
-    .xUnfetch = connection_unfetch,
-};
+static const sqlite3_io_methods methods_without_shm = {METHODS_BUT_SHM};
 
 /* Returns the error of a write to a database for which no reflection can be made, but which can be read; 0 if it cannot. */
 static int why_only_read(int error)

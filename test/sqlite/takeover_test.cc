@@ -57,6 +57,21 @@ class SqliteTakeover : public Lab
         waitpid(commit_until(change, n, [] { _exit(CUT); }), &status, 0);
         return WEXITSTATUS(status);
     }
+    /* Before the n-th store, flush or fence of a change. */
+    int die_before(const std::string &policy, const std::string &change, int n) const
+    {
+        return support::in_child([&] {
+            const Db db(path());
+            if (db.run("PRAGMA ato_read_policy=" + policy + "; SELECT count(*) FROM t") !=
+                SQLITE_OK)
+                return 1;
+            support::PersistFaults faults;
+            faults.before = [&](const support::PersistCall &call) {
+                return call.index >= n ? support::DIE : support::GO_ON;
+            };
+            return db.run(change) == SQLITE_OK ? 0 : 2;
+        });
+    }
     /* With a header that is masked already: the next commit has no step but its own. */
     void open_masked()
     {
@@ -122,16 +137,7 @@ TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
         support::write_file(path(), {});
         make();
         MUST(Db::stock(path()), fill("t", 10, 300) + "; DELETE FROM t WHERE a BETWEEN 10 AND 200");
-        died = support::in_child([&] {
-            const Db db(path());
-            if (db.run("PRAGMA ato_read_policy=eager; SELECT count(*) FROM t") != SQLITE_OK)
-                return 1;
-            support::PersistFaults faults;
-            faults.before = [&](const support::PersistCall &call) {
-                return call.index >= n ? support::DIE : support::GO_ON;
-            };
-            return db.run("UPDATE t SET b=a+10 WHERE a=1") == SQLITE_OK ? 0 : 2;
-        });
+        died = die_before("eager", "UPDATE t SET b=a+10 WHERE a=1", n);
         const Db stock = Db::stock(path());
         if (stock.run(fill("t", 1000, 1100)) == SQLITE_NOTADB) {
             refused++;
@@ -161,17 +167,7 @@ TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
             MUST(Db::stock(path()), fill("t", 10, 300));
             const Db idle = Db::stock(path());
             EXPECT_EQ(idle.number("SELECT sum(length(b)) FROM t WHERE a<10"), 11);
-            died = support::in_child([&] {
-                const Db db(path());
-                if (db.run("PRAGMA ato_read_policy=" + policy + "; SELECT count(*) FROM t") !=
-                    SQLITE_OK)
-                    return 1;
-                support::PersistFaults faults;
-                faults.before = [&](const support::PersistCall &call) {
-                    return call.index >= n ? support::DIE : support::GO_ON;
-                };
-                return db.run("UPDATE t SET b='22' WHERE a=1") == SQLITE_OK ? 0 : 2;
-            });
+            died = die_before(policy, "UPDATE t SET b='22' WHERE a=1", n);
             Db db(path());
             MUST(db, "UPDATE t SET b='7777777' WHERE a=3");
             const std::string now = db.text("SELECT sum(length(b)) FROM t WHERE a<10"),
