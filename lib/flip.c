@@ -142,16 +142,15 @@ static bool changes(const struct flip_part *part)
     return part->pages || part->resizes;
 }
 
-static struct shared_showing *showing(const struct flip_part *part)
+static struct shared_showing *showing(const struct file *f)
 {
-    const struct file *f = part->mapping->file;
     return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
 }
 
 /* Release: a process that finds a mark finds what was told before it. */
 static void tell(const struct flip_part *part, enum shared_what what)
 {
-    __atomic_store_n(&showing(part)->what, (uint16_t)what, __ATOMIC_RELEASE);
+    __atomic_store_n(&showing(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
 }
 
 /* Returns the part whose place tells the state of the whole commit. */
@@ -166,7 +165,7 @@ static const struct flip_part *speaker(const struct flip *c)
 static void refer(const struct flip_part *part, const struct flip_part *to)
 {
     const struct file *f = to->mapping->file;
-    struct shared_showing *at = showing(part);
+    struct shared_showing *at = showing(part->mapping->file);
     at->thread = (uint16_t)thread_number();
     at->holder = f->holder;
     at->generation = f->shared.header->generation;
@@ -197,6 +196,20 @@ static void end_showing(const struct flip *c)
     for (unsigned i = 0; i < c->nparts; i++)
         if (changes(&c->parts[i]))
             tell(&c->parts[i], SHOWING_MARKS);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
+}
+
+void flip_begin_untold(const struct file *f)
+{
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    __atomic_store_n(&showing(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
+}
+
+void flip_end_untold(const struct file *f)
+{
+    __atomic_store_n(&showing(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
     if (thread_number() == THREAD_SHARED)
         pthread_mutex_unlock(&unnumbered);
 }

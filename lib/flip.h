@@ -55,6 +55,11 @@ int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages);
 /* In a forked child, which has no other thread: makes a lock of flip.c anew. */
 void flip_forget_others(void);
 
+/* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in between, a
+ * reader that may not recover is told that the page's state is not known. The page is reserved. */
+void flip_begin_untold(const struct file *f);
+void flip_end_untold(const struct file *f);
+
 /* flip_commit() for one page, whose pending mask is not empty. */
 int flip_one(struct mapping *m, struct held *at);
 

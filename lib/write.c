@@ -228,6 +228,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
     settle_begin(f);
+    flip_begin_untold(f);
     pages_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
@@ -235,6 +236,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     /* persist-order W6 (readers: R6 in adopt.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
     pages_unmark_flipping(at->state);
+    flip_end_untold(f);
     settle_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));

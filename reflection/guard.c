@@ -57,6 +57,15 @@ static struct window window_of(const struct manifest_guard *g)
     return w;
 }
 
+/* Durable on return. */
+static int store_words(struct persist *p, char *at, const char *words, unsigned n)
+{
+    persist_copy(p, at, words, n);
+    const int r = persist_flush_data(p, at, n);
+    persist_fence(p);
+    return r;
+}
+
 static int store(struct pairing *pr, const struct window *w)
 {
     const struct manifest_guard *g = &pr->record.guard;
@@ -73,11 +82,12 @@ static int store(struct pairing *pr, const struct window *w)
         return report_errno(errno, "cannot map %s to put its guarded bytes back", pr->path);
     memcpy(words, map + w->at, w->n);
     memcpy(words + w->at_guard, g->plain, g->bytes);
-    persist_copy(&p, map + w->at, words, w->n);
-    int r = persist_flush_data(&p, map + w->at, w->n);
+    /* The word of the first byte comes last: guard_is_off() looks at that byte, and so may programs that mask a header. */
+    int r = w->n > 8 ? store_words(&p, map + w->at + 8, words + 8, w->n - 8) : 0;
     /* persist-order P4 (reader: removal_start_over): the bytes are durable before the attribute is removed.
      * Without it they are not put back any more. */
-    persist_fence(&p);
+    if (r == 0)
+        r = store_words(&p, map + w->at, words, 8);
     munmap(map, w->bytes);
     return r < 0 ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path) : 0;
 }

@@ -69,8 +69,7 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
         r_of_header = read_bytes(c, header, sizeof(header), 0);
     if (!is_read(r_of_header))
         return r_of_header;
-    if (mask_is_on(header))
-        mask_translate(to, (size_t)n, offset);
+    mask_uncover(to, (size_t)n, offset, header);
     return r;
 }
 
@@ -105,15 +104,14 @@ static int begin_to_stage(struct connection *c, int code)
 /* Stages a write, with the header masked. */
 static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    char header[64];
+    char header[128];
     if (offset != 0 || n < (int)sizeof(header))
         return staged_write(&c->staged, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
     c->unguarded = !c->db->guarded;
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
-    if (mask_is_plain(header))
-        mask_translate(header, sizeof(header), 0);
+    mask_cover(header);
     if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
         return -1;
     return n == sizeof(header) ? 0

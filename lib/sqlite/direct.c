@@ -119,8 +119,7 @@ static int look_at_header(struct connection *c)
         r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
     if (r != SQLITE_OK)
         return r;
-    if (is_masked)
-        mask_translate(header, sizeof(header), 0);
+    mask_uncover(header, sizeof(header), 0, header);
     const bool stages_none = c->journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
     c->direct = !is_masked && !left;

@@ -10,8 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The guarded bytes: from the fractions, of which the first one is masked, to the change counter, whose first byte is. */
-enum { VERSION = 19, FRACTION = 21, COUNTER = 24, AT = FRACTION, BYTES = COUNTER + 4 - AT };
+/* Offsets in the header. */
+enum { VERSIONS = 18, FRACTION = 21, COUNTER = 24, VALID_FOR = 92 };
+
+/* The guarded bytes: the fractions, of which the first one is masked, and the change counter, whose first byte is. */
+enum { AT = FRACTION, BYTES = COUNTER + 4 - AT };
+
+/* Byte 21. */
+enum { PLAIN = 64, MASKED = 191, MASKED_WAL = 190 };
 
 /* What the guard's counter is ahead of the file's when the mask is put on. */
 enum { AHEAD = 1 << 20 };
@@ -28,26 +34,57 @@ static bool begins_with(const void *header, unsigned char fraction)
 
 bool mask_is_on(const void *header)
 {
-    return begins_with(header, 255 - 64);
+    return begins_with(header, MASKED) || begins_with(header, MASKED_WAL);
 }
 
 bool mask_is_plain(const void *header)
 {
-    return begins_with(header, 64);
+    return begins_with(header, PLAIN);
+}
+
+static bool has_versions(const unsigned char *h, unsigned char version)
+{
+    return h[VERSIONS] == version && h[VERSIONS + 1] == version;
 }
 
 bool mask_is_wal(const void *header)
 {
-    return mask_is_plain(header) && ((const unsigned char *)header)[VERSION] == 2;
+    return mask_is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
 }
 
-void mask_translate(void *bytes, size_t n, off_t offset)
+static bool counter_is_masked(const unsigned char *h)
+{
+    return (h[COUNTER] ^ h[VALID_FOR]) & 0x80;
+}
+
+void mask_cover(void *header)
+{
+    unsigned char *h = header;
+    if (!mask_is_plain(h))
+        return;
+    h[FRACTION] = has_versions(h, 2) ? MASKED_WAL : MASKED;
+    if (h[FRACTION] == MASKED_WAL)
+        h[VERSIONS] = h[VERSIONS + 1] = 1;
+    if (!counter_is_masked(h))
+        h[COUNTER] ^= 0x80;
+}
+
+void mask_uncover(void *bytes, size_t n, off_t offset, const void *header)
 {
     unsigned char *b = bytes;
-    if (offset <= FRACTION && FRACTION - offset < (off_t)n)
-        b[FRACTION - offset] = (unsigned char)(255 - b[FRACTION - offset]);
-    if (offset <= COUNTER && COUNTER - offset < (off_t)n)
-        b[COUNTER - offset] ^= 0x80;
+    const unsigned char *h = header;
+    const bool is_on = mask_is_on(h), was_wal = is_on && h[FRACTION] == MASKED_WAL,
+               is_counter = is_on && counter_is_masked(h);
+    for (off_t i = VERSIONS; is_on && i <= COUNTER; i++) {
+        if (i < offset || i - offset >= (off_t)n)
+            continue;
+        if (i <= VERSIONS + 1 && was_wal)
+            b[i - offset] = 2;
+        else if (i == FRACTION)
+            b[i - offset] = PLAIN;
+        else if (i == COUNTER && is_counter)
+            b[i - offset] ^= 0x80;
+    }
 }
 
 /* Reads the header through the view. `length` is the length of the file: a load behind its end raises SIGBUS. Returns 1 if
@@ -65,10 +102,11 @@ static int read_guard(char *view, struct ato_stat *st)
     return ato_stat(view, st);
 }
 
-/* Byte 21 and the counter are in a word each, which an eager write stores in place. */
+/* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */
 static int write_fraction(char *view, const unsigned char *h)
 {
-    return ato_memcpy_opt(view + FRACTION, h + FRACTION, 1, ATO_EAGER) ? 0 : -1;
+    return ato_memcpy_opt(view + VERSIONS, h + VERSIONS, FRACTION + 1 - VERSIONS, ATO_EAGER) ? 0
+                                                                                             : -1;
 }
 
 static int write_counter(char *view, const unsigned char *h)
@@ -76,38 +114,51 @@ static int write_counter(char *view, const unsigned char *h)
     return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER) ? 0 : -1;
 }
 
-static void count_on(unsigned char *h, unsigned long by)
+static void count_on(unsigned char *at, unsigned long by)
 {
-    unsigned long counter = 0;
-    for (int i = COUNTER; i < COUNTER + 4; i++)
-        counter = counter << 8 | h[i];
-    counter += by;
-    for (int i = COUNTER + 3; i >= COUNTER; i--, counter >>= 8)
-        h[i] = (unsigned char)counter;
+    unsigned long counter = by;
+    for (int i = 0; i < 4; i++)
+        counter += (unsigned long)at[i] << 8 * (3 - i);
+    for (int i = 3; i >= 0; i--, counter >>= 8)
+        at[i] = (unsigned char)counter;
 }
 
 int mask_set_plain(char *view, const void *header)
 {
     unsigned char h[MASK_HEADER];
     memcpy(h, header, sizeof(h));
-    if (mask_is_on(h))
-        mask_translate(h, sizeof(h), 0);
+    mask_uncover(h, sizeof(h), 0, h);
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-/* A file without a mask has its first slice home, so that both words are stored in place. The counter first: with the other
- * one the file is masked. */
 static int put_on(char *view, const unsigned char *plain)
 {
     unsigned char ahead[MASK_HEADER], masked[MASK_HEADER];
     memcpy(ahead, plain, sizeof(ahead));
-    count_on(ahead, AHEAD);
+    count_on(ahead + COUNTER, AHEAD);
     memcpy(masked, plain, sizeof(masked));
-    count_on(masked, 1);
-    mask_translate(masked, sizeof(masked), 0);
+    mask_cover(masked);
     if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0)
         return -1;
-    return write_counter(view, masked) < 0 ? -1 : write_fraction(view, masked);
+    return write_fraction(view, masked) < 0 ? -1 : write_counter(view, masked);
+}
+
+/* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
+ * with this counter, and would not look at it again once the file is plain. Where the counter is plain the slice is home, so
+ * that the file itself has a masked one before the reflection has. */
+static int mask_counter(char *view, unsigned char *h)
+{
+    if (counter_is_masked(h))
+        return 0;
+    h[COUNTER] ^= 0x80;
+    if (write_counter(view, h) < 0)
+        return -1;
+    h[COUNTER] ^= 0x80;
+    count_on(h + COUNTER, 1);
+    memcpy(h + VALID_FOR, h + COUNTER, 4);
+    h[COUNTER] ^= 0x80;
+    const size_t n = MASK_HEADER - COUNTER;
+    return ato_memcpy_opt(view + COUNTER, h + COUNTER, n, ATO_EAGER) ? 0 : -1;
 }
 
 int mask_put_on(char *view, off_t length, bool *guarded)
@@ -117,13 +168,12 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     int r = read_header(view, length, now);
     if (r != 0 || !(mask_is_on(now) || mask_is_plain(now)))
         return r < 0 ? -1 : 0;
-    if (mask_is_on(now)) {
-        if (!*guarded && read_guard(view, &st) < 0)
-            return -1;
-        r = st.guard_bytes ? 0 : mask_set_plain(view, now);
-    } else {
+    if (!mask_is_on(now))
         r = put_on(view, now);
-    }
+    else if (!*guarded && read_guard(view, &st) < 0)
+        return -1;
+    else
+        r = !st.guard_bytes && mask_set_plain(view, now) < 0 ? -1 : mask_counter(view, now);
     *guarded |= r == 0;
     return r;
 }
@@ -144,7 +194,9 @@ static int refresh(char *view, int fd)
         return 0; /* no guard, or one that this VFS did not set */
     /* Without a mask the guard is left over from a process that was killed before it put the mask on or after it took it
      * off. Other programs may have written the header since, so that the bytes in the guard are out of date. */
-    return mask_is_on(h) ? mask_set_plain(view, h) : ato_set_guard(view, 0, NULL, 0);
+    if (!mask_is_on(h))
+        return ato_set_guard(view, 0, NULL, 0);
+    return mask_counter(view, h) < 0 ? -1 : mask_set_plain(view, h);
 }
 
 int mask_lock(int fd)
@@ -191,16 +243,17 @@ int mask_take_off(char *view, int fd)
     if (r != 0)
         return r > 0 ? 0 : -1;
     const bool is_on = mask_is_on(h);
-    if (is_on)
-        mask_translate(h, sizeof(h), 0);
     if (st.st_size > ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
         return -1;
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
-    if ((is_on && mask_set_plain(view, h) < 0) || ato_deploy(view, (size_t)length) < 0)
+    if (ato_deploy(view, (size_t)length) < 0)
         return -1;
     if (!is_on)
         return refresh(view, fd);
-    if (write_fraction(view, h) < 0 || write_counter(view, h) < 0)
+    if (mask_counter(view, h) < 0)
+        return -1;
+    mask_uncover(h, sizeof(h), 0, h);
+    if (write_counter(view, h) < 0 || write_fraction(view, h) < 0)
         return -1;
     return ato_set_guard(view, 0, NULL, 0);
 }

@@ -3,9 +3,15 @@
  * The masked header, for which SQLite's own VFS refuses a database: part of the database may be in its reflection, and that
  * VFS would read a mixture of old and new pages.
  *
- * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) bytes 21 to 23 are fixed: 64, 32, 32. Bytes 24 to 27 are the
- * change counter. A masked header has 191 in byte 21, and the highest bit of the counter inverted. A connection of SQLite's own
- * VFS that finds a counter it has not seen drops its cache, reads the header, and returns SQLITE_NOTADB for a wrong byte 21.
+ * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) bytes 18 and 19 are 1, or 2 in WAL mode, and bytes 21 to 23 are
+ * fixed: 64, 32, 32. Bytes 24 to 27 are the change counter, which bytes 92 to 95 repeat. A masked header has
+ *
+ *   - 191 in byte 21. If the plain header says WAL mode, bytes 18 and 19 are 1 and byte 21 is 190: SQLite's own VFS would open
+ *     the log, and keep its lock, before it looks at byte 21
+ *   - in the highest bit of byte 24 the inverse of that of byte 92
+ *
+ * A connection of SQLite's own VFS that finds a counter it has not seen drops its cache, reads the header, and returns
+ * SQLITE_NOTADB for a wrong byte 21.
  *
  * Connections through `ato` see the plain header: the VFS translates what they read and write. A masked header can be
  * translated without knowing anything else.
@@ -16,19 +22,17 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them.
- *   2. The counter is raised by one and masked, then byte 21, in the file itself, durably. Each is one store of an aligned word
- *      (the first slice is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it
- *      elsewhere. Raised: after a kill between the two stores a second inversion would give the counter that idle
- *      connections have cached, and they would not look at byte 21.
+ *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
+ *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
- *   4. To take the mask off: the guard gets the counter of now; all is deployed; byte 21, then the counter, are unmasked in
- *      the file itself; the guard goes.
+ *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself; the guard goes.
  *
  * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. The latter is an
- * ordinary database, perhaps with a guard, and perhaps with a counter whose highest bit is inverted (it differs from bytes 92
- * to 95 then, so that SQLite takes the length from the file and not from the header). Other programs may write to it. The VFS
- * (when it closes the file) and `ato deploy` remove the guard. Another program that maps the file by libato and makes it plain
- * puts the outdated bytes back.
+ * ordinary database, perhaps with a guard. Other programs may write to it. The VFS (when it closes the file) and `ato deploy`
+ * remove the guard. Another program that maps the file by libato and makes it plain puts the outdated bytes back. In a masked
+ * file only the counter may be plain. It means the same, but connections of SQLite's own VFS may have cached that counter with
+ * pages from before the mask, or with byte 21 of the mask. So it is raised and masked before the next write, and before the mask
+ * is taken off.
  *
  * Not masked are: a database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them
  * is in the reflection; and, outside transactions, a database that is read eagerly. Beside a masked file no hot rollback
@@ -42,8 +46,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Bytes of the header that are needed to tell whether it is masked. */
-enum { MASK_HEADER = 28 };
+/* Bytes of the header that are needed to mask and to unmask it. */
+enum { MASK_HEADER = 96 };
 
 /* Returns whether a file that begins with these MASK_HEADER bytes is masked. */
 bool mask_is_on(const void *header);
@@ -54,8 +58,11 @@ bool mask_is_plain(const void *header);
 /* Returns whether a plain header says that the database is in WAL mode. */
 bool mask_is_wal(const void *header);
 
-/* Masks the n bytes at this offset of the file, or unmasks them: the operation is its own inverse. */
-void mask_translate(void *bytes, size_t n, off_t offset);
+/* Masks a plain header. Leaves other bytes as they are. */
+void mask_cover(void *header);
+
+/* Unmasks the n bytes at this offset of a file that begins with `header`, if that is masked. `bytes` may be `header`. */
+void mask_uncover(void *bytes, size_t n, off_t offset, const void *header);
 
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits

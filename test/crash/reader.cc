@@ -280,11 +280,17 @@ static bool is_database(const Bytes &content)
     return content.size() >= 100 && memcmp(content.data(), magic, sizeof(magic)) == 0;
 }
 
+// As lib/sqlite/mask.h describes it.
 Bytes unmasked(Bytes content)
 {
-    if (is_database(content) && (content[21] == 64 || content[21] == 255 - 64)) {
+    if (is_database(content) && (content[21] == 191 || content[21] == 190)) {
+        if (content[21] == 190)
+            content[18] = content[19] = 2;
         content[21] = 64;
-        // The mask changes the counter, which each transaction also notes in byte 92.
+    }
+    // The change counter, which bytes 92 to 95 repeat, is raised when a mask is completed, and another one is put back
+    // where libato itself makes the file plain.
+    if (is_database(content) && content[21] == 64) {
         memset(content.data() + 24, 0, 4);
         memset(content.data() + 92, 0, 4);
     }

@@ -154,15 +154,13 @@ TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-#ifdef WITH_SANITIZER
-static constexpr int FORKS = 100; /* each copies the sanitizers' memory, too */
-#else
-static constexpr int FORKS = 500;
-#endif
-
 /* A process that hangs is killed by its alarm. */
 TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
 {
+#ifdef WITH_SANITIZER
+    GTEST_SKIP()
+        << "AddressSanitizer's free() hangs in a child of a process whose threads allocate";
+#endif
     make("a");
     make("b");
     EXPECT_EQ(support::in_child([&] {
@@ -181,7 +179,7 @@ TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
                                  "UPDATE b.t SET b=1+b WHERE a=1; COMMIT");
                   });
                   int wrong = 0;
-                  for (int i = 0; i < FORKS; i++)
+                  for (int i = 0; i < 500; i++)
                       wrong += support::in_child([] { return 0; }) != 0;
                   stop = true;
                   opens.join();

@@ -128,7 +128,7 @@ TEST_F(SqliteTakeover, WhatOneWasCommittingIsThereForTheNextWriterOrNever)
 }
 
 /* Before each store, flush and fence of a commit that goes home at once, and of the mask's way on and off: other programs are
- * refused, or what they write is not undone. */
+ * refused, or what they write is not undone. The file is longer than the database: its length must not be taken from there. */
 TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
 {
     int refused = 0, written = 0;
@@ -137,6 +137,7 @@ TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
         support::write_file(path(), {});
         make();
         MUST(Db::stock(path()), fill("t", 10, 300) + "; DELETE FROM t WHERE a BETWEEN 10 AND 200");
+        std::filesystem::resize_file(path(), std::filesystem::file_size(path()) + 3 * 4096);
         died = die_before("eager", "UPDATE t SET b=a+10 WHERE a=1", n);
         const Db stock = Db::stock(path());
         if (stock.run(fill("t", 1000, 1100)) == SQLITE_NOTADB) {
@@ -253,15 +254,20 @@ TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
 /* As soon as anybody has opened it through ato others may share it, and make it longer than it is mapped. */
 TEST_F(SqliteTakeover, OneThatTurnsWalModeOnLeavesItToAllOthersOrToNone)
 {
-    for (int n = 0, status = 0; n == 0 || WEXITSTATUS(status) == CUT; n++) {
+    for (int n = 0, died = CUT; died == CUT; n++) {
         SCOPED_TRACE(n);
         support::write_file(path(), {});
         make();
-        waitpid(run_until("UPDATE t SET b=a+10", "PRAGMA journal_mode=WAL", n, [] { _exit(CUT); }),
-                &status, 0);
-        ASSERT_TRUE(WEXITSTATUS(status) == CUT || status == 0) << status;
+        died = die_before("gather", "UPDATE t SET b=a+10; PRAGMA journal_mode=WAL", n);
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        /* It stays open. If it is refused it does not open the log, in whose mode it would keep a lock. */
+        const Db early = Db::stock(path());
+        const int refused = early.run("SELECT sum(b) FROM t");
+        EXPECT_TRUE(refused == SQLITE_NOTADB || refused == SQLITE_OK) << refused;
+        EXPECT_FALSE(refused && std::filesystem::exists(path() + "-shm"));
         ASSERT_EQ(other.open(path()), SQLITE_OK);
-        EXPECT_EQ(other.text("SELECT sum(b) FROM t"), "36");
+        const std::string sum = other.text("SELECT sum(b) FROM t");
+        EXPECT_TRUE(sum == "36" || sum == "0.0") << sum;
         const Db db(path());
         if (db.text("PRAGMA journal_mode") == "wal") {
             EXPECT_EQ(Db::stock(path()).run(fill("t", 10, 300) + "; PRAGMA wal_checkpoint"),

@@ -139,6 +139,27 @@ TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
         }
 }
 
+// An eager write of a word changes the file itself: killed before the flush.
+TEST_F(ReaderOfTheDead, DoesNotSeeAWordThatMayNotBeDurable)
+{
+    Watched r(path);
+    const Bytes word = pattern(8, ++seed);
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, by_journal());
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &call) {
+                      return std::string(call.op) == "flush_word" ? DIE : GO_ON;
+                  };
+                  return ato_memcpy_opt(m.base, word.data(), word.size(), ATO_EAGER) ? 0 : 1;
+              }),
+              CUT);
+    EXPECT_EQ(r.read(0, 8), Bytes());
+    EXPECT_EQ(r.error, EAGAIN);
+    Mapped m(path, by_journal());
+    EXPECT_EQ(m.read(0, 8), word);
+    EXPECT_EQ(r.read(0, 8), word);
+}
+
 // Of one thread nothing is shown yet of what is on the media, when another one is just showing something. Then one dies
 // who has marked a part of both.
 TEST_F(ReaderOfTheDead, SeesAllOrNothingOfWhatEachOfHisThreadsWrote)
