@@ -22,7 +22,7 @@
 int epoch_make(struct mapping *m);
 
 /* epoch_begin() when the mapping has its file, epoch_end() before it loses it: in between, threads can wait
- * for the epoch. With file_lock_all(). */
+ * for the epoch. With files_lock(). */
 void epoch_begin(struct mapping *m);
 void epoch_end(struct mapping *m);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that this process has mapped, each once or several times, and the mappings.
+ * A mapped file and its mappings, as data.
  *
  * An original has one struct file, whatever descriptors and ranges it is mapped by, with one reflection and
  * one set of page states. (It has two if it was mapped by a read-only descriptor first and then for writing.)
@@ -272,29 +272,5 @@ struct file_wish {
 
 /* Returns the bytes that a file of `size` bytes may grow to. */
 uint64_t file_limit(uint64_t size, const struct file_wish *wish);
-
-/* Returns the file of `fd`, which is one that this process has mapped or a new one, and adds 1 to its
- * `mappings`. NULL with errno of ato_mmap(). With file_lock_all(). */
-struct file *file_open(int fd, const struct file_wish *wish);
-
-/* Takes 1 from `mappings`; the last mapping leaves the file as `options` say. Returns 0; -1 with errno. The
- * caller unmaps the view after that, unless *kept is set: then the call failed, and the mapping still counts.
- * With file_lock_all(). */
-int file_close(struct file *f, const struct ato_unmap_options *options, bool *kept);
-
-/* The same for a mapping that could not be made, whatever the state of the file: as if its process had died.
- * Keeps errno. */
-void file_abandon(struct file *f);
-
-/* Held around each change to the mappings of the process. */
-void file_lock_all(void);
-void file_unlock_all(void);
-
-/* At exit with files still mapped: removes the shared-memory objects that no other process uses. The files
- * stay `in use`, as after a kill, and lose nothing. */
-void file_exit_all(void);
-
-/* In a forked child: closes descriptors and forgets all files. */
-void file_forget_all(void);
 
 #endif

@@ -73,7 +73,7 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Does not take file_lock_all(): its holder may be waiting for another process. The file stays mapped while
+/* Does not take files_lock(): its holder may be waiting for another process. The file stays mapped while
  * the call runs. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {

@@ -6,6 +6,9 @@
 #include "../reflection/report.h"
 #include "calls.h"
 #include "epoch.h"
+#include "files.h"
+#include "leave.h"
+#include "open.h"
 #include "options.h"
 #include "process.h"
 #include "table.h"
@@ -110,8 +113,8 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
-    file_lock_all();
-    m->file = file_open(fd, &wish);
+    files_lock();
+    m->file = open_file(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
         m->quick = m->epoch || m->file->reader ? 0 : m->reach;
@@ -122,12 +125,12 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
             base = m->base;
         } else {
             hide_counters(m);
-            file_abandon(m->file);
+            leave_abandon(m->file);
         }
     }
     if (base == MAP_FAILED)
         release_mapping(m);
-    file_unlock_all();
+    files_unlock();
     return base;
 }
 
@@ -233,7 +236,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
 {
     if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
         return report_error(EINVAL, "unmap mode %d is not known", o->mode);
-    file_lock_all();
+    files_lock();
     struct mapping *m = table_find(addr);
     int r = -1;
     if (!m || addr != m->base) {
@@ -251,9 +254,9 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         CALLS_NONE(m);
         if (m->epoch)
             epoch_end(m);
-        if (m->file->mappings > 1) /* else file_close() gives the block back */
+        if (m->file->mappings > 1) /* else leave_file() gives the block back */
             hide_counters(m);
-        r = file_close(m->file, o, &kept);
+        r = leave_file(m->file, o, &kept);
         if (kept && m->epoch)
             epoch_begin(m);
         if (!kept) {
@@ -264,7 +267,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
             errno = saved;
         }
     }
-    file_unlock_all();
+    files_unlock();
     return r;
 }
 

@@ -3,7 +3,7 @@
 
 #include "../reflection/locks.h"
 #include "../reflection/report.h"
-#include "file.h"
+#include "files.h"
 #include "finish.h"
 #include "flip.h"
 #include "guard.h"
@@ -21,7 +21,7 @@
 
 static void before_fork(void)
 {
-    file_lock_all();
+    files_lock();
     reader_lock_all();
     journals_lock();
     guard_lock();
@@ -37,7 +37,7 @@ static void unlock_all(void)
     guard_unlock();
     journals_unlock();
     reader_unlock_all();
-    file_unlock_all();
+    files_unlock();
 }
 
 static void in_parent(void)
@@ -58,7 +58,7 @@ static void in_child(void)
     waits_forget_all();
     locks_forget();
     journals_forget_all();
-    file_forget_all();
+    files_forget();
     thread_forget_others();
     flip_forget_others();
     report_in_child();
@@ -68,7 +68,7 @@ static void in_child(void)
 static void at_exit(void)
 {
     journals_close_all();
-    file_exit_all();
+    files_exit();
 }
 
 enum { SET_UP_TRIES = 4 };

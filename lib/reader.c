@@ -280,7 +280,7 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
         return -1;
     /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
-     * all words are settled (file.c). */
+     * all words are settled (open.h). */
     if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
         pages_settle_words(f, file_word(f, page), 1) < 0)
         return -1;

@@ -63,7 +63,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     static const struct {
         const char *fault, *place, *cases;
     } made_for[] = {
-        {"", "lib/file.c", "two chunks, two dead|two dead"},
+        {"", "lib/open.c", "two chunks, two dead|two dead"},
         {"", "lib/pages.c", "two dead|threads, one page"},
         {"drop flush", "reflection/journal.c", "dead in a commit"},
         {"drop fence", "reflection/journal.c", "dead in a commit|threads, beside"},

@@ -357,7 +357,7 @@ TEST_P(SpaceGivenBack, WordsAreDurableBefore)
     scarce.fallocate = scarce_fallocate;
     PersistFaults faults;
     faults.before = [](const PersistCall &c) {
-        words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "file.c");
+        words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "open.c");
         return GO_ON;
     };
     fsops = &scarce;
