@@ -10,6 +10,10 @@
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "flip.h"
+#include "hold.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
 #include "space.h"
 
 #include <errno.h>
@@ -166,11 +170,11 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     for (uint64_t page = first; page <= last; page++) {
         unsigned begin = page == first ? (unsigned)(offset % PAGE_BYTES) : 0;
         uint64_t end = page == last ? offset + n - page * PAGE_BYTES : PAGE_BYTES;
-        struct page_state *s = pages_look(f, page);
+        struct page_state *s = load_look(f, page);
         if (!s)
             break;
         if (wants_deploy(policy, s, bitmap_touched(begin, (unsigned)end - begin)) &&
-            pages_try_reserve(f, s))
+            page_try_reserve(f, s))
             h.pages[h.n++] = (struct held){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {
             int r = deploy_held(m, &h);

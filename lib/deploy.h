@@ -4,7 +4,7 @@
 #ifndef ATO_LIB_DEPLOY_H
 #define ATO_LIB_DEPLOY_H
 
-#include "hold.h"
+#include "page_set.h"
 
 /* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
  * errno. */

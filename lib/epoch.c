@@ -4,8 +4,16 @@
 #include "../reflection/races.h"
 #include "../reflection/report.h"
 #include "deploy.h"
+#include "handle.h"
+#include "hold.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
+#include "parts.h"
 #include "put.h"
 #include "read.h"
+#include "reservation.h"
+#include "tx.h"
 #include "waits.h"
 
 #include <errno.h>
@@ -26,7 +34,7 @@ int epoch_make(struct mapping *m)
     if (!e)
         return report_error(ENOMEM, "no memory for an epoch");
     /* READ_COMMITTED: pages that the epoch only reads are not kept. */
-    e->t = tx_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
+    e->t = handle_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
     if (!e->t) {
         free(e);
         return -1;
@@ -86,7 +94,7 @@ static void turn_all(struct epoch *e)
 static int get_range(struct epoch *e, struct mapping *m, const struct epoch_range *range,
                      uint64_t *blocked)
 {
-    if (!tx_part(e->t, m, true))
+    if (!parts_add(e->t, m, true))
         return -1;
     return stage_ready(e->t, m->file, range->offset, range->n, blocked);
 }
@@ -102,7 +110,7 @@ static void give_back(struct epoch *e, uint64_t n)
         turn_all(e);
     }
     if (!t->hold.n)
-        tx_drop_parts(t, 0);
+        parts_drop(t, 0);
 }
 
 /*
@@ -220,13 +228,13 @@ static int note(const struct looker *l, uint64_t *sum)
 {
     *sum = 0;
     for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
-        const struct page_state *s = pages_look(l->f, at / PAGE_BYTES);
+        const struct page_state *s = load_look(l->f, at / PAGE_BYTES);
         uint64_t *sequence = sequence_of(l->e, at / PAGE_BYTES), now;
         if (!s)
             return -1;
         for (unsigned i = 0; (now = __atomic_load_n(sequence, __ATOMIC_ACQUIRE)) & 1; i++) {
             seam_point(SEAM_WAIT, s);
-            pages_pause(i);
+            page_pause(i);
         }
         const uint64_t version = read_steady_version(l->f, s);
         if (!version)
@@ -234,7 +242,7 @@ static int note(const struct looker *l, uint64_t *sum)
         *sum += now + version;
     }
     /* Looked at after the versions (read.c, point 5). */
-    return l->offset + l->n <= file_size(l->f) ? 0 : pages_beyond(l->f, l->offset + l->n);
+    return l->offset + l->n <= file_size(l->f) ? 0 : reservation_beyond(l->f, l->offset + l->n);
 }
 
 static bool is_as_noted(const struct looker *l, uint64_t sum)
@@ -328,7 +336,7 @@ int epoch_commit(struct mapping *m)
         turn_all(e);
         tx_bring_home(t);
         tx_empty(t);
-        tx_renew(t);
+        handle_renew(t);
         turn_all(e);
     }
     pthread_mutex_unlock(&e->lock);

@@ -56,7 +56,7 @@ struct file {
     uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
     struct journals_use *journals; /* journals that its commits went through (journals.c) */
     pthread_mutex_t medium;        /* held around each flush in domain msync */
-    pthread_mutex_t attach;        /* keeps threads apart in peers_lock() */
+    pthread_mutex_t attach;        /* keeps threads apart in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. */
     uint64_t growing;
 };

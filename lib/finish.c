@@ -3,7 +3,7 @@
 
 #include "../reflection/bitmap.h"
 #include "../reflection/report.h"
-#include "pages.h"
+#include "page.h"
 #include "takeover.h"
 
 #include <errno.h>
@@ -90,7 +90,7 @@ static void flip(void *joined, uint64_t process, uint64_t page, uint64_t bitmap)
     const uint64_t size = __atomic_load_n(&m->shared.header->size, __ATOMIC_RELAXED);
     seam_point(SEAM_FLIPPING, s);
     if (s)
-        pages_set_bitmap(s, bitmap & bitmap_within(page, size)); /* I4 */
+        page_set_bitmap(s, bitmap & bitmap_within(page, size)); /* I4 */
 }
 
 static void reveal(void *joined, uint64_t process, uint64_t page)
@@ -98,7 +98,7 @@ static void reveal(void *joined, uint64_t process, uint64_t page)
     struct page_state *s = hidden_page(joined, process, page);
     seam_point(SEAM_FLIPPED, s);
     if (s)
-        pages_unmark_flipping(s);
+        page_unmark_flipping(s);
 }
 
 const struct visible_memory finish_memory = {join, leave, hide, hide_all, flip, reveal};

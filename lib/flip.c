@@ -5,8 +5,11 @@
 #include "../reflection/growth.h"
 #include "../reflection/report.h"
 #include "journals.h"
-#include "settle.h"
+#include "page.h"
+#include "page_set.h"
+#include "part.h"
 #include "size.h"
+#include "under_way.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -80,7 +83,7 @@ static void mark_sizes(const struct flip *c)
         struct shared_header *h = part->mapping->file->shared.header;
         if (part->resizes) {
             __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
-            pages_mark_flipping(&h->sizing);
+            page_mark_flipping(&h->sizing);
         }
         if (cuts(part))
             size_mark(&range);
@@ -100,7 +103,7 @@ static void unmark_sizes(const struct flip *c)
         f->pairing.size = part->size;
         if (cuts(part))
             size_unmark(&range);
-        pages_unmark_flipping(&f->shared.header->sizing);
+        page_unmark_flipping(&f->shared.header->sizing);
     }
 }
 
@@ -121,7 +124,7 @@ static void mark_pages(const struct flip *c, bool some_cut)
         if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
             continue;
         seam_point(SEAM_FLIP, h);
-        pages_mark_flipping(h->pages[i].state);
+        page_mark_flipping(h->pages[i].state);
     }
 }
 
@@ -219,7 +222,7 @@ static void unmark_pages(const struct flip *c)
 {
     for (uint64_t i = 0; i < c->hold->n; i++)
         if (c->hold->pages[i].pending)
-            pages_unmark_flipping(c->hold->pages[i].state);
+            page_unmark_flipping(c->hold->pages[i].state);
     end_showing(c);
 }
 
@@ -244,7 +247,7 @@ static void show(struct flip *c, bool marked)
         uint64_t stays = some_cut ? kept(c, at) : ~0ull;
         seam_point(SEAM_FLIPPING, h);
         if (at->pending || stays != ~0ull)
-            pages_set_bitmap(at->state, flipped(at) & stays);
+            page_set_bitmap(at->state, flipped(at) & stays);
     }
     unmark_sizes(c);
     for (uint64_t i = 0; i < h->n; i++) {
@@ -253,7 +256,7 @@ static void show(struct flip *c, bool marked)
             continue;
         at->pending = 0;
         seam_point(SEAM_FLIPPED, h);
-        pages_unmark_flipping(at->state);
+        page_unmark_flipping(at->state);
     }
     end_showing(c);
     for (unsigned i = 0; i < c->nparts; i++)
@@ -317,12 +320,12 @@ static inline void show_one(struct held *at)
 {
     const uint64_t bitmap = flipped(at);
     seam_point(SEAM_FLIP, at->state);
-    pages_mark_flipping(at->state);
+    page_mark_flipping(at->state);
     seam_point(SEAM_FLIPPING, at->state);
-    pages_set_bitmap(at->state, bitmap);
+    page_set_bitmap(at->state, bitmap);
     at->pending = 0;
     seam_point(SEAM_FLIPPED, at->state);
-    pages_unmark_flipping(at->state);
+    page_unmark_flipping(at->state);
 }
 
 static int commit_one(struct mapping *m, struct held *at)
@@ -331,7 +334,7 @@ static int commit_one(struct mapping *m, struct held *at)
     struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
     uint64_t value = flipped(at);
-    /* persist-order W1 (readers: R1 replay_apply, R4 pages_load_slow): the slices are durable before the word
+    /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
     persist_store_word(p, word, value);
@@ -348,9 +351,9 @@ static int commit_one(struct mapping *m, struct held *at)
 
 int flip_one(struct mapping *m, struct held *at)
 {
-    settle_begin(at->file);
+    under_way_begin(at->file);
     int r = commit_one(m, at);
-    settle_end(at->file);
+    under_way_end(at->file);
     return r;
 }
 
@@ -592,11 +595,11 @@ int flip_commit(struct flip *c)
         return 0;
     for (unsigned i = 0; i < c->nparts; i++)
         if ((c->parts[i].under_way = changes(&c->parts[i])))
-            settle_begin(c->parts[i].mapping->file);
+            under_way_begin(c->parts[i].mapping->file);
     int r = commit(c, &sum);
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].under_way)
-            settle_end(c->parts[i].mapping->file);
+            under_way_end(c->parts[i].mapping->file);
     return r;
 }
 

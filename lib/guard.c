@@ -5,8 +5,8 @@
 
 #include "../reflection/birth.h"
 #include "../reflection/report.h"
+#include "attach.h"
 #include "calls.h"
-#include "peers.h"
 #include "read.h"
 #include "reader.h"
 #include "table.h"
@@ -90,7 +90,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
         return 0;
     if (n && before.bytes && check_replacing(m, &before, &after) < 0)
         return -1;
-    if (peers_lock(f) < 0)
+    if (attach_lock(f) < 0)
         return -1;
     /* One flush at a time, as in file_msync(): size word and record lie in one file. */
     pthread_mutex_lock(&f->medium);
@@ -104,7 +104,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     }
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
-    (void)peers_unlock(f); /* r stands; the next attach reports the failure */
+    (void)attach_unlock(f); /* r stands; the next attach reports the failure */
     return r;
 }
 

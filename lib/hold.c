@@ -3,6 +3,10 @@
 #include "hold.h"
 
 #include "../reflection/report.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
+#include "reservation.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,37 +28,37 @@ static int make_room(struct hold *h, uint64_t more)
     return 0;
 }
 
-/* Reserves and loads a page. Returns 0; PAGES_OF_TX; PAGES_AGAIN; -1 with errno. With the last two it may be
+/* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno. With the last two it may be
  * held. */
 static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     if (!s)
         return -1;
-    int r = pages_reserve(f, s, patience);
+    int r = reservation_take(f, s, patience);
     if (r != 0)
         return r;
     h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
     /* Asked again now that no other thread can leave this page's word in doubt (I2), or cut the page off. */
     r = file_check(f);
     if (r == 0)
-        r = pages_within(f, page * PAGE_BYTES + 1);
-    return r == 0 ? pages_load(f, page, s) : r;
+        r = reservation_within(f, page * PAGE_BYTES + 1);
+    return r == 0 ? load_page(f, page, s) : r;
 }
 
 int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
 {
     const struct patience patience = {.epoch = epoch};
-    if (why == PAGES_AGAIN)
-        return pages_wait_for_size(f, &patience);
+    if (why == RESERVATION_AGAIN)
+        return reservation_wait_for_size(f, &patience);
     struct page_state *s = shared_state(&f->shared, page);
-    int r = s ? pages_reserve(f, s, &patience) : -1;
+    int r = s ? reservation_take(f, s, &patience) : -1;
     if (r == 0)
-        pages_release(s);
+        page_release(s);
     return r < 0 ? -1 : 0;
 }
 
-/* One attempt. Returns 0; PAGES_OF_TX or PAGES_AGAIN, because of *page of *file; -1 with errno. */
+/* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
 static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, struct file **file,
                      uint64_t *page)
 {
@@ -73,7 +77,7 @@ static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, 
     }
     for (unsigned i = 0; i < n && r == 0; i++) {
         *file = spans[i].file;
-        r = pages_within(*file, spans[i].end);
+        r = reservation_within(*file, spans[i].end);
     }
     return r;
 }
@@ -106,7 +110,7 @@ int hold_but_tx(struct hold *h, struct file *f, uint64_t first, uint64_t last)
         int r = hold_page(h, f, page, &patience);
         if (r < 0)
             return -1;
-        if (r == PAGES_AGAIN)
+        if (r == RESERVATION_AGAIN)
             hold_release_from(h, before);
     }
     return 0;
@@ -130,7 +134,7 @@ void hold_release_from(struct hold *h, uint64_t n)
         struct page_state *s = h->pages[i].state;
         if (h->tag)
             __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-        pages_release(s);
+        page_release(s);
     }
     h->n = n;
     if (n == 0)

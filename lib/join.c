@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "join.h"
 
+#include "handle.h"
+#include "page_set.h"
+#include "parts.h"
 #include "resize.h"
 #include "stage.h"
+#include "tx.h"
 #include "waits.h"
 
 #include <assert.h>
@@ -13,14 +17,14 @@ static int check_alike(const struct tx *into, const struct tx *from)
 {
     for (unsigned i = 0; i < from->nparts; i++)
         if (from->parts[i].written)
-            return tx_check_alike(into, from->parts[i].mapping);
+            return parts_check_alike(into, from->parts[i].mapping);
     return 0;
 }
 
 /* Does all that may fail. Others see nothing of it. */
 static int get_ready(struct tx *into, const struct tx *from)
 {
-    if (check_alike(into, from) < 0 || tx_make_room(into, from->nparts) < 0)
+    if (check_alike(into, from) < 0 || parts_make_room(into, from->nparts) < 0)
         return -1;
     return stage_make_room(into, from->hold.n);
 }
@@ -55,7 +59,7 @@ int join(struct tx *into, struct tx *from)
     /* Queued writes name pages by their index. */
     stage_drain(into);
     stage_drain(from);
-    tx_move_parts(into, from);
+    parts_move(into, from);
     move_sizes(into, from);
     move_pages(into, from);
     tx_let_go(from);

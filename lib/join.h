@@ -21,7 +21,7 @@
 #ifndef ATO_LIB_JOIN_H
 #define ATO_LIB_JOIN_H
 
-#include "tx.h"
+#include "handle.h"
 
 /* Both belong to the calling thread, which is in a call on them, and neither is an epoch. Returns 0, and
  * `from` is over; -1 with E2BIG, ENOMEM, EXDEV, and both are as they were. */

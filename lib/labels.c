@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "labels.h"
 
-#include "tx.h"
+#include "handle.h"
 
 #include <stdlib.h>
 
@@ -98,7 +98,7 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
     const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
     const uint64_t key = key_of(holder, __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32);
     /* At each look: other threads commit and begin epochs. */
-    tx_each_of(thread, put_transaction, l);
+    handle_each_of(thread, put_transaction, l);
     if (!l->n) /* a thread that holds nothing is in no cycle */
         return false;
     bool back;

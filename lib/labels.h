@@ -24,7 +24,7 @@
 #ifndef ATO_LIB_LABELS_H
 #define ATO_LIB_LABELS_H
 
-#include "pages.h"
+#include "file.h"
 
 struct tx;
 

@@ -4,6 +4,7 @@
 #include "../reflection/fsops.h"
 #include "../reflection/locks.h"
 #include "../reflection/report.h"
+#include "attach.h"
 #include "deploy.h"
 #include "files.h"
 #include "journals.h"
@@ -110,7 +111,7 @@ static int lock_and_look(struct file *f, struct leaving *l)
         struct report_kept why = {0};
         if (peers_recover_all(f) < 0)
             report_keep(&why);
-        if (peers_lock(f) < 0)
+        if (attach_lock(f) < 0)
             return -1;
         int others = pairing_others(pr);
         if (others > 0)
@@ -124,7 +125,7 @@ static int lock_and_look(struct file *f, struct leaving *l)
             l->doubt = r < 0 || why.error || file_is_poisoned(f);
             return 1;
         }
-        (void)peers_unlock(f);
+        (void)attach_unlock(f);
         if (others < 0)
             return -1;
     }
@@ -139,7 +140,7 @@ static int detach(struct file *f)
     journals_detach(f);
     views_unmap(f);
     shared_forget_holder(&f->shared, f->holder);
-    peers_leave(f);
+    attach_leave(f);
     files_destroy(f, false); /* closing its descriptor drops the locks */
     return 0;
 }
@@ -200,12 +201,12 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
     /* Make ready without the attach lock, since processes that are about to map the file wait for it. Repeat
      * that if others came and went meanwhile. EFAULT: they made the file shorter. */
     for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
-        if (peers_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
+        if (attach_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
             return -1;
         last = lock_and_look(f, &l);
     }
     for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
-        if (peers_unlock(f) < 0 || r < 0)
+        if (attach_unlock(f) < 0 || r < 0)
             return -1;
         locks_let_others();
         last = lock_and_look(f, &l);
@@ -229,8 +230,8 @@ void leave_abandon(struct file *f)
     }
     files_remove(f);
     journals_detach(f);
-    bool last = peers_lock(f) == 0 && pairing_others(&f->pairing) == 0;
-    peers_leave(f);
+    bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
+    attach_leave(f);
     files_destroy(f, last);
     errno = saved;
 }

@@ -4,6 +4,7 @@
 #include "../reflection/domain.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
+#include "attach.h"
 #include "files.h"
 #include "peers.h"
 #include "reader.h"
@@ -62,7 +63,7 @@ static int attach_first(struct file *f)
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size, &trust) < 0)
         return -1;
     f->shared.header->settled = f->settled;
-    return peers_enter(f) < 0 ? -1 : pairing_use(pr, generation);
+    return attach_enter(f) < 0 ? -1 : pairing_use(pr, generation);
 }
 
 /* Implements pairing_wish.join. */
@@ -74,7 +75,7 @@ static int attach_to_others(struct pairing *pr, void *arg)
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
     f->settled = f->shared.header->settled;
-    if (peers_enter(f) == 0)
+    if (attach_enter(f) == 0)
         return 0;
     int saved = errno;
     shared_close(&f->shared, false);
@@ -173,7 +174,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         return f;
     }
     if (f->shared.header)
-        peers_leave(f);
+        attach_leave(f);
     files_destroy(f, !f->pairing.joined);
     return NULL;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a wake-up ever missed? Reserving, sleeping and releasing of one page: pages_try_reserve(),
- * pages_wait(), sleep_until_free(), pages_release(), pages_wake() (pages.h, pages.c).
+ * Is a wake-up ever missed? Reserving, sleeping and releasing of one page: page_try_reserve(),
+ * reservation_wait(), page_sleep(), page_release(), page_wake() (page.h, page.c, reservation.c).
  *
  * The time limit of the sleep is left out: a wake-up that is missed is a deadlock here, in the code it
  * takes 10 ms. Two threads have a page at once: an assertion.
  *
- * Memory is x86-TSO, as far as it matters here: the store of pages_release() stays in its thread's
+ * Memory is x86-TSO, as far as it matters here: the store of page_release() stays in its thread's
  * buffer (`buffered`) for as long as it likes, while the load of `notes` behind it is answered. What a
  * locked instruction does waits until the thread's own buffer is empty. All threads are of one process:
  * their reservations look alike (`holder` is 0 or 1).
  *
  * tools/check-models runs this, and the mutants, each of which has to be found:
- *   MUTANT_NO_MEMBARRIER   the absent barrier of pages_release() is paid for by nobody
+ *   MUTANT_NO_MEMBARRIER   the absent barrier of page_release() is paid for by nobody
  *   MUTANT_LOOK_FIRST      the sleeper looks at `holder` before its note
  *   MUTANT_WAKE_ONE        who releases wakes one of those whose note it took away
  *   MUTANT_WAKE_FIRST      the note is taken away after the wake-up
@@ -62,7 +62,7 @@ inline barrier()
     i = 0
 }
 
-inline sleep_until_free()
+inline page_sleep()
 {
 #ifdef MUTANT_LOOK_FIRST
     seen = holder;
@@ -109,7 +109,7 @@ inline wake_all()
     }
 }
 
-inline pages_wake()
+inline page_wake()
 {
 #ifdef MUTANT_WAKE_FIRST
     wake_all();
@@ -120,11 +120,11 @@ inline pages_wake()
 #endif
 }
 
-inline pages_release()
+inline page_release()
 {
     d_step { inside--; buffered[me] = 1 };
     if /* The load of `notes`: buffered[me] may still be set. */
-    :: note -> pages_wake()
+    :: note -> page_wake()
     :: else
     fi
 }
@@ -138,9 +138,9 @@ proctype thread(byte me)
     :: else ->
         do
         :: atomic { drained && !holder -> holder = 1; inside++; assert(inside == 1); break }
-        :: holder -> sleep_until_free() /* after SPINS looks */
+        :: holder -> page_sleep() /* after SPINS looks */
         od;
-        pages_release();
+        page_release();
         round++
     od
 }

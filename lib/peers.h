@@ -19,17 +19,6 @@
 
 #include "file.h"
 
-/* Gives this process a slot, and sets f->holder. The caller holds the attach lock. Returns 0; -1: EAGAIN if all
- * slots are given out, ENOSPC, or no randomness. */
-int peers_enter(struct file *f);
-
-/* Frees this process's slot: it holds nothing of the file any more. The caller holds the attach lock. */
-void peers_leave(struct file *f);
-
-/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that cannot
- * be told. */
-bool peers_is_dead(const struct file *f, uint32_t holder);
-
 /* If that process is dead, frees what it held. Returns 0; -1 with a sentence (EUCLEAN, EACCES, EIO, ...), and it
  * stays held. The caller may hold pages. */
 int peers_recover(struct file *f, uint32_t holder);
@@ -39,9 +28,5 @@ int peers_recover_all(struct file *f);
 
 /* Returns true if a slot is given out to a process that is dead. The calling thread holds the attach lock. */
 bool peers_any_dead(const struct file *f);
-
-/* The attach lock excludes other processes, and other threads of this one. Returns 0; -1: as pairing_lock_attach(). */
-int peers_lock(struct file *f);
-int peers_unlock(struct file *f);
 
 #endif

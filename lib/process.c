@@ -7,8 +7,9 @@
 #include "finish.h"
 #include "flip.h"
 #include "guard.h"
+#include "handle.h"
 #include "journals.h"
-#include "pages.h"
+#include "page.h"
 #include "reader.h"
 #include "table.h"
 #include "thread.h"
@@ -26,13 +27,13 @@ static void before_fork(void)
     journals_lock();
     guard_lock();
     waits_lock();
-    tx_lock();
+    handle_lock();
     report_before_fork();
 }
 
 static void unlock_all(void)
 {
-    tx_unlock();
+    handle_unlock();
     waits_unlock();
     guard_unlock();
     journals_unlock();
@@ -82,7 +83,7 @@ static void try_to_set_up(void)
     exits = exits || (forks && atexit(at_exit) == 0);
     visible_memory = &finish_memory;
     if (exits)
-        pages_set_up();
+        page_set_up();
 }
 
 /* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its work

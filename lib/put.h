@@ -105,7 +105,7 @@ static inline bool put_is_cold(const struct file *f, struct page_state *s, unsig
         return false;
     uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
     uint8_t now = clock ? clock : 1, then = s->written; /* 0: never written */
-    /* Atomic: sleepers read the whole word (pages.c). */
+    /* Atomic: sleepers read the whole word (load.c). */
     __atomic_store_n(&s->written, now, __ATOMIC_RELAXED);
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }

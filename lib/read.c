@@ -23,7 +23,7 @@
  *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
  *      size after a version, and the same version after its copy, copied before the shrink became visible.
  *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
- *      is not loaded, must be loaded first, under a reservation (pages_look()).
+ *      is not loaded, must be loaded first, under a reservation (load_look()).
  *
  * Versions only grow. So their sum is unchanged if and only if none moved, and one word is enough to note any
  * number of versions.
@@ -43,13 +43,16 @@
 
 #include "deploy.h"
 #include "hold.h"
+#include "load.h"
+#include "page_set.h"
+#include "reservation.h"
 
 enum { TRIES = 8 };
 
 /* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
 static int check_end(struct file *f, uint64_t end)
 {
-    return __builtin_expect(end <= file_size(f), 1) ? 0 : pages_beyond(f, end);
+    return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
 }
 
 static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
@@ -57,7 +60,7 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     struct file *f = m->file;
     uint64_t page = offset / PAGE_BYTES;
     unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    const struct page_state *s = pages_look(f, page);
+    const struct page_state *s = load_look(f, page);
     if (!s)
         return -1;
     uint64_t asked = bitmap_touched(begin, n), away = 0;
@@ -86,7 +89,7 @@ static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
     uint64_t before = 0, after = 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct page_state *s = pages_look(f, page);
+        const struct page_state *s = load_look(f, page);
         uint64_t version = s ? read_steady_version(f, s) : 0;
         if (!version)
             return -1;

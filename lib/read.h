@@ -5,7 +5,7 @@
 
 #include "../reflection/bitmap.h"
 #include "../reflection/races.h"
-#include "pages.h"
+#include "reservation.h"
 
 /* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they lie
  * within the file. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file was cut meanwhile): dst may hold
@@ -30,7 +30,7 @@ static inline uint64_t read_steady_version(struct file *f, const struct page_sta
         if (__builtin_expect(v & 1, 1))
             return i && file_check(f) < 0 ? 0 : v;
         seam_point(SEAM_WAIT, s);
-        if (pages_await(f, s, i) < 0)
+        if (reservation_await(f, s, i) < 0)
             return 0;
     }
 }

@@ -2,7 +2,7 @@
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
  * (read.c, point 1 to 4) against writers and deployers (write.c, flip.c, deploy.c, hold.c), first
- * touch (pages.c).
+ * touch (load.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
  * in O, nothing is loaded, and the invalid homes hold garbage. WRITERS threads do OPS operations each,
@@ -164,14 +164,14 @@ end:
 
 /* ---- writers ---- */
 
-/* pages_reserve(): a locked instruction, which waits for the thread's own stores. P3. */
+/* reservation_take(): a locked instruction, which waits for the thread's own stores. P3. */
 inline reserve(p)
 {
     atomic { drained && !holder[p] -> holder[p] = me + 1 };
     d_step { b[p] = bitmap[p]; v[p] = version[p] }
 }
 
-/* pages_load(). The word is durable: R4 is the crash explorer's. */
+/* load_page(). The word is durable: R4 is the crash explorer's. */
 inline load(p)
 {
     d_step {
@@ -363,7 +363,7 @@ proctype writer(byte me; byte ops)
 
 /* ---- the reader ---- */
 
-/* pages_look(): loaded by whoever gets the page; else its holder does it at once. */
+/* load_look(): loaded by whoever gets the page; else its holder does it at once. */
 inline look(p)
 {
     do

@@ -5,6 +5,8 @@
 #include "../reflection/locks.h"
 #include "../reflection/place.h"
 #include "../reflection/report.h"
+#include "attach.h"
+#include "page.h"
 #include "peers.h"
 #include "read.h"
 
@@ -282,7 +284,7 @@ static int copy_from_media(struct file *f, uint64_t page, unsigned begin, unsign
     /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
      * all words are settled (open.h). */
     if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
-        pages_settle_words(f, file_word(f, page), 1) < 0)
+        page_flush_words(f, file_word(f, page), 1) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
@@ -454,7 +456,7 @@ static int note(struct file *f, const struct page_state *s, struct try *t)
             return -1;
         version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
         holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (!(version & 1) && !peers_is_dead(f, holder))
+        if (!(version & 1) && !attach_is_dead(f, holder))
             return 0;
         t->dead = holder;
     }

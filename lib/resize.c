@@ -4,8 +4,16 @@
 #include "../reflection/bitmap.h"
 #include "../reflection/report.h"
 #include "guard.h"
+#include "handle.h"
+#include "hold.h"
+#include "page.h"
+#include "page_set.h"
+#include "part.h"
+#include "parts.h"
+#include "reservation.h"
 #include "size.h"
 #include "stage.h"
+#include "tail.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,7 +30,7 @@ static void release_sizing(struct file *f)
 {
     struct page_state *s = &f->shared.header->sizing;
     __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-    pages_release(s);
+    page_release(s);
 }
 
 /* Reads the size from the manifest again: another process may have changed it. */
@@ -45,7 +53,7 @@ static int begin(struct tx *t, struct flip_part *part)
     struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
     struct patience patience = stage_patience(t);
-    if (pages_reserve(f, s, &patience) < 0)
+    if (reservation_take(f, s, &patience) < 0)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
@@ -68,7 +76,7 @@ void resize_end(struct tx *t, struct flip_part *part)
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
-     * until its size changes again. No reader has seen those bytes (size_forget_behind()). If this fails, the file
+     * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
         (void)size_settle(f);
@@ -80,7 +88,7 @@ void resize_move(struct tx *to, const struct tx *from, const struct flip_part *p
 {
     struct file *f = part->mapping->file;
     struct size_range drained = range_of(from, f, part->low, part->old);
-    struct flip_part *speaks = tx_part_of(to, f);
+    struct flip_part *speaks = parts_of_file(to, f);
     assert(part->sized && !speaks->sized); /* only one transaction has `sizing` */
     speaks->sized = true;
     speaks->resizes = part->resizes;
@@ -157,7 +165,7 @@ static int clear_tail(struct tx *t, struct flip_part *part)
     if (stage_claim(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return size_clear_tail(part->mapping, stage_find(t, f, page));
+    return tail_clear(part->mapping, stage_find(t, f, page));
 }
 
 /* Gives both files the new length on the media. */
@@ -211,7 +219,7 @@ static int grow(struct tx *t, struct flip_part *part, uint64_t size)
 
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
-    struct flip_part *part = tx_part_of(t, m->file);
+    struct flip_part *part = parts_of_file(t, m->file);
     stage_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;

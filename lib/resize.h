@@ -15,7 +15,8 @@
 #ifndef ATO_LIB_RESIZE_H
 #define ATO_LIB_RESIZE_H
 
-#include "tx.h"
+#include "handle.h"
+#include "part.h"
 
 /* Changes the size of m's file to `size` bytes for the transaction. Returns 0; -1: errors of ato_tx_ftruncate(),
  * and the transaction is as it was. */

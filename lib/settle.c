@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "settle.h"
+/*
+ * Which commits are under way, for a program that takes a lock over from a process that was killed.
+ *
+ * When the words of a commit are durable, the commit is going to become visible, even if its process is killed
+ * before that: the process that frees what the dead one held makes it visible, perhaps much later. For libato's
+ * readers and writers the commit is there as a whole or not at all. But locks other than libato's are freed when
+ * the process dies: the program that gets such a lock next reads the old data, without a wait, and bases on it what
+ * it writes. So each thread notes in shared memory that it is in a commit, from before the first word is stored
+ * until the last one is visible. ato_settle() waits for the commits that it finds, and frees what dead processes
+ * held.
+ *
+ * It cannot wait for dead processes only: the kernel frees a process's POSIX locks and robust mutexes before its
+ * open file description locks, by which libato knows that it is alive (attach_is_dead()).
+ */
+#include "ato.h"
 
 #include "../reflection/report.h"
 #include "calls.h"
 #include "clock.h"
-#include "pages.h"
+#include "page.h"
 #include "peers.h"
 #include "reader.h"
 #include "table.h"
+#include "under_way.h"
 
 /* How long to wait for a living process: a commit takes as long as its flushes. */
 enum { PATIENCE_MS = 1000 };
-
-void settle_raise_threads(uint16_t *threads, unsigned thread)
-{
-    uint16_t seen = __atomic_load_n(threads, __ATOMIC_RELAXED);
-    while (seen <= thread &&
-           !__atomic_compare_exchange_n(threads, &seen, (uint16_t)(thread + 1), false,
-                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        ;
-}
 
 static int64_t now_ms(void)
 {
@@ -38,7 +44,7 @@ static void pause_a_moment(unsigned i)
 {
     enum { SPINS = 100 };
     if (i < SPINS)
-        pages_pause(i);
+        page_pause(i);
     else
         nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
 }
@@ -73,8 +79,8 @@ static bool is_over(const struct file *f, const struct commit *c)
     const struct shared *shared = &f->shared;
     const uint64_t now =
         __atomic_load_n(&shared_showing_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
-    return !(now & SETTLE_UNDER_WAY) || given_to(shared, c->slot) != c->holder ||
-           (c->thread < THREAD_SHARED && now / SETTLE_OVER != c->noted / SETTLE_OVER);
+    return !(now & UNDER_WAY_NOW) || given_to(shared, c->slot) != c->holder ||
+           (c->thread < THREAD_SHARED && now / UNDER_WAY_OVER != c->noted / UNDER_WAY_OVER);
 }
 
 /* Waits for the commits of the slot's process that are under way now. A dead process's commit is then visible, or

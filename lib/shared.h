@@ -61,7 +61,7 @@ struct page_state {
      * flip; changed by the holder only. */
     uint64_t version;
     uint64_t bitmap; /* as on the media, durably; changed by the holder only */
-    /* The transaction of the holder that has the page (tx.h); 0: none. Set by the holder. */
+    /* The transaction of the holder that has the page (handle.h); 0: none. Set by the holder. */
     uint64_t tx;
 };
 
@@ -119,7 +119,7 @@ struct shared_showing {
     uint64_t generation;
     uint8_t id[16];
     /* Commits of the thread: in bits 0-15 how many are under way (from before the first word is stored until all is
-     * visible), above them how many are over (settle.h). One cache line per thread, since each commit writes to it. */
+     * visible), above them how many are over (under_way.h). One cache line per thread, since each commit writes to it. */
     uint64_t commits;
     uint64_t pad[3];
 };

@@ -6,7 +6,7 @@
  * Shrinking: the pages that are cut off are drained; then the two words change; then the space is given back
  * (shrink.h).
  *
- * Writers and readers go by the word in memory. Writers read it again under their reservations (pages_within()),
+ * Writers and readers go by the word in memory. Writers read it again under their reservations (reservation_within()),
  * readers after the versions (read.c).
  */
 #include "size.h"
@@ -18,8 +18,11 @@
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
 #include "../reflection/shrink.h"
-#include "flip.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
 #include "put.h"
+#include "reservation.h"
 #include "space.h"
 
 #include <errno.h>
@@ -28,82 +31,6 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-/* Clears the last page after its last slice. In O, since no bit is set there. */
-static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
-{
-    static const char zeros[PAGE_BYTES];
-    char *o = file_o(f, last->page);
-    unsigned behind = (unsigned)PAGE_BYTES - end;
-    if (!behind)
-        return 0;
-    if (last->state->bitmap >> (end / 64))
-        return report_error(EUCLEAN,
-                            "the bitmap of page %llu of %s names slices beyond the end of the file",
-                            (unsigned long long)last->page, f->pairing.path);
-    if (memcmp(o + end, zeros, behind) == 0)
-        return 0;
-    if (space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
-        return -1;
-    persist_copy(&f->persist, o + end, zeros, behind); /* I2: no slice is valid there */
-    return 0;
-}
-
-/* Clears the end of the last slice, which is written as a whole. */
-static int clear_slice(struct mapping *m, struct held *last, unsigned begin, unsigned end)
-{
-    static const char zeros[SLICE_BYTES];
-    struct file *f = m->file;
-    struct page_state *s = last->state;
-    struct target t = {
-        .file = f, .o = file_o(f, last->page), .r = file_r(f, last->page), .bitmap = s->bitmap};
-    char tail[PAGE_BYTES];
-    copy_gather_range(f->persist.kernel, tail, t.o, t.r, t.bitmap, begin, end - begin);
-    if (memcmp(tail, zeros, end - begin) == 0)
-        return 0;
-    uint8_t need = put_needs(s, bitmap_touched(begin, end - begin), false);
-    if (need && space_make(f, last->page, s, need) < 0)
-        return -1;
-    put(&t, begin, end - begin, zeros);
-    last->pending = t.pending;
-    char *home = s->bitmap & t.pending ? t.o : t.r;
-    if (file_flush_data(f, home, PAGE_BYTES) < 0)
-        return -1;
-    return flip_one(m, last);
-}
-
-/* Returns true if the file's last page must have all its space before the file grows: where reading a hole may be
- * SIGBUS, or where a store to a neighbour would need its space in the page cache (domain_make_storable()). With
- * blocks that are smaller than a page, the end of the page is a hole. */
-static bool wants_whole_page(const struct file *f)
-{
-    struct statfs fs;
-    return f->holes_fault ||
-           (domain_is_cached(f->persist.domain) &&
-            (fstatfs(f->pairing.original, &fs) < 0 || (uint64_t)fs.f_bsize < PAGE_BYTES));
-}
-
-/*
- * The bytes beyond the end may hold anything: the kernel lets any process that has the page mapped store there, and
- * some file systems keep it.
- */
-int size_clear_tail(struct mapping *m, struct held *last)
-{
-    struct file *f = m->file;
-    unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
-    /* Another process may have cut the page off, and made it anew without space. */
-    if (wants_whole_page(f) && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
-        return -1;
-    if (clear_behind_slice(f, last, end) < 0)
-        return -1;
-    /* Zeros that are visible may be another process's and not durable yet; with G2 they become durable.
-     * explorer: drop flush survives: no process in its worlds stores beyond the end of a file. */
-    if (f->persist.domain != PERSIST_MSYNC &&
-        persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
-                          PAGE_BYTES - begin / 64 * 64) < 0)
-        return -1;
-    return begin % 64 && !last->pending ? clear_slice(m, last, begin, end) : 0;
-}
 
 /* ---- what was within the file before it was made shorter ---- */
 
@@ -246,31 +173,6 @@ void size_forget_space(struct file *f)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
 }
 
-/*
- * The next growth cuts off pages that never were within the file, or takes their space (growth.h, clear_behind());
- * a shrink takes the space of their reflection. Where reading a hole may be SIGBUS, such a page goes back to 'not
- * loaded': loading it asks for space.
- *
- * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
- * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
- * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
- * is right, or, if the disk is full by then, gets SIGBUS.)
- */
-void size_forget_behind(const struct held *at)
-{
-    struct file *f = at->file;
-    struct page_state *s = at->state;
-    /* Not file_size(): the file may be longer than the views. */
-    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
-    uint64_t once = growth_longest(size, shrink_from(&f->pairing));
-    if (at->page < layout_pages(size))
-        return;
-    __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
-                     __ATOMIC_RELEASE);
-    if (f->holes_fault && at->page >= layout_pages(once))
-        __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
-}
-
 /* Runs a step that syncs. The kernel reports an earlier failed write-back once, possibly to these syncs: so one at
  * a time, and a lost write poisons the file, as in file_msync(). */
 static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
@@ -327,7 +229,7 @@ static void release_drained(const struct size_range *r)
     for (struct page_state *s; (s = next_state(r, &page));)
         if (is_ours(r, s) && (uint32_t)s->tx == SIZE_DRAINED) {
             __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-            pages_release(s);
+            page_release(s);
         }
 }
 
@@ -337,20 +239,20 @@ int size_drain(const struct size_range *r, const struct patience *patience)
     struct shared_header *h = f->shared.header;
     uint64_t page = r->first, before = h->cut;
     __atomic_store_n(&h->cut, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with pages_within(): a thread that is not seen to hold a page below sees `cut`. */
+    /* Pairs with reservation_within(): a thread that is not seen to hold a page below sees `cut`. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     int result = 0;
     for (struct page_state *s; result == 0 && (s = next_state(r, &page));) {
         if (is_ours(r, s))
             continue;
-        result = pages_reserve(f, s, patience);
+        result = reservation_take(f, s, patience);
         if (result < 0)
             break;
         note(r, s);
         result = file_check(f); /* as in hold_page() */
-        /* Loaded here, since readers wait while a held page is not loaded (pages_look()). */
+        /* Loaded here, since readers wait while a held page is not loaded (load_look()). */
         if (result == 0)
-            result = pages_load(f, page - 1, s);
+            result = load_page(f, page - 1, s);
     }
     if (result == 0)
         return 0;
@@ -384,25 +286,17 @@ int size_announce(struct file *f)
     return on_media(f, announce, 0);
 }
 
-void size_note_lowest(struct file *f, uint64_t size)
-{
-    /* Changed only by the holder of `sizing`. Pairs with space_look(). */
-    uint64_t *lowest = &f->shared.header->lowest;
-    if (size < *lowest)
-        __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
-}
-
 void size_mark(const struct size_range *r)
 {
     struct file *f = r->file;
     uint64_t page = r->first;
     __atomic_store_n(&f->shared.header->gone, r->first * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with may_load() in pages.c: a page that is not seen to be loaded here will not be loaded. */
+    /* Pairs with may_load() in load.c: a page that is not seen to be loaded here will not be loaded. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (struct page_state *s; (s = next_state(r, &page));) {
         if (!is_ours(r, s)) {
             /* Its state is new since the drain. Its holder is about to release it. */
-            if (pages_reserve(f, s, &(struct patience){0}) < 0) {
+            if (reservation_take(f, s, &(struct patience){0}) < 0) {
                 /* The holder is dead and its page cannot be freed: readers may still use the page. */
                 file_poison(f);
                 continue;
@@ -410,7 +304,7 @@ void size_mark(const struct size_range *r)
             note(r, s);
         }
         if (s->version) /* 0: not loaded, so no reader uses it */
-            pages_mark_flipping(s);
+            page_mark_flipping(s);
     }
 }
 
@@ -420,8 +314,8 @@ void size_unmark(const struct size_range *r)
     for (struct page_state *s; (s = next_state(r, &page));) {
         if (!is_ours(r, s) || !s->version)
             continue;
-        pages_set_bitmap(s, 0);
-        pages_unmark_flipping(s);
+        page_set_bitmap(s, 0);
+        page_unmark_flipping(s);
     }
     __atomic_store_n(&r->file->shared.header->gone, UINT64_MAX, __ATOMIC_RELEASE);
 }
@@ -455,7 +349,7 @@ void size_clear_behind(const struct size_range *r, uint64_t to)
     uint8_t keep = (uint8_t) ~((f->holes_fault ? 0 : PAGE_O_ALLOCATED) |
                                (f->r_holes_fault ? 0 : PAGE_R_ALLOCATED));
     (void)clear_words(f, to);
-    size_note_lowest(f, to);
+    space_note_lowest(f, to);
     for (struct page_state *s; (s = next_state(r, &page));)
         if (is_ours(r, s))
             __atomic_store_n(&s->flags, s->flags & keep, __ATOMIC_RELEASE);

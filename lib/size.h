@@ -2,7 +2,7 @@
 /*
  * The parts of a change of size, for the transaction that makes it (resize.c), which holds `sizing` throughout.
  *
- *   longer    size_clear_tail(), size_prepare_growth(), the commit
+ *   longer    tail_clear(), size_prepare_growth(), the commit
  *   shorter   size_drain(), size_announce(), the commit, size_clear_behind()
  *   both      size_release()
  *
@@ -10,14 +10,14 @@
  * reflection/growth.h and shrink.h.
  *
  * A drain keeps all others from whole pages that are going to be cut off. `cut` in the shared header tells a thread
- * that has just reserved a page there that it may not have it (pages_within()). The transaction reserves the pages
+ * that has just reserved a page there that it may not have it (reservation_within()). The transaction reserves the pages
  * that have states, with SIZE_DRAINED in page_state.tx, so no operation on them is under way. Readers without a
  * lock go on, and may load pages, until the new size becomes visible.
  */
 #ifndef ATO_LIB_SIZE_H
 #define ATO_LIB_SIZE_H
 
-#include "hold.h"
+#include "page.h"
 
 /* Place in page_state.tx for pages that the transaction holds without listing them. */
 #define SIZE_DRAINED UINT32_MAX
@@ -36,20 +36,12 @@ int size_settle(struct file *f);
 /* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);
 
-/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
- * space, since it may have none when the file reaches it again. */
-void size_forget_behind(const struct held *at);
-
-/* Clears the last page of the file, which is held, beyond the end of the file. Leaves out the last slice if the
- * page has pending slices. Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
-int size_clear_tail(struct mapping *m, struct held *last);
-
 /* Prepares a larger size, durably: both files get that length, and the new bytes are zeros, except in the last
  * page. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
 int size_prepare_growth(struct file *f, uint64_t to);
 
 /* Drains the pages of a range; `cut` becomes its beginning. Returns 0; -1 with ENOSPC, EIO, or an error of
- * pages_wait(): no page is drained. */
+ * reservation_wait(): no page is drained. */
 int size_drain(const struct size_range *r, const struct patience *patience);
 
 /* S1: announces a shrink. Returns 0; -1 with EIO. */
@@ -63,10 +55,6 @@ void size_unmark(const struct size_range *r);
 /* Step 3 of shrink.h, for a file that has `to` bytes now. Errors are ignored, since the shrink is done: the next
  * growth, or the end of the last mapping, clears what is left. */
 void size_clear_behind(const struct size_range *r, uint64_t to);
-
-/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
- * is taken. */
-void size_note_lowest(struct file *f, uint64_t size);
 
 /* Moves the drained pages of the range to another transaction of the same process. */
 void size_move(const struct size_range *r, uint32_t to);

@@ -3,7 +3,9 @@
 
 #include "../reflection/domain.h"
 #include "../reflection/fsops.h"
+#include "../reflection/growth.h"
 #include "../reflection/report.h"
+#include "../reflection/shrink.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -230,4 +232,35 @@ void space_forget(struct file *f)
         __atomic_and_fetch(&f->chunks[i], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
     for (struct page_state *s; (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+}
+
+/*
+ * The next growth cuts off pages that never were within the file, or takes their space (growth.h, clear_behind());
+ * a shrink takes the space of their reflection. Where reading a hole may be SIGBUS, such a page goes back to 'not
+ * loaded': loading it asks for space.
+ *
+ * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
+ * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
+ * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
+ * is right, or, if the disk is full by then, gets SIGBUS.)
+ */
+void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s)
+{
+    /* Not file_size(): the file may be longer than the views. */
+    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
+    uint64_t once = growth_longest(size, shrink_from(&f->pairing));
+    if (page < layout_pages(size))
+        return;
+    __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
+                     __ATOMIC_RELEASE);
+    if (f->holes_fault && page >= layout_pages(once))
+        __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
+}
+
+void space_note_lowest(struct file *f, uint64_t size)
+{
+    /* Changed only by the holder of `sizing`. Pairs with space_look(). */
+    uint64_t *lowest = &f->shared.header->lowest;
+    if (size < *lowest)
+        __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
 }

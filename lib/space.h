@@ -9,7 +9,7 @@
 #ifndef ATO_LIB_SPACE_H
 #define ATO_LIB_SPACE_H
 
-#include "hold.h"
+#include "file.h"
 
 /* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns 0;
  * -1 with ENOSPC, ESTALE (the file was cut by other means) or EIO. */
@@ -45,5 +45,13 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n);
 
 /* For the same caller: no page of the reflection counts as having space any more. */
 void space_forget(struct file *f);
+
+/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
+ * space, since it may have none when the file reaches it again. */
+void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s);
+
+/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
+ * is taken. */
+void space_note_lowest(struct file *f, uint64_t size);
 
 #endif

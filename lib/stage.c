@@ -3,9 +3,17 @@
 
 #include "../reflection/report.h"
 #include "clock.h"
+#include "handle.h"
+#include "hold.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
+#include "part.h"
+#include "parts.h"
 #include "put.h"
 #include "read.h"
 #include "reader.h"
+#include "reservation.h"
 #include "size.h"
 #include "space.h"
 
@@ -102,7 +110,7 @@ struct patience stage_patience(const struct tx *t)
     return patience;
 }
 
-/* Reserves a page. Returns 0; -1; or PAGES_OF_TX, PAGES_AGAIN if it is not to wait for these: nothing is reserved
+/* Reserves a page. Returns 0; -1; or RESERVATION_OF_TX, RESERVATION_AGAIN if it is not to wait for these: nothing is reserved
  * then. */
 static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t page,
                    bool not_for_tx)
@@ -115,25 +123,25 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
                          0))
         return 0;
     for (;;) {
-        int r = pages_try_reserve(f, s) ? 0 : PAGES_OF_TX;
+        int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
         struct patience patience;
         if (__builtin_expect(r != 0, 0)) {
             patience = stage_patience(t);
             patience.not_for_tx = not_for_tx;
-            r = pages_wait(f, s, &patience);
+            r = reservation_wait(f, s, &patience);
             if (r != 0)
                 return r;
         }
-        if (tx_sizes(t, f))
+        if (parts_sizing(t, f))
             return 0;
-        r = pages_within(f, page * PAGE_BYTES + 1);
+        r = reservation_within(f, page * PAGE_BYTES + 1);
         if (__builtin_expect(r == 0, 1))
             return 0;
-        pages_release(s);
+        page_release(s);
         if (r < 0 || not_for_tx)
             return r;
         patience = stage_patience(t);
-        if (pages_wait_for_size(f, &patience) < 0)
+        if (reservation_wait_for_size(f, &patience) < 0)
             return -1;
     }
 }
@@ -151,16 +159,16 @@ static int claim(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, t->hold.n), __ATOMIC_RELEASE);
     t->hold.n++;
     /* As in hold_page(). */
-    return file_check(f) < 0 || pages_load(f, page, s) < 0 ? -1 : 0;
+    return file_check(f) < 0 || load_page(f, page, s) < 0 ? -1 : 0;
 }
 
 void stage_give_back(struct tx *t, uint64_t n)
 {
     for (uint64_t i = t->hold.n; i > n; i--) {
         struct held *at = &t->hold.pages[i - 1];
-        const struct flip_part *part = tx_sizes(t, at->file);
+        const struct flip_part *part = parts_sizing(t, at->file);
         if (part)
-            size_forget_behind(at);
+            space_forget_behind(at->file, at->page, at->state);
         if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
             continue;
         /* It was taken from the drained pages, and goes back there. The last page takes its place. */
@@ -226,10 +234,10 @@ static inline __attribute__((always_inline)) void fetch_span(const struct hold_s
  * the transaction itself changes the size, the caller has checked that already. */
 static int check_end(const struct tx *t, struct file *f, uint64_t end)
 {
-    return tx_sizes(t, f) || end <= file_size(f) ? 0 : pages_beyond(f, end);
+    return parts_sizing(t, f) || end <= file_size(f) ? 0 : reservation_beyond(f, end);
 }
 
-/* One try. Returns 0; -1; or PAGES_OF_TX, PAGES_AGAIN for page *page of *file. */
+/* One try. Returns 0; -1; or RESERVATION_OF_TX, RESERVATION_AGAIN for page *page of *file. */
 static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, struct file **file,
                        uint64_t *page)
 {
@@ -252,7 +260,7 @@ static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, 
     int r = 0;
     for (unsigned i = 0; i < n && r == 0; i++) {
         *file = spans[i].file;
-        r = pages_within(*file, spans[i].end);
+        r = reservation_within(*file, spans[i].end);
     }
     return r;
 }
@@ -480,7 +488,7 @@ static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char
     if (m->file->reader) /* the transaction has nothing in that file */
         return reader_read(m, offset, dst, n);
     /* No other thread has anything beyond the end that the file has for others. */
-    if (tx_sizes(t, m->file) && end > size) {
+    if (parts_sizing(t, m->file) && end > size) {
         uint64_t from = offset > size ? offset : size;
         if (stage_claim(t, m->file, from / PAGE_BYTES, (end - 1) / PAGE_BYTES) < 0)
             return -1;

@@ -15,7 +15,9 @@
 #ifndef ATO_LIB_STAGE_H
 #define ATO_LIB_STAGE_H
 
-#include "tx.h"
+#include "handle.h"
+#include "page.h"
+#include "page_set.h"
 
 /* Where bytes come from: memory, a page of one repeated byte, or another place of a mapping. */
 struct stage_source {
@@ -38,7 +40,7 @@ bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
 /* The steps of stage_write() from memory, for an epoch, where readers may read meanwhile: */
 /* Does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
- * transactions: returns PAGES_OF_TX or PAGES_AGAIN for page *blocked (hold_await()). Returns 0; -1. On failure some
+ * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (hold_await()). Returns 0; -1. On failure some
  * pages may be reserved. */
 int stage_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
 /* Returns true if the range has a slice that the transaction wrote before, and would store to again. */

@@ -17,8 +17,9 @@
 #include "../reflection/growth.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
-#include "peers.h"
-#include "size.h"
+#include "attach.h"
+#include "page.h"
+#include "space.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,13 +86,13 @@ static int find_pages(struct dead *d)
 static void mark(struct page_state *s)
 {
     if (s->version & 1)
-        pages_mark_for(s, PAGE_TAKEN_OVER);
+        page_mark_for(s, PAGE_TAKEN_OVER);
 }
 
 static void unmark(struct page_state *s)
 {
     if (s->version)
-        pages_unmark_flipping(s);
+        page_unmark_flipping(s);
 }
 
 /* ---- the size ---- */
@@ -100,7 +101,7 @@ static int reload_size(struct dead *d)
 {
     struct file *f = d->f;
     pthread_mutex_lock(&f->medium);
-    int r = pages_settle_words(f, growth_size_word(&f->pairing), 1); /* R5 */
+    int r = page_flush_words(f, growth_size_word(&f->pairing), 1); /* R5 */
     pthread_mutex_unlock(&f->medium);
     if (r < 0 || pairing_refresh_size(&f->pairing) < 0)
         return -1;
@@ -112,20 +113,20 @@ static int reload_size(struct dead *d)
 static int claim(struct dead *d, struct page_state *s, uint64_t page)
 {
     struct file *f = d->f;
-    for (unsigned i = 0; !pages_try_reserve(f, s); i++) {
+    for (unsigned i = 0; !page_try_reserve(f, s); i++) {
         uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
         if (holder == d->holder) /* the dead process had it all the time */
             return 0;
         /* This holder is dead too. It did no more than load the page, since the end was before it. */
-        if (holder && i % 1024 == 1023 && peers_is_dead(f, holder) &&
+        if (holder && i % 1024 == 1023 && attach_is_dead(f, holder) &&
             __atomic_compare_exchange_n(&s->holder, &holder, f->holder, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED))
             break;
-        pages_pause(i);
+        page_pause(i);
     }
     if (add(d, s, page) == 0)
         return 0;
-    pages_release(s);
+    page_release(s);
     return -1;
 }
 
@@ -134,11 +135,11 @@ static int claim_cut_off(struct dead *d)
 {
     struct shared_header *h = d->f->shared.header;
     uint64_t page = layout_pages(d->size);
-    size_note_lowest(d->f, d->size);
+    space_note_lowest(d->f, d->size);
     if (d->size >= __atomic_load_n(&h->size, __ATOMIC_RELAXED))
         return 0;
     __atomic_store_n(&h->gone, page * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with may_load() in pages.c. */
+    /* Pairs with may_load() in load.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (struct page_state *s; (s = shared_next_state(&d->f->shared, &page, UINT64_MAX));)
         if (!is_his(d, s) && claim(d, s, page - 1) < 0)
@@ -204,7 +205,7 @@ static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
         return 0;
     /* In domain msync each call takes as long as one for all words. */
     d->unsettled = d->f->persist.domain == PERSIST_MSYNC && d->n > 1;
-    return d->unsettled ? 0 : pages_settle_words(d->f, words + low, high - low + 1); /* R5 */
+    return d->unsettled ? 0 : page_flush_words(d->f, words + low, high - low + 1); /* R5 */
 }
 
 static int note_bitmaps(struct dead *d)
@@ -216,7 +217,7 @@ static int note_bitmaps(struct dead *d)
             end++;
         r = note_chunk(d, first, end);
     }
-    /* persist-order R5 (writer: W2 in flip.c): as in pages_settle_words(). */
+    /* persist-order R5 (writer: W2 in flip.c): as in page_flush_words(). */
     if (r == 0 && d->unsettled && fsops_fsync(d->f->pairing.reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
@@ -240,7 +241,7 @@ static void show(const struct dead *d)
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIPPING, d->f);
         if (d->pages[i].state->version)
-            pages_set_bitmap(d->pages[i].state, d->pages[i].bitmap);
+            page_set_bitmap(d->pages[i].state, d->pages[i].bitmap);
     }
 }
 
@@ -270,14 +271,14 @@ static void reload(struct dead *d)
 static void give_back(struct page_state *s)
 {
     __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-    pages_release(s);
+    page_release(s);
 }
 
 /* Hides the state that its holder was making visible: another file of the commit may decide which state is current. */
 void takeover_hide(struct page_state *s)
 {
     if (s->version & 1)
-        pages_mark_for(s, PAGE_HIDDEN);
+        page_mark_for(s, PAGE_HIDDEN);
     else
         __atomic_store_n(&s->owner, PAGE_HIDDEN, __ATOMIC_RELEASE);
 }
@@ -317,9 +318,8 @@ int takeover(struct file *f, uint32_t gone)
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
     file_note_written(f);
     for (uint64_t i = 0; i < d.n; i++) {
-        const struct held at = {.file = f, .state = d.pages[i].state, .page = d.pages[i].page};
-        size_forget_behind(&at);
-        give_back(at.state);
+        space_forget_behind(f, d.pages[i].page, d.pages[i].state);
+        give_back(d.pages[i].state);
     }
     if (d.sizing) {
         __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);

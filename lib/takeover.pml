@@ -333,7 +333,7 @@ inline recover()
     gone = 0
 }
 
-/* pages_reserve(), pages_wait() */
+/* reservation_take(), reservation_wait() */
 inline reserve(p)
 {
     do
@@ -349,7 +349,7 @@ inline reserve(p)
     od
 }
 
-/* pages_release() */
+/* page_release() */
 inline release(p)
 {
     d_step {
@@ -514,7 +514,7 @@ proctype newcomer(byte id)
 #define view(p) 0
 #endif
 
-/* pages_look(), steady_version(); note() in reader.c */
+/* load_look(), steady_version(); note() in reader.c */
 inline note(p)
 {
     do

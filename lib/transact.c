@@ -10,13 +10,18 @@
 
 #include "../reflection/report.h"
 #include "calls.h"
+#include "handle.h"
 #include "join.h"
 #include "options.h"
-#include "pages.h"
+#include "page.h"
+#include "part.h"
+#include "parts.h"
+#include "process.h"
 #include "put.h"
 #include "resize.h"
 #include "side.h"
 #include "stage.h"
+#include "tx.h"
 #include "waits.h"
 
 #include <errno.h>
@@ -33,14 +38,14 @@ static uint64_t await_owner(const struct tx *t)
 {
     uint64_t owner;
     for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) & TX_UNDECIDED; i++)
-        pages_pause(i);
+        page_pause(i);
     return owner;
 }
 
 /* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
 static struct tx *enter(const ato_tx *tx)
 {
-    struct tx *t = tx_at((uint64_t)(uintptr_t)tx);
+    struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
     if (__builtin_expect(!t, 0)) {
         not_open();
         return NULL;
@@ -67,7 +72,7 @@ static void leave(struct tx *t)
 
 static ato_tx *begin(unsigned flags, uint64_t wait_ms, uint64_t max_pages)
 {
-    struct tx *t = tx_make(thread_id(), flags);
+    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), flags);
     if (!t)
         return NULL;
     t->wait_ms = wait_ms;
@@ -110,7 +115,7 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
 int ato_tx_adopt(ato_tx *tx)
 {
     uint64_t handle = (uint64_t)(uintptr_t)tx, own = thread_id();
-    struct tx *t = tx_at(handle);
+    struct tx *t = handle_at(handle);
     if (!t)
         return not_open();
     uint64_t owner = __atomic_load_n(&t->owner, __ATOMIC_RELAXED);
@@ -122,7 +127,7 @@ int ato_tx_adopt(ato_tx *tx)
     if ((owner & TX_UNDECIDED) || !__atomic_compare_exchange_n(&t->owner, &owner, asks, false,
                                                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return report_error(EBUSY, "another thread is taking the transaction over");
-    bool fenced = pages_barrier();
+    bool fenced = page_barrier();
     bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
     bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
     /* Its thread may have ended it meanwhile, in a call that was under way. */
@@ -172,7 +177,7 @@ static int find(struct tx *t, struct side *s, const void *addr, size_t n)
         return -1;
     if (!s->m)
         return 0;
-    if (side_within(s, addr, n, tx_size(t, s->m->file)) < 0 && !side_grew(s, addr, n))
+    if (side_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !side_grew(s, addr, n))
         return -1;
     return file_check(s->m->file);
 }
@@ -181,7 +186,7 @@ static int write_to(struct tx *t, const struct side *to, const struct side *from
                     size_t n, unsigned flags)
 {
     struct mapping *m = to->m;
-    struct flip_part *part = tx_part(t, m, true);
+    struct flip_part *part = parts_add(t, m, true);
     struct stage_source source = {.bytes = src, .from = from->m, .from_offset = from->offset};
     if (!part || stage_write(t, m, to->offset, n, &source, flags) < 0)
         return -1;
@@ -222,12 +227,12 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
     unsigned parts = t->nparts;
-    int r = from.m && !tx_part(t, from.m, false) ? -1 : 0;
+    int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
     if (r == 0)
         r = to.m ? write_to(t, &to, &from, src, n, flags)
                  : stage_read(t, from.m, from.offset, dst, n);
     if (r < 0) {
-        tx_drop_parts(t, parts);
+        parts_drop(t, parts);
         return -1;
     }
     if (to.m)
@@ -252,11 +257,11 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 static int change_size(struct tx *t, struct mapping *m, off_t size)
 {
     unsigned parts = t->nparts;
-    struct flip_part *part = tx_part(t, m, true);
+    struct flip_part *part = parts_add(t, m, true);
     if (!part)
         return -1;
     if (resize(t, m, (uint64_t)size) < 0) {
-        tx_drop_parts(t, parts);
+        parts_drop(t, parts);
         return -1;
     }
     part->written = true;
@@ -287,7 +292,7 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
 int ato_ftruncate(void *addr, off_t size)
 {
     struct mapping *m = find_to_resize(addr, size);
-    struct tx *t = m ? tx_make(thread_id(), 0) : NULL;
+    struct tx *t = m ? handle_make(thread_id(), 0) : NULL;
     if (!t)
         return -1;
     CALL_ON(call, m);
@@ -305,7 +310,7 @@ int ato_tx_commit(ato_tx *tx)
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    int r = tx_check(t);
+    int r = parts_check(t);
     if (r == 0)
         r = tx_make_durable(t);
     if (r == 0) {

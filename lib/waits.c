@@ -2,7 +2,8 @@
 #include "waits.h"
 
 #include "../reflection/report.h"
-#include "tx.h"
+#include "handle.h"
+#include "page.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@ static uint64_t owner_of(const struct waiter *w)
     if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
         return TX_NOBODY;
     uint64_t tx = __atomic_load_n(&w->state->tx, __ATOMIC_RELAXED);
-    return pages_is_not_for(w->file, w->state, w->patience) ? TX_NOBODY : tx_owner_of(tx);
+    return page_is_not_for(w->file, w->state, w->patience) ? TX_NOBODY : handle_owner_of(tx);
 }
 
 /* Follows the waiting threads, from each to the owner of its page. Returns -1 if that leads back to the calling

@@ -5,7 +5,7 @@
  * Only a transaction keeps pages from one call to the next. So all threads in a cycle of waiting are owners of
  * transactions: each waits for a page that a transaction of the next one holds. A thread that holds a page only for
  * the length of one call waits only for threads of the same kind, in their common order, and comes to an end
- * (pages.h).
+ * (reservation.h).
  *
  * An open epoch belongs to every thread of the process. A thread that waits for one of its pages, other than
  * through the epoch's mapping, waits for itself. A thread that waits through that mapping, for a transaction, holds
@@ -22,7 +22,7 @@
 
 #include "file.h"
 #include "labels.h"
-#include "pages.h"
+#include "page.h"
 
 struct tx;
 

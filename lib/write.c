@@ -10,9 +10,15 @@
 #include "../reflection/report.h"
 #include "deploy.h"
 #include "flip.h"
+#include "hold.h"
+#include "load.h"
+#include "page.h"
+#include "page_set.h"
+#include "part.h"
 #include "put.h"
-#include "settle.h"
+#include "reservation.h"
 #include "space.h"
+#include "under_way.h"
 
 #include <string.h>
 
@@ -162,16 +168,16 @@ static inline int reserve_page(struct file *f, struct page_state *s, uint64_t en
 {
     const struct patience patience = {0};
     for (;;) {
-        int r = pages_reserve(f, s, &patience);
+        int r = reservation_take(f, s, &patience);
         if (__builtin_expect(r < 0, 0))
             return -1;
         r = file_check(f);
         if (r == 0)
-            r = pages_within(f, end);
+            r = reservation_within(f, end);
         if (__builtin_expect(r == 0, 1))
             return 0;
-        pages_release(s);
-        if (r < 0 || pages_wait_for_size(f, &patience) < 0)
+        page_release(s);
+        if (r < 0 || reservation_wait_for_size(f, &patience) < 0)
             return -1;
     }
 }
@@ -190,7 +196,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     int r = reserve_page(f, s, offset + n);
     if (__builtin_expect(r < 0, 0))
         return -1;
-    r = pages_load(f, page, s);
+    r = load_page(f, page, s);
     uint8_t need = r == 0 ? put_needs(s, bitmap_touched(begin, n), false) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
@@ -213,7 +219,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         }
         put_end(f);
     }
-    pages_release(s);
+    page_release(s);
     return r;
 }
 
@@ -227,17 +233,17 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
-    settle_begin(f);
+    under_way_begin(f);
     flip_begin_untold(f);
-    pages_mark_flipping(at->state);
+    page_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adopt.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
-    pages_unmark_flipping(at->state);
+    page_unmark_flipping(at->state);
     flip_end_untold(f);
-    settle_end(f);
+    under_way_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
     return r;
@@ -252,7 +258,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     at.state = shared_state(&f->shared, at.page);
     if (!at.state || reserve_page(f, at.state, offset + n) < 0)
         return -1;
-    int r = pages_load(f, at.page, at.state);
+    int r = load_page(f, at.page, at.state);
     if (r == 0 && (at.state->bitmap & bitmap_touched(begin, n)))
         r = 1;
     if (r == 0 && !(at.state->flags & PAGE_O_ALLOCATED))
@@ -262,7 +268,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
         r = store_in_place(m, &at, begin, n, bytes);
         put_end(f);
     }
-    pages_release(at.state);
+    page_release(at.state);
     return r;
 }
 

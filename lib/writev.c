@@ -8,8 +8,14 @@
 #include "../reflection/report.h"
 #include "calls.h"
 #include "epoch.h"
+#include "handle.h"
+#include "hold.h"
+#include "page_set.h"
+#include "part.h"
+#include "parts.h"
 #include "reader.h"
 #include "side.h"
+#include "tx.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -108,7 +114,7 @@ static int write_all(struct tx *t, struct ranges *r, unsigned flags)
 {
     qsort(r->spans, r->nspans, sizeof(*r->spans), by_order);
     for (unsigned i = 0; i < r->n; i++) {
-        struct flip_part *part = tx_part(t, r->each[i].to.m, true);
+        struct flip_part *part = parts_add(t, r->each[i].to.m, true);
         if (!part)
             return -1;
         part->written = true;
@@ -135,7 +141,7 @@ static int write_ranges(struct ranges *r, unsigned flags)
         return report_error(EINVAL, "ranges of an epoch go with others of the same mapping only");
     if (r->with_epoch)
         return epoch_writev(r->each[0].to.m, r->epoch, r->n, flags);
-    struct tx *t = tx_make(thread_id(), 0);
+    struct tx *t = handle_make(thread_id(), 0);
     if (!t)
         return -1;
     int result = write_all(t, r, flags);

@@ -64,7 +64,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         const char *fault, *place, *cases;
     } made_for[] = {
         {"", "lib/open.c", "two chunks, two dead|two dead"},
-        {"", "lib/pages.c", "two dead|threads, one page"},
+        {"", "lib/page.c", "two dead|threads, one page"},
         {"drop flush", "reflection/journal.c", "dead in a commit"},
         {"drop fence", "reflection/journal.c", "dead in a commit|threads, beside"},
         {"delay fence", "reflection/journal.c", "dead in a commit|threads, beside"},
@@ -77,6 +77,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/shrink.c", "shrink|transaction, size"},
         {"", "reflection/guard.c", "guarded"},
         {"", "lib/size.c", "shrink"},
+        {"", "lib/tail.c", "shrink"},
         {"", "lib/takeover.c", "peers, in a deploy"},
     };
     for (const auto &h : made_for)

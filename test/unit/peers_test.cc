@@ -422,7 +422,7 @@ TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)
         PersistFaults takeover;
         takeover.before = [&](const PersistCall &c) {
             flushes += std::string(c.op) == "flush_any" &&
-                       std::string(c.site).find("pages.c") != std::string::npos;
+                       std::string(c.site).find("page.c") != std::string::npos;
             return GO_ON;
         };
         EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;

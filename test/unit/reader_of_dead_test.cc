@@ -503,7 +503,7 @@ TEST_F(ReaderOfTheDead, IsNotTornByATakeoverThatFails)
                              PersistFaults faults;
                              faults.before = [](const PersistCall &c) {
                                  return std::string(c.op) == "flush_any" &&
-                                                std::string(c.site).find("pages.c") !=
+                                                std::string(c.site).find("page.c") !=
                                                     std::string::npos
                                             ? EIO
                                             : GO_ON;

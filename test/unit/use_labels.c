@@ -29,7 +29,7 @@ int use_labels_set_up(void)
         n->file.shared.labels = board;
         n->file.holder = (uint32_t)i + 1;
         n->mapping.file = &n->file;
-        n->tx = tx_make((uint64_t)(FIRST + i), 0);
+        n->tx = handle_make((uint64_t)(FIRST + i), 0);
         if (!n->tx)
             return -1;
         n->tx->parts[0].mapping = &n->mapping;

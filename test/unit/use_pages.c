@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_pages.h"
 
-#include "lib/pages.h"
+#include "lib/reservation.h"
 
 bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
 {
     struct file f = {.holder = holder};
-    return pages_try_reserve(&f, s);
+    return page_try_reserve(&f, s);
 }
 
 void use_pages_reserve(uint32_t holder, struct page_state *s)
 {
     struct file f = {.holder = holder};
-    pages_set_up();
-    (void)pages_reserve(&f, s, &(struct patience){0});
+    page_set_up();
+    (void)reservation_take(&f, s, &(struct patience){0});
 }
 
 void use_pages_release(struct page_state *s)
 {
-    pages_release(s);
+    page_release(s);
 }

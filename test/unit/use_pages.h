@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/pages.h for tests in C++, which cannot read it; of a file that is nothing but its `holder`. */
+/* lib/reservation.h for tests in C++, which cannot read it; of a file that is nothing but its `holder`. */
 #ifndef ATO_TEST_UNIT_USE_PAGES_H
 #define ATO_TEST_UNIT_USE_PAGES_H
 
