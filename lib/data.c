@@ -7,9 +7,9 @@
 #include "calls.h"
 #include "deploy.h"
 #include "epoch.h"
+#include "range.h"
 #include "read.h"
 #include "reader.h"
-#include "side.h"
 #include "write.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static int read_side(const struct side *from, void *dst, uint64_t n)
+static int read_side(const struct range *from, void *dst, uint64_t n)
 {
     if (__builtin_expect(!!from->m->file->reader, 0))
         return reader_read(from->m, from->offset, dst, n);
@@ -25,18 +25,18 @@ static int read_side(const struct side *from, void *dst, uint64_t n)
                           : read_bytes(from->m, from->offset, dst, n);
 }
 
-static int write_side(const struct side *to, const void *src, uint64_t n, unsigned flags)
+static int write_side(const struct range *to, const void *src, uint64_t n, unsigned flags)
 {
     if (__builtin_expect(!to->m->epoch, 1))
         return write_bytes(to->m, to->offset, src, n, flags);
-    struct stage_source source = {.bytes = src};
+    struct staging_source source = {.bytes = src};
     return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
 /* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be
  * held because this process may only read its file. Reads the whole source as it is at one moment, then
  * writes it from memory. */
-static int write_copy(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
+static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = malloc(n);
     if (!copy)
@@ -49,19 +49,20 @@ static int write_copy(const struct side *to, const struct side *from, uint64_t n
     return r;
 }
 
-static int write_across(const struct side *to, const struct side *from, uint64_t n, unsigned flags)
+static int write_across(const struct range *to, const struct range *from, uint64_t n,
+                        unsigned flags)
 {
     int r = to->m->epoch || from->m->epoch || from->m->file->reader
                 ? write_copy(to, from, n, flags)
                 : write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags);
     if (r == 0)
-        side_count_read(from->m, n);
+        range_count_read(from->m, n);
     return r;
 }
 
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
-    struct side to, from;
+    struct range to, from;
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0)) {
         report_error(EINVAL, "flags 0x%x are not known", flags);
         return NULL;
@@ -69,24 +70,24 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     if (__builtin_expect(n == 0, 0)) {
         if (table_find_exactly(dst) || table_find_exactly(src))
             return dst;
-        side_none(dst, src);
+        range_none(dst, src);
         return NULL;
     }
-    if (side_find(&to, dst, n) < 0 || side_find(&from, src, n) < 0)
+    if (range_find(&to, dst, n) < 0 || range_find(&from, src, n) < 0)
         return NULL;
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
     int r;
     if (to.m) {
-        r = side_check_writable(to.m, dst);
+        r = range_check_writable(to.m, dst);
         if (r == 0)
             r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, flags);
         if (r == 0)
-            side_count_write(to.m, n);
+            range_count_write(to.m, n);
     } else {
-        r = from.m ? read_side(&from, dst, n) : side_none(dst, src);
+        r = from.m ? read_side(&from, dst, n) : range_none(dst, src);
         if (r == 0)
-            side_count_read(from.m, n);
+            range_count_read(from.m, n);
     }
     return r < 0 ? NULL : dst;
 }
@@ -97,17 +98,17 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
     if (from && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
         CALL_ON(call, from);
         if (read_at_once(from, src, dst, n)) {
-            side_count_read(from, n);
+            range_count_read(from, n);
             return dst;
         }
     }
     return ato_memcpy_opt(dst, src, n, 0);
 }
 
-static int fill_side(const struct side *to, int c, uint64_t n)
+static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
-    struct stage_source source = {.bytes = page, .repeats = true};
+    struct staging_source source = {.bytes = page, .repeats = true};
     if (!to->m->epoch)
         return write_fill(to->m, to->offset, c, n, 0);
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
@@ -116,35 +117,35 @@ static int fill_side(const struct side *to, int c, uint64_t n)
 
 void *ato_memset(void *dst, int c, size_t n)
 {
-    struct side to;
+    struct range to;
     if (n == 0) {
         if (table_find_exactly(dst))
             return dst;
-        side_none(dst, dst);
+        range_none(dst, dst);
         return NULL;
     }
-    if (side_find(&to, dst, n) < 0)
+    if (range_find(&to, dst, n) < 0)
         return NULL;
     if (!to.m) {
-        side_none(dst, dst);
+        range_none(dst, dst);
         return NULL;
     }
     CALL_ON(call, to.m);
-    if (side_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
+    if (range_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
         return NULL;
-    side_count_write(to.m, n);
+    range_count_write(to.m, n);
     return dst;
 }
 
 int ato_deploy(const void *addr, size_t n)
 {
-    struct side s;
+    struct range s;
     if (n == 0)
-        return table_find_exactly(addr) ? 0 : side_none(addr, addr);
-    if (side_find(&s, addr, n) < 0)
+        return table_find_exactly(addr) ? 0 : range_none(addr, addr);
+    if (range_find(&s, addr, n) < 0)
         return -1;
     if (!s.m)
-        return side_none(addr, addr);
+        return range_none(addr, addr);
     CALL_ON(call, s.m);
     if (s.m->reader)
         return report_error(EACCES,

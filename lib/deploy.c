@@ -9,7 +9,7 @@
 #include "../reflection/bitmap.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
-#include "flip.h"
+#include "commit.h"
 #include "hold.h"
 #include "load.h"
 #include "page.h"
@@ -99,7 +99,7 @@ int deploy_held(struct mapping *m, struct hold *h)
     if (m->file->persist.domain == PERSIST_MSYNC && flush_homes(m->file, h) < 0)
         r = -1;
     /* The pages that were copied may flip whatever happened to the rest. */
-    int flips = flip_each(m, h);
+    int flips = commit_each_page(m, h);
     return r < 0 ? r : flips;
 }
 

@@ -10,9 +10,9 @@
 #include "page.h"
 #include "page_set.h"
 #include "parts.h"
-#include "put.h"
 #include "read.h"
 #include "reservation.h"
+#include "store.h"
 #include "tx.h"
 #include "waits.h"
 
@@ -40,7 +40,7 @@ int epoch_make(struct mapping *m)
         return -1;
     }
     pthread_mutex_init(&e->lock, NULL);
-    if (stage_settle(e->t) < 0) {
+    if (staging_pin(e->t) < 0) {
         tx_unmake(e->t);
         free(e);
         return -1;
@@ -61,7 +61,7 @@ void epoch_end(struct mapping *m)
 
 void epoch_unmake(struct mapping *m)
 {
-    m->epoch->t->settled = false;
+    m->epoch->t->pinned = false;
     tx_unmake(m->epoch->t);
     pthread_mutex_destroy(&m->epoch->lock);
     free(m->epoch);
@@ -90,13 +90,13 @@ static void turn_all(struct epoch *e)
 
 /* ---- writing ---- */
 
-/* As stage_ready(), for one range: on failure the epoch may keep some of the pages. */
+/* As staging_ready(), for one range: on failure the epoch may keep some of the pages. */
 static int get_range(struct epoch *e, struct mapping *m, const struct epoch_range *range,
                      uint64_t *blocked)
 {
     if (!parts_add(e->t, m, true))
         return -1;
-    return stage_ready(e->t, m->file, range->offset, range->n, blocked);
+    return staging_ready(e->t, m->file, range->offset, range->n, blocked);
 }
 
 /* Releases the pages from the n-th on. All counters are odd meanwhile: a reader may be looking at the entry
@@ -142,7 +142,7 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
     return -1;
 }
 
-int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct stage_source *src,
+int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct staging_source *src,
                 unsigned flags)
 {
     struct epoch *e = m->epoch;
@@ -151,21 +151,21 @@ int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct sta
     uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     const struct page_state *s = shared_peek(&f->shared, first);
     if (s)
-        put_fetch(f, s, first, offset % PAGE_BYTES);
+        store_fetch(f, s, first, offset % PAGE_BYTES);
     pthread_mutex_lock(&e->lock);
     int r = get_ready(e, m, &range, 1, flags);
     if (r == 0) {
-        /* With ATO_SKIP_EQUAL only stage_put() finds out which slices are written: so it publishes them. */
-        bool seen = (flags & ATO_SKIP_EQUAL) || stage_rewrites(e->t, f, offset, n);
+        /* With ATO_SKIP_EQUAL only staging_put() finds out which slices are written: so it publishes them. */
+        bool seen = (flags & ATO_SKIP_EQUAL) || staging_rewrites(e->t, f, offset, n);
         if (seen)
             turn(e, first, last);
-        stage_put(e->t, f, offset, n, src, flags, seen);
+        staging_put(e->t, f, offset, n, src, flags, seen);
         /* persist-order E1 (readers: epoch_read, and the commit by another thread): what was stored is
          * visible before other threads are told of it, and durable before they commit it (W1). */
         persist_fence(&f->persist);
         if (!seen) {
             turn(e, first, last);
-            stage_publish(e->t, f, offset, n);
+            staging_publish(e->t, f, offset, n);
         }
         turn(e, first, last);
     }
@@ -183,8 +183,8 @@ int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned c
     if (r == 0) {
         turn_all(e);
         for (unsigned i = 0; i < count; i++) {
-            struct stage_source src = {.bytes = ranges[i].bytes};
-            stage_put(e->t, f, ranges[i].offset, ranges[i].n, &src, flags, true);
+            struct staging_source src = {.bytes = ranges[i].bytes};
+            staging_put(e->t, f, ranges[i].offset, ranges[i].n, &src, flags, true);
         }
         persist_fence(&f->persist); /* E1 */
         turn_all(e);
@@ -196,11 +196,11 @@ int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned c
 /* ---- reading ---- */
 
 /* Returns the epoch's entry for a page, for a reader without the lock; NULL if the epoch does not have the
- * page. Entries do not move (stage_settle()). */
+ * page. Entries do not move (staging_pin()). */
 static const struct held *look(const struct epoch *e, struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
-    /* Acquire: pairs with claim() in stage.c. */
+    /* Acquire: pairs with claim() in staging.c. */
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) : 0;
     const struct hold *h = &e->t->hold;
     uint64_t at = (uint32_t)tx;
@@ -284,7 +284,7 @@ static bool has_any(const struct looker *l)
     uint64_t tag = __atomic_load_n(&l->e->t->hold.tag, __ATOMIC_RELAXED);
     for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
         const struct page_state *s = shared_peek(&l->f->shared, at / PAGE_BYTES);
-        /* Acquire: pairs with claim() in stage.c. */
+        /* Acquire: pairs with claim() in staging.c. */
         if (s && __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) >> 32 == tag)
             return true;
     }
@@ -307,7 +307,7 @@ int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
         count(m, COUNT_READ_RETRIES, 1);
     }
     pthread_mutex_lock(&l.e->lock);
-    int r = stage_read(l.e->t, m, offset, dst, n);
+    int r = staging_read(l.e->t, m, offset, dst, n);
     pthread_mutex_unlock(&l.e->lock);
     return r;
 }
@@ -324,9 +324,9 @@ int epoch_commit(struct mapping *m)
     struct epoch *e = m->epoch;
     struct tx *t = e->t;
     pthread_mutex_lock(&e->lock);
-    if (stage_has_to_be_flushed(t) && !stage_is_sorted(t)) {
+    if (staging_has_to_be_flushed(t) && !staging_is_sorted(t)) {
         turn_all(e);
-        stage_sort(t);
+        staging_sort(t);
         turn_all(e);
     }
     int r = file_check(m->file);

@@ -16,7 +16,7 @@
 #ifndef ATO_LIB_EPOCH_H
 #define ATO_LIB_EPOCH_H
 
-#include "stage.h"
+#include "staging.h"
 
 /* Makes the epoch of a new mapping. Returns 0; -1 with EAGAIN, ENOMEM. */
 int epoch_make(struct mapping *m);
@@ -31,7 +31,7 @@ void epoch_end(struct mapping *m);
 void epoch_unmake(struct mapping *m);
 
 /* As write_bytes() and read_bytes(), within the epoch. The source is in memory. */
-int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct stage_source *src,
+int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct staging_source *src,
                 unsigned flags);
 /* Writes several ranges, from memory, in one step. */
 struct epoch_range {

@@ -34,8 +34,8 @@ struct tx {
     uint64_t generation; /* of the next handle */
     uint64_t owner;      /* thread_id(), perhaps with TX_UNDECIDED; TX_ALL_THREADS: an epoch */
     uint32_t slot;
-    bool busy;    /* its owner is in a call on it */
-    bool settled; /* the list of its pages stays in `region` */
+    bool busy;   /* its owner is in a call on it */
+    bool pinned; /* the list of its pages stays in `region` */
     unsigned flags;
     uint64_t wait_ms; /* 0: no limit */
     uint64_t max_pages;
@@ -44,11 +44,11 @@ struct tx {
     void *region;
     uint64_t region_bytes; /* bytes of address space */
     uint64_t region_ready; /* bytes of it that are writable memory */
-    /* Writes that are not stored yet (stage.c). Kept for the next transaction; may be NULL. */
+    /* Writes that are not stored yet (staging.c). Kept for the next transaction; may be NULL. */
     struct queue *queue;
-    struct flip_part *parts; /* in the order of the first calls on their mappings */
+    struct part *parts; /* in the order of the first calls on their mappings */
     unsigned nparts, parts_room;
-    struct flip_part few[TX_FEW_PARTS];
+    struct part few[TX_FEW_PARTS];
     /* Of an epoch: the file of its mapping, while threads may wait for the epoch; else NULL. */
     struct file *home;
     struct tx *next_free;

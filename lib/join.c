@@ -5,7 +5,7 @@
 #include "page_set.h"
 #include "parts.h"
 #include "resize.h"
-#include "stage.h"
+#include "staging.h"
 #include "tx.h"
 #include "waits.h"
 
@@ -26,7 +26,7 @@ static int get_ready(struct tx *into, const struct tx *from)
 {
     if (check_alike(into, from) < 0 || parts_make_room(into, from->nparts) < 0)
         return -1;
-    return stage_make_room(into, from->hold.n);
+    return staging_make_room(into, from->hold.n);
 }
 
 /* No page belongs to both transactions. */
@@ -57,8 +57,8 @@ int join(struct tx *into, struct tx *from)
     if (get_ready(into, from) < 0)
         return -1;
     /* Queued writes name pages by their index. */
-    stage_drain(into);
-    stage_drain(from);
+    staging_drain(into);
+    staging_drain(from);
     parts_move(into, from);
     move_sizes(into, from);
     move_pages(into, from);

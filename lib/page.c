@@ -93,7 +93,7 @@ void page_wake(struct page_state *s)
 
 int page_flush_words(const struct file *f, const uint64_t *words, uint64_t n)
 {
-    /* persist-order R4, R5 (writers: W2, G4, S2 in flip.c): after a kill the word may be visible and not durable.
+    /* persist-order R4, R5 (writers: W2, G4, S2 in commit.c): after a kill the word may be visible and not durable.
      * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
      * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
      * read. I1, I5. */

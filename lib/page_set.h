@@ -3,7 +3,7 @@
  * The pages that one operation holds.
  *
  * They are reserved in ascending order of (file id, page), all of them before anything else, and released
- * together. (A transaction's are in the order of its calls: stage.h.) `pending` says for each page which
+ * together. (A transaction's are in the order of its calls: staging.h.) `pending` says for each page which
  * slices the operation has stored to their invalid homes; it is 0 for a page that is held only so that it
  * stays as it is. It lies in the operation's own memory, where no other process can change it between two
  * steps of a commit.

@@ -7,7 +7,7 @@
 
 /* What an operation does with a mapping. Of several mappings of one file the first one stands for the file:
  * it has `size` and the counts. */
-struct flip_part {
+struct part {
     struct mapping *mapping;
     bool written, eager; /* used by transactions only */
     /* For a transaction that changes the file's size (resize.h): */

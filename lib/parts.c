@@ -12,7 +12,7 @@
 static int more_parts(struct tx *t)
 {
     unsigned room = t->parts_room * 2;
-    struct flip_part *parts = malloc(room * sizeof(*parts));
+    struct part *parts = malloc(room * sizeof(*parts));
     if (!parts)
         return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
     memcpy(parts, t->parts, t->nparts * sizeof(*parts));
@@ -31,7 +31,7 @@ int parts_make_room(struct tx *t, unsigned more)
     return 0;
 }
 
-static struct flip_part *find_part(struct tx *t, const struct mapping *m)
+static struct part *find_part(struct tx *t, const struct mapping *m)
 {
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].mapping == m)
@@ -50,9 +50,9 @@ int parts_check_alike(const struct tx *t, const struct mapping *m)
     return 0;
 }
 
-struct flip_part *parts_add(struct tx *t, struct mapping *m, bool to_write)
+struct part *parts_add(struct tx *t, struct mapping *m, bool to_write)
 {
-    struct flip_part *part = find_part(t, m);
+    struct part *part = find_part(t, m);
     if (to_write && !(part && part->written) && parts_check_alike(t, m) < 0)
         return NULL;
     if (part)
@@ -60,21 +60,21 @@ struct flip_part *parts_add(struct tx *t, struct mapping *m, bool to_write)
     if (parts_make_room(t, 1) < 0)
         return NULL;
     count_open(m, 1);
-    t->parts[t->nparts] = (struct flip_part){.mapping = m};
+    t->parts[t->nparts] = (struct part){.mapping = m};
     return &t->parts[t->nparts++];
 }
 
 void parts_move(struct tx *to, const struct tx *from)
 {
     for (unsigned i = 0; i < from->nparts; i++) {
-        const struct flip_part *part = &from->parts[i];
-        struct flip_part *there = find_part(to, part->mapping);
+        const struct part *part = &from->parts[i];
+        struct part *there = find_part(to, part->mapping);
         if (there) {
             there->written |= part->written;
             there->eager |= part->eager;
             count_open(part->mapping, UINT64_MAX); /* one count remains for both */
         } else {
-            to->parts[to->nparts++] = (struct flip_part){
+            to->parts[to->nparts++] = (struct part){
                 .mapping = part->mapping, .written = part->written, .eager = part->eager};
         }
     }
@@ -88,15 +88,15 @@ void parts_drop(struct tx *t, unsigned n)
         count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
 }
 
-struct flip_part *parts_of_file(struct tx *t, const struct file *f)
+struct part *parts_of_file(struct tx *t, const struct file *f)
 {
-    struct flip_part *part = t->parts;
+    struct part *part = t->parts;
     while (part->mapping->file != f)
         part++;
     return part;
 }
 
-const struct flip_part *parts_sizing(const struct tx *t, const struct file *f)
+const struct part *parts_sizing(const struct tx *t, const struct file *f)
 {
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized && t->parts[i].mapping->file == f)
@@ -106,7 +106,7 @@ const struct flip_part *parts_sizing(const struct tx *t, const struct file *f)
 
 uint64_t parts_size(const struct tx *t, const struct file *f)
 {
-    const struct flip_part *part = parts_sizing(t, f);
+    const struct part *part = parts_sizing(t, f);
     return part ? part->size : file_size(f);
 }
 

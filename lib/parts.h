@@ -8,7 +8,7 @@
 
 /* Returns its part for a mapping, which cannot be unmapped from then on. NULL with ENOMEM; or, if `to_write`, with
  * EXDEV: the file cannot be in one commit with the others. */
-struct flip_part *parts_add(struct tx *t, struct mapping *m, bool to_write);
+struct part *parts_add(struct tx *t, struct mapping *m, bool to_write);
 
 /* Checks that the file of m can be in one commit with the files that the transaction writes to. Returns 0; -1 with
  * EXDEV. */
@@ -24,10 +24,10 @@ void parts_move(struct tx *to, const struct tx *from);
 void parts_drop(struct tx *t, unsigned n);
 
 /* Returns the part that speaks for a file, for which it must have one. */
-struct flip_part *parts_of_file(struct tx *t, const struct file *f);
+struct part *parts_of_file(struct tx *t, const struct file *f);
 
 /* The same, if it changes the file's size; else NULL. */
-const struct flip_part *parts_sizing(const struct tx *t, const struct file *f);
+const struct part *parts_sizing(const struct tx *t, const struct file *f);
 
 /* Returns the file's size as the transaction sees it. */
 uint64_t parts_size(const struct tx *t, const struct file *f);

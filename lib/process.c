@@ -3,9 +3,9 @@
 
 #include "../reflection/locks.h"
 #include "../reflection/report.h"
+#include "commit.h"
 #include "files.h"
 #include "finish.h"
-#include "flip.h"
 #include "guard.h"
 #include "handle.h"
 #include "journals.h"
@@ -61,7 +61,7 @@ static void in_child(void)
     journals_forget_all();
     files_forget();
     thread_forget_others();
-    flip_forget_others();
+    commit_forget_others();
     report_in_child();
     unlock_all();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
- * (read.c, point 1 to 4) against writers and deployers (write.c, flip.c, deploy.c, hold.c), first
+ * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, deploy.c, hold.c), first
  * touch (load.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
@@ -228,7 +228,7 @@ inline bring(s)
 
 #define unmark(p) mark(p)
 
-/* show(): in flip.c; flip_one() for a page. Into the buffer in one step: nobody sees a store before it
+/* show(): in commit.c; commit_page() for a page. Into the buffer in one step: nobody sees a store before it
  * leaves that. */
 inline show_flips()
 {
@@ -252,7 +252,7 @@ inline show_flips()
     }
 }
 
-/* W1, the words, W2: flip_one(), flip_each(), and commit_journal() or commit_rtm(), of which readers
+/* W1, the words, W2: commit_page(), commit_each_page(), and commit_journal() or commit_rtm(), of which readers
  * cannot tell the lane: its commit line decides, and nobody is told before all words are durable. */
 inline flip()
 {

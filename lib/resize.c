@@ -12,7 +12,7 @@
 #include "parts.h"
 #include "reservation.h"
 #include "size.h"
-#include "stage.h"
+#include "staging.h"
 #include "tail.h"
 
 #include <assert.h>
@@ -48,16 +48,16 @@ static int refresh_size(struct file *f)
 }
 
 /* Reserves `sizing`. `part` is the one that speaks for its file. */
-static int begin(struct tx *t, struct flip_part *part)
+static int begin(struct tx *t, struct part *part)
 {
     struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
-    struct patience patience = stage_patience(t);
+    struct patience patience = staging_patience(t);
     if (reservation_take(f, s, &patience) < 0)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || size_settle(f) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -66,7 +66,7 @@ static int begin(struct tx *t, struct flip_part *part)
     return 0;
 }
 
-void resize_end(struct tx *t, struct flip_part *part)
+void resize_end(struct tx *t, struct part *part)
 {
     struct file *f = part->mapping->file;
     struct size_range drained = range_of(t, f, part->low, part->old);
@@ -79,16 +79,16 @@ void resize_end(struct tx *t, struct flip_part *part)
      * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)size_settle(f);
+        (void)size_cut_leftover(f);
     release_sizing(f);
     part->sized = part->resizes = false;
 }
 
-void resize_move(struct tx *to, const struct tx *from, const struct flip_part *part)
+void resize_move(struct tx *to, const struct tx *from, const struct part *part)
 {
     struct file *f = part->mapping->file;
     struct size_range drained = range_of(from, f, part->low, part->old);
-    struct flip_part *speaks = parts_of_file(to, f);
+    struct part *speaks = parts_of_file(to, f);
     assert(part->sized && !speaks->sized); /* only one transaction has `sizing` */
     speaks->sized = true;
     speaks->resizes = part->resizes;
@@ -117,14 +117,14 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
 }
 
 /* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
-static int cut_lower(struct tx *t, struct flip_part *part, uint64_t size)
+static int cut_lower(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     struct size_range range = range_of(t, f, size, part->low);
-    struct patience patience = stage_patience(t);
+    struct patience patience = staging_patience(t);
     uint64_t before = t->hold.n, last = size / PAGE_BYTES;
     /* The last page keeps its bytes up to the end, so it is held, and not drained. */
-    if (size % PAGE_BYTES && stage_claim(t, f, last, last) < 0)
+    if (size % PAGE_BYTES && staging_claim(t, f, last, last) < 0)
         return -1;
     if (size_drain(&range, &patience) < 0) {
         hold_release_from(&t->hold, before);
@@ -146,7 +146,7 @@ static int check_guard(struct file *f, uint64_t size)
                         (unsigned long long)size);
 }
 
-static int shrink(struct tx *t, struct flip_part *part, uint64_t size)
+static int shrink(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     if (check_guard(f, size) < 0 || (size < part->low && cut_lower(t, part, size) < 0))
@@ -158,18 +158,18 @@ static int shrink(struct tx *t, struct flip_part *part, uint64_t size)
 /* ---- longer ---- */
 
 /* Clears the last page beyond the end that the file has for others. */
-static int clear_tail(struct tx *t, struct flip_part *part)
+static int clear_tail(struct tx *t, struct part *part)
 {
     struct file *f = part->mapping->file;
     uint64_t page = part->old / PAGE_BYTES;
-    if (stage_claim(t, f, page, page) < 0)
+    if (staging_claim(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return tail_clear(part->mapping, stage_find(t, f, page));
+    return tail_clear(part->mapping, staging_find(t, f, page));
 }
 
 /* Gives both files the new length on the media. */
-static int lengthen(struct tx *t, struct flip_part *part, uint64_t size)
+static int lengthen(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     uint64_t old = part->old;
@@ -190,20 +190,20 @@ static uint64_t slice_end(uint64_t offset)
 /* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
  * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
  * disk. */
-static int write_zeros(struct tx *t, struct flip_part *part, uint64_t size)
+static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     static const char zeros[PAGE_BYTES];
-    const struct stage_source source = {.bytes = zeros, .repeats = true};
+    const struct staging_source source = {.bytes = zeros, .repeats = true};
     uint64_t from = part->size, to = slice_end(from < part->old ? part->old : from);
     if (to > size)
         to = size;
     if (to <= from ||
-        (from >= part->old && stage_is_zeros(t, part->mapping->file, from, to - from)))
+        (from >= part->old && staging_is_zeros(t, part->mapping->file, from, to - from)))
         return 0;
-    return stage_write(t, part->mapping, from, to - from, &source, ATO_SKIP_EQUAL);
+    return staging_write(t, part->mapping, from, to - from, &source, ATO_SKIP_EQUAL);
 }
 
-static int grow(struct tx *t, struct flip_part *part, uint64_t size)
+static int grow(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     if (size > f->limit)
@@ -219,8 +219,8 @@ static int grow(struct tx *t, struct flip_part *part, uint64_t size)
 
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
-    struct flip_part *part = parts_of_file(t, m->file);
-    stage_drain(t); /* queued writes may lie beyond the new end */
+    struct part *part = parts_of_file(t, m->file);
+    staging_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;
     if (!begun && begin(t, part) < 0)
@@ -232,7 +232,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     else if (size > part->size)
         r = grow(t, part, size);
     if (r < 0) {
-        stage_give_back(t, before);
+        staging_give_back(t, before);
         __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
         if (!begun)
             resize_end(t, part);
@@ -247,7 +247,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
 int resize_announce(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
-        const struct flip_part *part = &t->parts[i];
+        const struct part *part = &t->parts[i];
         if (part->resizes && part->size < part->old && size_announce(part->mapping->file) < 0)
             return -1;
     }
@@ -257,7 +257,7 @@ int resize_announce(const struct tx *t)
 void resize_clear(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
-        const struct flip_part *part = &t->parts[i];
+        const struct part *part = &t->parts[i];
         struct file *f = part->mapping->file;
         struct size_range range = range_of(t, f, part->size, part->old);
         if (part->sized && part->size < part->old)

@@ -54,7 +54,7 @@ struct page_state {
     /* The thread within the holder: its number; while the page is flipping, that of the thread that flips it; or
      * PAGE_TAKEN_OVER, PAGE_HIDDEN. Set by the holder. The four bytes from here on are a futex. */
     uint8_t owner;
-    uint8_t written; /* time of the last write: a guess (put.h); set by the holder */
+    uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
     /* Odd: `bitmap` is valid. 0: not loaded from the media yet; other even numbers: flipping. Grows with every

@@ -21,9 +21,9 @@
 #include "load.h"
 #include "page.h"
 #include "page_set.h"
-#include "put.h"
 #include "reservation.h"
 #include "space.h"
+#include "store.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -191,7 +191,7 @@ static int settle(struct pairing *pr, uint64_t unused)
     return growth_settle(pr, growth_last(pr), shrink_from(pr));
 }
 
-int size_settle(struct file *f)
+int size_cut_leftover(struct file *f)
 {
     return on_media(f, settle, 0);
 }

@@ -6,7 +6,7 @@
  *   shorter   size_drain(), size_announce(), the commit, size_clear_behind()
  *   both      size_release()
  *
- * The commit is in flip.c: the size word alone, or with words of pages. For the steps on the media see
+ * The commit is in commit.c: the size word alone, or with words of pages. For the steps on the media see
  * reflection/growth.h and shrink.h.
  *
  * A drain keeps all others from whole pages that are going to be cut off. `cut` in the shared header tells a thread
@@ -31,7 +31,7 @@ struct size_range {
 
 /* growth_settle() for the file: cuts off what an earlier growth left. Called before anything else is done to its
  * size. Returns 0; -1: its errors. */
-int size_settle(struct file *f);
+int size_cut_leftover(struct file *f);
 
 /* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);

@@ -4,10 +4,10 @@
 #include "../reflection/bitmap.h"
 #include "../reflection/domain.h"
 #include "../reflection/report.h"
-#include "flip.h"
+#include "commit.h"
 #include "page_set.h"
-#include "put.h"
 #include "space.h"
+#include "store.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,15 +45,15 @@ static int clear_slice(struct mapping *m, struct held *last, unsigned begin, uns
     copy_gather_range(f->persist.kernel, tail, t.o, t.r, t.bitmap, begin, end - begin);
     if (memcmp(tail, zeros, end - begin) == 0)
         return 0;
-    uint8_t need = put_needs(s, bitmap_touched(begin, end - begin), false);
+    uint8_t need = store_needs(s, bitmap_touched(begin, end - begin), false);
     if (need && space_make(f, last->page, s, need) < 0)
         return -1;
-    put(&t, begin, end - begin, zeros);
+    store_bytes(&t, begin, end - begin, zeros);
     last->pending = t.pending;
     char *home = s->bitmap & t.pending ? t.o : t.r;
     if (file_flush_data(f, home, PAGE_BYTES) < 0)
         return -1;
-    return flip_one(m, last);
+    return commit_page(m, last);
 }
 
 /* Returns true if the file's last page must have all its space before the file grows: where reading a hole may be

@@ -5,7 +5,7 @@
  * removed. So readers of several pages see its last operation as a whole or not at all. Modelled in takeover.pml,
  * except for the size.
  *
- * A shrink that is durable becomes visible as in flip.c. Pages that got a state after the dead process had drained
+ * A shrink that is durable becomes visible as in commit.c. Pages that got a state after the dead process had drained
  * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
  * These pages are taken too.
  */
@@ -217,7 +217,7 @@ static int note_bitmaps(struct dead *d)
             end++;
         r = note_chunk(d, first, end);
     }
-    /* persist-order R5 (writer: W2 in flip.c): as in page_flush_words(). */
+    /* persist-order R5 (writer: W2 in commit.c): as in page_flush_words(). */
     if (r == 0 && d->unsettled && fsops_fsync(d->f->pairing.reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", d->f->pairing.path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */

@@ -17,10 +17,10 @@
 #include "part.h"
 #include "parts.h"
 #include "process.h"
-#include "put.h"
+#include "range.h"
 #include "resize.h"
-#include "side.h"
-#include "stage.h"
+#include "staging.h"
+#include "store.h"
 #include "tx.h"
 #include "waits.h"
 
@@ -171,31 +171,31 @@ int ato_tx_join(ato_tx *into, ato_tx *from)
 
 /* Finds the mapping of a side and checks the range, by the file's size as the transaction sees it. Returns 0; -1
  * with EFAULT; EIO: its file is poisoned. */
-static int find(struct tx *t, struct side *s, const void *addr, size_t n)
+static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
-    if (side_look(s, addr, n) < 0)
+    if (range_look(s, addr, n) < 0)
         return -1;
     if (!s->m)
         return 0;
-    if (side_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !side_grew(s, addr, n))
+    if (range_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !range_grew(s, addr, n))
         return -1;
     return file_check(s->m->file);
 }
 
-static int write_to(struct tx *t, const struct side *to, const struct side *from, const void *src,
+static int write_to(struct tx *t, const struct range *to, const struct range *from, const void *src,
                     size_t n, unsigned flags)
 {
     struct mapping *m = to->m;
-    struct flip_part *part = parts_add(t, m, true);
-    struct stage_source source = {.bytes = src, .from = from->m, .from_offset = from->offset};
-    if (!part || stage_write(t, m, to->offset, n, &source, flags) < 0)
+    struct part *part = parts_add(t, m, true);
+    struct staging_source source = {.bytes = src, .from = from->m, .from_offset = from->offset};
+    if (!part || staging_write(t, m, to->offset, n, &source, flags) < 0)
         return -1;
     part->written = true;
     part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     return 0;
 }
 
-/* Prefetches as put_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
+/* Prefetches as store_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
  * number of stores everything else waits too. */
 static inline __attribute__((always_inline)) void fetch(const void *dst)
 {
@@ -208,21 +208,21 @@ static inline __attribute__((always_inline)) void fetch(const void *dst)
     const struct page_state *s =
         from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
     if (s)
-        put_fetch(f, s, page, at % PAGE_BYTES);
+        store_fetch(f, s, page, at % PAGE_BYTES);
 }
 
 static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)
 {
-    struct side to, from;
+    struct range to, from;
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
-        return table_find_exactly(dst) || table_find_exactly(src) ? 0 : side_none(dst, src);
+        return table_find_exactly(dst) || table_find_exactly(src) ? 0 : range_none(dst, src);
     if (find(t, &to, dst, n) < 0 || find(t, &from, src, n) < 0)
         return -1;
     if (!to.m && !from.m)
-        return side_none(dst, src);
-    if (to.m && side_check_writable(to.m, dst) < 0)
+        return range_none(dst, src);
+    if (to.m && range_check_writable(to.m, dst) < 0)
         return -1;
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
@@ -230,15 +230,15 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
     int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
     if (r == 0)
         r = to.m ? write_to(t, &to, &from, src, n, flags)
-                 : stage_read(t, from.m, from.offset, dst, n);
+                 : staging_read(t, from.m, from.offset, dst, n);
     if (r < 0) {
         parts_drop(t, parts);
         return -1;
     }
     if (to.m)
-        side_count_write(to.m, n);
+        range_count_write(to.m, n);
     if (from.m)
-        side_count_read(from.m, n);
+        range_count_read(from.m, n);
     return 0;
 }
 
@@ -257,7 +257,7 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 static int change_size(struct tx *t, struct mapping *m, off_t size)
 {
     unsigned parts = t->nparts;
-    struct flip_part *part = parts_add(t, m, true);
+    struct part *part = parts_add(t, m, true);
     if (!part)
         return -1;
     if (resize(t, m, (uint64_t)size) < 0) {

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tx.h"
 
+#include "commit.h"
 #include "deploy.h"
-#include "flip.h"
 #include "handle.h"
 #include "hold.h"
 #include "page_set.h"
 #include "parts.h"
 #include "resize.h"
 #include "space.h"
-#include "stage.h"
+#include "staging.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
 int tx_make_durable(struct tx *t)
 {
-    struct flip flip = {.hold = &t->hold, .parts = t->parts, .nparts = t->nparts};
-    if (stage_is_for_several(t) && t->nparts == 1 &&
-        flip_prepare(t->parts[0].mapping, &t->hold, t->hold.n) < 0)
+    struct commit flip = {.hold = &t->hold, .parts = t->parts, .nparts = t->nparts};
+    if (staging_is_for_several(t) && t->nparts == 1 &&
+        commit_prepare(t->parts[0].mapping, &t->hold, t->hold.n) < 0)
         return -1;
-    stage_drain(t);
+    staging_drain(t);
     int r = 0;
-    if (stage_has_to_be_flushed(t)) {
+    if (staging_has_to_be_flushed(t)) {
         /* An epoch's pages, which readers look at, are sorted already (epoch_commit()). */
-        if (!stage_is_sorted(t))
-            stage_sort(t);
-        r = stage_flush(t);
+        if (!staging_is_sorted(t))
+            staging_sort(t);
+        r = staging_flush(t);
     }
     if (r == 0)
         r = resize_announce(t);
     if (r == 0)
-        r = flip_commit(&flip);
+        r = commit_run(&flip);
     if (r == 0)
         resize_clear(t);
     if (t->hold.lane.in)
@@ -66,7 +66,7 @@ static void keep_few(struct tx *t, uint64_t pages)
 {
     if (t->hold.pages == t->region && pages > MUCH)
         (void)madvise(t->region, t->region_ready, MADV_DONTNEED);
-    if (!t->settled) {
+    if (!t->pinned) {
         t->hold.pages = t->hold.small;
         t->hold.room = HOLD_SMALL;
     }
@@ -84,7 +84,7 @@ void tx_let_go(struct tx *t)
 void tx_empty(struct tx *t)
 {
     uint64_t pages = t->hold.n;
-    stage_forget(t);
+    staging_forget(t);
     forget_behind(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
@@ -110,7 +110,7 @@ unsigned tx_kept(uint64_t *bytes)
     unsigned n = 0;
     *bytes = 0;
     for (const struct tx *t; (t = handle_nth(n + 1)); n++)
-        *bytes += stage_kept_bytes(t);
+        *bytes += staging_kept_bytes(t);
     return n;
 }
 
@@ -119,13 +119,13 @@ void tx_forget_all(void)
 {
     struct tx *t;
     for (unsigned i = 1; (t = handle_nth(i)); i++) {
-        stage_forget(t);
+        staging_forget(t);
         t->hold.n = 0;
         t->hold.pages = t->hold.small;
         t->hold.room = HOLD_SMALL;
         t->hold.lane.in = NULL;
         t->hold.forgotten = NULL;
-        t->settled = false;
+        t->pinned = false;
         t->nparts = 0;
     }
     handle_close_all();

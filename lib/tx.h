@@ -14,7 +14,7 @@ void tx_unmake(struct tx *t);
 /* For join.c: makes a transaction forget its pages and mappings, which belong to another transaction now. */
 void tx_let_go(struct tx *t);
 
-/* Commits, durably; its pages stay held. Returns 0; -1: errors of flip_commit(), and nothing changed. */
+/* Commits, durably; its pages stay held. Returns 0; -1: errors of commit_run(), and nothing changed. */
 int tx_make_durable(struct tx *t);
 
 /* After the commit: deploys what the eager policy asks for. A failure is ignored. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reserve all pages; copy to invalid homes (I2); flip (flip.c); release.
+ * Reserve all pages; copy to invalid homes (I2); flip (commit.c); release.
  *
  * Until the flip no valid slice has changed, so every way out before it is safe: an error, a source that faults and
  * kills the process, a power cut.
@@ -8,16 +8,16 @@
 #include "write.h"
 
 #include "../reflection/report.h"
+#include "commit.h"
 #include "deploy.h"
-#include "flip.h"
 #include "hold.h"
 #include "load.h"
 #include "page.h"
 #include "page_set.h"
 #include "part.h"
-#include "put.h"
 #include "reservation.h"
 #include "space.h"
+#include "store.h"
 #include "under_way.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
     for (uint64_t i = 0; i < npages;) {
         uint64_t page = pages[i].page;
         uint64_t mask = bitmap_touched(span_begin(span, page), span_bytes(span, page));
-        uint8_t need = put_needs(pages[i].state, mask, eager);
+        uint8_t need = store_needs(pages[i].state, mask, eager);
         uint64_t run = 1;
         if (!need) {
             i++;
@@ -89,7 +89,7 @@ static int make_space(struct held *pages, uint64_t npages, const struct span *sp
         while (i + run < npages) {
             uint64_t next = pages[i + run].page;
             mask = bitmap_touched(span_begin(span, next), span_bytes(span, next));
-            if (put_needs(pages[i + run].state, mask, eager) != need)
+            if (store_needs(pages[i + run].state, mask, eager) != need)
                 break;
             run++;
         }
@@ -126,10 +126,10 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
     /* With SKIP_EQUAL it is not known yet whether two pages will flip. */
-    if (!(flags & ATO_SKIP_EQUAL) && flip_prepare(m, h, npages) < 0)
+    if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, npages) < 0)
         return -1;
     for (uint64_t i = 0; i < npages; i++)
-        put_begin(pages[i].state);
+        store_begin(pages[i].state);
     for (uint64_t i = 0; i < npages; i++) {
         uint64_t page = pages[i].page;
         unsigned begin = span_begin(span, page), n = span_bytes(span, page);
@@ -138,24 +138,24 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
                            .r = file_r(f, page),
                            .bitmap = pages[i].state->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = put_is_cold(f, pages[i].state, n)};
+                           .cold = store_is_cold(f, pages[i].state, n)};
         if (src->from) {
             gather_held(h, src->from->file, from, n, bounce);
             bytes = bounce;
         }
-        put(&t, begin, n, bytes);
+        store_bytes(&t, begin, n, bytes);
         stored |= pages[i].pending = t.pending;
         if (!src->from && !src->repeats)
             bytes += n;
         from += n;
     }
     if (stored) {
-        struct flip_part part = {.mapping = m};
-        struct flip flip = {.hold = h, .parts = &part, .nparts = 1};
-        if (flush_span(f, span) < 0 || flip_commit(&flip) < 0)
+        struct part part = {.mapping = m};
+        struct commit flip = {.hold = h, .parts = &part, .nparts = 1};
+        if (flush_span(f, span) < 0 || commit_run(&flip) < 0)
             return -1;
     }
-    put_end(f);
+    store_end(f);
     /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
      * call reports), it stays committed. */
     if (eager)
@@ -192,12 +192,12 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     struct page_state *s = shared_state(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return -1;
-    put_fetch(f, s, page, begin);
+    store_fetch(f, s, page, begin);
     int r = reserve_page(f, s, offset + n);
     if (__builtin_expect(r < 0, 0))
         return -1;
     r = load_page(f, page, s);
-    uint8_t need = r == 0 ? put_needs(s, bitmap_touched(begin, n), false) : 0;
+    uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n), false) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
     if (r == 0) {
@@ -206,18 +206,18 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .r = file_r(f, page),
                            .bitmap = s->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = put_is_cold(f, s, n)};
+                           .cold = store_is_cold(f, s, n)};
         struct span span = {offset, n, page, page};
         struct held at = {.file = f, .state = s, .page = page};
-        put_begin(s);
-        put(&t, begin, n, bytes);
+        store_begin(s);
+        store_bytes(&t, begin, n, bytes);
         at.pending = t.pending;
         if (at.pending) {
             r = flush_span(f, &span);
             if (r == 0)
-                r = flip_one(m, &at);
+                r = commit_page(m, &at);
         }
-        put_end(f);
+        store_end(f);
     }
     page_release(s);
     return r;
@@ -234,7 +234,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
     under_way_begin(f);
-    flip_begin_untold(f);
+    commit_begin_untold(f);
     page_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
@@ -242,7 +242,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     /* persist-order W6 (readers: R6 in adopt.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
     page_unmark_flipping(at->state);
-    flip_end_untold(f);
+    commit_end_untold(f);
     under_way_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
@@ -264,9 +264,9 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     if (r == 0 && !(at.state->flags & PAGE_O_ALLOCATED))
         r = space_make(f, at.page, at.state, PAGE_O_ALLOCATED);
     if (r == 0) {
-        put_begin(at.state);
+        store_begin(at.state);
         r = store_in_place(m, &at, begin, n, bytes);
-        put_end(f);
+        store_end(f);
     }
     page_release(at.state);
     return r;
@@ -281,7 +281,7 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
         const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
-            put_fetch(m->file, s, page, span_begin(&span, page));
+            store_fetch(m->file, s, page, span_begin(&span, page));
     }
     struct hold_span pages = hold_span_of(m->file, offset, n);
     int r = hold_spans(&h, &pages, 1);

@@ -13,28 +13,28 @@
 #include "page_set.h"
 #include "part.h"
 #include "parts.h"
+#include "range.h"
 #include "reader.h"
-#include "side.h"
 #include "tx.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-struct range {
-    struct side to, from;
+struct transfer {
+    struct range to, from;
     const char *src;
     char *copy; /* of a source whose pages cannot be held; or NULL */
     uint64_t n;
 };
 
-struct ranges {
-    struct range *each;
+struct transfers {
+    struct transfer *each;
     struct hold_span *spans; /* the pages of all ranges */
     struct epoch_range *epoch;
     unsigned n, room, nspans, with_epoch;
 };
 
-static void release(struct ranges *r)
+static void release(struct transfers *r)
 {
     for (unsigned i = 0; r->each && i <= r->n && i < r->room; i++)
         free(r->each[i].copy);
@@ -43,7 +43,7 @@ static void release(struct ranges *r)
     free(r->epoch);
 }
 
-static int make_room(struct ranges *r, unsigned n)
+static int make_room(struct transfers *r, unsigned n)
 {
     r->each = calloc(n, sizeof(*r->each));
     r->spans = calloc(n, 2 * sizeof(*r->spans));
@@ -54,13 +54,13 @@ static int make_room(struct ranges *r, unsigned n)
     return report_error(ENOMEM, "no memory to write %u ranges", n);
 }
 
-static void add_span(struct ranges *r, const struct side *s, uint64_t n)
+static void add_span(struct transfers *r, const struct range *s, uint64_t n)
 {
     r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
 }
 
 /* Copies the source to memory, as it is at one moment. */
-static int copy_source(struct range *at, uint64_t n)
+static int copy_source(struct transfer *at, uint64_t n)
 {
     at->copy = malloc(n);
     if (!at->copy)
@@ -68,22 +68,22 @@ static int copy_source(struct range *at, uint64_t n)
                             (unsigned long long)n);
     if (reader_read(at->from.m, at->from.offset, at->copy, n) < 0)
         return -1;
-    side_count_read(at->from.m, n);
+    range_count_read(at->from.m, n);
     at->src = at->copy;
     at->from.m = NULL;
     return 0;
 }
 
-static int add(struct ranges *r, const struct ato_iovec *v)
+static int add(struct transfers *r, const struct ato_iovec *v)
 {
-    struct range *at = &r->each[r->n];
+    struct transfer *at = &r->each[r->n];
     if (v->n == 0)
-        return table_find_exactly(v->dst) ? 0 : side_none(v->dst, v->dst);
-    if (side_find(&at->to, v->dst, v->n) < 0 || side_find(&at->from, v->src, v->n) < 0)
+        return table_find_exactly(v->dst) ? 0 : range_none(v->dst, v->dst);
+    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
         return -1;
     if (!at->to.m)
-        return side_none(v->dst, v->dst);
-    if (side_check_writable(at->to.m, v->dst) < 0)
+        return range_none(v->dst, v->dst);
+    if (range_check_writable(at->to.m, v->dst) < 0)
         return -1;
     at->src = v->src;
     if (at->from.m && at->from.m->file->reader && copy_source(at, v->n) < 0)
@@ -110,23 +110,23 @@ static int by_order(const void *a, const void *b)
 }
 
 /* Writes all ranges in transaction t, which the caller begins and ends. */
-static int write_all(struct tx *t, struct ranges *r, unsigned flags)
+static int write_all(struct tx *t, struct transfers *r, unsigned flags)
 {
     qsort(r->spans, r->nspans, sizeof(*r->spans), by_order);
     for (unsigned i = 0; i < r->n; i++) {
-        struct flip_part *part = parts_add(t, r->each[i].to.m, true);
+        struct part *part = parts_add(t, r->each[i].to.m, true);
         if (!part)
             return -1;
         part->written = true;
         part->eager |= (flags & ATO_EAGER) || policy_of(r->each[i].to.m) == ATO_READ_EAGER;
     }
-    if (stage_claim_in_order(t, r->spans, r->nspans) < 0)
+    if (staging_claim_in_order(t, r->spans, r->nspans) < 0)
         return -1;
     for (unsigned i = 0; i < r->n; i++) {
-        const struct range *at = &r->each[i];
-        struct stage_source source = {
+        const struct transfer *at = &r->each[i];
+        struct staging_source source = {
             .bytes = at->src, .from = at->from.m, .from_offset = at->from.offset};
-        if (stage_write(t, at->to.m, at->to.offset, at->n, &source, flags) < 0)
+        if (staging_write(t, at->to.m, at->to.offset, at->n, &source, flags) < 0)
             return -1;
     }
     if (tx_make_durable(t) < 0)
@@ -135,7 +135,7 @@ static int write_all(struct tx *t, struct ranges *r, unsigned flags)
     return 0;
 }
 
-static int write_ranges(struct ranges *r, unsigned flags)
+static int write_ranges(struct transfers *r, unsigned flags)
 {
     if (r->with_epoch && r->with_epoch != r->n)
         return report_error(EINVAL, "ranges of an epoch go with others of the same mapping only");
@@ -153,7 +153,7 @@ static int write_ranges(struct ranges *r, unsigned flags)
 #define CALL_ON_ALL(r, enter) ((void)(r))
 #else
 /* As CALL_ON(), for each range. */
-static void call_on_all(struct ranges *r, bool enter)
+static void call_on_all(struct transfers *r, bool enter)
 {
     for (unsigned i = 0; i < r->n; i++) {
         struct mapping *to = r->each[i].to.m, *from = r->each[i].from.m;
@@ -171,7 +171,7 @@ static void call_on_all(struct ranges *r, bool enter)
 
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
 {
-    struct ranges r = {0};
+    struct transfers r = {0};
     if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (count < 0)
@@ -186,9 +186,9 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
         result = write_ranges(&r, flags);
     CALL_ON_ALL(&r, false);
     for (unsigned i = 0; i < r.n && result == 0; i++) {
-        side_count_write(r.each[i].to.m, r.each[i].n);
+        range_count_write(r.each[i].to.m, r.each[i].n);
         if (r.each[i].from.m)
-            side_count_read(r.each[i].from.m, r.each[i].n);
+            range_count_read(r.each[i].from.m, r.each[i].n);
     }
     release(&r);
     return result;

@@ -6,7 +6,7 @@
 
 The table of tests and sources is what the build knows: ninja's inputs of each program, and of each object the files that the
 compiler read. The tests of a file are the suites of test sources that are that file, or include it or the header beside it
-(lib/flip.c: lib/flip.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
+(lib/commit.c: lib/commit.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
 others; then whole programs that the file is an input of; both as long as they fit. How long each took is kept in
 BUILD/affected.json. What does not build has failed, and what does not end in twice the time that it took before.
 tools/check says what is printed.

@@ -15,7 +15,7 @@
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
 
-#include "staged.h"
+#include "pending.h"
 
 #include <pthread.h>
 
@@ -36,7 +36,7 @@ struct connection {
     struct connection *next; /* of the same database */
     struct super *super;     /* the super-journal that it is bound to; NULL */
     struct connection *next_bound;
-    struct staged staged;
+    struct pending pending;
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */

@@ -22,14 +22,14 @@ bool data_stages(const struct connection *c)
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
-    if (c->staged.tx)
-        return staged_read(&c->staged, to, n, offset);
-    return ato_memcpy(to, c->staged.view + offset, (size_t)n) ? 0 : -1;
+    if (c->pending.tx)
+        return pending_read(&c->pending, to, n, offset);
+    return ato_memcpy(to, c->pending.view + offset, (size_t)n) ? 0 : -1;
 }
 
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
-    if (c->direct && !c->staged.tx)
+    if (c->direct && !c->pending.tx)
         return c->real->pMethods->xRead(c->real, to, n, offset);
     for (int tries = 0;; tries++) {
         sqlite3_int64 size;
@@ -85,7 +85,7 @@ static int check_writable(const struct connection *c)
 /* To be called before each staged change, with EXCLUSIVE: the first one puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
-    if (c->staged.tx)
+    if (c->pending.tx)
         return SQLITE_OK;
     int r = c->direct ? length_require(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
@@ -96,7 +96,7 @@ static int begin_to_stage(struct connection *c, int code)
     c->db->guarded &= !c->direct;
     c->direct = false;
     c->has_staged = true;
-    if (mask_put_on(c->staged.view, length, &c->db->guarded) == 0)
+    if (mask_put_on(c->pending.view, length, &c->db->guarded) == 0)
         return SQLITE_OK;
     return fault_of_libato(code, "cannot begin to write to", c->name);
 }
@@ -106,17 +106,17 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
 {
     char header[128];
     if (offset != 0 || n < (int)sizeof(header))
-        return staged_write(&c->staged, from, n, offset);
+        return pending_write(&c->pending, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
     c->unguarded = !c->db->guarded;
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);
-    if (staged_write(&c->staged, header, sizeof(header), 0) < 0)
+    if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
     return n == sizeof(header) ? 0
-                               : staged_write(&c->staged, (const char *)from + sizeof(header),
-                                              n - (int)sizeof(header), sizeof(header));
+                               : pending_write(&c->pending, (const char *)from + sizeof(header),
+                                               n - (int)sizeof(header), sizeof(header));
 }
 
 /* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. */
@@ -126,7 +126,7 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
     /* The view grows with the file, unless another program made the file longer. */
     const sqlite3_int64 end = offset + n, size = length_of_view(c);
-    if (end > size && size == database_length(c->db) && ato_ftruncate(c->staged.view, end) < 0)
+    if (end > size && size == database_length(c->db) && ato_ftruncate(c->pending.view, end) < 0)
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
     return c->real->pMethods->xWrite(c->real, from, n, offset);
 }
@@ -156,13 +156,13 @@ int data_resize(struct connection *c, sqlite3_int64 size)
         return r;
     size = in_chunks(c, size);
     /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
-    const bool is_staged = data_stages(c) && (c->staged.tx || !c->checkpointed);
+    const bool is_staged = data_stages(c) && (c->pending.tx || !c->checkpointed);
     if (!is_staged)
         return direct_go(c) == 0
                    ? c->real->pMethods->xTruncate(c->real, size)
                    : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
-    if (r == SQLITE_OK && staged_resize(&c->staged, size) < 0)
+    if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter |= r == SQLITE_OK;
     return r;
@@ -177,8 +177,8 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     if (!data_stages(c))
         return c->chunk ? data_resize(c, size) : SQLITE_OK;
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && (c->chunk ? staged_resize(&c->staged, in_chunks(c, size))
-                                    : staged_hint(&c->staged, size)) < 0)
+    if (r == SQLITE_OK && (c->chunk ? pending_resize(&c->pending, in_chunks(c, size))
+                                    : pending_hint(&c->pending, size)) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
     return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads and writes of a database: they go to the VFS below (direct.h) or to libato, where writes are staged (staged.h) and the
+ * Reads and writes of a database: they go to the VFS below (direct.h) or to libato, where writes are staged (pending.h) and the
  * header is masked (mask.h). All errors are logged.
  */
 #ifndef ATO_SQLITE_DATA_H

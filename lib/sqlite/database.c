@@ -235,7 +235,7 @@ static const struct view *view_for(const struct database *db, bool writable)
 
 static void use(struct connection *c, const struct view *v)
 {
-    c->staged.view = v->at;
+    c->pending.view = v->at;
     c->reach = (sqlite3_int64)v->max_size;
 }
 
@@ -355,7 +355,7 @@ static bool keep_out(struct database *db, const struct connection *self)
             let_in(db, self, c);
             return false;
         }
-        if (c->fetched || c->staged.tx) {
+        if (c->fetched || c->pending.tx) {
             let_in(db, self, c->next);
             return false;
         }
@@ -539,7 +539,7 @@ static void leave(struct database *db)
         db->unmap_fast |= c->unmap_fast;
     }
     for (struct connection *c = db->connections; c; c = c->next)
-        staged_abort(&c->staged);
+        pending_abort(&c->pending);
     if (is_quick(&db->views[1]))
         unmap(db, name);
     db->views[0] = db->views[1] = (struct view){0};

@@ -13,12 +13,12 @@
 /* Returns whether the file has to be complete, without its reflection, after each transaction. */
 static bool is_eager(const struct connection *c)
 {
-    return c->staged.view && c->db->policy == ATO_READ_EAGER;
+    return c->pending.view && c->db->policy == ATO_READ_EAGER;
 }
 
 int direct_go(struct connection *c)
 {
-    if (!c->direct && mask_take_off(c->staged.view, c->db->fd) < 0)
+    if (!c->direct && mask_take_off(c->pending.view, c->db->fd) < 0)
         return -1;
     c->direct = true;
     return 0;
@@ -44,7 +44,7 @@ static int check_guard(struct connection *c, const char *header)
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (c->db->guarded)
         return SQLITE_OK;
-    if (ato_stat(c->staged.view, &st) < 0)
+    if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
     /* Another connection may have taken mask and guard off since the header was read: SQLite tries again. */
     if (!st.guard_bytes && database_read_header(c->db, in_file, MASK_HEADER) &&
@@ -56,7 +56,7 @@ static int check_guard(struct connection *c, const char *header)
             "%s: is a copy of a database that was not plain: some of its pages are old or missing; "
             "copy it again when the original is closed, or say prefer=file to use it as it is",
             c->name);
-    if (!st.guard_bytes && mask_set_plain(c->staged.view, header) < 0)
+    if (!st.guard_bytes && mask_set_plain(c->pending.view, header) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot guard", c->name);
     c->db->guarded = true;
     return SQLITE_OK;
@@ -80,7 +80,7 @@ static int look_at_reflection(struct connection *c, bool *left)
     *left = false;
     if (c->db->whole)
         return SQLITE_OK;
-    if (ato_stat(c->staged.view, &st) < 0)
+    if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
     *left = st.slices_in_reflection || st.guard_bytes;
     c->db->whole = !*left;
@@ -90,7 +90,7 @@ static int look_at_reflection(struct connection *c, bool *left)
 /* Reads the header. Zeros stand for a missing one. */
 static int read_header(struct connection *c, char header[MASK_HEADER])
 {
-    char *view = c->staged.view;
+    char *view = c->pending.view;
     memset(header, 0, MASK_HEADER);
     /* Only a file that is known to be masked is not cut by other programs: a load behind its end would raise SIGBUS. */
     if ((!view || c->direct || !c->db->guarded) &&
@@ -109,7 +109,7 @@ static int read_header(struct connection *c, char header[MASK_HEADER])
 static int look_at_header(struct connection *c)
 {
     char header[MASK_HEADER];
-    const bool has_view = c->staged.view;
+    const bool has_view = c->pending.view;
     bool left = false;
     int r = read_header(c, header);
     if (r != SQLITE_OK)
@@ -144,9 +144,9 @@ static int look_at_header(struct connection *c)
  * would appear in the middle of the next transaction. ato_settle() waits until the commit is complete or undone. */
 int direct_settle(struct connection *c)
 {
-    if (!c->staged.view)
+    if (!c->pending.view)
         database_renew(c->db, c, false, c->name);
-    if (!c->staged.view || ato_settle(c->staged.view) == 0)
+    if (!c->pending.view || ato_settle(c->pending.view) == 0)
         return look_at_header(c);
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY
                      : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK

@@ -30,7 +30,7 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
         return direct_maps_below(c) ? c->real->pMethods->xFetch(c->real, offset, n, page)
                                     : SQLITE_OK;
     const sqlite3_int64 size = length_committed(c);
-    if (offset < MASK_HEADER || end > c->fetch_limit || c->staged.tx || !c->writable || end > size)
+    if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->writable || end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
     /* Without locks the neighbours may be pages of an open transaction, and deploying would wait for it. */
@@ -40,8 +40,8 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
         last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
         last = last < size ? last : size;
     }
-    if (ato_deploy(c->staged.view + first, (size_t)(last - first)) == 0) {
-        *page = c->staged.view + offset;
+    if (ato_deploy(c->pending.view + first, (size_t)(last - first)) == 0) {
+        *page = c->pending.view + offset;
         c->fetched++;
     }
     return SQLITE_OK;

@@ -7,7 +7,7 @@
 
 sqlite3_int64 length_of_view(const struct connection *c)
 {
-    return c->staged.view ? (sqlite3_int64)ato_size(c->staged.view) : -1;
+    return c->pending.view ? (sqlite3_int64)ato_size(c->pending.view) : -1;
 }
 
 void length_cut(struct connection *c)
@@ -32,10 +32,10 @@ static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 
 int length_get(struct connection *c, sqlite3_int64 *size)
 {
-    if (c->direct && !c->staged.tx)
+    if (c->direct && !c->pending.tx)
         return c->real->pMethods->xFileSize(c->real, size);
-    *size = c->staged.tx ? c->staged.size : length_committed(c);
-    if (!c->staged.tx && is_outgrown(c, *size)) {
+    *size = c->pending.tx ? c->pending.size : length_committed(c);
+    if (!c->pending.tx && is_outgrown(c, *size)) {
         database_renew(c->db, c, false, c->name);
         *size = length_committed(c);
         if (is_outgrown(c, *size))
@@ -56,7 +56,7 @@ bool length_look(struct connection *c)
 
 void length_find(struct connection *c)
 {
-    if (!c->staged.view)
+    if (!c->pending.view)
         database_renew(c->db, c, false, c->name);
     /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
     if (length_look(c)) {

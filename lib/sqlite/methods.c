@@ -55,14 +55,14 @@ static int sync_all(struct connection *c, int flags)
 /* Without locks (nolock=1) a transaction begins when SQLite reads its change counter; the first one when it asks for the size. */
 static int settle_without_locks(struct connection *c)
 {
-    return c->without_locks && !c->staged.tx ? direct_settle(c) : SQLITE_OK;
+    return c->without_locks && !c->pending.tx ? direct_settle(c) : SQLITE_OK;
 }
 
 /* SQLite asks at the beginning of each transaction. */
 static int find_size(struct connection *c, sqlite3_int64 *size)
 {
     int r = settle_without_locks(c);
-    if (!c->staged.tx && !c->direct)
+    if (!c->pending.tx && !c->direct)
         length_find(c);
     return r == SQLITE_OK ? length_get(c, size) : r;
 }
@@ -195,7 +195,7 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_MMAP_SIZE:
         return fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
-        if (!c->staged.view)
+        if (!c->pending.view)
             database_renew(c->db, c, false, c->name);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
@@ -269,7 +269,7 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
     struct connection *c = enter(file);
     const bool begins = is_counter(c, n, offset);
     /* SQLite reads the header before it has a lock; other programs may have cut the file. */
-    if (c->lock == SQLITE_LOCK_NONE && !c->staged.tx && !c->direct)
+    if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
         length_look(c);
     int r = begins ? settle_without_locks(c) : SQLITE_OK;
     if (r == SQLITE_OK)
@@ -325,7 +325,7 @@ static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, voi
 static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
 {
     struct connection *c = enter(file);
-    const char *view = c->staged.view;
+    const char *view = c->pending.view;
     const bool is_ours = view && (char *)page >= view && (char *)page < view + c->reach;
     int r = SQLITE_OK;
     if (is_ours)
@@ -384,7 +384,7 @@ static int attach(struct connection *c, int flags)
                                  .writable = !(flags & SQLITE_OPEN_READONLY),
                                  .max_size = p.max_size,
                                  .flags = p.prefer};
-    c->journal_file = p.journal_on_disk;
+    c->journal_file = p.memory_journal_on_disk;
     c->unmap_fast = p.unmap_fast;
     c->without_locks = p.without_locks;
     c->takes_file = p.prefer == ATO_PREFER_FILE;

@@ -94,7 +94,7 @@ int parameters_read(struct parameters *p, const char *name)
     const char *word = secure_getenv(variable);
     if (r == SQLITE_OK && journal < 0 && word && *word)
         r = choose(name, variable, word, journals, &journal);
-    p->journal_on_disk = journal == 1;
+    p->memory_journal_on_disk = journal == 1;
     p->unmap_fast = mode == 1;
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
     return r;

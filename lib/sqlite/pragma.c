@@ -49,7 +49,7 @@ static int find(const char *word, const char *const *known, int n)
 static int show(struct connection *c, char **words)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
-    if (ato_stat(c->staged.view, &st) < 0)
+    if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
     words[0] = sqlite3_mprintf(
         "{\"domain\":\"%s\",\"read_policy\":\"%s\",\"size\":%llu,\"slices_in_reflection\":%llu,"
@@ -70,12 +70,12 @@ static int read_policy(struct connection *c, char **words)
         int policy = find(words[2], policies, POLICIES);
         if (policy < 0)
             return refuse(c, words, "it has to be lazy, gather, adaptive or eager");
-        if (ato_set_read_policy(c->staged.view, policy) < 0)
+        if (ato_set_read_policy(c->pending.view, policy) < 0)
             return refuse(c, words, ato_errormsg());
         c->db->policy = policy;
     }
     struct ato_stat st = {.struct_size = sizeof(st)};
-    if (ato_stat(c->staged.view, &st) < 0)
+    if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
     return answer(words, policies[st.read_policy]);
 }

@@ -6,7 +6,7 @@
 #include "fault.h"
 #include "length.h"
 #include "mask.h"
-#include "super.h"
+#include "super_journal.h"
 
 /* A new file has no header that could be masked before its first commit: its guard is set here, when the header is known. */
 static int guard_new_file(struct connection *c)
@@ -14,8 +14,8 @@ static int guard_new_file(struct connection *c)
     char header[MASK_HEADER];
     if (!c->unguarded)
         return 0;
-    if (staged_read(&c->staged, header, sizeof(header), 0) < 0 ||
-        mask_set_plain(c->staged.view, header) < 0)
+    if (pending_read(&c->pending, header, sizeof(header), 0) < 0 ||
+        mask_set_plain(c->pending.view, header) < 0)
         return -1;
     c->unguarded = false;
     return 0;
@@ -23,7 +23,7 @@ static int guard_new_file(struct connection *c)
 
 int transaction_commit(struct connection *c, int code)
 {
-    if (!c->staged.tx || (guard_new_file(c) == 0 && staged_commit(&c->staged) == 0))
+    if (!c->pending.tx || (guard_new_file(c) == 0 && pending_commit(&c->pending) == 0))
         return SQLITE_OK;
     return fault_of_libato(code, "cannot commit to", c->name);
 }
@@ -31,7 +31,7 @@ int transaction_commit(struct connection *c, int code)
 void transaction_abandon(struct connection *c)
 {
     super_give_up(c);
-    staged_abort(&c->staged);
+    pending_abort(&c->pending);
     c->batch = c->refused = c->unguarded = c->becomes_wal = false;
 }
 
@@ -60,13 +60,13 @@ int transaction_end(struct connection *c)
 {
     if (c->super)
         return SQLITE_OK;
-    if (c->staged.tx && c->staged.writes) {
+    if (c->pending.tx && c->pending.writes) {
         int r = transaction_commit(c, SQLITE_IOERR_FSYNC);
         if (r != SQLITE_OK)
             return r;
-    } else if (c->staged.tx && staged_commit(&c->staged) < 0) {
+    } else if (c->pending.tx && pending_commit(&c->pending) < 0) {
         fault_ignored("cannot cut", c->name);
-        staged_abort(&c->staged);
+        pending_abort(&c->pending);
     }
     length_cut(c);
     direct_leave(c);

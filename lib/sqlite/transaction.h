@@ -4,7 +4,7 @@
  *
  *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
  *             commit, and for what a VFS above holds back until then
- *   prepare   FCNTL_SYNC with the name of a super-journal (super.h)
+ *   prepare   FCNTL_SYNC with the name of a super-journal (super_journal.h)
  *   abandon   the lock drops below RESERVED, or the database is closed
  *
  * Errors are logged.

@@ -9,9 +9,9 @@
 #include "ato.h"
 #include "database.h"
 #include "fault.h"
-#include "journal.h"
+#include "memory_journal.h"
 #include "methods.h"
-#include "super.h"
+#include "super_journal.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -40,12 +40,12 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
     /* A journal that is opened without CREATE was left on the disk by another process. If the name is a folder's, the VFS
      * below reports the error. */
     const bool is_new = flags & SQLITE_OPEN_CREATE;
-    const enum journal_left left = is_new ? journal_on_disk(name) : JOURNAL_UNKNOWN;
+    const enum journal_left left = is_new ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
     if (out_flags)
         *out_flags = flags;
-    return journal_open((struct journal *)file, its_own, vfs, name, left);
+    return memory_journal_open((struct memory_journal *)file, its_own, vfs, name, left);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
@@ -70,7 +70,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
     /* The transaction of a journal in memory is committed or rolled back by now. If there is no journal of this name on the
      * disk there is nothing to delete. */
     const bool in_memory = database_deletes_journal(name);
-    const enum journal_left left = in_memory ? journal_on_disk(name) : JOURNAL_UNKNOWN;
+    const enum journal_left left = in_memory ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
         return SQLITE_OK;
     /* A journal on the disk was left by another process, and was played back or is cold. */
@@ -159,7 +159,7 @@ static const char *vfs_next_system_call(sqlite3_vfs *vfs, const char *name)
 /* The handles of this VFS. */
 union handle {
     struct connection_file connection;
-    struct journal journal;
+    struct memory_journal journal;
     struct super_file super;
 };
 

@@ -5,8 +5,8 @@
 
 extern "C" {
 #include "lib/sqlite/mask.h"
-#include "lib/sqlite/staged.h"
-#include "lib/sqlite/super.h"
+#include "lib/sqlite/pending.h"
+#include "lib/sqlite/super_journal.h"
 }
 
 using namespace crash;
@@ -15,15 +15,15 @@ using namespace crash::standins;
 extern "C" {
 
 int __real_mask_put_on(char *view, off_t length, bool *guarded);
-void __real_staged_abort(struct staged *s);
-int __real_staged_join(struct staged *s, struct staged *other);
-int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
+void __real_pending_abort(struct pending *s);
+int __real_pending_join(struct pending *s, struct pending *other);
+int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 int __real_super_delete(const char *name, bool *mine);
 
 int __wrap_mask_put_on(char *view, off_t length, bool *guarded);
-void __wrap_staged_abort(struct staged *s);
-int __wrap_staged_join(struct staged *s, struct staged *other);
-int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
+void __wrap_pending_abort(struct pending *s);
+int __wrap_pending_join(struct pending *s, struct pending *other);
+int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 int __wrap_super_delete(const char *name, bool *mine);
 
 int __wrap_mask_put_on(char *view, off_t length, bool *guarded)
@@ -31,21 +31,21 @@ int __wrap_mask_put_on(char *view, off_t length, bool *guarded)
     return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view, length, guarded);
 }
 
-void __wrap_staged_abort(struct staged *s)
+void __wrap_pending_abort(struct pending *s)
 {
     if (fault() != CodeFault::NeverForgotten)
-        __real_staged_abort(s);
+        __real_pending_abort(s);
 }
 
-int __wrap_staged_join(struct staged *s, struct staged *other)
+int __wrap_pending_join(struct pending *s, struct pending *other)
 {
-    return fault() == CodeFault::FileByFile ? staged_commit(other) : __real_staged_join(s, other);
+    return fault() == CodeFault::FileByFile ? pending_commit(other) : __real_pending_join(s, other);
 }
 
-int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset)
+int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
-    const int r = __real_staged_write(s, from, n, offset);
-    return r == 0 && fault() == CodeFault::WrittenThrough ? staged_commit(s) : r;
+    const int r = __real_pending_write(s, from, n, offset);
+    return r == 0 && fault() == CodeFault::WrittenThrough ? pending_commit(s) : r;
 }
 
 int __wrap_super_delete(const char *name, bool *mine)

@@ -197,7 +197,7 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
                   Mapped m(file, gather(ATO_DOMAIN_MSYNC));
                   PersistFaults faults;
                   faults.before = [&](const PersistCall &c) {
-                      return std::string(c.op) == "flush_word" && has(c.site, "flip.c") ? DIE
+                      return std::string(c.op) == "flush_word" && has(c.site, "commit.c") ? DIE
                                                                                         : GO_ON;
                   };
                   ato_tx *tx = ato_tx_begin(0);

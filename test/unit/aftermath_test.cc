@@ -64,7 +64,7 @@ class Aftermath : public testing::Test
                       Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
                       PersistFaults faults;
                       faults.before = [&](const PersistCall &c) {
-                          return is(c, op, "flip.c") && --n == 0 ? DIE : GO_ON;
+                          return is(c, op, "commit.c") && --n == 0 ? DIE : GO_ON;
                       };
                       m.write(0, bytes);
                       return 0;

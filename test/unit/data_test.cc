@@ -149,7 +149,7 @@ TEST_F(Data, CopyOfNoBytesIsFineWithinAMapping)
     EXPECT_EQ(ato_memset(m->base, 0, 0), m->base);
     EXPECT_EQ(ato_deploy(m->base, 0), 0);
     EXPECT_EQ(ato_msync(m->base, 0, MS_SYNC), 0);
-    expect_refused(ato_memcpy(&c, &c, 0) == nullptr, EINVAL, "neither");
+    expect_refused(ato_memcpy(&c, &c, 0) == nullptr, EINVAL, "lies in no mapping");
     expect_refused(ato_memset(&c, 0, 0) == nullptr, EINVAL, "mapping");
     expect_refused(ato_deploy(&c, 0) == -1, EINVAL, "mapping");
 }

@@ -5,7 +5,7 @@
 // change of size; then the next one is killed, which frees them. What the first one reads is all of it or nothing, and
 // never less than before.
 //
-// With an order of flip.c, takeover.c or visible.c broken these tests fail: six were tried.
+// With an order of commit.c, takeover.c or visible.c broken these tests fail: six were tried.
 #include "support/dying.h"
 #include "support/faults.h"
 #include "unit/watched.h"

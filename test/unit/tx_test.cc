@@ -302,7 +302,8 @@ TEST_P(Tx, AWriteThatFailsLeavesTheTransactionAsItWas)
     Bytes some = pattern(PAGE, 3);
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base + SIZE - 10, some.data(), 11, 0), EFAULT, "end"));
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, some.data(), m->base + SIZE - 10, 11, 0), EFAULT, "end"));
-    EXPECT_TRUE(refused(!ato_tx_memcpy(t, some.data(), some.data(), 11, 0), EINVAL, "neither"));
+    EXPECT_TRUE(
+        refused(!ato_tx_memcpy(t, some.data(), some.data(), 11, 0), EINVAL, "lies in no mapping"));
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, some.data(), 11, 64), EINVAL, "flags"));
     EXPECT_EQ(seen_by(t), mine);
     ASSERT_EQ(ato_tx_commit(t), 0);

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "../../../lib/sqlite/staged.h"
+#include "../../../lib/sqlite/pending.h"
 #include "ato.h"
 
 /* SQLite's; the other programs have none. */

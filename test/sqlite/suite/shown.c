@@ -31,9 +31,9 @@
 #include <unistd.h>
 
 #include "../../../lib/sqlite/connection.h"
-#include "../../../lib/sqlite/journal.h"
+#include "../../../lib/sqlite/memory_journal.h"
 #include "../../../lib/sqlite/methods.h"
-#include "../../../lib/sqlite/super.h"
+#include "../../../lib/sqlite/super_journal.h"
 
 struct shown {
     struct shown *next;

@@ -5,15 +5,15 @@
  * The first write or change of size begins it. SQLite may make each call from another thread: that thread adopts the
  * transaction. Calls return 0, or -1 with errno and ato_errormsg().
  */
-#ifndef ATO_SQLITE_STAGED_H
-#define ATO_SQLITE_STAGED_H
+#ifndef ATO_SQLITE_PENDING_H
+#define ATO_SQLITE_PENDING_H
 
 #include "api.h"
 #include "ato.h"
 
 #include <stdbool.h>
 
-struct staged {
+struct pending {
     char *view;          /* the mapping of the database; NULL */
     ato_tx *tx;          /* NULL: nothing is staged */
     bool writes;         /* bytes are staged, not only a size */
@@ -22,19 +22,19 @@ struct staged {
     sqlite3_int64 room;  /* the size that the file is prepared to grow to */
 };
 
-int staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
-int staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
-int staged_resize(struct staged *s, sqlite3_int64 size);
+int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
+int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
+int pending_resize(struct pending *s, sqlite3_int64 size);
 
 /* Prepares the file to grow to this size. The staged size stays. */
-int staged_hint(struct staged *s, sqlite3_int64 size);
+int pending_hint(struct pending *s, sqlite3_int64 size);
 
 /* Commits what is staged. After a failure it is staged still. */
-int staged_commit(struct staged *s);
+int pending_commit(struct pending *s);
 
 /* Makes `other` a part of s. Both have something staged. After a failure both are as they were. */
-int staged_join(struct staged *s, struct staged *other);
+int pending_join(struct pending *s, struct pending *other);
 
-void staged_abort(struct staged *s);
+void pending_abort(struct pending *s);
 
 #endif

@@ -4,14 +4,14 @@
  * crash there is nothing to roll back: nothing of the transaction has reached the database. Other connections must not see
  * it, so that xAccess() says it does not exist.
  */
-#ifndef ATO_SQLITE_JOURNAL_H
-#define ATO_SQLITE_JOURNAL_H
+#ifndef ATO_SQLITE_MEMORY_JOURNAL_H
+#define ATO_SQLITE_MEMORY_JOURNAL_H
 
 #include "bytes.h"
 
 struct connection;
 
-struct journal {
+struct memory_journal {
     sqlite3_file as_file; /* first */
     struct bytes bytes;
     /* With nolock=1, its connection, if known; else NULL. SQLite closes the journal before the connection. */
@@ -27,11 +27,11 @@ enum journal_left {
     JOURNAL_UNKNOWN, /* it could not be read */
 };
 
-enum journal_left journal_on_disk(const char *name);
+enum journal_left memory_journal_on_disk(const char *name);
 
 /* Opens a journal in memory, of this connection (NULL: not known). What was `left` on the disk under its name is deleted;
  * SQLITE_CANTOPEN if it is hot and cannot be deleted. */
-int journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                 const char *name, enum journal_left left);
+int memory_journal_open(struct memory_journal *j, struct connection *its_own, sqlite3_vfs *below,
+                        const char *name, enum journal_left left);
 
 #endif

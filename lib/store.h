@@ -6,8 +6,8 @@
  * `pending` names the slices that the operation has stored already: such a slice is stored to the same place again,
  * and completed from there. The functions are inline, because the copy of a few slices takes no longer than a call.
  */
-#ifndef ATO_LIB_PUT_H
-#define ATO_LIB_PUT_H
+#ifndef ATO_LIB_STORE_H
+#define ATO_LIB_STORE_H
 
 #include "../reflection/bitmap.h"
 #include "file.h"
@@ -25,8 +25,8 @@ struct target {
 
 /* Stores slice i, of which only bytes [begin, end) are new. The other bytes are those that the operation sees; the
  * slice is stored as a whole. */
-static inline void put_part(struct target *t, unsigned i, unsigned begin, unsigned end,
-                            const char *src)
+static inline void store_part(struct target *t, unsigned i, unsigned begin, unsigned end,
+                              const char *src)
 {
     _Alignas(64) char line[SLICE_BYTES];
     uint64_t bit = 1ull << i;
@@ -45,7 +45,7 @@ static inline void put_part(struct target *t, unsigned i, unsigned begin, unsign
 }
 
 /* Stores the whole slices of `mask`. `base`: where byte 0 of the page would be in the source. */
-static inline void put_whole(struct target *t, uint64_t mask, const char *base)
+static inline void store_whole(struct target *t, uint64_t mask, const char *base)
 {
     if (t->skip_equal) {
         uint64_t other = t->bitmap ^ t->pending;
@@ -66,26 +66,26 @@ static inline void put_whole(struct target *t, uint64_t mask, const char *base)
 }
 
 /* Stores bytes [begin, begin + n) of the page. t->pending: all slices that the operation has stored so far. */
-static inline void put(struct target *t, unsigned begin, unsigned n, const char *src)
+static inline void store_bytes(struct target *t, unsigned begin, unsigned n, const char *src)
 {
     unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
     const char *base = src - begin;
     if (first == last && n < 64) {
-        put_part(t, first, begin % 64, begin % 64 + n, src);
+        store_part(t, first, begin % 64, begin % 64 + n, src);
         return;
     }
     if (begin % 64) {
-        put_part(t, first, begin % 64, 64, src);
+        store_part(t, first, begin % 64, 64, src);
         first++;
     }
     if (end % 64) {
-        put_part(t, last, 0, end % 64, base + (end - end % 64));
+        store_part(t, last, 0, end % 64, base + (end - end % 64));
         if (last == first)
             return;
         last--;
     }
     if (first <= last)
-        put_whole(t, bitmap_slices(first, last), base);
+        store_whole(t, bitmap_slices(first, last), base);
 }
 
 /* Bytes of a page from which on it pays to store past the caches; and for how many ticks of the file's clock
@@ -98,7 +98,7 @@ enum { COLD_BYTES = 1024, CACHED_TICKS = 4 };
  * written to the file since the page was written. A page that was never written counts as cached: its space is new,
  * and the kernel has just cleared it. A wrong guess costs time and nothing else. The caller holds the page.
  */
-static inline bool put_is_cold(const struct file *f, struct page_state *s, unsigned n)
+static inline bool store_is_cold(const struct file *f, struct page_state *s, unsigned n)
 {
     /* What must leave the caches goes past them anyway, and in msync the disk takes the time, not the CPU. */
     if (f->persist.domain != PERSIST_PROCESS)
@@ -118,7 +118,7 @@ static inline bool put_is_cold(const struct file *f, struct page_state *s, unsig
  * for one without effect, and drops calls of it.
  */
 static inline __attribute__((always_inline)) void
-put_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
+store_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
 {
     unsigned far = (begin / 64 + 32) % 64 * 64;
     __builtin_prefetch(s, 1);
@@ -129,7 +129,7 @@ put_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsig
 
 /* Returns which space is missing for a write of the slices in `mask`: that of their invalid homes; and O, if
  * `eager`. */
-static inline uint8_t put_needs(const struct page_state *s, uint64_t mask, bool eager)
+static inline uint8_t store_needs(const struct page_state *s, uint64_t mask, bool eager)
 {
     uint8_t need = eager ? PAGE_O_ALLOCATED : 0;
     if (mask & ~s->bitmap)
@@ -144,13 +144,13 @@ static inline uint8_t put_needs(const struct page_state *s, uint64_t mask, bool 
 
 /* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked
  * instruction would wait until they have drained. */
-static inline void put_begin(struct page_state *s)
+static inline void store_begin(struct page_state *s)
 {
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
         __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
 }
 
-static inline void put_end(struct file *f)
+static inline void store_end(struct file *f)
 {
     file_note_written(f);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "flip.h"
+#include "commit.h"
 
 #include "../reflection/bitmap.h"
 #include "../reflection/growth.h"
@@ -37,7 +37,7 @@ static int all_in_doubt(struct file *const *files, unsigned n)
 }
 
 /* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
-static struct flip_part *part_of(const struct flip *c, const struct file *f, struct flip_part *last)
+static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
 {
     if (last && last->mapping->file == f)
         return last;
@@ -49,36 +49,36 @@ static struct flip_part *part_of(const struct flip *c, const struct file *f, str
 
 /* ---- sizes ---- */
 
-static uint64_t *size_word(const struct flip_part *part)
+static uint64_t *size_word(const struct part *part)
 {
     return growth_size_word(&part->mapping->file->pairing);
 }
 
-static bool cuts(const struct flip_part *part)
+static bool cuts(const struct part *part)
 {
     return part->resizes && part->size < part->old;
 }
 
 /* Returns the range of whole pages that the part cuts off. */
-static struct size_range cut_off(const struct flip *c, const struct flip_part *part)
+static struct size_range cut_off(const struct commit *c, const struct part *part)
 {
     return (struct size_range){part->mapping->file, layout_pages(part->size),
                                layout_pages(part->old), c->hold->tag};
 }
 
 /* Returns the slices of a held page that stay within its file. */
-static uint64_t kept(const struct flip *c, const struct held *at)
+static uint64_t kept(const struct commit *c, const struct held *at)
 {
-    const struct flip_part *part = part_of(c, at->file, NULL);
+    const struct part *part = part_of(c, at->file, NULL);
     /* Pages behind the end are handled by size_mark(). */
     return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
                                                              : ~0ull;
 }
 
-static void mark_sizes(const struct flip *c)
+static void mark_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
-        const struct flip_part *part = &c->parts[i];
+        const struct part *part = &c->parts[i];
         struct size_range range = cut_off(c, part);
         struct shared_header *h = part->mapping->file->shared.header;
         if (part->resizes) {
@@ -90,10 +90,10 @@ static void mark_sizes(const struct flip *c)
     }
 }
 
-static void unmark_sizes(const struct flip *c)
+static void unmark_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
-        struct flip_part *part = &c->parts[i];
+        struct part *part = &c->parts[i];
         struct file *f = part->mapping->file;
         struct size_range range = cut_off(c, part);
         if (!part->resizes)
@@ -109,7 +109,7 @@ static void unmark_sizes(const struct flip *c)
 
 /* ---- all words ---- */
 
-static bool is_some_cut(const struct flip *c)
+static bool is_some_cut(const struct commit *c)
 {
     bool some_cut = false;
     for (unsigned i = 0; i < c->nparts; i++)
@@ -117,7 +117,7 @@ static bool is_some_cut(const struct flip *c)
     return some_cut;
 }
 
-static void mark_pages(const struct flip *c, bool some_cut)
+static void mark_pages(const struct commit *c, bool some_cut)
 {
     const struct hold *h = c->hold;
     for (uint64_t i = 0; i < h->n; i++) {
@@ -135,12 +135,12 @@ static void mark_pages(const struct flip *c, bool some_cut)
  * page, or deploying one (show_one()): these never take it. */
 static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
 
-void flip_forget_others(void)
+void commit_forget_others(void)
 {
     pthread_mutex_init(&unnumbered, NULL);
 }
 
-static bool changes(const struct flip_part *part)
+static bool changes(const struct part *part)
 {
     return part->pages || part->resizes;
 }
@@ -151,21 +151,21 @@ static struct shared_showing *showing(const struct file *f)
 }
 
 /* Release: a process that finds a mark finds what was told before it. */
-static void tell(const struct flip_part *part, enum shared_what what)
+static void tell(const struct part *part, enum shared_what what)
 {
     __atomic_store_n(&showing(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
 }
 
 /* Returns the part whose place tells the state of the whole commit. */
-static const struct flip_part *speaker(const struct flip *c)
+static const struct part *speaker(const struct commit *c)
 {
-    const struct flip_part *part = c->parts;
+    const struct part *part = c->parts;
     while (!changes(part))
         part++;
     return part;
 }
 
-static void refer(const struct flip_part *part, const struct flip_part *to)
+static void refer(const struct part *part, const struct part *to)
 {
     const struct file *f = to->mapping->file;
     struct shared_showing *at = showing(part->mapping->file);
@@ -177,13 +177,13 @@ static void refer(const struct flip_part *part, const struct flip_part *to)
 }
 
 /* Called before the first mark. `early`: the words are not durable yet. */
-static void begin_showing(const struct flip *c, bool early)
+static void begin_showing(const struct commit *c, bool early)
 {
-    const struct flip_part *to = speaker(c);
+    const struct part *to = speaker(c);
     if (thread_number() == THREAD_SHARED)
         pthread_mutex_lock(&unnumbered);
     for (unsigned i = 0; i < c->nparts; i++) {
-        const struct flip_part *part = &c->parts[i];
+        const struct part *part = &c->parts[i];
         if (!changes(part))
             continue;
         if (early)
@@ -194,7 +194,7 @@ static void begin_showing(const struct flip *c, bool early)
 }
 
 /* Called after the last mark is gone. */
-static void end_showing(const struct flip *c)
+static void end_showing(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++)
         if (changes(&c->parts[i]))
@@ -203,14 +203,14 @@ static void end_showing(const struct flip *c)
         pthread_mutex_unlock(&unnumbered);
 }
 
-void flip_begin_untold(const struct file *f)
+void commit_begin_untold(const struct file *f)
 {
     if (thread_number() == THREAD_SHARED)
         pthread_mutex_lock(&unnumbered);
     __atomic_store_n(&showing(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
 }
 
-void flip_end_untold(const struct file *f)
+void commit_end_untold(const struct file *f)
 {
     __atomic_store_n(&showing(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
     if (thread_number() == THREAD_SHARED)
@@ -218,7 +218,7 @@ void flip_end_untold(const struct file *f)
 }
 
 /* Takes the marks off the pages: nothing was committed. */
-static void unmark_pages(const struct flip *c)
+static void unmark_pages(const struct commit *c)
 {
     for (uint64_t i = 0; i < c->hold->n; i++)
         if (c->hold->pages[i].pending)
@@ -230,7 +230,7 @@ static void unmark_pages(const struct flip *c)
  * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
  * they are durable by now. `marked`: all pages are marked already. Modelled in read.pml, and what follows a
  * kill in takeover.pml. */
-static void show(struct flip *c, bool marked)
+static void show(struct commit *c, bool marked)
 {
     struct hold *h = c->hold;
     const bool some_cut = is_some_cut(c);
@@ -289,10 +289,10 @@ static int store_words(struct hold *h)
 }
 
 /* Stores and flushes the size words of all parts that change a size. */
-static int store_sizes(const struct flip *c)
+static int store_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
-        const struct flip_part *part = &c->parts[i];
+        const struct part *part = &c->parts[i];
         struct file *f = part->mapping->file;
         if (!part->resizes)
             continue;
@@ -349,7 +349,7 @@ static int commit_one(struct mapping *m, struct held *at)
     return 0;
 }
 
-int flip_one(struct mapping *m, struct held *at)
+int commit_page(struct mapping *m, struct held *at)
 {
     under_way_begin(at->file);
     int r = commit_one(m, at);
@@ -358,7 +358,7 @@ int flip_one(struct mapping *m, struct held *at)
 }
 
 /* Commits the new size of one file, without pages. */
-static int resize_one(struct flip *c, struct flip_part *part)
+static int resize_one(struct commit *c, struct part *part)
 {
     struct file *f = part->mapping->file;
     if (store_sizes(c) < 0)
@@ -377,15 +377,15 @@ static int resize_one(struct flip *c, struct flip_part *part)
 struct sum {
     uint64_t pages, sizes;
     unsigned files;
-    struct held *one;        /* one of the pages */
-    struct flip_part *first; /* first of the files that change */
+    struct held *one;   /* one of the pages */
+    struct part *first; /* first of the files that change */
     bool no_rtm, rtm_only;
 };
 
-static struct sum sum_up(struct flip *c)
+static struct sum sum_up(struct commit *c)
 {
     struct sum sum = {0};
-    struct flip_part *part = NULL;
+    struct part *part = NULL;
     for (unsigned i = 0; i < c->nparts; i++) {
         c->parts[i].pages = c->parts[i].slices = 0;
         sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
@@ -419,7 +419,7 @@ static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
 }
 
 /* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with errno. */
-static int commit_rtm(struct flip *c, const struct sum *sum)
+static int commit_rtm(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
     uint64_t words = sum->pages + sum->sizes, n = 0;
@@ -462,18 +462,18 @@ static int commit_rtm(struct flip *c, const struct sum *sum)
     return done;
 }
 
-static void name_files(const struct flip *c, struct file **files)
+static void name_files(const struct commit *c, struct file **files)
 {
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].pages || c->parts[i].resizes)
             files[c->parts[i].index] = c->parts[i].mapping->file;
 }
 
-static void begin_lane(struct journal_writer *w, const struct flip *c, const struct sum *sum,
+static void begin_lane(struct journal_writer *w, const struct commit *c, const struct sum *sum,
                        const struct journal_lane *lane, struct file *const *files,
                        struct journal_file *who)
 {
-    struct flip_part *part = NULL;
+    struct part *part = NULL;
     for (unsigned i = 0; i < sum->files; i++) {
         who[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
                                        .folder = i ? journals_folder_of(lane, files[i]) : 0};
@@ -493,7 +493,7 @@ static void begin_lane(struct journal_writer *w, const struct flip *c, const str
             journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
 }
 
-static int commit_journal(struct flip *c, const struct sum *sum)
+static int commit_journal(struct commit *c, const struct sum *sum)
 {
     enum { FEW = 8 };
     struct file *few_files[FEW], **files = few_files, *first = sum->first->mapping->file;
@@ -556,7 +556,7 @@ out:
     return r;
 }
 
-int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages)
+int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages)
 {
     if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
         may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
@@ -564,7 +564,7 @@ int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages)
     return journals_take_lane(&m->file, 1, pages, &h->lane);
 }
 
-static int commit(struct flip *c, const struct sum *sum)
+static int commit(struct commit *c, const struct sum *sum)
 {
     if (sum->pages == 1 && sum->sizes == 0)
         return commit_one(sum->first->mapping, sum->one);
@@ -588,7 +588,7 @@ static int commit(struct flip *c, const struct sum *sum)
     return 0;
 }
 
-int flip_commit(struct flip *c)
+int commit_run(struct commit *c)
 {
     const struct sum sum = sum_up(c);
     if (sum.files == 0)
@@ -603,10 +603,10 @@ int flip_commit(struct flip *c)
     return r;
 }
 
-int flip_each(struct mapping *m, struct hold *h)
+int commit_each_page(struct mapping *m, struct hold *h)
 {
-    struct flip_part part = {.mapping = m};
-    struct flip c = {.hold = h, .parts = &part, .nparts = 1};
+    struct part part = {.mapping = m};
+    struct commit c = {.hold = h, .parts = &part, .nparts = 1};
     struct sum sum = sum_up(&c);
     if (sum.pages == 0)
         return 0;

@@ -15,8 +15,8 @@
  * A super-journal that names a database of another VFS, or one whose journal is on the disk, has to be on the disk, where
  * recovery looks for it. None of its databases may have its journal in memory then.
  */
-#ifndef ATO_SQLITE_SUPER_H
-#define ATO_SQLITE_SUPER_H
+#ifndef ATO_SQLITE_SUPER_JOURNAL_H
+#define ATO_SQLITE_SUPER_JOURNAL_H
 
 #include "bytes.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "side.h"
+#include "range.h"
 
 #include "reader.h"
 
-int side_outside(const void *addr, size_t n)
+int range_outside(const void *addr, size_t n)
 {
     return report_error(EFAULT,
                         "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
@@ -11,16 +11,18 @@ int side_outside(const void *addr, size_t n)
                         addr, n);
 }
 
-bool side_grew(struct side *s, const void *addr, size_t n)
+bool range_grew(struct range *s, const void *addr, size_t n)
 {
     if (!s->m->file->reader)
         return false;
     (void)reader_refresh(s->m->file);
     uint64_t size;
-    return reader_size(s->m->file, &size) == 0 && side_within(s, addr, n, size) == 0;
+    return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
 }
 
-int side_none(const void *a, const void *b)
+int range_none(const void *a, const void *b)
 {
+    if (a == b)
+        return report_error(EINVAL, "%p lies in no mapping of this process", a);
     return report_error(EINVAL, "neither %p nor %p lies in a mapping of this process", a, b);
 }

@@ -7,15 +7,15 @@
  *   RTM        all words in one hardware transaction, where what is visible is durable
  *   journal    a redo lane names all words; it is durable before the first of them changes
  */
-#ifndef ATO_LIB_FLIP_H
-#define ATO_LIB_FLIP_H
+#ifndef ATO_LIB_COMMIT_H
+#define ATO_LIB_COMMIT_H
 
 #include "page_set.h"
 #include "part.h"
 
-struct flip {
+struct commit {
     struct hold *hold;
-    struct flip_part *parts; /* each file of the hold has one */
+    struct part *parts; /* each file of the hold has one */
     unsigned nparts;
 };
 
@@ -27,28 +27,28 @@ struct flip {
  * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the files poisoned, if the
  * medium failed so late that the commit is in doubt.
  */
-int flip_commit(struct flip *flip);
+int commit_run(struct commit *flip);
 
 /*
  * Takes a lane of the journal if a commit of so many pages will need one. For speed alone, before the stores
  * of the operation: taking a lane needs locked instructions, which after the stores would wait until they
- * have drained. Returns 0; -1 with errno of flip_commit() and nothing stored.
+ * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
  */
-int flip_prepare(struct mapping *m, struct hold *h, uint64_t pages);
+int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages);
 
-/* In a forked child, which has no other thread: makes a lock of flip.c anew. */
-void flip_forget_others(void);
+/* In a forked child, which has no other thread: makes a lock of commit.c anew. */
+void commit_forget_others(void);
 
 /* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in between, a
  * reader that may not recover is told that the page's state is not known. The page is reserved. */
-void flip_begin_untold(const struct file *f);
-void flip_end_untold(const struct file *f);
+void commit_begin_untold(const struct file *f);
+void commit_end_untold(const struct file *f);
 
-/* flip_commit() for one page, whose pending mask is not empty. */
-int flip_one(struct mapping *m, struct held *at);
+/* commit_run() for one page, whose pending mask is not empty. */
+int commit_page(struct mapping *m, struct held *at);
 
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
  * m's file. Returns 0; -1 with EIO and the file poisoned. */
-int flip_each(struct mapping *m, struct hold *h);
+int commit_each_page(struct mapping *m, struct hold *h);
 
 #endif

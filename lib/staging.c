@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "stage.h"
+#include "staging.h"
 
 #include "../reflection/report.h"
 #include "clock.h"
@@ -10,12 +10,12 @@
 #include "page_set.h"
 #include "part.h"
 #include "parts.h"
-#include "put.h"
 #include "read.h"
 #include "reader.h"
 #include "reservation.h"
 #include "size.h"
 #include "space.h"
+#include "store.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 
 /* ---- pages ---- */
 
-struct held *stage_find(struct tx *t, struct file *f, uint64_t page)
+struct held *staging_find(struct tx *t, struct file *f, uint64_t page)
 {
     struct page_state *s = shared_peek(&f->shared, page);
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_RELAXED) : 0;
@@ -74,18 +74,18 @@ static int make_region(struct tx *t, uint64_t pages)
     return 0;
 }
 
-int stage_settle(struct tx *t)
+int staging_pin(struct tx *t)
 {
     if (make_region(t, t->max_pages) < 0)
         return -1;
-    t->settled = true;
+    t->pinned = true;
     return 0;
 }
 
 /* Pages of the first step; then their number doubles. */
 enum { LEAST_PAGES = 4096 };
 
-int stage_make_room(struct tx *t, uint64_t more)
+int staging_make_room(struct tx *t, uint64_t more)
 {
     const uint64_t need = t->hold.n + more;
     if (more > t->max_pages - t->hold.n)
@@ -102,7 +102,7 @@ int stage_make_room(struct tx *t, uint64_t more)
     return make_region(t, pages < t->max_pages ? pages : t->max_pages);
 }
 
-struct patience stage_patience(const struct tx *t)
+struct patience staging_patience(const struct tx *t)
 {
     struct patience patience = {0};
     if (t->wait_ms)
@@ -126,7 +126,7 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
         struct patience patience;
         if (__builtin_expect(r != 0, 0)) {
-            patience = stage_patience(t);
+            patience = staging_patience(t);
             patience.not_for_tx = not_for_tx;
             r = reservation_wait(f, s, &patience);
             if (r != 0)
@@ -140,7 +140,7 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         page_release(s);
         if (r < 0 || not_for_tx)
             return r;
-        patience = stage_patience(t);
+        patience = staging_patience(t);
         if (reservation_wait_for_size(f, &patience) < 0)
             return -1;
     }
@@ -162,11 +162,11 @@ static int claim(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
     return file_check(f) < 0 || load_page(f, page, s) < 0 ? -1 : 0;
 }
 
-void stage_give_back(struct tx *t, uint64_t n)
+void staging_give_back(struct tx *t, uint64_t n)
 {
     for (uint64_t i = t->hold.n; i > n; i--) {
         struct held *at = &t->hold.pages[i - 1];
-        const struct flip_part *part = parts_sizing(t, at->file);
+        const struct part *part = parts_sizing(t, at->file);
         if (part)
             space_forget_behind(at->file, at->page, at->state);
         if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
@@ -183,13 +183,13 @@ void stage_give_back(struct tx *t, uint64_t n)
 /* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
 static struct held *have(struct tx *t, struct file *f, uint64_t page)
 {
-    struct held *at = stage_find(t, f, page);
+    struct held *at = staging_find(t, f, page);
     uint64_t before = t->hold.n;
-    if (at || stage_make_room(t, 1) < 0)
+    if (at || staging_make_room(t, 1) < 0)
         return at;
     if (claim(t, f, page, false) == 0)
         return &t->hold.pages[before];
-    stage_give_back(t, before);
+    staging_give_back(t, before);
     return NULL;
 }
 
@@ -200,23 +200,23 @@ static int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t la
 {
     uint64_t missing = 0;
     for (uint64_t at = first; at <= last; at++)
-        missing += !stage_find(t, f, at);
-    if (missing && stage_make_room(t, missing) < 0)
+        missing += !staging_find(t, f, at);
+    if (missing && staging_make_room(t, missing) < 0)
         return -1;
     for (*page = first; *page <= last && missing; (*page)++) {
-        int r = stage_find(t, f, *page) ? 0 : claim(t, f, *page, not_for_tx);
+        int r = staging_find(t, f, *page) ? 0 : claim(t, f, *page, not_for_tx);
         if (r != 0)
             return r;
     }
     return file_check(f);
 }
 
-int stage_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last)
+int staging_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t before = t->hold.n, page;
     if (claim_range(t, f, first, last, false, &page) == 0)
         return 0;
-    stage_give_back(t, before);
+    staging_give_back(t, before);
     return -1;
 }
 
@@ -227,7 +227,7 @@ static inline __attribute__((always_inline)) void fetch_span(const struct hold_s
 {
     const struct page_state *s = shared_peek(&span->file->shared, span->first);
     if (s)
-        put_fetch(span->file, s, span->first, 0);
+        store_fetch(span->file, s, span->first, 0);
 }
 
 /* Checks that the file still reaches `end`. The transaction has the pages, so no other thread moves the end now. If
@@ -248,9 +248,9 @@ static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, 
             fetch_span(&spans[i + FETCHED]);
         *file = spans[i].file;
         for (*page = spans[i].first; *page <= spans[i].last; (*page)++) {
-            if (stage_find(t, *file, *page))
+            if (staging_find(t, *file, *page))
                 continue;
-            int r = stage_make_room(t, 1);
+            int r = staging_make_room(t, 1);
             if (r == 0)
                 r = claim(t, *file, *page, true);
             if (r != 0)
@@ -265,7 +265,7 @@ static int claim_spans(struct tx *t, const struct hold_span *spans, unsigned n, 
     return r;
 }
 
-int stage_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n)
+int staging_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n)
 {
     struct file *f;
     uint64_t page;
@@ -332,9 +332,9 @@ static uint64_t put_claimed(struct tx *t, const struct held *at, unsigned begin,
                             .bitmap = s->bitmap,
                             .pending = at->pending,
                             .skip_equal = flags & ATO_SKIP_EQUAL,
-                            .cold = put_is_cold(f, s, n)};
-    put_begin(s);
-    put(&target, begin, n, bytes);
+                            .cold = store_is_cold(f, s, n)};
+    store_begin(s);
+    store_bytes(&target, begin, n, bytes);
     if (__builtin_expect(at->pending & ~target.pending, 0))
         t->hold.forgotten = &f->persist; /* W4 */
     return target.pending;
@@ -360,7 +360,7 @@ static bool is_empty(const struct tx *t)
     return !t->queue || !t->queue->n;
 }
 
-bool stage_is_for_several(const struct tx *t)
+bool staging_is_for_several(const struct tx *t)
 {
     const struct queue *q = t->queue;
     if (is_empty(t) || t->hold.n > QUEUED_WRITES)
@@ -372,13 +372,13 @@ bool stage_is_for_several(const struct tx *t)
     return i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL);
 }
 
-uint64_t stage_kept_bytes(const struct tx *t)
+uint64_t staging_kept_bytes(const struct tx *t)
 {
     uint64_t queued = (sizeof(struct queue) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     return t->region_bytes + (t->queue ? queued : 0);
 }
 
-void stage_forget(struct tx *t)
+void staging_forget(struct tx *t)
 {
     if (t->queue)
         t->queue->n = t->queue->used = 0;
@@ -392,7 +392,7 @@ static const char *valid(const struct held *at, unsigned slice)
 }
 
 /* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
- * put_fetch(). */
+ * store_fetch(). */
 static inline __attribute__((always_inline)) void fetch_parts(const struct held *at,
                                                               const struct queued *w)
 {
@@ -418,7 +418,7 @@ static void complete(struct queue *q, const struct held *at, struct queued *w)
     w->bytes = (uint16_t)(w->bytes + before + behind);
 }
 
-void stage_drain(struct tx *t)
+void staging_drain(struct tx *t)
 {
     struct queue *q = t->queue;
     if (is_empty(t))
@@ -431,7 +431,7 @@ void stage_drain(struct tx *t)
         struct held *at = &t->hold.pages[w->place];
         at->pending = put_claimed(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
     }
-    stage_forget(t);
+    staging_forget(t);
 }
 
 /* Queues a write of n bytes within a page. Returns false if there is no room. `first`: nothing there is pending or
@@ -478,7 +478,7 @@ static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *ds
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w))
-        copy_seen(stage_find(t, f, w.page), w.begin, w.bytes, dst + w.done);
+        copy_seen(staging_find(t, f, w.page), w.begin, w.bytes, dst + w.done);
 }
 
 /* Reads what is committed, as it was at one moment, and puts the transaction's own writes over it. */
@@ -490,29 +490,29 @@ static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char
     /* No other thread has anything beyond the end that the file has for others. */
     if (parts_sizing(t, m->file) && end > size) {
         uint64_t from = offset > size ? offset : size;
-        if (stage_claim(t, m->file, from / PAGE_BYTES, (end - 1) / PAGE_BYTES) < 0)
+        if (staging_claim(t, m->file, from / PAGE_BYTES, (end - 1) / PAGE_BYTES) < 0)
             return -1;
         end = from;
     }
     if (end > offset && read_bytes(m, offset, dst, end - offset) < 0) {
-        stage_give_back(t, before);
+        staging_give_back(t, before);
         return -1;
     }
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        const struct held *at = stage_find(t, m->file, w.page);
+        const struct held *at = staging_find(t, m->file, w.page);
         if (at)
             copy_seen(at, w.begin, w.bytes, dst + w.done);
     }
     return 0;
 }
 
-int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     for (uint64_t page = first; page <= last && !is_empty(t); page++)
-        if (stage_find(t, m->file, page))
-            stage_drain(t);
+        if (staging_find(t, m->file, page))
+            staging_drain(t);
     if (m->file->reader && !(t->flags & ATO_TX_READ_COMMITTED))
         return report_error(EACCES,
                             "a transaction keeps the pages that it reads, and cannot keep those of "
@@ -521,20 +521,20 @@ int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint
     if (t->flags & ATO_TX_READ_COMMITTED)
         return read_committed(t, m, offset, dst, n);
     uint64_t before = t->hold.n;
-    if (stage_claim(t, m->file, first, last) < 0)
+    if (staging_claim(t, m->file, first, last) < 0)
         return -1;
     if (check_end(t, m->file, offset + n) < 0) {
-        stage_give_back(t, before);
+        staging_give_back(t, before);
         return -1;
     }
     read_claimed(t, m->file, offset, dst, n);
     return 0;
 }
 
-bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
+bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     char bytes[SLICE_BYTES];
-    const struct held *at = stage_find(t, f, offset / PAGE_BYTES);
+    const struct held *at = staging_find(t, f, offset / PAGE_BYTES);
     if (!at) /* no write went there */
         return true;
     copy_seen(at, (unsigned)(offset % PAGE_BYTES), (unsigned)n, bytes);
@@ -554,8 +554,8 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     struct walk w = walk_of(offset, n, false);
     for (bool more = true; more;) {
         more = walk_on(&w);
-        struct held *at = more ? stage_find(t, f, w.page) : NULL;
-        uint8_t here = at ? put_needs(at->state, bitmap_touched(w.begin, w.bytes), false) : 0;
+        struct held *at = more ? staging_find(t, f, w.page) : NULL;
+        uint8_t here = at ? store_needs(at->state, bitmap_touched(w.begin, w.bytes), false) : 0;
         if (run && here != need) {
             if (space_make_run(f, from, run, need) < 0)
                 return -1;
@@ -571,12 +571,12 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 
 /* Copies from pages that the transaction has too; overlapping ranges as memmove(). */
 static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                         const struct stage_source *src, unsigned flags)
+                         const struct staging_source *src, unsigned flags)
 {
     char piece[PAGE_BYTES];
     struct walk w = walk_of(offset, n, src->from->file == f && src->from_offset < offset);
     while (walk_on(&w)) {
-        struct held *at = stage_find(t, f, w.page);
+        struct held *at = staging_find(t, f, w.page);
         read_claimed(t, src->from->file, src->from_offset + w.done, piece, w.bytes);
         at->pending = put_claimed(t, at, w.begin, w.bytes, piece, flags);
     }
@@ -584,19 +584,19 @@ static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t
 
 /* Copies from a mapping whose pages the transaction does not keep, as they were at one moment. */
 static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
-                      const struct stage_source *src, unsigned flags)
+                      const struct staging_source *src, unsigned flags)
 {
     char *copy = malloc(n);
     if (!copy)
         return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
                             (unsigned long long)n);
-    struct stage_source plain = {.bytes = copy};
+    struct staging_source plain = {.bytes = copy};
     uint64_t before = t->hold.n;
     int r = read_committed(t, src->from, src->from_offset, copy, n);
     if (r == 0)
-        r = stage_write(t, m, offset, n, &plain, flags);
+        r = staging_write(t, m, offset, n, &plain, flags);
     if (r < 0)
-        stage_give_back(t, before);
+        staging_give_back(t, before);
     free(copy);
     return r;
 }
@@ -610,25 +610,25 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     struct held *at = have(t, f, page);
     if (!at)
         return -1;
-    uint8_t need = put_needs(at->state, bitmap_touched(begin, n), false);
+    uint8_t need = store_needs(at->state, bitmap_touched(begin, n), false);
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
         (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0)) {
-        stage_give_back(t, before);
+        staging_give_back(t, before);
         return -1;
     }
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->hold.n > before;
     if ((first || !is_empty(t)) && queue(t, at, first, begin, n, bytes, flags)) {
-        put_end(f);
+        store_end(f);
         return 0;
     }
-    stage_drain(t);
+    staging_drain(t);
     at->pending = put_claimed(t, at, begin, n, bytes, flags);
-    put_end(f);
+    store_end(f);
     return 0;
 }
 
-int stage_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked)
+int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked)
 {
     uint64_t page, first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     int r = claim_range(t, f, first, last, blocked, blocked ? blocked : &page);
@@ -637,62 +637,62 @@ int stage_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint6
     return check_end(t, f, offset + n) < 0 || make_space(t, f, offset, n) < 0 ? -1 : 0;
 }
 
-void stage_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-               const struct stage_source *src, unsigned flags, bool publish)
+void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
+                 const struct staging_source *src, unsigned flags, bool publish)
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        struct held *at = stage_find(t, f, w.page);
+        struct held *at = staging_find(t, f, w.page);
         uint64_t pending = put_claimed(t, at, w.begin, w.bytes,
                                        src->repeats ? src->bytes : src->bytes + w.done, flags);
         if (publish)
             __atomic_store_n(&at->pending, pending, __ATOMIC_RELEASE);
     }
-    put_end(f);
+    store_end(f);
 }
 
-bool stage_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
+bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w))
-        if (stage_find(t, f, w.page)->pending & bitmap_touched(w.begin, w.bytes))
+        if (staging_find(t, f, w.page)->pending & bitmap_touched(w.begin, w.bytes))
             return true;
     return false;
 }
 
-void stage_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
+void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        struct held *at = stage_find(t, f, w.page);
+        struct held *at = staging_find(t, f, w.page);
         __atomic_store_n(&at->pending, at->pending | bitmap_touched(w.begin, w.bytes),
                          __ATOMIC_RELEASE);
     }
 }
 
-int stage_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
-                const struct stage_source *src, unsigned flags)
+int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
+                  const struct staging_source *src, unsigned flags)
 {
     struct file *f = m->file;
     uint64_t before = t->hold.n;
     if (!src->from && offset % PAGE_BYTES + n <= PAGE_BYTES)
         return write_page(t, f, offset, (unsigned)n, src->bytes, flags);
-    stage_drain(t);
+    staging_drain(t);
     if (src->from && ((t->flags & ATO_TX_READ_COMMITTED) || src->from->file->reader))
         return write_copy(t, m, offset, n, src, flags);
-    if (src->from && stage_claim(t, src->from->file, src->from_offset / PAGE_BYTES,
-                                 (src->from_offset + n - 1) / PAGE_BYTES) < 0)
+    if (src->from && staging_claim(t, src->from->file, src->from_offset / PAGE_BYTES,
+                                   (src->from_offset + n - 1) / PAGE_BYTES) < 0)
         return -1;
     if ((src->from && check_end(t, src->from->file, src->from_offset + n) < 0) ||
-        stage_ready(t, f, offset, n, NULL) < 0) {
-        stage_give_back(t, before);
+        staging_ready(t, f, offset, n, NULL) < 0) {
+        staging_give_back(t, before);
         return -1;
     }
     if (src->from) {
         copy_claimed(t, f, offset, n, src, flags);
-        put_end(f);
+        store_end(f);
     } else {
-        stage_put(t, f, offset, n, src, flags, true);
+        staging_put(t, f, offset, n, src, flags, true);
     }
     return 0;
 }
@@ -705,7 +705,7 @@ static int by_order(const void *a, const void *b)
     return hold_order(x->file, x->page, y->file, y->page);
 }
 
-bool stage_is_sorted(const struct tx *t)
+bool staging_is_sorted(const struct tx *t)
 {
     const struct hold *h = &t->hold;
     uint64_t i = 1;
@@ -714,16 +714,16 @@ bool stage_is_sorted(const struct tx *t)
     return i >= h->n;
 }
 
-void stage_sort(struct tx *t)
+void staging_sort(struct tx *t)
 {
     struct hold *h = &t->hold;
-    stage_drain(t);
+    staging_drain(t);
     qsort(h->pages, h->n, sizeof(*h->pages), by_order);
     for (uint64_t i = 0; i < h->n; i++)
         __atomic_store_n(&h->pages[i].state->tx, hold_note(t->hold.tag, i), __ATOMIC_RELAXED);
 }
 
-bool stage_has_to_be_flushed(const struct tx *t)
+bool staging_has_to_be_flushed(const struct tx *t)
 {
     /* Files that are only read may have another domain. */
     for (unsigned i = 0; i < t->nparts && t->hold.n; i++)
@@ -742,7 +742,7 @@ static bool goes_to_r(const struct held *at)
     return at->pending & ~at->state->bitmap;
 }
 
-int stage_flush(struct tx *t)
+int staging_flush(struct tx *t)
 {
     struct hold *h = &t->hold;
     for (uint64_t i = 0, end; i < h->n; i = end) {

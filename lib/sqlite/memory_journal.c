@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "journal.h"
+#include "memory_journal.h"
 
 #include "fault.h"
 #include "transaction.h"
@@ -11,7 +11,7 @@
 
 static int journal_close(sqlite3_file *file)
 {
-    struct journal *j = (struct journal *)file;
+    struct memory_journal *j = (struct memory_journal *)file;
     if (j->connection)
         transaction_lose_journal(j->connection);
     bytes_free(&j->bytes);
@@ -20,23 +20,23 @@ static int journal_close(sqlite3_file *file)
 
 static int journal_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
-    return bytes_read(&((struct journal *)file)->bytes, to, n, offset);
+    return bytes_read(&((struct memory_journal *)file)->bytes, to, n, offset);
 }
 
 static int journal_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
-    return bytes_write(&((struct journal *)file)->bytes, from, n, offset);
+    return bytes_write(&((struct memory_journal *)file)->bytes, from, n, offset);
 }
 
 static int journal_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
-    bytes_cut(&((struct journal *)file)->bytes, size);
+    bytes_cut(&((struct memory_journal *)file)->bytes, size);
     return SQLITE_OK;
 }
 
 static int journal_size(sqlite3_file *file, sqlite3_int64 *size)
 {
-    *size = ((struct journal *)file)->bytes.size;
+    *size = ((struct memory_journal *)file)->bytes.size;
     return SQLITE_OK;
 }
 
@@ -87,7 +87,7 @@ static const sqlite3_io_methods methods = {
     .xDeviceCharacteristics = journal_none,
 };
 
-enum journal_left journal_on_disk(const char *name)
+enum journal_left memory_journal_on_disk(const char *name)
 {
     struct stat st;
     char first = 0;
@@ -109,7 +109,8 @@ static int delete_left(sqlite3_vfs *below, const char *name)
 {
     const int durably = 1;
     const int r = below->xDelete(below, name, durably);
-    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT || journal_on_disk(name) == JOURNAL_COLD)
+    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT ||
+        memory_journal_on_disk(name) == JOURNAL_COLD)
         return SQLITE_OK;
     return fault(
         SQLITE_CANTOPEN,
@@ -118,11 +119,11 @@ static int delete_left(sqlite3_vfs *below, const char *name)
         name);
 }
 
-int journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                 const char *name, enum journal_left left)
+int memory_journal_open(struct memory_journal *j, struct connection *its_own, sqlite3_vfs *below,
+                        const char *name, enum journal_left left)
 {
     const int r = left == JOURNAL_NONE ? SQLITE_OK : delete_left(below, name);
     if (r == SQLITE_OK)
-        *j = (struct journal){.as_file.pMethods = &methods, .connection = its_own};
+        *j = (struct memory_journal){.as_file.pMethods = &methods, .connection = its_own};
     return r;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "super.h"
+#include "super_journal.h"
 
 #include "connection.h"
 #include "database.h"
@@ -154,14 +154,14 @@ static int join_and_commit(struct super *s)
 {
     struct connection *first = NULL;
     for (struct connection *c = s->bound; c; c = c->next_bound) {
-        if (!c->staged.tx)
+        if (!c->pending.tx)
             continue;
         if (!first)
             first = c;
-        else if (staged_join(&first->staged, &c->staged) < 0)
+        else if (pending_join(&first->pending, &c->pending) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit, with others,", c->name);
     }
-    if (first && staged_commit(&first->staged) < 0)
+    if (first && pending_commit(&first->pending) < 0)
         return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
     return SQLITE_OK;
 }
@@ -174,7 +174,7 @@ static int commit(struct super *s)
         pthread_mutex_lock(&c->in_call);
     const int r = join_and_commit(s);
     for (struct connection *c = s->bound; c; c = c->next_bound)
-        staged_abort(&c->staged);
+        pending_abort(&c->pending);
     for (struct connection *c = s->bound; c; c = c->next_bound)
         pthread_mutex_unlock(&c->in_call);
     return r;

@@ -12,15 +12,15 @@
  *
  * Offsets and lengths lie within the file, by its size as the transaction sees it.
  */
-#ifndef ATO_LIB_STAGE_H
-#define ATO_LIB_STAGE_H
+#ifndef ATO_LIB_STAGING_H
+#define ATO_LIB_STAGING_H
 
 #include "handle.h"
 #include "page.h"
 #include "page_set.h"
 
 /* Where bytes come from: memory, a page of one repeated byte, or another place of a mapping. */
-struct stage_source {
+struct staging_source {
     const char *bytes;
     bool repeats;
     struct mapping *from;
@@ -28,70 +28,70 @@ struct stage_source {
 };
 
 /* Writes n bytes. flags: ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
-int stage_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
-                const struct stage_source *src, unsigned flags);
+int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
+                  const struct staging_source *src, unsigned flags);
 
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
-int stage_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
+int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* Returns true if the transaction sees n bytes as zeros. They lie within one slice, beyond the end that the file
  * has for others. */
-bool stage_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
+bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
-/* The steps of stage_write() from memory, for an epoch, where readers may read meanwhile: */
+/* The steps of staging_write() from memory, for an epoch, where readers may read meanwhile: */
 /* Does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
  * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (hold_await()). Returns 0; -1. On failure some
  * pages may be reserved. */
-int stage_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
+int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
 /* Returns true if the range has a slice that the transaction wrote before, and would store to again. */
-bool stage_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
+bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 /* Stores the range. `publish`: also adds the stored slices to the pending masks. */
-void stage_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-               const struct stage_source *src, unsigned flags, bool publish);
+void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
+                 const struct staging_source *src, unsigned flags, bool publish);
 /* Adds all slices of the range to the pending masks. */
-void stage_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
+void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
 /* Stores the queued writes. */
-void stage_drain(struct tx *t);
+void staging_drain(struct tx *t);
 
 /* Returns true if queued writes are going to change several pages, and the pages are so few that any lane of a
  * journal can hold them. */
-bool stage_is_for_several(const struct tx *t);
+bool staging_is_for_several(const struct tx *t);
 
 /* Bytes of address space that the transaction uses for its queue and its pages, and keeps when it is over. */
-uint64_t stage_kept_bytes(const struct tx *t);
+uint64_t staging_kept_bytes(const struct tx *t);
 
 /* Forgets the queued writes. */
-void stage_forget(struct tx *t);
+void staging_forget(struct tx *t);
 
 /* Reserves all pages of spans, which are in order (hold.h), as a plain operation does. The transaction has no pages
  * yet and will need no others. Returns 0; -1: some pages may be reserved. */
-int stage_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
+int staging_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
 
-/* Before the commit, in domain msync: stage_flush() makes pending slices durable in their invalid homes. If the
+/* Before the commit, in domain msync: staging_flush() makes pending slices durable in their invalid homes. If the
  * pages are sorted, adjacent ones are flushed in one call, and so are their words later. */
-bool stage_has_to_be_flushed(const struct tx *t);
-bool stage_is_sorted(const struct tx *t);
-void stage_sort(struct tx *t);
-int stage_flush(struct tx *t);
+bool staging_has_to_be_flushed(const struct tx *t);
+bool staging_is_sorted(const struct tx *t);
+void staging_sort(struct tx *t);
+int staging_flush(struct tx *t);
 
 /* Gives the list of pages a fixed place until tx_unmake(), so that other threads may read it. Returns 0; -1 with
  * ENOMEM. */
-int stage_settle(struct tx *t);
+int staging_pin(struct tx *t);
 
 /* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
-int stage_make_room(struct tx *t, uint64_t more);
+int staging_make_room(struct tx *t, uint64_t more);
 
 /* How a call of the transaction waits that begins now. */
-struct patience stage_patience(const struct tx *t);
+struct patience staging_patience(const struct tx *t);
 
 /* Returns a page that the transaction has; NULL if it has not. */
-struct held *stage_find(struct tx *t, struct file *f, uint64_t page);
+struct held *staging_find(struct tx *t, struct file *f, uint64_t page);
 
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
-void stage_give_back(struct tx *t, uint64_t n);
+void staging_give_back(struct tx *t, uint64_t n);
 
 /* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
-int stage_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last);
+int staging_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "staged.h"
+#include "pending.h"
 
 #include <errno.h>
 
@@ -14,7 +14,7 @@ enum { WAIT_MS = 60000 };
  * much as it has grown by, in steps of AHEAD, up to MOST_AHEAD. */
 enum { AHEAD = 256 << 10, MOST_AHEAD = 64 << 20 };
 
-static int begin(struct staged *s)
+static int begin(struct pending *s)
 {
     const struct ato_tx_options options = {.struct_size = sizeof(options),
                                            .flags = ATO_TX_READ_COMMITTED,
@@ -30,17 +30,17 @@ static int begin(struct staged *s)
 }
 
 /* Always asks libato whose the transaction is: pthread_self() may be that of a thread that has ended. */
-static int take(struct staged *s)
+static int take(struct pending *s)
 {
     return ato_tx_adopt(s->tx);
 }
 
-static int have(struct staged *s)
+static int have(struct pending *s)
 {
     return s->tx ? take(s) : begin(s);
 }
 
-static int grow(struct staged *s, sqlite3_int64 size)
+static int grow(struct pending *s, sqlite3_int64 size)
 {
     sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
     if (ahead > MOST_AHEAD)
@@ -56,7 +56,7 @@ static int grow(struct staged *s, sqlite3_int64 size)
     return 0;
 }
 
-int staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset)
+int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const sqlite3_int64 end = offset + n;
     if (have(s) < 0 || (end > s->size && grow(s, end) < 0))
@@ -65,12 +65,12 @@ int staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset
     return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
 }
 
-int staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset)
+int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 {
     return take(s) == 0 && ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0) ? 0 : -1;
 }
 
-int staged_resize(struct staged *s, sqlite3_int64 size)
+int pending_resize(struct pending *s, sqlite3_int64 size)
 {
     if (have(s) < 0)
         return -1;
@@ -82,7 +82,7 @@ int staged_resize(struct staged *s, sqlite3_int64 size)
     return 0;
 }
 
-int staged_hint(struct staged *s, sqlite3_int64 size)
+int pending_hint(struct pending *s, sqlite3_int64 size)
 {
     if (have(s) < 0)
         return -1;
@@ -94,7 +94,7 @@ int staged_hint(struct staged *s, sqlite3_int64 size)
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
-int staged_commit(struct staged *s)
+int pending_commit(struct pending *s)
 {
     if (take(s) < 0 || ato_tx_commit(s->tx) < 0)
         return -1;
@@ -102,7 +102,7 @@ int staged_commit(struct staged *s)
     return 0;
 }
 
-int staged_join(struct staged *s, struct staged *other)
+int pending_join(struct pending *s, struct pending *other)
 {
     if (take(s) < 0 || take(other) < 0 || ato_tx_join(s->tx, other->tx) < 0)
         return -1;
@@ -110,7 +110,7 @@ int staged_join(struct staged *s, struct staged *other)
     return 0;
 }
 
-void staged_abort(struct staged *s)
+void pending_abort(struct pending *s)
 {
     /* take() cannot fail because another thread is in a call: SQLite makes one call on a connection at a time. */
     if (s->tx && take(s) == 0)
