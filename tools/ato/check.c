@@ -118,29 +118,26 @@ static int run(const struct tool_request *request)
 const struct tool_command check_command = {
     .name = "check",
     .operands = "FILE|FOLDER...",
-    .what = "is everything in order that lies on the media?",
+    .what = "checks the data of files on the media",
     .help =
         "Checks each FILE: both copies of its manifest, its size, identity and attribute against\n"
-        "each other, the length of its reflection, the bitmap words against the end of the file "
-        "and\n"
-        "its state, and the journals beside the reflection. Changes nothing; takes no lock.\n"
+        "each other, the length of its reflection, the bitmap words against the end of the file\n"
+        "and its state, and the journals beside the reflection. Changes nothing; takes no lock.\n"
         "\n"
-        "Of a FOLDER all files in it are checked, not those in folders below it, and the "
-        "reflection\n"
-        "folder .ato in it, for what belongs to no file: reflections without manifest, manifests\n"
-        "without reflection or file, what was set aside or left over. FOLDER may be a reflection\n"
-        "folder itself; then the files that its manifests belong to are not looked for.\n"
+        "In a FOLDER it checks all files (not those in folders below it), and looks in the\n"
+        "reflection folder .ato for entries that belong to no file: reflections without manifest,\n"
+        "manifests without reflection or file, files that were set aside or left over. FOLDER may\n"
+        "be a reflection folder itself; then the files of its manifests are not checked.\n"
         "\n"
         "Each finding is one line, 'FILE: severity: what and where':\n"
-        "  note           in order, but something is left to be done (recovery) or cleared away\n"
-        "  warning        not as it should be, and no byte is in danger\n"
+        "  note           in order, but some work (recovery) or cleaning up is left\n"
+        "  warning        something is wrong, but no byte is in danger\n"
         "  error          damaged: the file cannot be mapped, or its bytes cannot be trusted\n"
         "  not looked at  no permission, no such file, ...\n"
-        "The last line sums up; --quiet leaves it out.\n"
+        "The last line is a summary; --quiet leaves it out.\n"
         "\n"
-        "Exit status: 0 in order, perhaps with notes and warnings; 1 damaged; 2 something could "
-        "not be\n"
-        "looked at, and nothing is known to be damaged.\n",
+        "Exit status: 0 in order, perhaps with notes and warnings; 1 damaged; 2 something could\n"
+        "not be read, and nothing is known to be damaged.\n",
     .least = 1,
     .can_be_quiet = true,
     .run = run,

@@ -271,26 +271,23 @@ const struct tool_command deploy_command = {
     .operands = "FILE...",
     .what = "makes a file plain: an ordinary file again",
     .help =
-        "Brings all that lies in the reflection of each FILE home and removes the reflection: "
-        "what\n"
-        "any program reads is the file then. Finishes first what a crash has left. A file that is\n"
-        "plain already stays as it is. It is mapped in the durability domain that it has.\n"
+        "Deploys each FILE and removes its reflection: then every program reads the current\n"
+        "content. Finishes first what a crash interrupted. A plain file stays as it is. The\n"
+        "file keeps its durability domain.\n"
         "\n"
-        "A file that a process has mapped is refused, and the process named: it has to unmap the\n"
-        "file. So is one that libato would not map, with what there is on either side: written by\n"
-        "other means, cut, copied, or its reflection is gone ('ato check' says more). Somebody "
-        "has\n"
-        "to decide then:\n"
-        "  --prefer=file        takes the bytes that other programs read; the reflection is set "
+        "Refuses a mapped file, and names the processes that must unmap it. Also refuses a\n"
+        "file that libato does not map (written by other means, cut, copied, or without its\n"
+        "reflection; see 'ato check'), shows both sides, and needs a choice:\n"
+        "  --prefer=file        takes the bytes that other programs read; sets the reflection "
         "aside\n"
-        "  --prefer=reflection  takes what the reflection holds, too, in a file of the same size\n"
+        "  --prefer=reflection  takes the slices in the reflection too, if the file kept its size\n"
         "\n"
-        "May be interrupted at any time: what the file holds does not change, and the next 'ato\n"
-        "deploy' goes on. Large files are worked on by several threads; on a terminal a bar shows\n"
-        "how far it came. --quiet: neither a bar nor a line for what went well.\n"
+        "May be interrupted at any time: the content does not change, and the next 'ato deploy'\n"
+        "continues. Several threads deploy a large file; on a terminal a bar shows the progress.\n"
+        "--quiet: no bar, and no line for a file that was deployed.\n"
         "\n"
-        "Exit status: 0 all are plain; 1 some are mapped, were refused as they are damaged, or\n"
-        "failed; else 2 if some could not be looked at, or not be opened for writing.\n",
+        "Exit status: 0 all are plain; 1 some are mapped, were refused as damaged, or failed;\n"
+        "else 2 if some could not be read, or not be opened for writing.\n",
     .least = 1,
     .can_be_quiet = true,
     .can_prefer = true,

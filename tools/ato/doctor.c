@@ -570,21 +570,20 @@ const struct tool_command doctor_command = {
     .operands = "[FOLDER]",
     .what = "what machine and folder offer, and what a file there survives",
     .help =
-        "Says what the CPU, the kernel, /dev/shm and the file system of FOLDER (or of the working\n"
-        "directory) offer to libato; which durability domain a file there would get, and why; and\n"
-        "in which events its bytes survive. What depends on the file system is tried on a file\n"
-        "without a name: nothing is left behind.\n"
+        "Shows what the CPU, the kernel, /dev/shm and the file system of FOLDER (by default the\n"
+        "working directory) offer to libato; the durability domain that a file there would get,\n"
+        "and why; and the events that its bytes survive. It tests the file system with a file\n"
+        "without a name, and leaves nothing behind.\n"
         "\n"
         "Domains:\n"
         "  pmem     persistent memory: survives a kill, a kernel crash, a power cut\n"
-        "  eadr     the same, where CPU caches are written back when the power fails\n"
+        "  eadr     the same, if CPU caches are written back when the power fails\n"
         "  msync    a disk: survives the same, and each write waits for the disk\n"
-        "  process  memory: survives a kill, nothing more\n"
+        "  process  memory: survives a kill only\n"
         "The first program that maps a file fixes its domain. ATO_DURABILITY chooses another one.\n"
         "\n"
-        "Exit status: 0 a file there can be mapped; 1 it cannot, as is said; 2 FOLDER could not "
-        "be\n"
-        "looked at.\n",
+        "Exit status: 0 a file there can be mapped; 1 it cannot, for the reason shown; 2 FOLDER\n"
+        "could not be read.\n",
     .most = 1,
     .run = run,
 };

@@ -222,33 +222,31 @@ static int run(const struct tool_request *request)
 const struct tool_command info_command = {
     .name = "info",
     .operands = "FILE...",
-    .what = "what a file is to libato at this moment",
+    .what = "state, sizes and processes of a file",
     .help =
-        "Says for each FILE its state, sizes, format and durability domain, how many slices of 64\n"
-        "bytes have their valid copy in the reflection, what the reflection takes, the guarded\n"
-        "bytes, if any are kept, and which processes have it mapped. Changes nothing, and waits "
-        "for\n"
-        "nobody.\n"
+        "Shows for each FILE its state, sizes, format and durability domain, how many slices of\n"
+        "64 bytes have their valid copy in the reflection, the storage that the reflection takes,\n"
+        "the guarded bytes, if there are any, and the processes that have it mapped. Changes\n"
+        "nothing, and waits for no process.\n"
         "\n"
         "States:\n"
         "  plain         no reflection: an ordinary file\n"
         "  born          its reflection was being made; nothing is stored in it yet\n"
         "  in use        a process has it mapped\n"
-        "  recovery due  its last user died, or a commit is to be finished: the next map does it\n"
+        "  recovery due  its last user was killed, or a commit must be finished by the next map\n"
         "  clean         unmapped, its reflection kept\n"
-        "  deployed      everything is home; its reflection is being removed\n"
-        "  copied        is a copy of a file that was not plain at that moment\n"
-        "  lost          its reflection is not to be found\n"
+        "  deployed      all content is in the file; its reflection is being removed\n"
+        "  copied        a copy of a file that was not plain\n"
+        "  lost          its reflection is missing\n"
         "  damaged       ato_mmap() refuses it; 'problem' says why\n"
         "\n"
-        "While a file is in any state but plain, born and deployed, parts of its content may be "
-        "in\n"
-        "its reflection only: other programs may see older bytes. 'ato deploy' makes it plain.\n"
+        "In all states but plain, born and deployed, parts of the content may be only in the\n"
+        "reflection: other programs may see older bytes. 'ato deploy' makes the file plain.\n"
         "\n"
-        "A process is named by what it left in shared memory; where that cannot be read it is\n"
+        "The pid and name of a process come from shared memory; if that cannot be read, it is\n"
         "'a process that cannot be named'.\n"
         "\n"
-        "Exit status: 0; 2 when a FILE could not be looked at.\n",
+        "Exit status: 0; 2 if a FILE could not be read.\n",
     .least = 1,
     .run = run,
 };

@@ -30,11 +30,10 @@ static void help(void)
           "  --help      this text; 'ato COMMAND --help' says more about a command\n"
           "  --version   the version of libato\n"
           "\n"
-          "Exit status: each command says its own; 64 for a wrong use of options or operands, 2 "
-          "when\n"
-          "the output could not be written.\n"
+          "Exit status: see each command; 64 for wrong options or operands, 2 if the output could\n"
+          "not be written.\n"
           "\n"
-          "A byte of a file's name that is no UTF-8 is written as \\xNN, and as \\udcNN in JSON.\n",
+          "A byte of a file's name that is not UTF-8 is written as \\xNN, in JSON as \\udcNN.\n",
           stdout);
 }
 

@@ -294,22 +294,22 @@ static int top(const struct tool_request *request)
 const struct tool_command top_command = {
     .name = "top",
     .operands = "FILE",
-    .what = "who has a file mapped, and what they do: live",
+    .what = "live view of the processes that have a file mapped",
     .help =
-        "Shows who has FILE mapped and what each of them does a second, until it is interrupted.\n"
+        "Shows the processes that have FILE mapped, and what each does per second, until it is\n"
+        "interrupted.\n"
         "\n"
-        "  HELD       reservations of pages at that moment: a transaction's, mostly\n"
-        "  WRITES     calls that wrote to it, READS calls that read\n"
-        "  DEPLOYED   slices of 64 bytes that were brought home\n"
-        "  SINGLE     commits of one bitmap word, RTM of several by a hardware transaction, "
-        "JOURNAL\n"
-        "             of several by a redo lane\n"
-        "  TO MEDIA   bytes of slices and words that were stored for it\n"
+        "  HELD       pages held at that moment, mostly by open transactions\n"
+        "  WRITES     calls that wrote to the file; READS: calls that read it\n"
+        "  DEPLOYED   slices of 64 bytes that were deployed\n"
+        "  SINGLE     commits of one bitmap word; RTM: of several, by a hardware transaction;\n"
+        "             JOURNAL: of several, by a lane of the redo journal\n"
+        "  TO MEDIA   bytes of slices, bitmap words and journal records that were stored\n"
         "\n"
-        "  --every MS   look so often, in milliseconds; 1000\n"
-        "  --count N    look N times, then end; with --json, which gives one document: 1\n"
+        "  --every MS   the interval in milliseconds, by default 1000\n"
+        "  --count N    end after N intervals; by default 1 with --json, else no end\n"
         "\n"
-        "Exit status: 0; 2 when FILE cannot be looked at.\n",
+        "Exit status: 0; 2 if FILE cannot be read.\n",
     .least = 1,
     .most = 1,
     .is_repeated = true,
