@@ -5,6 +5,7 @@
 #include "../reflection/growth.h"
 #include "../reflection/report.h"
 #include "journals.h"
+#include "lane.h"
 #include "page.h"
 #include "page_set.h"
 #include "part.h"

@@ -16,6 +16,8 @@
 #ifndef ATO_LIB_HANDLE_H
 #define ATO_LIB_HANDLE_H
 
+#include "../reflection/journal.h"
+
 #include "page_set.h"
 #include "part.h"
 

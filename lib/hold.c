@@ -3,6 +3,7 @@
 #include "hold.h"
 
 #include "../reflection/report.h"
+#include "journals.h"
 #include "load.h"
 #include "page.h"
 #include "page_set.h"

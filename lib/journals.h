@@ -20,12 +20,7 @@
 
 #include "../reflection/journal.h"
 #include "file.h"
-
-struct journal_lane {
-    struct journals *in;
-    const struct journal *journal;
-    unsigned lane;
-};
+#include "lane.h"
 
 /* Checks whether both files may be in one commit. Returns 0; -1 with EXDEV and a sentence if their domains
  * differ, or their owner, group or mode: not every process that may recover the one could recover the other. */

@@ -11,7 +11,8 @@
 #ifndef ATO_LIB_PAGE_SET_H
 #define ATO_LIB_PAGE_SET_H
 
-#include "journals.h"
+#include "file.h"
+#include "lane.h"
 
 struct held {
     struct file *file;

@@ -3,6 +3,7 @@
 
 #include "../reflection/report.h"
 #include "handle.h"
+#include "journals.h"
 #include "part.h"
 
 #include <errno.h>

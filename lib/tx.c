@@ -5,6 +5,7 @@
 #include "deploy.h"
 #include "handle.h"
 #include "hold.h"
+#include "journals.h"
 #include "page_set.h"
 #include "parts.h"
 #include "resize.h"
