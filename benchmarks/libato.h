@@ -27,7 +27,7 @@ class AtoFile
 
     void map(Domain domain, int read_policy);
     void unmap(int mode, unsigned threads = 0);
-    struct ato_stat stat() const;
+    struct ato_status stat() const;
     bool has_reflection() const;
 
     char *at(uint64_t offset) const
@@ -62,7 +62,7 @@ struct LibatoOptions {
 class Libato : public Backend
 {
   public:
-    virtual struct ato_stat stat() const = 0;
+    virtual struct ato_status stat() const = 0;
 
     /* Brings every slice home. */
     virtual void deploy() = 0;

@@ -80,7 +80,7 @@ class Reflected
 
     void check_reflected() const
     {
-        struct ato_stat st = file_.stat();
+        struct ato_status st = file_.stat();
         if (st.slices_in_reflection != settings.file_bytes() / SLICE)
             fail("unmap: only %" PRIu64 " slices lie in the reflection", st.slices_in_reflection);
     }

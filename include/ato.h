@@ -150,8 +150,8 @@ struct ato_iovec {
 };
 
 /* Counters begin with the mapping. */
-struct ato_stat {
-    size_t struct_size; /* set by the caller: sizeof(struct ato_stat) */
+struct ato_status {
+    size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
     int domain, format, read_policy;
     /* state of the file */
     uint64_t size;                 /* logical size, bytes */
@@ -444,7 +444,7 @@ int ato_tx_abort(ato_tx *tx);
  * bitmaps of the whole file; it is left out if struct_size ends before that field. EINVAL: not in a mapping, or
  * struct_size is out of range; EIO; EAGAIN: read-only descriptor, and a process with write permission must finish the
  * change of size of a killed process. Since 0.1. */
-int ato_stat(const void *addr, struct ato_stat *st);
+int ato_stat(const void *addr, struct ato_status *st);
 
 /* Get the size in bytes of the mapped file that `addr` lies in, as ato_stat() does, by a few loads if the process has
  * a writable descriptor. It excludes changes by open transactions, also the caller's own.

@@ -69,7 +69,7 @@ off_t ato_size(const void *addr)
     return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
 }
 
-int ato_stat(const void *addr, struct ato_stat *st)
+int ato_stat(const void *addr, struct ato_status *st)
 {
     struct mapping *m = find(addr);
     if (!m)
@@ -78,13 +78,13 @@ int ato_stat(const void *addr, struct ato_stat *st)
     size_t given = st->struct_size;
     if (given < sizeof(size_t) || given > 65536)
         return report_error(
-            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
+            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_status)", given);
     struct file *f = m->file;
     uint64_t size;
     if (look_at_size(f, &size) < 0)
         return -1;
     struct stat rs = {0};
-    struct ato_stat all = {
+    struct ato_status all = {
         .struct_size = given,
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format,
@@ -104,17 +104,17 @@ int ato_stat(const void *addr, struct ato_stat *st)
         .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
     /* What takes long is done only if the caller has asked for it. */
-    if (given > offsetof(struct ato_stat, guard_offset)) {
+    if (given > offsetof(struct ato_status, guard_offset)) {
         const struct manifest_guard guard = guard_of(f);
         all.guard_offset = guard.offset;
         all.guard_bytes = guard.bytes;
         memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
     }
-    if (given > offsetof(struct ato_stat, reflection_bytes) && f->pairing.reflection >= 0 &&
+    if (given > offsetof(struct ato_status, reflection_bytes) && f->pairing.reflection >= 0 &&
         fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
-    if (given > offsetof(struct ato_stat, slices_in_reflection) &&
+    if (given > offsetof(struct ato_status, slices_in_reflection) &&
         count_slices(f, size, &all.slices_in_reflection) < 0)
         return -1;
     memset(st, 0, given);

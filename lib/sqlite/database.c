@@ -187,13 +187,13 @@ static void forget_unused(struct database *db)
 /* The short struct_size saves counting slices. */
 static int domain_of(void *view)
 {
-    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, slices_in_reflection)};
+    struct ato_status st = {.struct_size = offsetof(struct ato_status, slices_in_reflection)};
     return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
 }
 
 static int policy_of(void *view)
 {
-    struct ato_stat st = {.struct_size = offsetof(struct ato_stat, size)};
+    struct ato_status st = {.struct_size = offsetof(struct ato_status, size)};
     return ato_stat(view, &st) == 0 ? st.read_policy : -1;
 }
 
@@ -388,7 +388,7 @@ static struct view map_again(const struct database *db, const char *name)
 static bool is_home(const struct database *db)
 {
     char in_file[MASK_HEADER];
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(db->views[1].at, &st) < 0 || st.slices_in_reflection)
         return false;
     return !st.guard_bytes ||
@@ -454,7 +454,7 @@ static void unmap_view(const struct view *v, int mode, int fd, const char *name)
 
 static bool has_reflection(void *view)
 {
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     return ato_stat(view, &st) == 0 && st.reflection_bytes;
 }
 
@@ -519,7 +519,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
 
 static bool is_quick(const struct view *v)
 {
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
 }
 

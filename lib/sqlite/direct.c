@@ -41,7 +41,7 @@ bool direct_maps_below(const struct connection *c)
 static int check_guard(struct connection *c, const char *header)
 {
     char in_file[MASK_HEADER];
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     if (c->db->guarded)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
@@ -76,7 +76,7 @@ static int unmask(struct connection *c)
  * by a program that uses libato itself. */
 static int look_at_reflection(struct connection *c, bool *left)
 {
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     *left = false;
     if (c->db->whole)
         return SQLITE_OK;

@@ -96,9 +96,9 @@ static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
     return ato_memcpy(h, view, MASK_HEADER) ? 0 : -1;
 }
 
-static int read_guard(char *view, struct ato_stat *st)
+static int read_guard(char *view, struct ato_status *st)
 {
-    *st = (struct ato_stat){.struct_size = sizeof(*st)};
+    *st = (struct ato_status){.struct_size = sizeof(*st)};
     return ato_stat(view, st);
 }
 
@@ -164,7 +164,7 @@ static int mask_counter(char *view, unsigned char *h)
 int mask_put_on(char *view, off_t length, bool *guarded)
 {
     unsigned char now[MASK_HEADER];
-    struct ato_stat st = {.guard_bytes = *guarded};
+    struct ato_status st = {.guard_bytes = *guarded};
     int r = read_header(view, length, now);
     if (r != 0 || !(mask_is_on(now) || mask_is_plain(now)))
         return r < 0 ? -1 : 0;
@@ -181,7 +181,7 @@ int mask_put_on(char *view, off_t length, bool *guarded)
 static int refresh(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
-    struct ato_stat st;
+    struct ato_status st;
     struct stat file;
     if (fstat(fd, &file) < 0)
         return -1;
@@ -217,7 +217,7 @@ void mask_unlock(int fd)
 
 int mask_refresh(char *view, int fd)
 {
-    struct ato_stat st;
+    struct ato_status st;
     if (read_guard(view, &st) < 0)
         return -1;
     if (!st.guard_bytes)

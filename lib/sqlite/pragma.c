@@ -48,7 +48,7 @@ static int find(const char *word, const char *const *known, int n)
 
 static int show(struct connection *c, char **words)
 {
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
     words[0] = sqlite3_mprintf(
@@ -74,7 +74,7 @@ static int read_policy(struct connection *c, char **words)
             return refuse(c, words, ato_errormsg());
         c->db->policy = policy;
     }
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
     return answer(words, policies[st.read_policy]);

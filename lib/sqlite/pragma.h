@@ -2,7 +2,7 @@
 /*
  * PRAGMAs of the VFS:
  *
- *   ato_stat              the fields of struct ato_stat, as JSON
+ *   ato_stat              the fields of struct ato_status, as JSON
  *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */

@@ -156,7 +156,7 @@ static Bytes read_mapped(const char *base, size_t n)
 
 static Bytes read_mapped(const World &w)
 {
-    struct ato_stat st = {};
+    struct ato_status st = {};
     st.struct_size = sizeof(st);
     if (ato_stat(w.base, &st) < 0) {
         wrong("ato_stat: %s", last_words());

@@ -38,7 +38,7 @@ struct World {
     char *other = nullptr;  // the one beside, mapped
     char *second = nullptr; // another mapping of the file
     Bytes got;              // what the scene read
-    struct ato_stat said = {};
+    struct ato_status said = {};
 
     bool map();
     bool map_beside();

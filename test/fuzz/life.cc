@@ -402,7 +402,7 @@ Bytes check_taken(const World &w, const Verdict &v, const Mapping &m, const Repl
     check_original(p, v.content, "mapped and read");
     if (adopted && !(image_at(w.folder_fd, p.name()) == v.reflection))
         wrong("reading has changed the reflection");
-    struct ato_stat st = {};
+    struct ato_status st = {};
     st.struct_size = sizeof(st);
     if (ato_stat(m.base, &st) < 0 || st.size != content.size())
         wrong("ato_stat: size %llu", static_cast<unsigned long long>(st.size));

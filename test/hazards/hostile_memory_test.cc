@@ -64,7 +64,7 @@ class HostileMemory : public testing::Test
     // Every call on the file; what they say is their own business, but no signal and no sanitizer.
     static void do_everything(Mapped &m)
     {
-        struct ato_stat st = {};
+        struct ato_status st = {};
         st.struct_size = sizeof(st);
         for (uint64_t at : {uint64_t(0), uint64_t(5000), SIZE - 4096}) {
             m.read(at, 100);

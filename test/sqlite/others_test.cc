@@ -52,7 +52,7 @@ class SqliteOthers : public Lab
     unsigned guarded() const
     {
         return static_cast<unsigned>(support::in_child([&] {
-            struct ato_stat st = {};
+            struct ato_status st = {};
             st.struct_size = sizeof(st);
             return ato_stat(map(), &st) == 0 ? static_cast<int>(st.guard_bytes) : 100;
         }));

@@ -321,7 +321,7 @@ TEST_F(ReaderOfTheDead, SeesASizeWithThePagesItWasCommittedWith)
             std::copy(part.begin(), part.end(), after.begin());
             after.resize(size);
             const Bytes &now = moment.shown ? after : content;
-            struct ato_stat st = {};
+            struct ato_status st = {};
             st.struct_size = sizeof(st);
             EXPECT_EQ(ato_stat(r.base, &st), 0) << ato_errormsg();
             EXPECT_EQ(st.size, now.size()) << about;
@@ -401,7 +401,7 @@ class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
     }
     static uint64_t size_of(const Watched &r)
     {
-        struct ato_stat st = {};
+        struct ato_status st = {};
         st.struct_size = sizeof(st);
         return ato_stat(r.base, &st) == 0 ? st.size : 0;
     }

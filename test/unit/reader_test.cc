@@ -67,7 +67,7 @@ TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
         ASSERT_TRUE(r.base) << r.sentence;
         for (size_t n : {SIZE, size_t(4096), size_t(100)})
             EXPECT_EQ(r.read(0, n), Bytes(&content[0], &content[n]));
-        struct ato_stat st = {};
+        struct ato_status st = {};
         st.struct_size = sizeof(st);
         ASSERT_EQ(ato_stat(r.base, &st), 0);
         EXPECT_EQ(st.size, SIZE);

@@ -33,13 +33,13 @@ TEST_F(Stat, NewMappingHasDoneNothing)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_ADAPTIVE));
     ASSERT_TRUE(m);
-    const struct ato_stat st = m.stat();
+    const struct ato_status st = m.stat();
     EXPECT_EQ(st.struct_size, sizeof(st));
     EXPECT_EQ(st.domain, ATO_DOMAIN_PMEM);
     EXPECT_EQ(st.format, ATO_FORMAT_DENSE);
     EXPECT_EQ(st.read_policy, ATO_READ_ADAPTIVE);
     /* From `size` on there are numbers only, and no bytes between them. */
-    constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_stat, size)) / sizeof(uint64_t);
+    constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_status, size)) / sizeof(uint64_t);
     uint64_t counted[numbers], expected[numbers] = {SIZE};
     memcpy(counted, &st.size, sizeof(counted));
     EXPECT_EQ(memcmp(counted, expected, sizeof(expected)), 0);
@@ -50,7 +50,7 @@ TEST_F(Stat, AlignedKibibyteCostsItsBytesAndOneWord)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(4096, pattern(1024, 2)));
-    struct ato_stat st = m.stat();
+    struct ato_status st = m.stat();
     EXPECT_EQ(st.writes, 1u);
     EXPECT_EQ(st.bytes_written, 1024u);
     EXPECT_EQ(st.bytes_to_media, 1024u + 8);
@@ -75,7 +75,7 @@ TEST_F(Stat, JournaledCommitCostsItsRecordToo)
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(3 * 4096, 2)));
-    struct ato_stat st = m.stat();
+    struct ato_status st = m.stat();
     EXPECT_EQ(st.commits_journal, 1u);
     EXPECT_EQ(st.commits_single, 0u);
     EXPECT_EQ(st.flips, 3u);
@@ -90,7 +90,7 @@ TEST_F(Stat, ReadsAndDeploysAreCounted)
     ASSERT_TRUE(m.write(0, pattern(1024, 2)));
     EXPECT_EQ(m.read(0, 100).size(), 100u);
     EXPECT_EQ(m.read(8000, 9000).size(), 9000u);
-    struct ato_stat st = m.stat();
+    struct ato_status st = m.stat();
     EXPECT_EQ(st.reads, 2u);
     EXPECT_EQ(st.bytes_read, 9100u);
     EXPECT_EQ(st.deployed_slices, 16u);
@@ -105,7 +105,7 @@ TEST_F(Stat, CopyWithinAMappingIsAWriteAndARead)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_NE(ato_memcpy(m.base, m.base + 8192, 64), nullptr);
-    struct ato_stat st = m.stat();
+    struct ato_status st = m.stat();
     EXPECT_EQ(st.writes, 1u);
     EXPECT_EQ(st.reads, 1u);
     EXPECT_EQ(st.bytes_written, 64u);
@@ -127,7 +127,7 @@ TEST_F(Stat, SkippedSlicesCostNothing)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(SIZE, 1), ATO_SKIP_EQUAL));
-    struct ato_stat st = m.stat();
+    struct ato_status st = m.stat();
     EXPECT_EQ(st.bytes_written, SIZE);
     EXPECT_EQ(st.bytes_to_media, 0u);
     EXPECT_EQ(st.flips, 0u);
@@ -168,7 +168,7 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(64, 2)));
     struct {
-        struct ato_stat st;
+        struct ato_status st;
         uint64_t news[3];
     } newer;
     memset(&newer, 0xff, sizeof(newer));
@@ -177,9 +177,9 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     EXPECT_EQ(newer.st.writes, 1u);
     EXPECT_EQ(newer.st.struct_size, sizeof(newer));
     EXPECT_EQ(newer.news[0], 0u) << "what is not known here is zero";
-    struct ato_stat older;
+    struct ato_status older;
     memset(&older, 0xff, sizeof(older));
-    older.struct_size = offsetof(struct ato_stat, writes);
+    older.struct_size = offsetof(struct ato_status, writes);
     ASSERT_EQ(ato_stat(m.base, &older), 0);
     EXPECT_EQ(older.size, SIZE);
     EXPECT_EQ(older.writes, UINT64_MAX) << "behind what the caller has";
@@ -217,7 +217,7 @@ TEST_F(Stat, RefusesWhatIsNoMappingAndNoStruct)
 {
     Mapped m(path);
     ASSERT_TRUE(m);
-    struct ato_stat st = {};
+    struct ato_status st = {};
     st.struct_size = sizeof(st);
     EXPECT_EQ(ato_stat(&st, &st), -1);
     EXPECT_EQ(errno, EINVAL);

@@ -91,7 +91,7 @@ static void show(void *arg, uint64_t done, uint64_t total)
 static bool end_masks(struct deployed *d, const struct look *l, const struct tool_request *request,
                       void *at, int fd)
 {
-    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(at, &st) == 0)
         d->slices = st.slices_in_reflection;
     const bool is_lost = !st.guard_bytes && look_is_masked(fd);
