@@ -95,7 +95,7 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 void *ato_memcpy(void *dst, const void *src, size_t n)
 {
     struct mapping *from = table_find(src);
-    if (from && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
+    if (from && dst && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
         CALL_ON(call, from);
         if (read_at_once(from, src, dst, n)) {
             range_count_read(from, n);

@@ -36,12 +36,12 @@ static inline int range_within(struct range *s, const void *addr, size_t n, uint
 }
 
 /* Sets s->m to the mapping in which addr lies, or to NULL for plain memory. Returns 0; -1 with EFAULT if the range
- * is partly in a mapping. n > 0. */
+ * is partly in a mapping, EINVAL if addr is NULL. n > 0. */
 static inline int range_look(struct range *s, const void *addr, size_t n)
 {
     s->m = table_find(addr);
     s->offset = 0;
-    if (s->m || __builtin_expect(table_is_plain(addr, n), 1))
+    if (s->m || __builtin_expect(addr && table_is_plain(addr, n), 1))
         return 0;
     return range_outside(addr, n);
 }

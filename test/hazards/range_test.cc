@@ -156,6 +156,11 @@ TEST_F(Range, OutsideOfEveryMappingIsAPlainCopyOfMemcpyAndEinvalHere)
     EXPECT_EQ(errno, EINVAL);
     EXPECT_TRUE(has(ato_errormsg(), "neither")) << ato_errormsg();
     EXPECT_EQ(a, Bytes(64, 1));
+    EXPECT_EQ(ato_memcpy(m.base, nullptr, 64), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_TRUE(has(ato_errormsg(), "NULL")) << ato_errormsg();
+    EXPECT_EQ(ato_memcpy(nullptr, m.base, 64), nullptr);
+    EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(ato_memset(a.data(), 0, 64), nullptr);
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(a, Bytes(64, 1));
