@@ -188,7 +188,7 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
 static int settle(struct pairing *pr, uint64_t unused)
 {
     (void)unused;
-    return growth_settle(pr, growth_last(pr), shrink_from(pr));
+    return growth_end(pr);
 }
 
 int size_cut_leftover(struct file *f)

@@ -29,7 +29,7 @@ struct size_range {
     uint32_t tag; /* the transaction's */
 };
 
-/* growth_settle() for the file: cuts off what an earlier growth left. Called before anything else is done to its
+/* growth_end() for the file: cuts off what an earlier growth left. Called before anything else is done to its
  * size. Returns 0; -1: its errors. */
 int size_cut_leftover(struct file *f);
 

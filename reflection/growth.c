@@ -124,6 +124,23 @@ static int lengthen(int fd, uint64_t to)
     return 0;
 }
 
+int growth_end(struct pairing *pr)
+{
+    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
+    const uint64_t growth = growth_last(pr);
+    const int r = growth_settle(pr, growth, shrink_from(pr));
+    if (r < 0 || growth <= pr->size)
+        return r;
+    persist_store_word(&pr->persist, word, 0);
+    if (persist_flush_word(&pr->persist, word) < 0)
+        return lost(pr, "the manifest of");
+    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file: zeros
+     * that it appends must not be taken for those of the growth.
+     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds appends zeros. */
+    persist_fence(&pr->persist);
+    return 0;
+}
+
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);

@@ -8,7 +8,8 @@
  *
  * Each is durable before the next. If an original is longer than its size word says, no longer than the
  * growth word says, and zeros from the one to its end, a growth stopped between 1 and 3: the excess is cut
- * off. (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
+ * off. When a growth ends without step 3, or the file has got shorter since, the growth word is withdrawn: 0 (persist-order
+ * G5). (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
  * word says.) Any other length was given by another program, except for files that were made shorter
  * (shrink.h).
  */
@@ -43,6 +44,10 @@ uint64_t *growth_size_word(const struct pairing *pr);
 
 /* The length that the last growth aimed at, by the mapped manifest; 0: there was none. */
 uint64_t growth_last(const struct pairing *pr);
+
+/* growth_settle() by the mapped manifest. Then the growth word is withdrawn, if it says more than the size word: no growth is
+ * under way. The caller holds `sizing`, or knows that no other process has the file mapped. */
+int growth_end(struct pairing *pr);
 
 /* Cuts off what an unfinished growth to `growth` left, durably when it returns 0. Keeps what was in the file
  * before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's length is neither

@@ -8,7 +8,8 @@
  *   0       4096   copy A: struct manifest_record, then zeros
  *   4096    4096   copy B
  *   8192    8      size word: bits 0-47 logical size of the original, bits 48-63 their check
- *   8200    8      growth word: in the same way, the size of the last growth; 0: there was none
+ *   8200    8      growth word: in the same way, the size of the last growth; 0: there was none,
+ *                  or it was withdrawn
  *   8208    8      shrink word: in the same way, the size before the file was made shorter, which it
  *                  may still have. Counts while it is more than the size word. 0: none
  *   8216    4072   zeros
@@ -144,7 +145,7 @@ bool manifest_decode_size(uint64_t word, uint64_t *size);
 /* The content of the three words. */
 struct manifest_sizes {
     uint64_t size;
-    uint64_t growth; /* 0: it never grew */
+    uint64_t growth; /* 0: no growth is under way */
     uint64_t shrunk; /* size before it was made shorter; 0: no shrink word counts */
 };
 

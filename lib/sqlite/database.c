@@ -438,18 +438,21 @@ void database_renew(struct database *db, const struct connection *self, bool pre
 /* `fd`: the file, open for writing; only needed for ATO_UNMAP_SPATIAL. */
 static void unmap_view(const struct view *v, int mode, int fd, const char *name)
 {
-    const int r = mode == ATO_UNMAP_SPATIAL ? mask_refresh(v->at, fd) : 0;
+    const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
+    const int r = is_spatial ? mask_refresh(v->at, fd) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     /* The guard is out of date, or another connection writes: the file must not be made plain. */
     if (r != 0)
         mode = ATO_UNMAP_FAST;
-    if (ato_munmap(v->at, v->length, mode) == 0)
-        return;
-    fault_ignored("cannot make plain", name);
-    /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the mapping
-     * is gone, and the next process to map the file completes what is left. */
-    (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+    if (ato_munmap(v->at, v->length, mode) < 0) {
+        fault_ignored("cannot make plain", name);
+        /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
+         * mapping is gone, and the next process to map the file completes what is left. */
+        (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+    }
+    if (is_spatial)
+        mask_unlock(fd);
 }
 
 static bool has_reflection(void *view)

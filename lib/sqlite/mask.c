@@ -229,7 +229,8 @@ int mask_refresh(char *view, int fd)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     const int r = refresh(view, fd);
-    mask_unlock(fd);
+    if (r < 0)
+        mask_unlock(fd);
     return r;
 }
 
@@ -243,7 +244,9 @@ int mask_take_off(char *view, int fd)
     if (r != 0)
         return r > 0 ? 0 : -1;
     const bool is_on = mask_is_on(h);
-    if (st.st_size > ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
+    /* Also where the length stays: an interrupted growth ends, so that it does not explain what other programs append. */
+    if ((is_on || st.st_size > ato_size(view)) && st.st_size >= ato_size(view) &&
+        ato_ftruncate(view, st.st_size) < 0)
         return -1;
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
     if (ato_deploy(view, (size_t)length) < 0)

@@ -135,6 +135,29 @@ TEST_F(SqliteOthers, AreRefusedAfterAKillAndAFastUnmap)
     }
 }
 
+/* Where a growth through ato was rolled back, or cut off again, before. */
+TEST_F(SqliteOthers, MayAppendAPageOfZeros)
+{
+    const std::string grow = fill("t", 10, 300);
+    for (const std::string &change :
+         {std::string("PRAGMA ato_read_policy=eager; BEGIN; ") + grow + "; ROLLBACK",
+          "PRAGMA ato_read_policy=eager; " + grow + "; DELETE FROM t WHERE a>9; VACUUM",
+          "BEGIN; " + grow + "; ROLLBACK; PRAGMA journal_mode=WAL"}) {
+        SCOPED_TRACE(change);
+        support::write_file(path(), {});
+        make();
+        MUST(Db::stock(path()), "CREATE TABLE z(b)");
+        Db db(path());
+        MUST(db, "PRAGMA cache_size=5; " + change);
+        /* Its last page is one of overflow, and all zeros. */
+        MUST(Db::stock(path()), "INSERT INTO z VALUES(zeroblob(4500)); PRAGMA wal_checkpoint");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(Db::stock(path()).text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(Db(path()).text("SELECT sum(length(b)) FROM z"), "4500");
+        EXPECT_EQ(Db::stock(path()).text("PRAGMA integrity_check"), "ok");
+    }
+}
+
 /* What was not committed is not there. */
 TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
 {

@@ -181,6 +181,30 @@ TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
         }
 }
 
+/* A connection that asks all the time must not remember half of a mask. */
+TEST_F(SqliteTakeover, OthersWaitWhileALastCloseMakesItPlain)
+{
+    make();
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    Db db(path());
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    EXPECT_EQ(other.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
+    int asked = 0;
+    {
+        support::PersistFaults faults;
+        faults.before = [&](const support::PersistCall &call) {
+            if (std::string(call.site).find("guard.c") != std::string::npos) {
+                asked++;
+                EXPECT_EQ(other.run("SELECT sum(a) FROM t"), SQLITE_BUSY);
+            }
+            return support::GO_ON;
+        };
+        EXPECT_EQ(db.close(), SQLITE_OK);
+    }
+    EXPECT_GT(asked, 0);
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "10");
+}
+
 /* Without locks: of SQLite's, and by locks of their own around each transaction. */
 TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
 {

@@ -238,7 +238,14 @@ TEST_P(Shrink, GrowthThatFailsIsCutBackToWhatTheFileWas)
         EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << "no file has to get longer";
         EXPECT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
     }
-    ASSERT_EQ(truncate(path.c_str(), LONGER), 0);
+    ato_tx *tx = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(tx, m.base, LONGER), 0) << ato_errormsg();
+    {
+        FsFaults faults;
+        faults.fail_op("ftruncate", EIO);
+        EXPECT_EQ(ato_tx_abort(tx), 0) << ato_errormsg();
+    }
+    EXPECT_EQ(size_of(path), LONGER) << "it could not be cut back yet";
     EXPECT_EQ(ato_ftruncate(m.base, 50), 0) << ato_errormsg();
     EXPECT_EQ(size_of(path), SIZE);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
