@@ -229,7 +229,10 @@ class Deploy(Lab):
     def test_a_plain_file_is_no_error_and_stays_as_it_is(self):
         self.make()
         before = self.snapshot()
-        self.assertEqual(self.out('deploy', self.file), self.file + ': is plain already\n')
+        folder = os.path.dirname(self.file)
+        self.assertEqual(self.out('deploy', self.file, folder),
+                         f'{self.file}: is plain already\n{folder}: is a folder, and was skipped\n')
+        self.assertEqual(self.out('deploy', '--quiet', self.file, folder), '')
         self.assertEqual(self.snapshot(), before)
 
     def test_refuses_a_mapped_file_and_says_who_has_it(self):
@@ -323,7 +326,7 @@ class Deploy(Lab):
         path = self.make('fast')
         found = self.json('deploy', self.dir, self.dir + '/none', path, status=2)
         self.assertEqual([f['result'] for f in found['files']],
-                         ['not looked at', 'not looked at', 'deployed'])
+                         ['folder', 'not looked at', 'deployed'])
 
     def test_needs_permission(self):
         if os.getuid() != 0:

@@ -25,9 +25,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum result { WAS_PLAIN, MADE_PLAIN, MAPPED, REFUSED, FAILED, BLIND };
+enum result { WAS_PLAIN, MADE_PLAIN, SKIPPED, MAPPED, REFUSED, FAILED, BLIND };
 
 struct deployed {
     const char *name;
@@ -39,7 +40,7 @@ struct deployed {
 
 static const char *result_name(enum result result)
 {
-    static const char *const names[] = {"plain already", "deployed", "mapped",
+    static const char *const names[] = {"plain already", "deployed", "folder",       "mapped",
                                         "refused",       "failed",   "not looked at"};
     return names[result];
 }
@@ -183,8 +184,13 @@ static void refuse(struct deployed *d, const struct look *l, const struct tool_r
 static void deploy(struct deployed *d, const char *name, const struct tool_request *request)
 {
     static struct look look;
+    struct stat st;
     memset(d, 0, sizeof(*d));
     d->name = name;
+    if (stat(name, &st) == 0 && S_ISDIR(st.st_mode)) {
+        d->result = SKIPPED;
+        return;
+    }
     if (look_at(&look, name) < 0) {
         end_as(d, BLIND, "%s", report_sentence());
         return;
@@ -216,13 +222,16 @@ static void deploy(struct deployed *d, const char *name, const struct tool_reque
 
 static void say(const struct deployed *d, bool quiet)
 {
-    bool good = d->result <= MADE_PLAIN;
+    bool good = d->result <= SKIPPED;
     FILE *out = good ? stdout : stderr;
     if (good && quiet)
         return;
     text_put(out, d->name);
     if (good)
-        fprintf(out, ": is plain%s\n", d->result == WAS_PLAIN ? " already" : "");
+        fputs(d->result == SKIPPED     ? ": is a folder, and was skipped\n"
+              : d->result == WAS_PLAIN ? ": is plain already\n"
+                                       : ": is plain\n",
+              out);
     else
         fputs(": ", out), text_put(out, d->why), putc('\n', out);
     fflush(out);
@@ -233,7 +242,7 @@ static void write_json(struct json *j, const struct deployed *d)
     json_object(j, NULL);
     json_string(j, "file", d->name);
     json_string(j, "result", result_name(d->result));
-    json_string(j, "error", d->result <= MADE_PLAIN ? NULL : d->why);
+    json_string(j, "error", d->result <= SKIPPED ? NULL : d->why);
     json_number(j, "slices_brought_home", d->result == MADE_PLAIN ? d->slices : 0);
     look_holders_write(&d->holders, j);
     json_end(j);
@@ -241,7 +250,8 @@ static void write_json(struct json *j, const struct deployed *d)
 
 static int run(const struct tool_request *request)
 {
-    static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_BAD, TOOL_BAD, TOOL_BAD, TOOL_BLIND};
+    static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_GOOD, TOOL_BAD,
+                                   TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
     /* What goes wrong on the way counts: damage before what could not be looked at. */
     static const int weights[] = {0, 1, 3, 2};
     struct json j;
@@ -272,8 +282,8 @@ const struct tool_command deploy_command = {
     .what = "makes a file plain: an ordinary file again",
     .help =
         "Deploys each FILE and removes its reflection: then every program reads the current\n"
-        "content. Finishes first what a crash interrupted. A plain file stays as it is. The\n"
-        "file keeps its durability domain.\n"
+        "content. Finishes first what a crash interrupted. A plain file stays as it is, and a\n"
+        "folder is skipped. The file keeps its durability domain.\n"
         "\n"
         "Refuses a mapped file, and names the processes that must unmap it. Also refuses a\n"
         "file that libato does not map (written by other means, cut, copied, or without its\n"

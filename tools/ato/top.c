@@ -233,6 +233,8 @@ static void say(const struct look *l, const struct sight *before, const struct s
         printf("%-24s", "all");
         say_row(sum, held);
     }
+    if (!s->holders.count)
+        printf("no process has it mapped for writing: there is nothing to show until one does\n");
     if (s->holders.count && !s->shared)
         printf(
             "what they do cannot be seen: their shared memory is not in this /dev/shm, or not to "
