@@ -6,9 +6,10 @@
 #ifndef ATO_REFLECTION_PERSIST_REAL_H
 #define ATO_REFLECTION_PERSIST_REAL_H
 
-#include "persist.h"
+#include "persist_types.h"
 
 #include <libpmem.h>
+#include <stdbool.h>
 #include <string.h>
 #include <xmmintrin.h>
 

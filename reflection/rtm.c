@@ -9,6 +9,7 @@
  * Compiled with -mrtm; nothing in here runs before CPUID was checked. There are Intel CPUs with RTM in CPUID
  * on which microcode aborts every transaction, hence the trial.
  */
+#include "persist.h"
 #include "persist_real.h"
 
 #include <cpuid.h>
