@@ -12,8 +12,16 @@
 #define ATO_REFLECTION_FOUND_H
 
 #include "linked.h"
-#include "recover.h"
 #include "report.h"
+#include "trust.h"
+
+/* A file that is about to be used, or that a dead process had mapped: which journals matter to it? */
+struct recover_file {
+    uint8_t id[16];
+    int manifest; /* a descriptor of it */
+    bool in_use;  /* the manifest says so: mapped, or the last user died */
+    struct trust trust;
+};
 
 /* Results beside a descriptor and -1 (an error, with a sentence). */
 enum {

@@ -17,11 +17,7 @@
 #ifndef ATO_REFLECTION_RECOVER_H
 #define ATO_REFLECTION_RECOVER_H
 
-#include "folder.h"
-#include "trust.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "found.h"
 
 /* Replays and removes each journal with a dead owner, in the folder or where a pointer in it leads; removes
  * unfinished ones. `file` is about to be mapped. Journals and pointers of makers that may not write to it are
@@ -53,13 +49,6 @@ int recover_folder(const struct folder *f, const struct trust *file);
  * commit of this file. This is only for a file in use: a process that unmaps a file cleanly has retired all
  * its commits.
  */
-struct recover_file {
-    uint8_t id[16];
-    int manifest; /* a descriptor of it */
-    bool in_use;  /* the manifest says so: mapped, or the last user died */
-    struct trust trust;
-};
-
 int recover_is_due(const struct folder *f, const struct recover_file *file);
 
 /* recover_folder() for the journals of one process (identity_process()) that no longer has `file`, which
