@@ -333,7 +333,7 @@ static int make_space(const struct journal_view *v, struct named_file *const *fi
     return 0;
 }
 
-int named_targets(struct named *n, const struct journal_view *v, struct replay_target *targets)
+int named_targets(struct named *n, const struct journal_view *v, struct named_target *targets)
 {
     struct named_file **files = calloc(v->nfiles, sizeof(*files));
     int result = files ? 0 : report_error(ENOMEM, "no memory to replay a journal");
@@ -343,7 +343,7 @@ int named_targets(struct named *n, const struct journal_view *v, struct replay_t
             result = report_error(EUCLEAN, "the journal %s/%s is being written to",
                                   n->journal->folder->path, n->journal->name);
         else
-            targets[i] = (struct replay_target){
+            targets[i] = (struct named_target){
                 .persist = file->persist,
                 .reflection = file->map,
                 .bytes = file->bytes,

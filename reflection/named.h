@@ -11,7 +11,8 @@
 #define ATO_REFLECTION_NAMED_H
 
 #include "linked.h"
-#include "replay.h"
+#include "manifest.h"
+#include "trust.h"
 
 struct named_file {
     struct journal_file who;
@@ -55,8 +56,20 @@ int named_acquire(struct named *n);
 /* Returns NULL if no added lane names the file. */
 struct named_file *named_find(const struct named *n, const struct journal_file *who);
 
-/* Finds where the words of a lane go, and allocates space there. Returns 0; -1 with a sentence. */
-int named_targets(struct named *n, const struct journal_view *v, struct replay_target *targets);
+/* Where the words of a lane go for one of its files: to the bytes of its reflection, and to the size word of
+ * its manifest. */
+struct named_target {
+    struct persist persist;
+    char *reflection; /* NULL: the file is gone, its words are skipped */
+    uint64_t bytes;
+    uint64_t *size;            /* NULL: a size word is skipped */
+    const char *folder, *name; /* of the reflection, for sentences */
+    int fd;                    /* the reflection; 0: never sync all of it */
+};
+
+/* Fills `targets`, one for each file of a lane, and allocates space under the lane's words. Returns 0; -1 with
+ * a sentence. */
+int named_targets(struct named *n, const struct journal_view *v, struct named_target *targets);
 
 /* Removes the pointers to the journal, which holds nothing any more, durably (J6). Returns 1 if all are gone;
  * 0 if one may still be there: then the journal stays. */

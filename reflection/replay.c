@@ -14,14 +14,14 @@
 
 /* I5. Returns 1 if the word is to be stored; 0 if its file is gone; -1 with a sentence. */
 static int check_word(const struct journal_view *v, const struct journal_word *w,
-                      const struct replay_target *targets)
+                      const struct named_target *targets)
 {
     const unsigned file = journal_word_file(w);
     const uint64_t offset = journal_word_offset(w);
     uint64_t size;
     if (file >= v->nfiles) /* another process changed the lane meanwhile */
         return report_error(EUCLEAN, "a lane of a journal is being written to");
-    const struct replay_target *to = &targets[file];
+    const struct named_target *to = &targets[file];
     if (!(journal_word_is_size(w) ? (void *)to->size : (void *)to->reflection))
         return 0;
     if (journal_word_is_size(w)) {
@@ -44,12 +44,12 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
 /* Finds the place and value of a lane's i-th word. The word is copied and checked each time, since a user
  * that may write to the journal could change it now. Returns 1; 0 if its file is gone; -1. */
 struct target_word {
-    const struct replay_target *to;
+    const struct named_target *to;
     uint64_t *word, value;
 };
 
-static int target_word(const struct journal_view *v, uint64_t i,
-                       const struct replay_target *targets, struct target_word *t)
+static int target_word(const struct journal_view *v, uint64_t i, const struct named_target *targets,
+                       struct target_word *t)
 {
     const struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
     int apply = check_word(v, &w, targets);
@@ -69,14 +69,14 @@ unsigned replay_few_flushes = 8;
 static const unsigned replay_few_flushes = 8;
 #endif
 
-static bool may_sync(const struct replay_target *to)
+static bool may_sync(const struct named_target *to)
 {
     return to->fd > 0 && to->persist.domain == PERSIST_MSYNC;
 }
 
 /* For words in many pages: syncs each file once; size words are flushed separately. This also syncs other
  * stores there; the slices of this commit are durable already. */
-static int sync_files(const struct journal_view *v, const struct replay_target *targets)
+static int sync_files(const struct journal_view *v, const struct named_target *targets)
 {
     for (unsigned i = 0; i < v->nfiles; i++)
         if (may_sync(&targets[i]) && fsops_fsync(targets[i].fd) < 0)
@@ -85,7 +85,7 @@ static int sync_files(const struct journal_view *v, const struct replay_target *
     return 0;
 }
 
-int replay_apply(const struct journal_view *v, const struct replay_target *targets)
+int replay_apply(const struct journal_view *v, const struct named_target *targets)
 {
     const struct persist *last = NULL;
     const uint64_t *flushed = NULL;
@@ -139,7 +139,7 @@ int replay_apply(const struct journal_view *v, const struct replay_target *targe
 static int replay_lane(struct named *n, const struct persist *p, const struct journal_view *v,
                        struct visible *visible)
 {
-    struct replay_target *targets = calloc(v->nfiles, sizeof(*targets));
+    struct named_target *targets = calloc(v->nfiles, sizeof(*targets));
     if (!targets)
         return report_error(ENOMEM, "no memory to replay a journal");
     int applied = named_targets(n, v, targets);

@@ -4,10 +4,8 @@
 #ifndef ATO_REFLECTION_REPLAY_H
 #define ATO_REFLECTION_REPLAY_H
 
-#include "linked.h"
-#include "manifest.h"
+#include "named.h"
 #include "pool.h"
-#include "trust.h"
 
 #ifdef ATO_SEAM
 extern unsigned replay_few_flushes; /* most flushes in domain msync that are done one by one */
@@ -21,21 +19,10 @@ int replay_settle(const struct folder *f, const struct pool *pool);
  * nothing is lost, and it can be repeated. */
 int replay_all(const struct linked *journal, struct pool *pool);
 
-/* Where the words of a lane go for one of its files: to the bytes of its reflection, and to the size word of
- * its manifest. */
-struct replay_target {
-    struct persist persist;
-    char *reflection; /* NULL: the file is gone, its words are skipped */
-    uint64_t bytes;
-    uint64_t *size;            /* NULL: a size word is skipped */
-    const char *folder, *name; /* of the reflection, for sentences */
-    int fd;                    /* the reflection; 0: never sync all of it */
-};
-
 /* Applies the words of a committed lane; `targets` has one entry for each of its files. Durable when it
  * returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its reflection,
  * or a size is not valid or more than the reflection has pages for. (If another process changes the lane
  * meanwhile, words before the bad one may be stored.) */
-int replay_apply(const struct journal_view *v, const struct replay_target *targets);
+int replay_apply(const struct journal_view *v, const struct named_target *targets);
 
 #endif

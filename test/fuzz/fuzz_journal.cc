@@ -171,7 +171,7 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<replay_target> targets(v.nfiles);
+    std::vector<named_target> targets(v.nfiles);
     struct persist p;
     persist_init(&p, j.domain);
     uint64_t size = 0, expected_size = 0, bytes;
