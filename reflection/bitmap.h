@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of slices of one page as 64-bit masks: bit i is slice i, bytes [64 i, 64 i + 64).
+ * Pages and slices, and sets of slices of one page as 64-bit masks: bit i is slice i, bytes [64 i, 64 i + 64).
  *
  * In a validity bitmap B, bit i = 0 means that slice i is valid in the original (O), 1 that it is valid in
  * the reflection (R). A write of the set M stores to the homes that are invalid by B, and commits by storing
@@ -9,7 +9,11 @@
 #ifndef ATO_REFLECTION_BITMAP_H
 #define ATO_REFLECTION_BITMAP_H
 
-#include "layout.h"
+#include <stdint.h>
+
+#define PAGE_BYTES  4096ull
+#define SLICE_BYTES 64ull
+#define PAGE_SLICES 64ull
 
 /* The slices first..last, both inclusive, both < 64. */
 static inline uint64_t bitmap_slices(unsigned first, unsigned last)

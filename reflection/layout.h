@@ -13,12 +13,10 @@
 #ifndef ATO_REFLECTION_LAYOUT_H
 #define ATO_REFLECTION_LAYOUT_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "bitmap.h"
 
-#define PAGE_BYTES  4096ull
-#define SLICE_BYTES 64ull
-#define PAGE_SLICES 64ull
+#include <stdbool.h>
+
 #define CHUNK_PAGES 512ull
 #define CHUNK_BYTES ((CHUNK_PAGES + 1) * PAGE_BYTES) /* in the reflection file */
 

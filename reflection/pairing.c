@@ -6,6 +6,7 @@
 #include "domain.h"
 #include "fsops.h"
 #include "growth.h"
+#include "layout.h"
 #include "locks.h"
 #include "place.h"
 #include "recover.h"

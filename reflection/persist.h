@@ -33,7 +33,6 @@
 #ifndef ATO_REFLECTION_PERSIST_H
 #define ATO_REFLECTION_PERSIST_H
 
-#include "layout.h"
 #include "persist_types.h"
 #include "seam.h"
 

@@ -7,6 +7,7 @@
 #include "../../reflection/bitmap.h"
 #include "../../reflection/growth.h"
 #include "../../reflection/guard.h"
+#include "../../reflection/layout.h"
 #include "../../reflection/meta.h"
 #include "../../reflection/place.h"
 #include "../../reflection/report.h"
