@@ -6,6 +6,7 @@
 #include "../reflection/pointer.h"
 #include "../reflection/pool.h"
 #include "../reflection/report.h"
+#include "../reflection/way.h"
 #include "lane.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 
 #include "locks.h"
 #include "pool.h"
+#include "way.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #include "fsops.h"
 #include "pool.h"
 #include "report.h"
-#include "route.h"
 #include "trust.h"
+#include "way.h"
 
 #include <errno.h>
 #include <fcntl.h>

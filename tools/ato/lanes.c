@@ -7,6 +7,7 @@
 #include "../../reflection/pointer.h"
 #include "../../reflection/pool.h"
 #include "../../reflection/report.h"
+#include "../../reflection/way.h"
 
 #include <dirent.h>
 #include <errno.h>
