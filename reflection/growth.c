@@ -5,7 +5,6 @@
 #include "layout.h"
 #include "meta.h"
 #include "report.h"
-#include "shrink.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -144,7 +143,7 @@ int growth_end(struct pairing *pr)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
-    uint64_t longest = growth_longest(pr->size, shrink_from(pr));
+    uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
     if (check_words(pr, to) < 0)
         return -1;
     if (to > longest) {

@@ -123,6 +123,13 @@ bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes)
     return true;
 }
 
+uint64_t manifest_shrunk(const void *bytes, uint64_t size)
+{
+    const uint64_t *word = (const uint64_t *)((const char *)bytes + MANIFEST_SHRINK_WORD);
+    uint64_t from;
+    return manifest_decode_size(*word, &from) && from > size ? from : 0;
+}
+
 void manifest_put_size(const struct persist *p, void *bytes, uint64_t size)
 {
     uint64_t word = manifest_encode_size(size);

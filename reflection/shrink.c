@@ -21,8 +21,7 @@ static uint64_t *shrink_word(const struct pairing *pr)
 
 uint64_t shrink_from(const struct pairing *pr)
 {
-    uint64_t from;
-    return manifest_decode_size(*shrink_word(pr), &from) && from > pr->size ? from : 0;
+    return manifest_shrunk(pr->manifest, pr->size);
 }
 
 static int manifest_failed(const struct pairing *pr)
