@@ -3,7 +3,9 @@
 
 #include "../reflection/fsops.h"
 #include "../reflection/locks.h"
+#include "../reflection/removal.h"
 #include "../reflection/report.h"
+#include "../reflection/use.h"
 #include "attach.h"
 #include "deploy.h"
 #include "files.h"

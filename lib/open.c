@@ -4,6 +4,7 @@
 #include "../reflection/domain.h"
 #include "../reflection/meta.h"
 #include "../reflection/report.h"
+#include "../reflection/use.h"
 #include "attach.h"
 #include "files.h"
 #include "peers.h"

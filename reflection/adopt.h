@@ -2,7 +2,7 @@
 /*
  * Adopts an existing pairing of the file: checks it, and makes durable what is visible of it.
  *
- * For pairing.c and what it calls. The caller holds the attach lock and has the verdict VERDICT_ADOPT.
+ * For use.c and what it calls. The caller holds the attach lock and has the verdict VERDICT_ADOPT.
  */
 #ifndef ATO_REFLECTION_ADOPT_H
 #define ATO_REFLECTION_ADOPT_H

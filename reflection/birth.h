@@ -3,7 +3,7 @@
  * Makes a pairing's files: reflection, manifest and attribute, in the order of birth at the head of
  * pairing.h. Also the steps that adopting a pairing shares with this.
  *
- * For pairing.c and what it calls. The caller holds the attach lock and all slots. On failure what was made
+ * For use.c and what it calls. The caller holds the attach lock and all slots. On failure what was made
  * stays; the next birth begins anew over it. Results: 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_BIRTH_H

@@ -127,7 +127,7 @@ int growth_end(struct pairing *pr)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
     const uint64_t growth = growth_last(pr);
-    const int r = growth_settle(pr, growth, shrink_from(pr));
+    const int r = growth_settle(pr, growth, manifest_shrunk(pr->manifest, pr->size));
     if (r < 0 || growth <= pr->size)
         return r;
     persist_store_word(&pr->persist, word, 0);

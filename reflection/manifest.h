@@ -22,7 +22,7 @@
  * `in use`. So a manifest without a valid copy and with zeros in all but copy A's record and the words has
  * never seen a store, and may be born anew.
  *
- * Byte 0 carries the attach lock, byte 1 + s the lock of slot s (open file description locks; pairing.c). The
+ * Byte 0 carries the attach lock, byte 1 + s the lock of slot s (open file description locks; pairing.h). The
  * locks have nothing to do with the content.
  *
  * This module works on byte ranges from any source, and takes no lock. I5: nothing in them is used before it

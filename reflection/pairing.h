@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pairing of an original with its reflection: finding, making, checking and removing it.
+ * The pairing of an original with its reflection: what belongs to it, and the locks of a process that has it
+ * open.
+ *
+ * place.h finds a pairing, verdict.h judges whether it is the file's, birth.h makes one, adopt.h takes an
+ * existing one, removal.h ends it. use.h does all this for a process that maps the file.
  *
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
  * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.
@@ -78,25 +82,6 @@ struct pairing_wish {
 
 #define PAIRING_NOT_YET 1
 
-/* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either the
- * caller is the file's only user, what a crash left is recovered, and the state is still the old one; or
- * pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in ato.h. Then
- * nothing is held; a half-made birth stays, which the next call continues. */
-int pairing_open(struct pairing *pr, int fd, const struct identity *who,
-                 const struct pairing_wish *wish);
-
-/* Sets state `in use`, with the generation of the shared-memory object. Durable when it returns 0; -1 with a
- * sentence. */
-int pairing_use(struct pairing *pr, uint64_t shm_generation);
-
-/* Sets state `clean`. To be called when no mapping of the original is left, since its mtime must not change
- * any more. `written`: the file was written. Durable when it returns 0; -1 with a sentence. */
-int pairing_clean(struct pairing *pr, bool written);
-
-/* The order of death from `deployed` on. All slices are deployed and durable. Returns 0; -1 with a
- * sentence. */
-int pairing_remove(struct pairing *pr);
-
 /* Return 0; -1 with a sentence: if unlocking fails, no other process can attach as long as this one has the
  * file mapped. The lock does not exclude threads of the same process. */
 int pairing_unlock_attach(struct pairing *pr);
@@ -114,7 +99,10 @@ int pairing_refresh_size(struct pairing *pr);
  * lock. */
 int pairing_others(struct pairing *pr);
 
-/* Gives up the slot and closes everything. */
+/* Gives up the attach lock and the slot, and closes manifest and reflection. Original and folder stay open. */
+void pairing_let_go(struct pairing *pr);
+
+/* As pairing_let_go(), and closes folder and original too. */
 void pairing_close(struct pairing *pr);
 
 /* In a forked child: closes the descriptors and touches nothing else. Unlocking would drop the parent's

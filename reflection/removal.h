@@ -3,13 +3,16 @@
  * Ends a pairing: removes it when all slices are deployed, or sets it aside when it is not this file's. In
  * the order of death at the head of pairing.h.
  *
- * For pairing.c and what it calls. The caller holds the attach lock and all slots. Each function may be cut
- * anywhere; the next map finishes it. All return 0, or -1 with a sentence.
+ * Except pairing_remove(), for use.c and what it calls. The caller holds the attach lock and all slots. Each
+ * function may be cut anywhere; the next map finishes it. All return 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_REMOVAL_H
 #define ATO_REFLECTION_REMOVAL_H
 
 #include "place.h"
+
+/* The order of death from `deployed` on. All slices are deployed and durable. */
+int pairing_remove(struct pairing *pr);
 
 /* Removes what a birth or a removal that was cut left: it holds nothing. */
 int removal_start_over(struct pairing *pr, const struct place_names *n);

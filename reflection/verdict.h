@@ -4,7 +4,7 @@
  * the inode have to agree. If they do not, a new pairing is made where nothing can be lost by that; else the
  * file is refused, with a sentence that says what does not fit.
  *
- * For pairing.c and what it calls. The caller holds the attach lock.
+ * For use.c and what it calls. The caller holds the attach lock.
  */
 #ifndef ATO_REFLECTION_VERDICT_H
 #define ATO_REFLECTION_VERDICT_H

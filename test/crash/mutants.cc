@@ -69,7 +69,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"drop fence", "reflection/journal.c", "dead in a commit|threads, beside"},
         {"delay fence", "reflection/journal.c", "dead in a commit|threads, beside"},
         {"tear word", "reflection/journal.c", "write, two pages' seam|write, pages"},
-        {"", "reflection/pairing.c", "unmap"},
+        {"", "reflection/use.c", "unmap"},
         {"drop fsync", "reflection/adopt.c", "file preferred|unmap"},
         {"", "reflection/replay.c", "pairing gone|recovery"},
         {"", "reflection/growth.c", "grow"},
