@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bound.h"
 
-#include "reflection/bitmap.h"
+#include "reflection/media/bitmap.h"
 
 #include <cstring>
 #include <emmintrin.h>

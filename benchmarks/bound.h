@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 namespace bench
 {

@@ -11,7 +11,7 @@
  */
 #include "floor.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <cstring>
 #include <libpmem.h>

@@ -4,7 +4,7 @@
  */
 #include "libato.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <cerrno>
 #include <cinttypes>

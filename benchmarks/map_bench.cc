@@ -17,7 +17,7 @@
 #include "libato.h"
 #include "measure.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <cerrno>
 #include <cinttypes>

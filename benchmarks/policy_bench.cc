@@ -29,7 +29,7 @@
 #include "measure.h"
 #include "world.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <algorithm>
 #include <array>

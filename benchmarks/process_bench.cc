@@ -17,7 +17,7 @@
 #include "plain.h"
 #include "world.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <algorithm>
 #include <atomic>

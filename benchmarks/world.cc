@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "world.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <algorithm>
 #include <cinttypes>

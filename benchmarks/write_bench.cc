@@ -31,7 +31,7 @@
 #include "pmemobj.h"
 #include "world.h"
 
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <algorithm>
 #include <atomic>

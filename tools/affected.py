@@ -6,7 +6,7 @@
 
 The table of tests and sources is what the build knows: ninja's inputs of each program, and of each object the files that the
 compiler read. The tests of a file are the suites of test sources that are that file, or include it or the header beside it
-(lib/commit.c: lib/commit.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
+(lib/commit/commit.c: lib/commit/commit.h), or are given its path by a macro or on a command line. They are run first, the quickest before the
 others; then whole programs that the file is an input of; both as long as they fit. How long each took is kept in
 BUILD/affected.json. What does not build has failed, and what does not end in twice the time that it took before.
 tools/check says what is printed.
@@ -26,7 +26,7 @@ import count_tests
 
 PATH = re.compile(r'-D\w+=[\\"\']*(/[^\\"\' ]+)')
 # Who looks at what no test here is made of.
-COMMANDS = {r'lib/\w+\.pml': 'tools/check-models', r'test/crash/': 'tools/explore', r'test/sqlite/suite/': 'tools/sqlite-tests',
+COMMANDS = {r'test/models/': 'tools/check-models', r'test/crash/': 'tools/explore', r'test/sqlite/suite/': 'tools/sqlite-tests',
             r'test/fuzz/|test/data/corpus/': 'tools/fuzz', r'test/install/': 'tools/run-tests'}
 NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # what has no test but its style and the build
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)

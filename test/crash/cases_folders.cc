@@ -6,8 +6,8 @@
 
 #define _Thread_local __thread // C++ has another word for it
 extern "C" {
-#include "lib/journals.h"
-#include "lib/table.h"
+#include "lib/commit/journals.h"
+#include "lib/file/table.h"
 }
 
 #include <cstring>

@@ -5,8 +5,8 @@
 #include "threads.h"
 
 extern "C" {
-#include "reflection/journal.h"
-#include "reflection/manifest.h"
+#include "reflection/format/journal.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <cstring>

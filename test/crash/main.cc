@@ -6,7 +6,7 @@
 #include "mutants.h"
 
 extern "C" {
-#include "reflection/replay.h"
+#include "reflection/recovery/replay.h"
 }
 
 #include <cstdio>

@@ -2,7 +2,7 @@
 #include "mutants.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 extern const struct seam_site __start_seam_sites[], __stop_seam_sites[];
 }
 
@@ -63,22 +63,22 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     static const struct {
         const char *fault, *place, *cases;
     } made_for[] = {
-        {"", "lib/open.c", "two chunks, two dead|two dead"},
-        {"", "lib/page.c", "two dead|threads, one page"},
-        {"drop flush", "reflection/journal.c", "dead in a commit"},
-        {"drop fence", "reflection/journal.c", "dead in a commit|threads, beside"},
-        {"delay fence", "reflection/journal.c", "dead in a commit|threads, beside"},
-        {"tear word", "reflection/journal.c", "write, two pages' seam|write, pages"},
-        {"", "reflection/use.c", "unmap"},
-        {"drop fsync", "reflection/adopt.c", "file preferred|unmap"},
-        {"", "reflection/replay.c", "pairing gone|recovery"},
-        {"", "reflection/growth.c", "grow"},
-        {"drop fsync", "reflection/growth.c", "grow after a cut"},
-        {"", "reflection/shrink.c", "shrink|transaction, size"},
-        {"", "reflection/guard.c", "guarded"},
-        {"", "lib/size.c", "shrink"},
-        {"", "lib/tail.c", "shrink"},
-        {"", "lib/takeover.c", "peers, in a deploy"},
+        {"", "lib/api/open.c", "two chunks, two dead|two dead"},
+        {"", "lib/file/page.c", "two dead|threads, one page"},
+        {"drop flush", "reflection/format/journal.c", "dead in a commit"},
+        {"drop fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
+        {"delay fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
+        {"tear word", "reflection/format/journal.c", "write, two pages' seam|write, pages"},
+        {"", "reflection/recovery/pairing_open.c", "unmap"},
+        {"drop fsync", "reflection/pairing/adoption.c", "file preferred|unmap"},
+        {"", "reflection/recovery/replay.c", "pairing gone|recovery"},
+        {"", "reflection/pairing/growth.c", "grow"},
+        {"drop fsync", "reflection/pairing/growth.c", "grow after a cut"},
+        {"", "reflection/pairing/shrink.c", "shrink|transaction, size"},
+        {"", "reflection/pairing/guard.c", "guarded"},
+        {"", "lib/commit/size.c", "shrink"},
+        {"", "lib/commit/tail.c", "shrink"},
+        {"", "lib/recovery/takeover.c", "peers, in a deploy"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&

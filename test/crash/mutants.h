@@ -17,7 +17,7 @@ namespace crash
 
 struct Mutant {
     std::string fault; // "drop fence"
-    std::string place; // lib/commit.c:95; of a fault of the code: what it is
+    std::string place; // lib/commit/commit.c:95; of a fault of the code: what it is
     Mutation mutation; // of the rules, or
     CodeFault code = CodeFault::None;
     // Names of the cases that are made for it begin so. A fault of the code concerns no others.

@@ -5,7 +5,7 @@
 #include "workers.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <csignal>

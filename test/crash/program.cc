@@ -4,7 +4,7 @@
 #include "ato_sqlite.h"
 
 extern "C" {
-#include "reflection/domain.h"
+#include "reflection/media/domain.h"
 }
 
 #include <cstdlib>

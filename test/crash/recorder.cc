@@ -5,8 +5,8 @@
 #include "violation.h"
 
 extern "C" {
-#include "reflection/fsops.h"
-#include "reflection/persist.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/persist.h"
 }
 
 #include <algorithm>

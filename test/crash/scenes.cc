@@ -2,7 +2,7 @@
 #include "scenes.h"
 
 extern "C" {
-#include "reflection/journal.h"
+#include "reflection/format/journal.h"
 }
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 #include "schedule.h"
 
 extern "C" {
-#include "reflection/copy.h"
-#include "reflection/seam.h"
+#include "reflection/media/copy.h"
+#include "reflection/media/seam.h"
 
 const struct copy_kernel *__real_copy_best(void);
 const struct copy_kernel *__wrap_copy_best(void);

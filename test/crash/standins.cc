@@ -2,10 +2,10 @@
 #include "standins.h"
 
 extern "C" {
-#include "reflection/identity.h"
-#include "reflection/journal.h"
-#include "reflection/pool.h"
-#include "reflection/recover.h"
+#include "reflection/format/journal.h"
+#include "reflection/pairing/identity.h"
+#include "reflection/recovery/pool.h"
+#include "reflection/recovery/recover.h"
 }
 
 #include <algorithm>

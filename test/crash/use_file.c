@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_file.h"
 
-#include "lib/file.h"
-#include "lib/table.h"
+#include "lib/file/file.h"
+#include "lib/file/table.h"
 
 void use_file_poison(const void *base)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/file.h for tests in C++, which cannot read it. */
+/* lib/file/file.h for tests in C++, which cannot read it. */
 #ifndef ATO_TEST_CRASH_USE_FILE_H
 #define ATO_TEST_CRASH_USE_FILE_H
 

@@ -5,11 +5,11 @@
 #include "use_tx.h"
 
 extern "C" {
-#include "reflection/folder.h"
-#include "reflection/journal.h"
-#include "reflection/locks.h"
-#include "reflection/manifest.h"
-#include "reflection/pool.h"
+#include "reflection/format/journal.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/locks.h"
+#include "reflection/pairing/folder.h"
+#include "reflection/recovery/pool.h"
 }
 
 #include <algorithm>
@@ -410,7 +410,7 @@ static void go_on(const Scene &s, World &w, const Fault *fault)
     expect_locks_free(w, fault, "to go on");
 }
 
-// A child has no mapping: set_up() in lib/map.c.
+// A child has no mapping: set_up() in lib/api/map.c.
 static void expect_children_have_none(const World &w)
 {
     int seen = in_child([&] { return w.is_mapped() ? 1 : 0; });

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/tx.h for tests in C++, which cannot read it. */
+/* lib/transaction/tx.h for tests in C++, which cannot read it. */
 #ifndef ATO_TEST_FAULT_USE_TX_H
 #define ATO_TEST_FAULT_USE_TX_H
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 extern "C" {
-#include "reflection/identity.h"
+#include "reflection/pairing/identity.h"
 }
 
 namespace fuzz

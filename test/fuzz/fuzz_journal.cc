@@ -16,9 +16,9 @@
 #include <cstdlib>
 
 extern "C" {
-#include "reflection/journal.h"
-#include "reflection/replay.h"
-#include "reflection/report.h"
+#include "reflection/format/journal.h"
+#include "reflection/media/report.h"
+#include "reflection/recovery/replay.h"
 }
 
 namespace fuzz
@@ -171,7 +171,7 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<named_target> targets(v.nfiles);
+    std::vector<participants_target> targets(v.nfiles);
     struct persist p;
     persist_init(&p, j.domain);
     uint64_t size = 0, expected_size = 0, bytes;

@@ -6,7 +6,7 @@
 // touch, so that an access that leaves its view by less than a TiB is a fault.
 //
 // He may have others wait for him, and have them die of SIGBUS by cutting the object: both are documented
-// (lib/shared.h), and not fuzzed. What is stored to a holder or a version is; whoever comes to wait for it
+// (lib/file/shared.h), and not fuzzed. What is stored to a holder or a version is; whoever comes to wait for it
 // then is let through here, by the hook at which he waits. And the original and its reflection are as
 // long as their views, and so is the object, so that a size that reaches there meets bytes.
 //
@@ -34,8 +34,8 @@
 #include "ato.h"
 
 extern "C" {
-#include "lib/shared.h"
-#include "reflection/seam.h"
+#include "lib/file/shared.h"
+#include "reflection/media/seam.h"
 
 void *__real_mmap64(void *at, size_t n, int prot, int flags, int fd, off64_t offset);
 int __real_munmap(void *at, size_t n);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "reflection/locks.h"
+#include "reflection/media/locks.h"
 
 int __wrap_nanosleep(const timespec *wanted, timespec *left);
 int __wrap_locks_wait(int fd, off_t start, off_t n);

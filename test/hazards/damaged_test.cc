@@ -7,7 +7,7 @@
 #include "support/child.h"
 
 extern "C" {
-#include "reflection/journal.h"
+#include "reflection/format/journal.h"
 }
 
 #include <csignal>

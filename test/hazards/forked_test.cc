@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "reflection/manifest.h"
+#include "reflection/format/manifest.h"
 }
 
 using namespace hazards;

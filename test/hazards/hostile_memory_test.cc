@@ -8,8 +8,8 @@
 #include "support/faults.h"
 
 extern "C" {
-#include "lib/shared.h"
-#include "reflection/journal.h"
+#include "lib/file/shared.h"
+#include "reflection/format/journal.h"
 }
 
 #include <cerrno>

@@ -9,9 +9,9 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "reflection/checksum.h"
-#include "reflection/layout.h"
-#include "reflection/manifest.h"
+#include "reflection/format/checksum.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <gtest/gtest.h>

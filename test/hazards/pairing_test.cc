@@ -9,7 +9,7 @@
 #include "scene.h"
 
 extern "C" {
-#include "reflection/locks.h"
+#include "reflection/media/locks.h"
 }
 
 #include <cerrno>

@@ -6,9 +6,9 @@
 #include "users.h"
 
 extern "C" {
-#include "lib/shared.h"
-#include "reflection/locks.h"
-#include "reflection/manifest.h"
+#include "lib/file/shared.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/locks.h"
 }
 
 #include <csignal>

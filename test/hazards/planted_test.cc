@@ -9,10 +9,10 @@
 #include "users.h"
 
 extern "C" {
-#include "reflection/identity.h"
-#include "reflection/layout.h"
-#include "reflection/locks.h"
-#include "reflection/pool.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/locks.h"
+#include "reflection/pairing/identity.h"
+#include "reflection/recovery/pool.h"
 }
 
 #include <csignal>

@@ -7,7 +7,7 @@
 #include "support/faults.h"
 
 extern "C" {
-#include "reflection/locks.h"
+#include "reflection/media/locks.h"
 }
 
 #include <algorithm>

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 namespace

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 extern "C" {
-#include "reflection/persist.h"
+#include "reflection/media/persist.h"
 }
 
 using namespace support;

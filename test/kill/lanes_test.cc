@@ -16,7 +16,7 @@
 #include <thread>
 
 extern "C" {
-#include "reflection/persist.h"
+#include "reflection/media/persist.h"
 }
 
 using namespace support;

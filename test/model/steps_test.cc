@@ -5,7 +5,7 @@
  */
 #include "steps.h"
 
-/* reflection/persist.h; in a build without the seam that header is C only. */
+/* reflection/media/persist.h; in a build without the seam that header is C only. */
 extern "C" bool persist_rtm_works(void);
 
 using model::Commit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_kernel.h"
 
-#include "lib/file.h"
-#include "lib/table.h"
+#include "lib/file/file.h"
+#include "lib/file/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "support/faults.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <fcntl.h>

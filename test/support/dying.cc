@@ -6,8 +6,8 @@
 #include "mapped.h"
 
 extern "C" {
-#include "lib/shared.h"
-#include "reflection/manifest.h"
+#include "lib/file/shared.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #define ATO_TEST_SUPPORT_FAULTS_H
 
 extern "C" {
-#include "reflection/fsops.h"
-#include "reflection/persist.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/persist.h"
 }
 
 #include <functional>
@@ -81,7 +81,7 @@ class PersistFaults
     int rtm = -1;             // what hardware transactions do: -1 really tried, 0 abort, 1 succeed
 
     void cut_at(long index);
-    void die_at_flip(long n); // right before the n-th store of a word in lib/commit.c
+    void die_at_flip(long n); // right before the n-th store of a word in lib/commit/commit.c
     PersistCounts take();     // the counts, which begin again
 };
 

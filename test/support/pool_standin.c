@@ -2,7 +2,7 @@
 /*
  * A stand-in for libpmemobj, for test programs that are not about it. Making a real pool takes longer than everything
  * else in most tests that commit by a journal. A program that links this file has these functions in the place of
- * libpmemobj's, also where the library is loaded as a shared one. reflection/pool.c is the only caller; it asks for a
+ * libpmemobj's, also where the library is loaded as a shared one. reflection/recovery/pool.c is the only caller; it asks for a
  * pool in a file that has its full length and is zero, for the place of the root object, and closes the pool.
  */
 #include <libpmemobj.h>

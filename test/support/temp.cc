@@ -194,7 +194,7 @@ std::string id_of(const std::string &path)
     return value.size() > 37 ? value.substr(5, 32) : "none";
 }
 
-// The id lies at byte 32 of either copy (reflection/manifest.h).
+// The id lies at byte 32 of either copy (reflection/format/manifest.h).
 static void unlink_shared_memory(const std::string &manifest)
 {
     Bytes bytes = read_at(manifest, 0, 4096 + 48);

@@ -12,7 +12,7 @@
 #ifdef ATO_SEAM
 
 extern "C" {
-#include "reflection/persist.h"
+#include "reflection/media/persist.h"
 }
 
 #include "../model/rig.h"

@@ -11,7 +11,7 @@
 #include "path.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <cerrno>

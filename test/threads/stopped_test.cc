@@ -11,7 +11,7 @@
 #include "path.h"
 
 extern "C" {
-#include "reflection/persist.h"
+#include "reflection/media/persist.h"
 }
 
 #include <thread>

@@ -2,7 +2,7 @@
 //
 // Do the masks name the slices they should? Every range, against one slice at a time.
 extern "C" {
-#include "reflection/bitmap.h"
+#include "reflection/media/bitmap.h"
 }
 
 #include <gtest/gtest.h>

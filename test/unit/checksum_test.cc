@@ -5,7 +5,7 @@
 #include "golden.h"
 
 extern "C" {
-#include "reflection/checksum.h"
+#include "reflection/format/checksum.h"
 }
 
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 // Does every copy kernel that this CPU can run move exactly the slices it is told, between the
 // homes the bitmap names? Against a model that moves one byte at a time; bytes outside are guarded.
 extern "C" {
-#include "reflection/bitmap.h"
-#include "reflection/copy.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/copy.h"
 }
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/domain.h"
-#include "reflection/report.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
 }
 
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/folder.h"
-#include "reflection/report.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/folder.h"
 }
 
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "../../lib/thread.h"
-#include "../../reflection/races.h"
+#include "lib/file/thread.h"
+#include "reflection/media/races.h"
 }
 
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "reflection/layout.h"
-#include "reflection/manifest.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <gtest/gtest.h>

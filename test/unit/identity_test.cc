@@ -5,8 +5,8 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "reflection/identity.h"
-#include "reflection/report.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
 }
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #define ATO_TEST_UNIT_JOURNAL_LAB_H
 
 extern "C" {
-#include "reflection/journal.h"
+#include "reflection/format/journal.h"
 }
 
 #include <cstring>

@@ -6,9 +6,9 @@
 #include "support/faults.h"
 
 extern "C" {
-#include "reflection/checksum.h"
-#include "reflection/manifest.h"
-#include "reflection/report.h"
+#include "reflection/format/checksum.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/report.h"
 }
 
 #include <gtest/gtest.h>

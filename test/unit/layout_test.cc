@@ -5,7 +5,7 @@
 #include "golden.h"
 
 extern "C" {
-#include "reflection/layout.h"
+#include "reflection/format/layout.h"
 }
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/locks.h"
+#include "reflection/media/locks.h"
 }
 
 #include <gtest/gtest.h>

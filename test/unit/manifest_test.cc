@@ -6,8 +6,8 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/checksum.h"
-#include "reflection/manifest.h"
+#include "reflection/format/checksum.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "reflection/manifest.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <gtest/gtest.h>

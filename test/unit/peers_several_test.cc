@@ -7,7 +7,7 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <gtest/gtest.h>

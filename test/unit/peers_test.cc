@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 extern "C" {
-#include "reflection/locks.h"
-#include "reflection/seam.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/seam.h"
 }
 
 using namespace support;

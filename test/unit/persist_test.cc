@@ -3,7 +3,7 @@
 // Do the real stores store what they should, in each domain? And may hardware transactions be used,
 // and do they change all or nothing?
 extern "C" {
-#include "reflection/persist.h"
+#include "reflection/media/persist.h"
 }
 
 #include "support/temp.h"

@@ -7,9 +7,9 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/locks.h"
-#include "reflection/pool.h"
-#include "reflection/report.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/recovery/pool.h"
 }
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include "unit/watched.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <cerrno>

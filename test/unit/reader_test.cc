@@ -5,7 +5,7 @@
 #include "unit/watched.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 using namespace watched;

@@ -8,8 +8,8 @@
 #include "unit/journal_lab.h"
 
 extern "C" {
-#include "reflection/layout.h"
-#include "reflection/locks.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/locks.h"
 }
 
 #include <gtest/gtest.h>

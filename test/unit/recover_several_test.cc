@@ -5,8 +5,8 @@
 #include "several_lab.h"
 
 extern "C" {
-#include "reflection/checksum.h"
-#include "reflection/locks.h"
+#include "reflection/format/checksum.h"
+#include "reflection/media/locks.h"
 }
 
 #include <sys/wait.h>

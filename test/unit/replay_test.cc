@@ -7,10 +7,10 @@
 #include "support/temp.h"
 
 extern "C" {
-#include "reflection/layout.h"
-#include "reflection/manifest.h"
-#include "reflection/replay.h"
-#include "reflection/report.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/report.h"
+#include "reflection/recovery/replay.h"
 }
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class Recover : public testing::Test
     // With the other file gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
-        named_target targets[2] = {};
+        participants_target targets[2] = {};
         targets[file] = {lab.p, start(), size, nullptr, "FOLDER", "NAME", 0};
         return replay_apply(&v, targets);
     }
@@ -143,7 +143,7 @@ TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
                   {{JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(bytes)}});
         journal_view v;
         ASSERT_EQ(journal_look(&own.j, 0, &v), JOURNAL_COMMITTED);
-        named_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
+        participants_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
         ASSERT_EQ(replay_apply(&v, &target), 0);
         EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
         target.size = nullptr; // gone
@@ -164,7 +164,7 @@ TEST_F(Recover, RefusesASizeThatTheReflectionHasNoPagesForAndThenStoresNothing)
          {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
-    const named_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME", 0};
+    const participants_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME", 0};
     EXPECT_EQ(replay_apply(&v, &target), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("FOLDER/NAME"), std::string::npos);

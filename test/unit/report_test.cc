@@ -2,7 +2,7 @@
 //
 // Are errors told as they should be? errno, the sentence of the thread, the log.
 extern "C" {
-#include "reflection/report.h"
+#include "reflection/media/report.h"
 }
 
 #include <gtest/gtest.h>

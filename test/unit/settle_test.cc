@@ -6,7 +6,7 @@
 #include "unit/watched.h"
 
 extern "C" {
-#include "reflection/seam.h"
+#include "reflection/media/seam.h"
 }
 
 #include <atomic>

@@ -10,13 +10,13 @@
 
 #define _Thread_local __thread // C++ has another word for it
 extern "C" {
-#include "lib/journals.h"
-#include "lib/table.h"
-#include "reflection/growth.h"
-#include "reflection/layout.h"
-#include "reflection/manifest.h"
-#include "reflection/pointer.h"
-#include "reflection/pool.h"
+#include "lib/commit/journals.h"
+#include "lib/file/table.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/recovery/pointer.h"
+#include "reflection/recovery/pool.h"
 }
 
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 #include "support/mapped.h"
 
 extern "C" {
-#include "lib/shared.h"
-#include "reflection/identity.h"
-#include "reflection/report.h"
+#include "lib/file/shared.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
 }
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // Does the table find the mapping of an address, and only that?
 extern "C" {
-#include "lib/table.h"
+#include "lib/file/table.h"
 }
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What is left behind? Fast and spatial unmaps, their options and errors.
-#include "../../reflection/races.h"
+#include "reflection/media/races.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_labels.h"
 
-#include "lib/labels.h"
-#include "lib/tx.h"
+#include "lib/page/labels.h"
+#include "lib/transaction/tx.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_pages.h"
 
-#include "lib/reservation.h"
+#include "lib/page/reservation.h"
 
 bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
 {

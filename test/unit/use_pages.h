@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/reservation.h for tests in C++, which cannot read it; of a file that is nothing but its `holder`. */
+/* lib/page/reservation.h for tests in C++, which cannot read it; of a file that is nothing but its `holder`. */
 #ifndef ATO_TEST_UNIT_USE_PAGES_H
 #define ATO_TEST_UNIT_USE_PAGES_H
 
-#include "lib/shared.h"
+#include "lib/file/shared.h"
 
 bool use_pages_try_reserve(uint32_t holder, struct page_state *s);
 void use_pages_reserve(uint32_t holder, struct page_state *s);

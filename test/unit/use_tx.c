@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_tx.h"
 
-#include "lib/table.h"
-#include "lib/tx.h"
-#include "lib/waits.h"
+#include "lib/file/table.h"
+#include "lib/page/waits.h"
+#include "lib/transaction/tx.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
 #include "text.h"
 #include "tool.h"
 
-#include "../../reflection/report.h"
+#include "reflection/media/report.h"
 
 #include "ato.h"
 

@@ -5,9 +5,9 @@
  */
 #include "check.h"
 
-#include "../../reflection/place.h"
-#include "../../reflection/pool.h"
-#include "../../reflection/report.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/lookup.h"
+#include "reflection/recovery/pool.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,7 +60,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     static struct look_manifest m;
     struct findings *f = &a->check->findings;
     struct look_holders h;
-    struct place_names n = place_names(inode);
+    struct lookup_names n = lookup_names(inode);
     struct stat st;
     int there = look_manifest(a->folder, inode, &m);
     if (there < 0)
@@ -97,7 +97,7 @@ out:
 static void check_name(struct around *a, const char *entry)
 {
     struct findings *f = &a->check->findings;
-    struct place_names n;
+    struct lookup_names n;
     char name[PATH_ROOM];
     uint64_t inode;
     const char *rest;
@@ -108,7 +108,7 @@ static void check_name(struct around *a, const char *entry)
         finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
         return;
     }
-    n = place_names(inode);
+    n = lookup_names(inode);
     if (*rest == '\0') {
         if (!folder_has(a->folder, n.manifest) && folder_has(a->folder, entry))
             finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without manifest");
@@ -172,7 +172,7 @@ struct listing {
 
 static bool has_manifest(const struct around *a, uint64_t inode)
 {
-    struct place_names n = place_names(inode);
+    struct lookup_names n = lookup_names(inode);
     return a->folder->fd >= 0 && folder_has(a->folder, n.manifest);
 }
 

@@ -4,10 +4,10 @@
 
 #include "lanes.h"
 
-#include "../../reflection/layout.h"
-#include "../../reflection/manifest.h"
-#include "../../reflection/place.h"
-#include "../../reflection/report.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/lookup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsig
 {
     static struct look_manifest m; /* 12 KiB */
     struct findings *f = &jc->check->findings;
-    struct place_names n = place_names(file->inode);
+    struct lookup_names n = lookup_names(file->inode);
     struct stat st;
     int there = look_manifest(in, file->inode, &m);
     if (there < 0) {
@@ -45,7 +45,7 @@ static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsig
                     file->inode);
         return 0;
     }
-    /* As reflection/named.c judges. */
+    /* As reflection/recovery/participants.c judges. */
     if (there == 0 || m.found != MANIFEST_VALID || memcmp(m.record.id, file->id, 16) != 0 ||
         m.record.state != MANIFEST_IN_USE) {
         finding_add(f, FINDING_NOTE, jc->name,

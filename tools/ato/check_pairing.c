@@ -2,9 +2,9 @@
 /* Do manifest, reflection, attribute and file agree with themselves and each other? */
 #include "check.h"
 
-#include "../../reflection/checksum.h"
-#include "../../reflection/layout.h"
-#include "../../reflection/report.h"
+#include "reflection/format/checksum.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/report.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,8 +13,8 @@
 #include "text.h"
 #include "tool.h"
 
-#include "../../lib/sqlite/mask.h"
-#include "../../reflection/report.h"
+#include "lib/sqlite/mask.h"
+#include "reflection/media/report.h"
 
 #include "ato.h"
 

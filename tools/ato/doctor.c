@@ -10,10 +10,10 @@
 #include "text.h"
 #include "tool.h"
 
-#include "../../lib/shared.h"
-#include "../../reflection/domain.h"
-#include "../../reflection/folder.h"
-#include "../../reflection/report.h"
+#include "lib/file/shared.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/folder.h"
 
 #include "ato.h"
 

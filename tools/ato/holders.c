@@ -10,9 +10,9 @@
 
 #include "json.h"
 
-#include "../../lib/shared.h"
-#include "../../reflection/pairing.h"
-#include "../../reflection/report.h"
+#include "lib/file/shared.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/pairing.h"
 
 #include <dirent.h>
 #include <errno.h>

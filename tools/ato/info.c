@@ -5,9 +5,9 @@
 #include "text.h"
 #include "tool.h"
 
-#include "../../reflection/domain.h"
-#include "../../reflection/layout.h"
-#include "../../reflection/report.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
 
 #include "ato.h"
 

@@ -3,11 +3,11 @@
 
 #include "look.h"
 
-#include "../../reflection/locks.h"
-#include "../../reflection/pointer.h"
-#include "../../reflection/pool.h"
-#include "../../reflection/report.h"
-#include "../../reflection/way.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/recovery/pointer.h"
+#include "reflection/recovery/pool.h"
+#include "reflection/recovery/way.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #ifndef ATO_TOOLS_LANES_H
 #define ATO_TOOLS_LANES_H
 
-#include "../../reflection/linked.h"
+#include "reflection/recovery/linked.h"
 
 enum lanes_kind {
     LANES_READ,       /* `journal` can be looked at */

@@ -3,14 +3,14 @@
 
 #include "lanes.h"
 
-#include "../../lib/sqlite/mask.h"
-#include "../../reflection/bitmap.h"
-#include "../../reflection/growth.h"
-#include "../../reflection/guard.h"
-#include "../../reflection/layout.h"
-#include "../../reflection/meta.h"
-#include "../../reflection/place.h"
-#include "../../reflection/report.h"
+#include "lib/sqlite/mask.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/guard.h"
+#include "reflection/pairing/lookup.h"
+#include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +123,7 @@ int look_folder(struct folder *f, const char *path)
 
 int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m)
 {
-    struct place_names n = place_names(inode);
+    struct lookup_names n = lookup_names(inode);
     struct stat st;
     memset(m, 0, sizeof(*m));
     m->fd = look_into(f, n.manifest, &st);
@@ -280,7 +280,7 @@ static int find_manifest(struct look *l)
 
 static void open_reflection(struct look *l)
 {
-    struct place_names n = place_names(l->who.inode);
+    struct lookup_names n = lookup_names(l->who.inode);
     struct stat st;
     l->reflection = look_into(&l->folder, n.reflection, &st);
     l->reflection_error = l->reflection < 0 ? errno : 0;
@@ -296,7 +296,7 @@ static bool lost_nothing(const struct look *l)
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
            !l->manifest.shrunk && l->reflection >= 0 &&
            l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
-           place_holds_slices(&l->folder, l->who.inode) == 0;
+           lookup_holds_slices(&l->folder, l->who.inode) == 0;
 }
 
 /* What the manifest says of a file that is its own. */
@@ -356,11 +356,11 @@ static void judge_own(struct look *l)
 /* May what was found speak for the file, if this user maps it? */
 static bool is_trusted(struct look *l)
 {
-    struct place_names n = place_names(l->who.inode);
+    struct lookup_names n = lookup_names(l->who.inode);
     struct trust trust = identity_trust(&l->who);
-    if (trust_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
+    if (ownership_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
         (l->reflection < 0 ||
-         trust_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
+         ownership_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
         return true;
     set_state(l, LOOK_DAMAGED, "%s", report_sentence());
     return false;
@@ -442,7 +442,7 @@ static void forget(struct look *l)
 static bool is_unchanged(const struct look *l)
 {
     static char now[MANIFEST_BYTES];
-    struct place_names n = place_names(l->who.inode);
+    struct lookup_names n = lookup_names(l->who.inode);
     struct stat st;
     if (l->manifest.fd < 0)
         return true;

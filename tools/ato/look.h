@@ -10,8 +10,8 @@
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
 
-#include "../../reflection/folder.h"
-#include "../../reflection/identity.h"
+#include "reflection/pairing/folder.h"
+#include "reflection/pairing/identity.h"
 
 #include <sys/stat.h>
 

@@ -3,7 +3,7 @@
 
 #include "text.h"
 
-#include "../../reflection/layout.h"
+#include "reflection/format/layout.h"
 
 #include <inttypes.h>
 #include <string.h>

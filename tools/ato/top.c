@@ -10,8 +10,8 @@
 #include "look.h"
 #include "tool.h"
 
-#include "../../lib/file.h"
-#include "../../reflection/report.h"
+#include "lib/file/file.h"
+#include "reflection/media/report.h"
 #include "text.h"
 
 #include <err.h>

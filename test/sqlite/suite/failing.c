@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "../../../lib/sqlite/pending.h"
 #include "ato.h"
+#include "lib/sqlite/pending.h"
 
 /* SQLite's; the other programs have none. */
 extern int sqlite3_io_error_pending __attribute__((weak)); /* at which access from now on */

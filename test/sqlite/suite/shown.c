@@ -30,10 +30,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../../lib/sqlite/connection.h"
-#include "../../../lib/sqlite/memory_journal.h"
-#include "../../../lib/sqlite/methods.h"
-#include "../../../lib/sqlite/super_journal.h"
+#include "lib/sqlite/connection.h"
+#include "lib/sqlite/memory_journal.h"
+#include "lib/sqlite/methods.h"
+#include "lib/sqlite/super_journal.h"
 
 struct shown {
     struct shown *next;

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The public calls that move data: they find the mapping of each side of a copy, and check that the side lies
+ * in it as a whole. The functions that they call rely on a valid mapping and offset.
+ */
+#include "lib/api/write.h"
+#include "lib/commit/deploy.h"
+#include "lib/file/calls.h"
+#include "lib/read/range.h"
+#include "lib/read/read.h"
+#include "lib/read/reader.h"
+#include "lib/transaction/epoch.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int read_side(const struct range *from, void *dst, uint64_t n)
+{
+    if (__builtin_expect(!!from->m->file->reader, 0))
+        return reader_read(from->m, from->offset, dst, n);
+    return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
+                          : read_bytes(from->m, from->offset, dst, n);
+}
+
+static int write_side(const struct range *to, const void *src, uint64_t n, unsigned flags)
+{
+    if (__builtin_expect(!to->m->epoch, 1))
+        return write_bytes(to->m, to->offset, src, n, flags);
+    struct staging_source source = {.bytes = src};
+    return epoch_write(to->m, to->offset, n, &source, flags);
+}
+
+/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be
+ * held because this process may only read its file. Reads the whole source as it is at one moment, then
+ * writes it from memory. */
+static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
+{
+    char *copy = malloc(n);
+    if (!copy)
+        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
+                            (unsigned long long)n);
+    int r = read_side(from, copy, n);
+    if (r == 0)
+        r = write_side(to, copy, n, flags);
+    free(copy);
+    return r;
+}
+
+static int write_across(const struct range *to, const struct range *from, uint64_t n,
+                        unsigned flags)
+{
+    int r = to->m->epoch || from->m->epoch || from->m->file->reader
+                ? write_copy(to, from, n, flags)
+                : write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags);
+    if (r == 0)
+        range_count_read(from->m, n);
+    return r;
+}
+
+void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
+{
+    struct range to, from;
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0)) {
+        report_error(EINVAL, "flags 0x%x are not known", flags);
+        return NULL;
+    }
+    if (__builtin_expect(n == 0, 0)) {
+        if (table_find_exactly(dst) || table_find_exactly(src))
+            return dst;
+        range_none(dst, src);
+        return NULL;
+    }
+    if (range_find(&to, dst, n) < 0 || range_find(&from, src, n) < 0)
+        return NULL;
+    CALL_ON(to_call, to.m);
+    CALL_ON(from_call, from.m);
+    int r;
+    if (to.m) {
+        r = range_check_writable(to.m, dst);
+        if (r == 0)
+            r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, flags);
+        if (r == 0)
+            range_count_write(to.m, n);
+    } else {
+        r = from.m ? read_side(&from, dst, n) : range_none(dst, src);
+        if (r == 0)
+            range_count_read(from.m, n);
+    }
+    return r < 0 ? NULL : dst;
+}
+
+void *ato_memcpy(void *dst, const void *src, size_t n)
+{
+    struct mapping *from = table_find(src);
+    if (from && dst && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
+        CALL_ON(call, from);
+        if (read_at_once(from, src, dst, n)) {
+            range_count_read(from, n);
+            return dst;
+        }
+    }
+    return ato_memcpy_opt(dst, src, n, 0);
+}
+
+static int fill_side(const struct range *to, int c, uint64_t n)
+{
+    char page[PAGE_BYTES];
+    struct staging_source source = {.bytes = page, .repeats = true};
+    if (!to->m->epoch)
+        return write_fill(to->m, to->offset, c, n, 0);
+    memset(page, c, n < sizeof(page) ? n : sizeof(page));
+    return epoch_write(to->m, to->offset, n, &source, 0);
+}
+
+void *ato_memset(void *dst, int c, size_t n)
+{
+    struct range to;
+    if (n == 0) {
+        if (table_find_exactly(dst))
+            return dst;
+        range_none(dst, dst);
+        return NULL;
+    }
+    if (range_find(&to, dst, n) < 0)
+        return NULL;
+    if (!to.m) {
+        range_none(dst, dst);
+        return NULL;
+    }
+    CALL_ON(call, to.m);
+    if (range_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
+        return NULL;
+    range_count_write(to.m, n);
+    return dst;
+}
+
+int ato_deploy(const void *addr, size_t n)
+{
+    struct range s;
+    if (n == 0)
+        return table_find_exactly(addr) ? 0 : range_none(addr, addr);
+    if (range_find(&s, addr, n) < 0)
+        return -1;
+    if (!s.m)
+        return range_none(addr, addr);
+    CALL_ON(call, s.m);
+    if (s.m->reader)
+        return report_error(EACCES,
+                            "the mapping at %p is of a read-only descriptor: it brings nothing "
+                            "home",
+                            addr);
+    return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+}
+
+/* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up
+ * to the end of the file if the mapping has grown beyond that. */
+static uint64_t mapping_extent(const struct mapping *m)
+{
+    uint64_t size = file_size(m->file), grown = size > m->offset ? size - m->offset : 0;
+    uint64_t n = grown < m->reach ? grown : m->reach;
+    n = n > m->length ? n : m->length;
+    return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+int ato_msync(void *addr, size_t n, int flags)
+{
+    const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
+        return report_error(EINVAL, "msync flags 0x%x", (unsigned)flags);
+    if (at % PAGE_BYTES)
+        return report_error(EINVAL, "%p is not at a page's beginning", addr);
+    struct mapping *m = table_find(addr);
+    CALL_ON(call, m);
+    uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
+    uint64_t length = m ? mapping_extent(m) : 0;
+    if (!m || from > length || n > length - from)
+        return report_error(ENOMEM, "[%p, +%zu) does not lie in a mapping", addr, n);
+    return m->epoch ? epoch_commit(m) : file_check(m->file);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/files.h"
+
+#include "lib/commit/journals.h"
+#include "lib/file/views.h"
+#include "lib/read/reader.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Guards `all`. One lock for the process, since mapping and unmapping are rare. No call that moves data takes
+ * it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct file *all;
+
+void files_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void files_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+struct file *files_find(const struct identity *who, bool reader)
+{
+    struct file *f = all;
+    while (f && (f->pairing.identity.inode != who->inode ||
+                 f->pairing.identity.device != who->device || !f->reader == reader))
+        f = f->next;
+    return f;
+}
+
+const struct file *files_with_id(const uint8_t id[16])
+{
+    const struct file *f = all;
+    while (f && (f->reader || memcmp(f->pairing.record.id, id, 16) != 0))
+        f = f->next;
+    return f;
+}
+
+void files_add(struct file *f)
+{
+    f->next = all;
+    all = f;
+}
+
+void files_remove(struct file *f)
+{
+    struct file **at = &all;
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+}
+
+void files_destroy(struct file *f, bool remove_shared)
+{
+    int saved = errno;
+    views_unmap(f);
+    if (f->shared.header)
+        shared_close(&f->shared, remove_shared);
+    pairing_close(&f->pairing);
+    free(f);
+    errno = saved;
+}
+
+void files_exit(void)
+{
+    /* The lock is taken if exit() was called within a call of the library, or another thread is in one. Then
+     * everything stays as after a kill. */
+    if (pthread_mutex_trylock(&lock) != 0)
+        return;
+    /* Waits for nothing: if another process has the attach lock the object stays, for the next map to remove. */
+    for (struct file *f = all; f; f = f->next) {
+        if (f->reader || locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
+            continue;
+        if (pairing_others(&f->pairing) == 0)
+            (void)fsops->shm_unlink(f->shared.name);
+        (void)locks_drop(f->pairing.lock, 0, 1);
+    }
+    files_unlock();
+}
+
+void files_forget(void)
+{
+    for (struct file *f = all; f;) {
+        struct file *next = f->next;
+        if (f->reader) {
+            reader_forget(f);
+            free(f);
+            f = next;
+            continue;
+        }
+        /* The child did not inherit the views: there is nothing to unmap. */
+        close(f->shared.fd);
+        free(f->shared.ready);
+        pairing_forget(&f->pairing);
+        journals_forget(f);
+        free(f->chunks);
+        free(f);
+        f = next;
+    }
+    all = NULL;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/leave.h"
+
+#include "lib/api/files.h"
+#include "lib/api/open.h"
+#include "lib/commit/deploy.h"
+#include "lib/commit/journals.h"
+#include "lib/commit/scarce.h"
+#include "lib/file/attach.h"
+#include "lib/file/views.h"
+#include "lib/read/reader.h"
+#include "lib/recovery/peers.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/removal.h"
+#include "reflection/recovery/pairing_open.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Returns 0; -1 with ESTALE if a file was cut by other means: then parts of the original to deploy to, or
+ * words to go by, may be missing. */
+static int check_length(const struct file *f)
+{
+    struct stat st;
+    uint64_t size = file_size(f);
+    if (fstat(f->pairing.reflection, &st) < 0)
+        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+    if ((uint64_t)st.st_size < layout_reflection_bytes(size))
+        return report_error(
+            ESTALE,
+            "the reflection of %s was cut by other means while it was mapped: the file "
+            "cannot be made plain",
+            f->pairing.path);
+    if (fstat(f->pairing.original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", f->pairing.path);
+    if ((uint64_t)st.st_size < size)
+        return report_error(ESTALE,
+                            "%s was cut by other means while it was mapped, to %lld bytes of %llu: "
+                            "it is not made plain before it is as long as it was",
+                            f->pairing.path, (long long)st.st_size, (unsigned long long)size);
+    return 0;
+}
+
+/* The state of leave_file() for the last mapping of this process. */
+struct leaving {
+    struct deploying deploying;
+    bool plain;
+    /* Too little space for deploy_file(): scarce_deploy() goes on, with the attach lock, if no other process
+     * has the file mapped. */
+    bool scarce;
+    /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
+    bool doubt;
+    uint64_t entered; /* shared_header.entered at the last make_ready() */
+};
+
+static bool is_ready(const struct file *f, const struct leaving *l)
+{
+    return l->doubt || l->entered == f->shared.header->entered;
+}
+
+/* Deploys the whole file. Returns 0; -1 with errno; 1 if the caller must retry while holding the attach lock. */
+static int bring_home(struct file *f, struct leaving *l)
+{
+    if (check_length(f) < 0)
+        return -1;
+    if (!l->scarce) {
+        const int r = deploy_file(f, &l->deploying);
+        /* Not where reading a hole may be SIGBUS: scarce.c makes holes, and readers without a lock could read
+         * them. */
+        l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
+        return l->scarce ? 1 : r;
+    }
+    /* persist-order R4 (reader: W5 in scarce.c): words not touched since a process died become durable, too. */
+    if (!f->settled && open_flush_words(f) < 0)
+        return -1;
+    return scarce_deploy(f, &l->deploying);
+}
+
+/* Does the work that may take long before the last process detaches. Idempotent: returns at once if it
+ * succeeded before and no process has attached since. Returns 0; -1 with errno; 1 if the caller must retry
+ * while holding the attach lock. */
+static int make_ready(struct file *f, struct leaving *l)
+{
+    const uint64_t entered = f->shared.header->entered;
+    if (is_ready(f, l))
+        return 0;
+    if (views_lengthen(f, f->pairing.size) < 0)
+        return -1;
+    const int home = l->plain ? bring_home(f, l) : 0;
+    if (home != 0)
+        return home;
+    /* State `clean` says that words are durable as they are visible, also words that were not touched since a
+     * process died. They are durable before the record is stored, not with it: the record may become visible
+     * and its writer die, and the process that finds it flushes no words. */
+    if (!l->plain && !f->settled && open_flush_words(f) < 0)
+        return -1;
+    l->entered = entered;
+    return 0;
+}
+
+/* Takes the attach lock and looks whether this is the last process that has the file mapped. Returns 1 if so:
+ * what dead processes held is freed, or l->doubt is set; 0 if not; -1 with errno and without the lock. */
+static int lock_and_look(struct file *f, struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    /* A process may die between the recovery and the lock: try again. */
+    for (int i = 0; i < 100; i++) {
+        struct report_kept why = {0};
+        if (peers_recover_all(f) < 0)
+            report_keep(&why);
+        if (attach_lock(f) < 0)
+            return -1;
+        int others = pairing_others(pr);
+        if (others > 0)
+            return 0;
+        if (others == 0 && (why.error || !peers_any_dead(f))) {
+            int r = pairing_refresh(pr);
+            if (r == 0)
+                r = pairing_refresh_size(pr);
+            if (r == 0 && why.error)
+                report_again(&why);
+            l->doubt = r < 0 || why.error || file_is_poisoned(f);
+            return 1;
+        }
+        (void)attach_unlock(f);
+        if (others < 0)
+            return -1;
+    }
+    return report_error(EBUSY, "processes that have %s mapped keep dying", pr->path);
+}
+
+/* Detaches from a file that other processes keep mapped. With the attach lock. */
+static int detach(struct file *f)
+{
+    f->mappings--;
+    files_remove(f);
+    journals_detach(f);
+    views_unmap(f);
+    shared_forget_holder(&f->shared, f->holder);
+    attach_leave(f);
+    files_destroy(f, false); /* closing its descriptor drops the locks */
+    return 0;
+}
+
+/* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone from here
+ * on, even on failure: the media are consistent, and the next map recovers a state that could not be written.
+ * Returns 0; -1 with errno. */
+static int detach_last(struct file *f, const struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    const bool written = f->shared.header->written;
+    f->mappings--;
+    files_remove(f);
+    journals_detach(f);
+    views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
+    char shared[sizeof(f->shared.name)];
+    memcpy(shared, f->shared.name, sizeof(shared));
+    /* Removed while there still is a manifest that tells its name. */
+    bool removed = shared_close(&f->shared, true);
+    int r = 0;
+    if (l->doubt && l->plain)
+        r = report_error(EIO,
+                         "%s is unmapped, but not plain: a commit is in doubt, which the next map "
+                         "recovers",
+                         pr->path);
+    else if (!l->doubt)
+        r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
+    int saved = errno;
+    if (!removed) /* retry: after this nothing tells the name */
+        (void)fsops->shm_unlink(shared);
+    errno = saved;
+    files_destroy(f, true);
+    return r;
+}
+
+static void close_reader(struct file *f)
+{
+    files_remove(f);
+    reader_close(f);
+    free(f);
+}
+
+int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept)
+{
+    struct leaving l = {.deploying.options = options,
+                        .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
+    *kept = false;
+    if (f->mappings > 1) {
+        f->mappings--;
+        return 0;
+    }
+    if (f->reader) {
+        close_reader(f);
+        return 0;
+    }
+    *kept = true;
+    int last = lock_and_look(f, &l);
+    /* Make ready without the attach lock, since processes that are about to map the file wait for it. Repeat
+     * that if others came and went meanwhile. EFAULT: they made the file shorter. */
+    for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
+        if (attach_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
+            return -1;
+        last = lock_and_look(f, &l);
+    }
+    for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
+        if (attach_unlock(f) < 0 || r < 0)
+            return -1;
+        locks_let_others();
+        last = lock_and_look(f, &l);
+    }
+    if (last < 0)
+        return -1;
+    pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
+    *kept = false;
+    return last ? detach_last(f, &l) : detach(f);
+}
+
+void leave_abandon(struct file *f)
+{
+    if (--f->mappings)
+        return;
+    int saved = errno;
+    if (f->reader) {
+        close_reader(f);
+        errno = saved;
+        return;
+    }
+    files_remove(f);
+    journals_detach(f);
+    bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
+    attach_leave(f);
+    files_destroy(f, last);
+    errno = saved;
+}

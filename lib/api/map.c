@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ato_mmap(), ato_munmap() and ato_set_read_policy(): check arguments, make and remove views.
+ */
+#include "lib/api/files.h"
+#include "lib/api/leave.h"
+#include "lib/api/open.h"
+#include "lib/api/options.h"
+#include "lib/api/process.h"
+#include "lib/file/calls.h"
+#include "lib/file/table.h"
+#include "lib/transaction/epoch.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct view_wish {
+    void *hint;
+    size_t length;
+    int prot;
+    off_t offset;
+};
+
+static void release_mapping(struct mapping *m)
+{
+    if (m->epoch)
+        epoch_unmake(m);
+    if (!m->shows)
+        free(m->counters);
+    free(m);
+}
+
+static void hide_counters(struct mapping *m)
+{
+    if (m->shows)
+        shared_give_block(&m->file->shared, m->counters);
+}
+
+static int make_counters(struct mapping *m)
+{
+    void *block = NULL;
+    int shows = m->file->reader ? 0 : shared_take_block(&m->file->shared, m->file->holder, &block);
+    if (shows < 0)
+        return -1;
+    m->shows = shows;
+    m->counters = shows ? block : calloc(THREAD_SHARED + 1, sizeof(*m->counters));
+    return m->counters ? 0 : report_error(ENOMEM, "no memory to map a file");
+}
+
+/* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
+ * corrupting the file silently. */
+static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsigned flags)
+{
+    uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    int prot = PROT_READ;
+    if ((flags & ATO_WRITABLE_VIEW) && m->writable)
+        prot |= PROT_WRITE;
+    m->base = table_reserve(v->hint, length);
+    if (!m->base)
+        return report_errno(errno, "no address space for %llu bytes", (unsigned long long)length);
+    m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
+    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, v->offset) == MAP_FAILED) {
+        int saved = errno;
+        munmap(m->base, m->reserved);
+        return report_errno(saved, "cannot map descriptor %d", fd);
+    }
+    madvise(m->base, length, MADV_DONTFORK);
+    return 0;
+}
+
+/* Returns m->reach. A mapping of a part of the file stays one. A mapping that reaches the end of the file, or
+ * was asked for with a max_size, grows with the file. */
+static uint64_t choose_reach(const struct mapping *m, const struct ato_options *o)
+{
+    bool grows = o->max_size || m->offset + m->length >= file_size(m->file);
+    return grows ? m->file->max_size - m->offset : m->length;
+}
+
+static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v,
+                                   int access)
+{
+    struct mapping *m = calloc(1, sizeof(*m));
+    if (!m) {
+        report_error(ENOMEM, "no memory to map a file");
+        return NULL;
+    }
+    m->length = v->length;
+    m->offset = (uint64_t)v->offset;
+    m->writable = v->prot & PROT_WRITE;
+    /* A mapping of a read-only descriptor does not deploy. */
+    m->reader = access != O_RDWR;
+    m->policy = m->reader ? ATO_READ_GATHER : o->read_policy;
+    m->flags = o->flags;
+    if ((o->flags & ATO_EPOCHS) && m->writable && epoch_make(m) < 0) {
+        release_mapping(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* ---- mapping ---- */
+
+static void *map(int fd, const struct ato_options *o, const struct view_wish *v, int access)
+{
+    struct file_wish wish = {
+        .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
+    struct mapping *m = process_set_up() == 0 ? new_mapping(o, v, access) : NULL;
+    if (!m)
+        return MAP_FAILED;
+    void *base = MAP_FAILED;
+    files_lock();
+    m->file = open_file(fd, &wish);
+    if (m->file) {
+        m->reach = choose_reach(m, o);
+        m->quick = m->epoch || m->file->reader ? 0 : m->reach;
+        if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
+            table_put(m->base, m->reserved, m);
+            if (m->epoch)
+                epoch_begin(m);
+            base = m->base;
+        } else {
+            hide_counters(m);
+            leave_abandon(m->file);
+        }
+    }
+    if (base == MAP_FAILED)
+        release_mapping(m);
+    files_unlock();
+    return base;
+}
+
+static int access_of(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0)
+        return report_errno(errno, "descriptor %d", fd);
+    if (flags & O_PATH)
+        return report_error(EBADF, "descriptor %d was opened with O_PATH", fd);
+    if ((flags & O_ACCMODE) == O_WRONLY)
+        return report_error(EACCES, "descriptor %d cannot be read", fd);
+    return flags & O_ACCMODE;
+}
+
+static int check_range(size_t length, off_t offset)
+{
+    if (length == 0)
+        return report_error(EINVAL, "a mapping of 0 bytes");
+    if (offset < 0 || (uint64_t)offset % PAGE_BYTES)
+        return report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
+    if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
+        return report_error(EFBIG, "a mapping beyond 256 TiB");
+    return 0;
+}
+
+/* ---- the calls ---- */
+
+void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+    struct ato_options o;
+    const int ignored = MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_LOCKED;
+    int type = flags & MAP_TYPE;
+    if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) {
+        report_error(EINVAL, "only MAP_SHARED mappings are atomic; flags are 0x%x",
+                     (unsigned)flags);
+        return MAP_FAILED;
+    }
+    if (flags & ~(MAP_TYPE | ignored)) {
+        report_error(EINVAL, "mapping flags 0x%x are not for atomic mappings",
+                     (unsigned)(flags & ~(MAP_TYPE | ignored)));
+        return MAP_FAILED;
+    }
+    if (!(prot & PROT_READ) || (prot & ~(PROT_READ | PROT_WRITE))) {
+        report_error(EINVAL, "protection 0x%x: PROT_READ, with or without PROT_WRITE",
+                     (unsigned)prot);
+        return MAP_FAILED;
+    }
+    int access = access_of(fd);
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
+        return MAP_FAILED;
+    if ((prot & PROT_WRITE) && access != O_RDWR) {
+        report_error(EACCES, "PROT_WRITE, but descriptor %d is read-only", fd);
+        return MAP_FAILED;
+    }
+    struct view_wish v = {addr, length, prot, offset};
+    return map(fd, &o, &v, access);
+}
+
+void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
+{
+    struct ato_options o;
+    int access = access_of(fd);
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
+        return MAP_FAILED;
+    struct view_wish v = {NULL, length, PROT_READ | (access == O_RDWR ? PROT_WRITE : 0), offset};
+    return map(fd, &o, &v, access);
+}
+
+int ato_set_read_policy(void *addr, int policy)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+    CALL_ON(call, m);
+    if (options_check_policy(policy) < 0)
+        return -1;
+    if (m->reader && policy != ATO_READ_GATHER)
+        return report_error(EACCES,
+                            "the mapping at %p is of a read-only descriptor: it brings nothing "
+                            "home, and reads gather",
+                            addr);
+    __atomic_store_n(&m->policy, policy, __ATOMIC_RELAXED); /* read by policy_of() */
+    return 0;
+}
+
+static bool has_transactions(const struct mapping *m)
+{
+    return open_total(m) != 0;
+}
+
+/* Drops an epoch that can never be committed, since its file is poisoned. Returns true if the mapping has no
+ * open transaction after that. */
+static bool gives_up(struct mapping *m)
+{
+    if (!m->epoch || !file_is_poisoned(m->file))
+        return false;
+    epoch_give_up(m);
+    return !has_transactions(m);
+}
+
+static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
+{
+    if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
+        return report_error(EINVAL, "unmap mode %d is not known", o->mode);
+    files_lock();
+    struct mapping *m = table_find(addr);
+    int r = -1;
+    if (!m || addr != m->base) {
+        report_error(EINVAL, "%p is not where a mapping begins", addr);
+    } else if (length != m->length) {
+        report_error(EINVAL,
+                     "the mapping at %p has %llu bytes, not %zu: only the whole can be "
+                     "unmapped",
+                     addr, (unsigned long long)m->length, length);
+    } else if (has_transactions(m) && !gives_up(m)) {
+        report_error(
+            EBUSY, "the mapping at %p has to do with a transaction or an epoch that is open", addr);
+    } else {
+        bool kept;
+        CALLS_NONE(m);
+        if (m->epoch)
+            epoch_end(m);
+        if (m->file->mappings > 1) /* else leave_file() gives the block back */
+            hide_counters(m);
+        r = leave_file(m->file, o, &kept);
+        if (kept && m->epoch)
+            epoch_begin(m);
+        if (!kept) {
+            int saved = errno;
+            table_clear(m->base, m->reserved);
+            munmap(m->base, m->reserved);
+            release_mapping(m);
+            errno = saved;
+        }
+    }
+    files_unlock();
+    return r;
+}
+
+int ato_munmap(void *addr, size_t length, int mode)
+{
+    struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
+    return unmap(addr, length, &o);
+}
+
+int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
+{
+    struct ato_unmap_options o = {.struct_size = sizeof(o)};
+    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+        return -1;
+    return unmap(addr, length, &o);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/open.h"
+
+#include "lib/api/files.h"
+#include "lib/file/attach.h"
+#include "lib/file/space.h"
+#include "lib/file/views.h"
+#include "lib/read/reader.h"
+#include "lib/recovery/peers.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+#include "reflection/recovery/pairing_open.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+static bool holes_fault(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
+int open_flush_words(struct file *f)
+{
+    uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    for (uint64_t chunk = 0;; chunk++) {
+        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
+        if (chunk == chunks)
+            break;
+        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with small
+         * blocks, parts of the page may be holes, after a backup: so it needs space first. */
+        if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
+            return -1;
+        if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
+            return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
+    }
+    persist_fence(&f->persist);
+    return 0;
+}
+
+/* For the first process to attach: makes the shared memory anew, whatever dead processes left. With the
+ * attach lock. Returns 0; -1 with errno. */
+static int attach_first(struct file *f)
+{
+    struct pairing *pr = &f->pairing;
+    const struct trust trust = identity_trust(&pr->identity);
+    uint64_t generation = pr->record.shm_generation;
+    if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
+        /* All words at once: a system call at the first touch of each page would cost far more. */
+        if (open_flush_words(f) < 0)
+            return -1;
+        pr->settled = true;
+    }
+    f->settled = pr->settled;
+    pr->record.domain = f->persist.domain;
+    pr->record.device = pr->identity.device;
+    identity_boot(pr->record.boot_id);
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size, &trust) < 0)
+        return -1;
+    f->shared.header->settled = f->settled;
+    return attach_enter(f) < 0 ? -1 : pairing_use(pr, generation);
+}
+
+/* Implements pairing_wish.join. */
+static int attach_to_others(struct pairing *pr, void *arg)
+{
+    struct file *f = arg;
+    const struct trust trust = identity_trust(&pr->identity);
+    int r = shared_join(&f->shared, &pr->record, &trust, pr->path);
+    if (r != 0)
+        return r < 0 ? -1 : PAIRING_NOT_YET;
+    f->settled = f->shared.header->settled;
+    if (attach_enter(f) == 0)
+        return 0;
+    int saved = errno;
+    shared_close(&f->shared, false);
+    errno = saved;
+    return -1;
+}
+
+/* Lowers limit and max_size if the shared memory of the other processes has room for fewer page states.
+ * Returns 0; -1 with EFBIG if the file, or what the caller asks for, does not fit. */
+static int fit_others(struct file *f, const struct file_wish *wish)
+{
+    const uint64_t most = f->shared.capacity * PAGE_BYTES;
+    if (!f->pairing.joined || f->max_size <= most)
+        return 0;
+    if (wish->options->max_size <= most && wish->end <= most && f->pairing.size <= most) {
+        f->limit = f->max_size = most;
+        return 0;
+    }
+    return report_error(EFBIG,
+                        "%s is mapped by other processes, with room for %llu bytes in all: a "
+                        "mapping up to %llu does not fit",
+                        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
+}
+
+/* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
+ * other (a snapshot, a copied file system). Pages and locks are ordered by id, so two files must not share
+ * it. */
+static int check_not_mapped_twice(const struct file *f)
+{
+    const struct file *g = files_with_id(f->pairing.record.id);
+    if (g)
+        return report_error(EBUSY,
+                            "%s is an image of %s, which this process has mapped: they carry the "
+                            "same id",
+                            f->pairing.path, g->pairing.path);
+    return 0;
+}
+
+static struct file *make_reader(int fd, const struct identity *who, const struct file_wish *wish)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f) {
+        report_error(ENOMEM, "no memory to map a file");
+        return NULL;
+    }
+    if (reader_open(f, fd, who, wish) < 0) {
+        int saved = errno;
+        free(f);
+        errno = saved;
+        return NULL;
+    }
+    files_add(f);
+    return f;
+}
+
+static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
+{
+    if (wish->access != O_RDWR)
+        return make_reader(fd, who, wish);
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f) {
+        report_error(ENOMEM, "no memory to map a file");
+        return NULL;
+    }
+    f->shared.fd = -1;
+    pthread_mutex_init(&f->medium, NULL);
+    pthread_mutex_init(&f->attach, NULL);
+    const char *folder = wish->options->reflection_dir;
+    if (!folder)
+        folder = secure_getenv("ATO_REFLECTION_DIR");
+    struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
+                              .domain = wish->options->domain,
+                              .domain_word = secure_getenv("ATO_DURABILITY"),
+                              .borrow = wish->options->flags & ATO_BORROW_FD,
+                              .prefer_file = wish->options->flags & ATO_PREFER_FILE,
+                              .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
+                              .join = attach_to_others,
+                              .arg = f};
+    if (pairing_open(&f->pairing, fd, who, &pw) < 0) {
+        int saved = errno;
+        free(f);
+        errno = saved;
+        return NULL;
+    }
+    f->persist = f->pairing.persist;
+    f->limit = file_limit(f->pairing.size, wish);
+    f->max_size = layout_pages(f->limit) * PAGE_BYTES;
+    f->holes_fault = holes_fault(f->pairing.original);
+    f->r_holes_fault = holes_fault(f->pairing.reflection);
+    if (check_not_mapped_twice(f) == 0 && fit_others(f, wish) == 0 && views_map(f) == 0 &&
+        (f->pairing.joined || attach_first(f) == 0) && file_check(f) == 0 &&
+        pairing_unlock_attach(&f->pairing) == 0) {
+        files_add(f);
+        if (f->pairing.joined)
+            (void)peers_recover_all(f); /* if it fails, the calls that need it report that */
+        return f;
+    }
+    if (f->shared.header)
+        attach_leave(f);
+    files_destroy(f, !f->pairing.joined);
+    return NULL;
+}
+
+static int fits(const struct file *f, const struct file_wish *wish)
+{
+    const struct ato_options *o = wish->options;
+    if (f->pairing.borrowed || (o->flags & ATO_BORROW_FD))
+        return report_error(EBUSY,
+                            "%s is mapped in this process: with ATO_BORROW_FD it is mapped once",
+                            f->pairing.path);
+    if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
+        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
+                            f->pairing.path, domain_name(f->persist.domain),
+                            domain_name(o->domain));
+    if (o->max_size > f->limit || wish->end > f->max_size)
+        return report_error(
+            EFBIG,
+            "%s is mapped with a largest size of %llu bytes; a mapping up to %llu "
+            "does not fit",
+            f->pairing.path, (unsigned long long)f->limit,
+            (unsigned long long)(o->max_size > wish->end ? o->max_size : wish->end));
+    return file_check(f);
+}
+
+struct file *open_file(int fd, const struct file_wish *wish)
+{
+    struct identity who;
+    if (identity_of(fd, &who) < 0)
+        return NULL;
+    /* Prefers a file that was opened for writing, even if this descriptor is read-only. */
+    struct file *f = files_find(&who, false);
+    if (!f && wish->access != O_RDWR)
+        f = files_find(&who, true);
+    if (!f)
+        f = make(fd, &who, wish);
+    else if (fits(f, wish) < 0)
+        return NULL;
+    if (f)
+        f->mappings++;
+    return f;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/options.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int options_take(void *to, size_t known, const void *from, const char *name)
+{
+    size_t given;
+    memcpy(&given, from, sizeof(given));
+    if (given < sizeof(size_t) || given > 65536)
+        return report_error(EINVAL, "%s.struct_size is %zu: set it to sizeof(struct %s)", name,
+                            given, name);
+    memcpy(to, from, given < known ? given : known);
+    memcpy(to, &known, sizeof(known));
+    for (size_t i = known; i < given; i++)
+        if (((const char *)from)[i])
+            return report_error(EINVAL, "%s has a field set that this version does not know", name);
+    return 0;
+}
+
+int options_check_policy(int policy)
+{
+    if (policy < ATO_READ_LAZY || policy > ATO_READ_EAGER)
+        return report_error(EINVAL, "read policy %d is not known", policy);
+    return 0;
+}
+
+static int policy_from_environment(void)
+{
+    static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
+    const char *word = secure_getenv("ATO_READ_POLICY");
+    if (!word || !*word)
+        return ATO_READ_LAZY;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(word, names[i]) == 0)
+            return i;
+    return report_error(EINVAL, "ATO_READ_POLICY '%.40s' is none of lazy, gather, adaptive, eager",
+                        word);
+}
+
+int options_complete(struct ato_options *o, const struct ato_options *given)
+{
+    memset(o, 0, sizeof(*o));
+    if (given && options_take(o, sizeof(*o), given, "ato_options") < 0)
+        return -1;
+    if (options_check_policy(o->read_policy) < 0)
+        return -1;
+    if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
+        return report_error(EINVAL, "durability domain %d is not known", o->domain);
+    if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
+        return report_error(EINVAL, "reflection format %d is not known", o->format);
+    if (o->format == ATO_FORMAT_SPARSE)
+        return report_error(ENOTSUP, "the sparse format is not in this version");
+    const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
+    if (o->flags &
+        ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD | both))
+        return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
+    if ((o->flags & both) == both)
+        return report_error(EINVAL, "file and reflection cannot both be preferred");
+    if (o->max_size > LAYOUT_MAX_BYTES)
+        return report_error(EFBIG, "max_size is more than 256 TiB");
+    if (o->max_reflection_bytes)
+        return report_error(ENOTSUP, "a space budget is not in this version");
+    if (o->read_policy == ATO_READ_LAZY) {
+        o->read_policy = policy_from_environment();
+        if (o->read_policy < 0)
+            return -1;
+    }
+    const char *rtm = secure_getenv("ATO_RTM");
+    if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
+        return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);
+    if (rtm && *rtm == '0')
+        o->flags |= ATO_NO_RTM;
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Options of callers: checked, and completed by the environment and by defaults. */
+#ifndef ATO_LIB_API_OPTIONS_H
+#define ATO_LIB_API_OPTIONS_H
+
+#include "ato.h"
+
+/* Copies a caller's struct `from`, called `name`, to `to`, which is `known` bytes long, all 0. Structs grow
+ * at their end: a smaller one is of an older caller, a larger one of a newer caller, which must not have set
+ * fields that are not known here. Returns 0; -1 with EINVAL. */
+int options_take(void *to, size_t known, const void *from, const char *name);
+
+/* Returns 0; -1 with EINVAL if the read policy is not known. */
+int options_check_policy(int policy);
+
+/* Checks `given` (NULL: all defaults) and completes it in *o. Returns 0; -1 with EINVAL, ENOTSUP, EFBIG. */
+int options_complete(struct ato_options *o, const struct ato_options *given);
+
+#endif

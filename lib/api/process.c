@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/process.h"
+
+#include "lib/api/files.h"
+#include "lib/commit/commit.h"
+#include "lib/commit/journals.h"
+#include "lib/file/page.h"
+#include "lib/file/table.h"
+#include "lib/file/thread.h"
+#include "lib/page/handle.h"
+#include "lib/page/waits.h"
+#include "lib/read/guard.h"
+#include "lib/read/reader.h"
+#include "lib/recovery/finish.h"
+#include "lib/transaction/tx.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static void before_fork(void)
+{
+    files_lock();
+    reader_lock_all();
+    journals_lock();
+    guard_lock();
+    waits_lock();
+    handle_lock();
+    report_before_fork();
+}
+
+static void unlock_all(void)
+{
+    handle_unlock();
+    waits_unlock();
+    guard_unlock();
+    journals_unlock();
+    reader_unlock_all();
+    files_unlock();
+}
+
+static void in_parent(void)
+{
+    report_in_parent();
+    unlock_all();
+}
+
+/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes descriptors: an
+ * unlock would drop the parent's locks. */
+static void in_child(void)
+{
+    for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
+        if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
+            table_entries[i] = NULL;
+    identity_forget_process();
+    tx_forget_all();
+    waits_forget_all();
+    locks_forget();
+    journals_forget_all();
+    files_forget();
+    thread_forget_others();
+    commit_forget_others();
+    report_in_child();
+    unlock_all();
+}
+
+static void at_exit(void)
+{
+    journals_close_all();
+    files_exit();
+}
+
+enum { SET_UP_TRIES = 4 };
+static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
+                                             PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
+static bool forks, exits;
+
+static void try_to_set_up(void)
+{
+    forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
+    exits = exits || (forks && atexit(at_exit) == 0);
+    visible_memory = &finish_memory;
+    if (exits)
+        page_set_up();
+}
+
+/* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its work
+ * once per process; what fails is tried again by the next calls. */
+int process_set_up(void)
+{
+    static unsigned next;
+    unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
+    pthread_once(&tries[i], try_to_set_up);
+    if (__atomic_load_n(&exits, __ATOMIC_ACQUIRE))
+        return 0;
+    if (i + 1 < SET_UP_TRIES)
+        __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which commits are under way, for a program that takes a lock over from a process that was killed.
+ *
+ * When the words of a commit are durable, the commit is going to become visible, even if its process is killed
+ * before that: the process that frees what the dead one held makes it visible, perhaps much later. For libato's
+ * readers and writers the commit is there as a whole or not at all. But locks other than libato's are freed when
+ * the process dies: the program that gets such a lock next reads the old data, without a wait, and bases on it what
+ * it writes. So each thread notes in shared memory that it is in a commit, from before the first word is stored
+ * until the last one is visible. ato_settle() waits for the commits that it finds, and frees what dead processes
+ * held.
+ *
+ * It cannot wait for dead processes only: the kernel frees a process's POSIX locks and robust mutexes before its
+ * open file description locks, by which libato knows that it is alive (attach_is_dead()).
+ */
+#include "ato.h"
+
+#include "lib/file/calls.h"
+#include "lib/file/clock.h"
+#include "lib/file/page.h"
+#include "lib/file/table.h"
+#include "lib/file/under_way.h"
+#include "lib/read/reader.h"
+#include "lib/recovery/peers.h"
+#include "reflection/media/report.h"
+
+/* How long to wait for a living process: a commit takes as long as its flushes. */
+enum { PATIENCE_MS = 1000 };
+
+static int64_t now_ms(void)
+{
+    return (int64_t)(clock_ns() / 1000000);
+}
+
+/* Returns the holder that the slot is given to; 0: none. */
+static uint32_t given_to(const struct shared *shared, unsigned slot)
+{
+    const struct shared_slot *s = &shared->slots[slot];
+    const uint32_t holder = shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
+    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
+}
+
+static void pause_a_moment(unsigned i)
+{
+    enum { SPINS = 100 };
+    if (i < SPINS)
+        page_pause(i);
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
+}
+
+/* Frees what the holder has, if it is dead. *until: when to give up; 0: not set yet. Returns 0: try again; -1. */
+static int look_after(struct file *f, uint32_t holder, int64_t *until)
+{
+    const bool freed = peers_recover(f, holder) == 0;
+    if (!freed && (!f->reader || errno != EAGAIN))
+        return -1;
+    const int64_t now = now_ms();
+    if (!*until)
+        *until = now + PATIENCE_MS;
+    if (now <= *until)
+        return 0;
+    if (!freed)
+        return -1; /* a reader cannot free it, and no writer has */
+    return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
+                        f->pairing.path);
+}
+
+struct commit {
+    uint32_t holder;
+    unsigned slot, thread;
+    uint64_t noted; /* shared_showing.commits */
+};
+
+/* Returns true if the given commit is over, or its slot is no longer given to its process. Threads without a number
+ * of their own cannot be told apart: for these, only if none of their commits is under way. */
+static bool is_over(const struct file *f, const struct commit *c)
+{
+    const struct shared *shared = &f->shared;
+    const uint64_t now =
+        __atomic_load_n(&shared_showing_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
+    return !(now & UNDER_WAY_NOW) || given_to(shared, c->slot) != c->holder ||
+           (c->thread < THREAD_SHARED && now / UNDER_WAY_OVER != c->noted / UNDER_WAY_OVER);
+}
+
+/* Waits for the commits of the slot's process that are under way now. A dead process's commit is then visible, or
+ * will never be. */
+static int settle_slot(struct file *f, unsigned slot)
+{
+    const struct shared *shared = &f->shared;
+    struct commit c = {.holder = given_to(shared, slot), .slot = slot};
+    int64_t until = 0;
+    if (!c.holder || c.holder == f->holder)
+        return 0;
+    unsigned threads = __atomic_load_n(&shared->slots[slot].threads, __ATOMIC_ACQUIRE);
+    threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+    for (c.thread = 0; c.thread < threads; c.thread++) {
+        c.noted =
+            __atomic_load_n(&shared_showing_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
+        for (unsigned i = 0; !is_over(f, &c); i++) {
+            if (i % 16 == 0 && look_after(f, c.holder, &until) < 0)
+                return -1;
+            pause_a_moment(i);
+        }
+    }
+    return 0;
+}
+
+/* For a reader: finds out whether a writer has the file mapped. */
+static int watch(struct file *f)
+{
+    const int64_t until = now_ms() + PATIENCE_MS;
+    int r;
+    for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && now_ms() <= until; i++)
+        pause_a_moment(i);
+    return r;
+}
+
+static int settle(struct file *f)
+{
+    if (f->reader && watch(f) < 0)
+        return -1;
+    if (f->reader && !reader_watches(f))
+        return 0;
+    const struct shared_header *h = f->shared.header;
+    unsigned slots = __atomic_load_n(&h->slots_used, __ATOMIC_ACQUIRE);
+    slots = slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
+    for (unsigned slot = 0; slot < slots; slot++)
+        if (settle_slot(f, slot) < 0)
+            return -1;
+    return file_check(f);
+}
+
+int ato_settle(const void *addr)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+    CALL_ON(call, m);
+    return settle(m->file);
+}

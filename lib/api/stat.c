@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Counters and states of a mapping and its file; sentences and the log. */
+#include "lib/file/calls.h"
+#include "lib/file/table.h"
+#include "lib/read/guard.h"
+#include "lib/read/reader.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
+static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
+{
+    uint64_t words[CHUNK_PAGES], pages = layout_pages(size);
+    *slices = 0;
+    if (f->pairing.reflection < 0) /* a reader's plain file */
+        return 0;
+    uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    for (uint64_t chunk = 0;; chunk++) {
+        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+        if (chunk == chunks)
+            return 0;
+        uint64_t n = pages - chunk * CHUNK_PAGES;
+        if (n > CHUNK_PAGES)
+            n = CHUNK_PAGES;
+        if (chunk == UINT64_MAX || pread(f->pairing.reflection, words, n * 8,
+                                         (off_t)layout_meta_page(chunk)) != (ssize_t)(n * 8))
+            return report_errno(EIO, "cannot read the reflection of %s", f->pairing.path);
+        for (uint64_t i = 0; i < n; i++)
+            *slices += bitmap_count(words[i]);
+    }
+}
+
+/* Returns the mapping; NULL with EINVAL. */
+static struct mapping *find(const void *addr)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        report_error(EINVAL, "%p does not lie in a mapping", addr);
+    return m;
+}
+
+/* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
+static int look_at_size(struct file *f, uint64_t *size)
+{
+    /* The size itself, not file_size(): with another process's larger max_size it may lie beyond the end of the
+     * mapping. */
+    const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    /* A larger value is not a size: another program has stored it there. */
+    *size = is < LAYOUT_MAX_BYTES ? is : file_size(f);
+    if (__builtin_expect(!f->reader, 1))
+        return 0;
+    (void)reader_refresh(f);
+    return reader_size(f, size);
+}
+
+off_t ato_size(const void *addr)
+{
+    struct mapping *m = find(addr);
+    uint64_t size;
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
+}
+
+int ato_stat(const void *addr, struct ato_status *st)
+{
+    struct mapping *m = find(addr);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    size_t given = st->struct_size;
+    if (given < sizeof(size_t) || given > 65536)
+        return report_error(
+            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_status)", given);
+    struct file *f = m->file;
+    uint64_t size;
+    if (look_at_size(f, &size) < 0)
+        return -1;
+    struct stat rs = {0};
+    struct ato_status all = {
+        .struct_size = given,
+        .domain = f->persist.domain,
+        .format = (int)f->pairing.record.format,
+        .read_policy = policy_of(m),
+        .size = size,
+        .writes = count_total(m, COUNT_WRITES),
+        .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
+        .reads = count_total(m, COUNT_READS),
+        .bytes_read = count_total(m, COUNT_BYTES_READ),
+        .bytes_to_media = count_total(m, COUNT_BYTES_TO_MEDIA),
+        .flips = count_total(m, COUNT_FLIPS),
+        .commits_single = count_total(m, COUNT_COMMITS_SINGLE),
+        .commits_rtm = count_total(m, COUNT_COMMITS_RTM),
+        .commits_journal = count_total(m, COUNT_COMMITS_JOURNAL),
+        .rtm_aborts = count_total(m, COUNT_RTM_ABORTS),
+        .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
+        .read_retries = count_total(m, COUNT_READ_RETRIES),
+    };
+    /* What takes long is done only if the caller has asked for it. */
+    if (given > offsetof(struct ato_status, guard_offset)) {
+        const struct manifest_guard guard = guard_of(f);
+        all.guard_offset = guard.offset;
+        all.guard_bytes = guard.bytes;
+        memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
+    }
+    if (given > offsetof(struct ato_status, reflection_bytes) && f->pairing.reflection >= 0 &&
+        fstat(f->pairing.reflection, &rs) < 0)
+        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+    all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
+    if (given > offsetof(struct ato_status, slices_in_reflection) &&
+        count_slices(f, size, &all.slices_in_reflection) < 0)
+        return -1;
+    memset(st, 0, given);
+    memcpy(st, &all, given < sizeof(all) ? given : sizeof(all));
+    return 0;
+}
+
+const char *ato_errormsg(void)
+{
+    return report_sentence();
+}
+
+void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
+{
+    report_set_log(log, arg);
+}
+
+void ato_log(int level, const char *sentence)
+{
+    const bool known = level >= ATO_LOG_ERROR && level <= ATO_LOG_INFO;
+    report_log(known ? (enum report_level)level : REPORT_ERROR, "%s", sentence);
+}
+
+#define STRING_(x) #x
+#define STRING(x)  STRING_(x)
+
+const char *ato_version(void)
+{
+    return STRING(ATO_VERSION_MAJOR) "." STRING(ATO_VERSION_MINOR) "." STRING(ATO_VERSION_PATCH);
+}

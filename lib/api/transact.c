@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls of transactions: ownership, data, commit and abort. For joining two transactions see join.h.
+ *
+ * A transaction belongs to one thread, so its calls take no lock. Another thread takes it over in two steps: it
+ * stores itself as the owner, makes every thread execute a barrier, and checks whether the old owner is in a call.
+ * Either the old owner has seen the new one by then, and its call is refused, or it is seen to be busy.
+ */
+#include "ato.h"
+
+#include "lib/api/options.h"
+#include "lib/api/process.h"
+#include "lib/commit/store.h"
+#include "lib/file/calls.h"
+#include "lib/file/page.h"
+#include "lib/page/handle.h"
+#include "lib/page/part.h"
+#include "lib/page/waits.h"
+#include "lib/read/range.h"
+#include "lib/transaction/join.h"
+#include "lib/transaction/parts.h"
+#include "lib/transaction/resize.h"
+#include "lib/transaction/staging.h"
+#include "lib/transaction/tx.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+
+/* ---- ownership ---- */
+
+static int not_open(void)
+{
+    return report_error(EINVAL, "that is no open transaction: it was never begun, or is over");
+}
+
+/* Waits while another thread finds out whether it may take the transaction over. Returns the owner after that. */
+static uint64_t await_owner(const struct tx *t)
+{
+    uint64_t owner;
+    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) & TX_UNDECIDED; i++)
+        page_pause(i);
+    return owner;
+}
+
+/* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
+static struct tx *enter(const ato_tx *tx)
+{
+    struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
+    if (__builtin_expect(!t, 0)) {
+        not_open();
+        return NULL;
+    }
+    const uint64_t own = thread_id();
+    if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
+        await_owner(t) == own) {
+        __atomic_store_n(&t->busy, true, __ATOMIC_RELAXED);
+        /* For the compiler only: ato_tx_adopt() makes all CPUs execute a barrier. */
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
+            await_owner(t) == own)
+            return t;
+        /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
+    }
+    report_error(EPERM, "the transaction is another thread's: ato_tx_adopt() takes it over");
+    return NULL;
+}
+
+static void leave(struct tx *t)
+{
+    __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
+}
+
+static ato_tx *begin(unsigned flags, uint64_t wait_ms, uint64_t max_pages)
+{
+    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), flags);
+    if (!t)
+        return NULL;
+    t->wait_ms = wait_ms;
+    t->max_pages = max_pages;
+    return (ato_tx *)(uintptr_t)t->handle;
+}
+
+static int check_flags(unsigned flags)
+{
+    if (__builtin_expect(flags & ~ATO_TX_READ_COMMITTED, 0))
+        return report_error(EINVAL, "transaction flags 0x%x are not known", flags);
+    return 0;
+}
+
+ato_tx *ato_tx_begin(unsigned flags)
+{
+    return check_flags(flags) < 0 ? NULL : begin(flags, 0, TX_PAGES);
+}
+
+ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
+{
+    struct ato_tx_options o = {0};
+    if (opt && options_take(&o, sizeof(o), opt, "ato_tx_options") < 0)
+        return NULL;
+    if (check_flags(o.flags) < 0)
+        return NULL;
+    uint64_t pages = o.max_bytes / PAGE_BYTES + (o.max_bytes % PAGE_BYTES != 0);
+    if (pages > TX_MOST_PAGES) {
+        report_error(EINVAL, "max_bytes is more than 1 TiB");
+        return NULL;
+    }
+    /* As a deadline it would overflow, and be over at once. */
+    if (o.wait_ms > UINT32_MAX) {
+        report_error(EINVAL, "wait_ms is more than 2^32 - 1");
+        return NULL;
+    }
+    return begin(o.flags, o.wait_ms, pages ? pages : TX_PAGES);
+}
+
+int ato_tx_adopt(ato_tx *tx)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)tx, own = thread_id();
+    struct tx *t = handle_at(handle);
+    if (!t)
+        return not_open();
+    uint64_t owner = __atomic_load_n(&t->owner, __ATOMIC_RELAXED);
+    if (owner == own)
+        return 0;
+    if (owner == TX_NOBODY || owner == TX_ALL_THREADS)
+        return not_open();
+    uint64_t asks = own | TX_UNDECIDED;
+    if ((owner & TX_UNDECIDED) || !__atomic_compare_exchange_n(&t->owner, &owner, asks, false,
+                                                               __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return report_error(EBUSY, "another thread is taking the transaction over");
+    bool fenced = page_barrier();
+    bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
+    bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
+    /* Its thread may have ended it meanwhile, in a call that was under way. */
+    if (!__atomic_compare_exchange_n(&t->owner, &asks, mine ? own : owner, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED)) {
+        mine = false;
+        over = true;
+    }
+    if (mine) {
+        waits_hand_over(t);
+        /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
+         * that this thread stores, although only this thread fences before them. */
+        if (t->hold.n)
+            persist_fence_threads(&t->hold.pages[0].file->persist);
+        return 0;
+    }
+    if (!fenced)
+        return report_error(ENOTSUP, "the kernel has no membarrier(2), which it takes to give a "
+                                     "transaction to another thread");
+    if (over)
+        return not_open();
+    return report_error(EBUSY, "the transaction's thread is in a call on it");
+}
+
+int ato_tx_join(ato_tx *into, ato_tx *from)
+{
+    if (into == from)
+        return report_error(EINVAL, "a transaction is not joined with itself");
+    struct tx *to = enter(into);
+    if (!to)
+        return -1;
+    struct tx *t = enter(from);
+    int r = t ? join(to, t) : -1;
+    if (t && r < 0)
+        leave(t);
+    leave(to);
+    return r;
+}
+
+/* ---- data and sizes ---- */
+
+/* Finds the mapping of a side and checks the range, by the file's size as the transaction sees it. Returns 0; -1
+ * with EFAULT; EIO: its file is poisoned. */
+static int find(struct tx *t, struct range *s, const void *addr, size_t n)
+{
+    if (range_look(s, addr, n) < 0)
+        return -1;
+    if (!s->m)
+        return 0;
+    if (range_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !range_grew(s, addr, n))
+        return -1;
+    return file_check(s->m->file);
+}
+
+static int write_to(struct tx *t, const struct range *to, const struct range *from, const void *src,
+                    size_t n, unsigned flags)
+{
+    struct mapping *m = to->m;
+    struct part *part = parts_add(t, m, true);
+    struct staging_source source = {.bytes = src, .from = from->m, .from_offset = from->offset};
+    if (!part || staging_write(t, m, to->offset, n, &source, flags) < 0)
+        return -1;
+    part->written = true;
+    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    return 0;
+}
+
+/* Prefetches as store_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
+ * number of stores everything else waits too. */
+static inline __attribute__((always_inline)) void fetch(const void *dst)
+{
+    const struct mapping *m = table_find(dst);
+    if (!m)
+        return;
+    const uint64_t from = (uint64_t)(uintptr_t)dst - (uint64_t)(uintptr_t)m->base;
+    const uint64_t at = m->offset + from, page = at / PAGE_BYTES;
+    const struct file *f = m->file;
+    const struct page_state *s =
+        from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
+    if (s)
+        store_fetch(f, s, page, at % PAGE_BYTES);
+}
+
+static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)
+{
+    struct range to, from;
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
+        return report_error(EINVAL, "flags 0x%x are not known", flags);
+    if (__builtin_expect(n == 0, 0))
+        return table_find_exactly(dst) || table_find_exactly(src) ? 0 : range_none(dst, src);
+    if (find(t, &to, dst, n) < 0 || find(t, &from, src, n) < 0)
+        return -1;
+    if (!to.m && !from.m)
+        return range_none(dst, src);
+    if (to.m && range_check_writable(to.m, dst) < 0)
+        return -1;
+    CALL_ON(to_call, to.m);
+    CALL_ON(from_call, from.m);
+    unsigned parts = t->nparts;
+    int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
+    if (r == 0)
+        r = to.m ? write_to(t, &to, &from, src, n, flags)
+                 : staging_read(t, from.m, from.offset, dst, n);
+    if (r < 0) {
+        parts_drop(t, parts);
+        return -1;
+    }
+    if (to.m)
+        range_count_write(to.m, n);
+    if (from.m)
+        range_count_read(from.m, n);
+    return 0;
+}
+
+void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags)
+{
+    struct tx *t = enter(tx);
+    if (!t)
+        return NULL;
+    fetch(dst);
+    int r = move(t, dst, src, n, flags);
+    leave(t);
+    return r < 0 ? NULL : dst;
+}
+
+/* Changes the size, in an open transaction or in that of ato_ftruncate(). */
+static int change_size(struct tx *t, struct mapping *m, off_t size)
+{
+    unsigned parts = t->nparts;
+    struct part *part = parts_add(t, m, true);
+    if (!part)
+        return -1;
+    if (resize(t, m, (uint64_t)size) < 0) {
+        parts_drop(t, parts);
+        return -1;
+    }
+    part->written = true;
+    return 0;
+}
+
+static struct mapping *find_to_resize(void *addr, off_t size)
+{
+    struct mapping *m = table_find_to_change(addr);
+    if (!m || size >= 0)
+        return m;
+    report_error(EINVAL, "a size of %lld bytes", (long long)size);
+    return NULL;
+}
+
+int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
+{
+    struct tx *t = enter(tx);
+    if (!t)
+        return -1;
+    struct mapping *m = find_to_resize(addr, size);
+    CALL_ON(call, m);
+    int r = m ? change_size(t, m, size) : -1;
+    leave(t);
+    return r;
+}
+
+int ato_ftruncate(void *addr, off_t size)
+{
+    struct mapping *m = find_to_resize(addr, size);
+    struct tx *t = m ? handle_make(thread_id(), 0) : NULL;
+    if (!t)
+        return -1;
+    CALL_ON(call, m);
+    int r = change_size(t, m, size);
+    if (r == 0)
+        r = tx_make_durable(t);
+    tx_unmake(t);
+    return r;
+}
+
+/* ---- commit and abort ---- */
+
+int ato_tx_commit(ato_tx *tx)
+{
+    struct tx *t = enter(tx);
+    if (!t)
+        return -1;
+    int r = parts_check(t);
+    if (r == 0)
+        r = tx_make_durable(t);
+    if (r == 0) {
+        tx_bring_home(t);
+        tx_unmake(t);
+        return 0;
+    }
+    leave(t);
+    return -1;
+}
+
+int ato_tx_abort(ato_tx *tx)
+{
+    struct tx *t = enter(tx);
+    if (!t)
+        return -1;
+    tx_unmake(t);
+    return 0;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reserve all pages; copy to invalid homes (I2); flip (commit.c); release.
+ *
+ * Until the flip no valid slice has changed, so every way out before it is safe: an error, a source that faults and
+ * kills the process, a power cut.
+ */
+#include "lib/api/write.h"
+
+#include "lib/commit/commit.h"
+#include "lib/commit/deploy.h"
+#include "lib/commit/hold.h"
+#include "lib/commit/store.h"
+#include "lib/file/page.h"
+#include "lib/file/space.h"
+#include "lib/file/under_way.h"
+#include "lib/page/load.h"
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+#include "lib/page/reservation.h"
+#include "reflection/media/report.h"
+
+#include <string.h>
+
+/* ---- where the bytes come from ---- */
+
+struct source {
+    const char *bytes;    /* consecutive; or a page of one byte */
+    bool repeats;         /* the latter */
+    struct mapping *from; /* or the source mapping, its pages held; else NULL */
+    uint64_t from_offset;
+};
+
+/* Gathers up to a page of bytes from held pages. By I2 the current write stores to no home from which it reads. */
+static void gather_held(struct hold *h, struct file *f, uint64_t offset, unsigned n, char *out)
+{
+    while (n) {
+        unsigned begin = (unsigned)(offset % PAGE_BYTES);
+        unsigned here = n < PAGE_BYTES - begin ? n : (unsigned)(PAGE_BYTES - begin);
+        const struct held *at = hold_find(h, f, offset / PAGE_BYTES);
+        copy_gather_range(f->persist.kernel, out, file_o(f, at->page), file_r(f, at->page),
+                          at->state->bitmap, begin, here);
+        out += here;
+        offset += here;
+        n -= here;
+    }
+}
+
+/* ---- the operation ---- */
+
+/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
+enum { FETCHED = 4 };
+
+struct span {
+    uint64_t offset, n, first, last; /* bytes; pages */
+};
+
+static struct span span_of(uint64_t offset, uint64_t n)
+{
+    return (struct span){offset, n, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES};
+}
+
+/* Where the span begins within a page, and how many bytes it has there. */
+static unsigned span_begin(const struct span *s, uint64_t page)
+{
+    return page == s->first ? (unsigned)(s->offset % PAGE_BYTES) : 0;
+}
+
+static unsigned span_bytes(const struct span *s, uint64_t page)
+{
+    uint64_t from = page * PAGE_BYTES + span_begin(s, page);
+    uint64_t to = page == s->last ? s->offset + s->n : (page + 1) * PAGE_BYTES;
+    return (unsigned)(to - from);
+}
+
+/* Allocates space for all homes of the operation, in one call for each run of pages that need it. */
+static int make_space(struct held *pages, uint64_t npages, const struct span *span, bool eager)
+{
+    struct file *f = pages[0].file;
+    for (uint64_t i = 0; i < npages;) {
+        uint64_t page = pages[i].page;
+        uint64_t mask = bitmap_touched(span_begin(span, page), span_bytes(span, page));
+        uint8_t need = store_needs(pages[i].state, mask, eager);
+        uint64_t run = 1;
+        if (!need) {
+            i++;
+            continue;
+        }
+        while (i + run < npages) {
+            uint64_t next = pages[i + run].page;
+            mask = bitmap_touched(span_begin(span, next), span_bytes(span, next));
+            if (store_needs(pages[i + run].state, mask, eager) != need)
+                break;
+            run++;
+        }
+        if (space_make_run(f, page, run, need) < 0)
+            return -1;
+        i += run;
+    }
+    return 0;
+}
+
+/* Flushes the homes of a span, in domain msync, by range, before the fence of the flip. */
+static int flush_span(struct file *f, const struct span *s)
+{
+    if (f->persist.domain != PERSIST_MSYNC)
+        return 0;
+    uint64_t from = layout_reflected(s->first * PAGE_BYTES);
+    uint64_t to = layout_reflected(s->last * PAGE_BYTES) + PAGE_BYTES;
+    if (file_flush_data(f, file_o(f, s->first), (s->last - s->first + 1) * PAGE_BYTES) < 0)
+        return -1;
+    return file_flush_data(f, f->r + from, to - from);
+}
+
+/* Writes to the pages of the span, which are held from `pages` on. */
+static int write_held(struct mapping *m, struct hold *h, struct held *pages,
+                      const struct span *span, const struct source *src, unsigned flags)
+{
+    struct file *f = m->file;
+    uint64_t npages = span->last - span->first + 1;
+    uint64_t stored = 0;
+    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    char bounce[PAGE_BYTES];
+    const char *bytes = src->bytes;
+    uint64_t from = src->from_offset;
+    if (make_space(pages, npages, span, eager) < 0)
+        return -1;
+    /* With SKIP_EQUAL it is not known yet whether two pages will flip. */
+    if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, npages) < 0)
+        return -1;
+    for (uint64_t i = 0; i < npages; i++)
+        store_begin(pages[i].state);
+    for (uint64_t i = 0; i < npages; i++) {
+        uint64_t page = pages[i].page;
+        unsigned begin = span_begin(span, page), n = span_bytes(span, page);
+        struct target t = {.file = f,
+                           .o = file_o(f, page),
+                           .r = file_r(f, page),
+                           .bitmap = pages[i].state->bitmap,
+                           .skip_equal = flags & ATO_SKIP_EQUAL,
+                           .cold = store_is_cold(f, pages[i].state, n)};
+        if (src->from) {
+            gather_held(h, src->from->file, from, n, bounce);
+            bytes = bounce;
+        }
+        store_bytes(&t, begin, n, bytes);
+        stored |= pages[i].pending = t.pending;
+        if (!src->from && !src->repeats)
+            bytes += n;
+        from += n;
+    }
+    if (stored) {
+        struct part part = {.mapping = m};
+        struct commit flip = {.hold = h, .parts = &part, .nparts = 1};
+        if (flush_span(f, span) < 0 || commit_run(&flip) < 0)
+            return -1;
+    }
+    store_end(f);
+    /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
+     * call reports), it stays committed. */
+    if (eager)
+        (void)deploy_committed(m, h);
+    return 0;
+}
+
+/* Reserves one page, as hold_spans() does. Returns 0; -1: it is not reserved. */
+static inline int reserve_page(struct file *f, struct page_state *s, uint64_t end)
+{
+    const struct patience patience = {0};
+    for (;;) {
+        int r = reservation_take(f, s, &patience);
+        if (__builtin_expect(r < 0, 0))
+            return -1;
+        r = file_check(f);
+        if (r == 0)
+            r = reservation_within(f, end);
+        if (__builtin_expect(r == 0, 1))
+            return 0;
+        page_release(s);
+        if (r < 0 || reservation_wait_for_size(f, &patience) < 0)
+            return -1;
+    }
+}
+
+/* write_held() for plain memory and one page, the common case. */
+static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
+                      unsigned flags)
+{
+    struct file *f = m->file;
+    uint64_t page = offset / PAGE_BYTES;
+    unsigned begin = (unsigned)(offset % PAGE_BYTES);
+    struct page_state *s = shared_state(&f->shared, page);
+    if (__builtin_expect(!s, 0))
+        return -1;
+    store_fetch(f, s, page, begin);
+    int r = reserve_page(f, s, offset + n);
+    if (__builtin_expect(r < 0, 0))
+        return -1;
+    r = load_page(f, page, s);
+    uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n), false) : 0;
+    if (__builtin_expect(need, 0))
+        r = space_make(f, page, s, need);
+    if (r == 0) {
+        struct target t = {.file = f,
+                           .o = file_o(f, page),
+                           .r = file_r(f, page),
+                           .bitmap = s->bitmap,
+                           .skip_equal = flags & ATO_SKIP_EQUAL,
+                           .cold = store_is_cold(f, s, n)};
+        struct span span = {offset, n, page, page};
+        struct held at = {.file = f, .state = s, .page = page};
+        store_begin(s);
+        store_bytes(&t, begin, n, bytes);
+        at.pending = t.pending;
+        if (at.pending) {
+            r = flush_span(f, &span);
+            if (r == 0)
+                r = commit_page(m, &at);
+        }
+        store_end(f);
+    }
+    page_release(s);
+    return r;
+}
+
+/* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
+ * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
+ * meanwhile: a reader must not see what is not durable yet (I4). */
+static int store_in_place(struct mapping *m, const struct held *at, unsigned begin, unsigned n,
+                          const char *bytes)
+{
+    struct file *f = at->file;
+    uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
+    int r = 0;
+    memcpy((char *)&value + begin % 8, bytes, n);
+    under_way_begin(f);
+    commit_begin_untold(f);
+    page_mark_flipping(at->state);
+    persist_store_word(&f->persist, word, value);
+    if (file_flush_word(f, word) < 0)
+        r = file_in_doubt(f, "a write");
+    /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
+    persist_fence(&f->persist);
+    page_unmark_flipping(at->state);
+    commit_end_untold(f);
+    under_way_end(f);
+    count(m, COUNT_COMMITS_SINGLE, 1);
+    count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
+    return r;
+}
+
+/* Returns 1 if the slice is valid in the reflection, and nothing was written. */
+static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char *bytes)
+{
+    struct file *f = m->file;
+    struct held at = {.file = f, .page = offset / PAGE_BYTES};
+    const unsigned begin = (unsigned)(offset % PAGE_BYTES);
+    at.state = shared_state(&f->shared, at.page);
+    if (!at.state || reserve_page(f, at.state, offset + n) < 0)
+        return -1;
+    int r = load_page(f, at.page, at.state);
+    if (r == 0 && (at.state->bitmap & bitmap_touched(begin, n)))
+        r = 1;
+    if (r == 0 && !(at.state->flags & PAGE_O_ALLOCATED))
+        r = space_make(f, at.page, at.state, PAGE_O_ALLOCATED);
+    if (r == 0) {
+        store_begin(at.state);
+        r = store_in_place(m, &at, begin, n, bytes);
+        store_end(f);
+    }
+    page_release(at.state);
+    return r;
+}
+
+static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const struct source *src,
+                        unsigned flags)
+{
+    struct span span = span_of(offset, n);
+    struct hold h;
+    hold_init(&h);
+    for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
+        const struct page_state *s = shared_peek(&m->file->shared, page);
+        if (s)
+            store_fetch(m->file, s, page, span_begin(&span, page));
+    }
+    struct hold_span pages = hold_span_of(m->file, offset, n);
+    int r = hold_spans(&h, &pages, 1);
+    if (r == 0)
+        r = write_held(m, &h, h.pages, &span, src, flags);
+    hold_release(&h);
+    return r;
+}
+
+int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, unsigned flags)
+{
+    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
+        return write_page(m, offset, (unsigned)n, bytes, flags);
+    const bool is_word = offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL);
+    const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
+    if (r <= 0)
+        return r;
+    struct source src = {.bytes = bytes};
+    return write_source(m, offset, n, &src, flags);
+}
+
+int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags)
+{
+    char page[PAGE_BYTES];
+    struct source src = {.bytes = page, .repeats = true};
+    memset(page, byte, n < sizeof(page) ? n : sizeof(page));
+    return write_source(m, offset, n, &src, flags);
+}
+
+int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
+                       uint64_t from_offset, uint64_t n, unsigned flags)
+{
+    struct span to = span_of(offset, n);
+    struct source src = {.from = from, .from_offset = from_offset};
+    struct hold_span spans[2] = {hold_span_of(m->file, offset, n),
+                                 hold_span_of(from->file, from_offset, n)};
+    if (hold_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
+        struct hold_span first = spans[1];
+        spans[1] = spans[0];
+        spans[0] = first;
+    }
+    struct hold h;
+    hold_init(&h);
+    int r = hold_spans(&h, spans, 2);
+    if (r == 0)
+        r = write_held(m, &h, hold_find(&h, m->file, to.first), &to, &src, flags);
+    hold_release(&h);
+    return r;
+}

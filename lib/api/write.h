@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Atomic writes: from memory, of a repeated byte, and from mapping to mapping. */
+#ifndef ATO_LIB_API_WRITE_H
+#define ATO_LIB_API_WRITE_H
+
+#include "lib/file/file.h"
+
+/* Writes n bytes at `offset` of m's file; the caller has checked that they lie within it. `flags`: ATO_EAGER,
+ * ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
+int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
+
+int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags);
+
+/* Copies from `from` at `from_offset`. The ranges may overlap, in one file, as with memmove(). */
+int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
+                       uint64_t from_offset, uint64_t n, unsigned flags);
+
+#endif

@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/commit/commit.h"
+
+#include "lib/commit/journals.h"
+#include "lib/commit/size.h"
+#include "lib/file/page.h"
+#include "lib/file/under_way.h"
+#include "lib/page/lane.h"
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RTM_TRIES = 6 };
+
+static uint64_t flipped(const struct held *at)
+{
+    return at->state->bitmap ^ at->pending;
+}
+
+static int in_doubt(struct file *f)
+{
+    return file_in_doubt(f, "a commit");
+}
+
+static int all_in_doubt(struct file *const *files, unsigned n)
+{
+    int r = -1;
+    for (unsigned i = 0; i < n; i++)
+        r = in_doubt(files[i]);
+    return r;
+}
+
+/* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
+static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
+{
+    if (last && last->mapping->file == f)
+        return last;
+    last = c->parts;
+    while (last->mapping->file != f)
+        last++;
+    return last;
+}
+
+/* ---- sizes ---- */
+
+static uint64_t *size_word(const struct part *part)
+{
+    return growth_size_word(&part->mapping->file->pairing);
+}
+
+static bool cuts(const struct part *part)
+{
+    return part->resizes && part->size < part->old;
+}
+
+/* Returns the range of whole pages that the part cuts off. */
+static struct size_range cut_off(const struct commit *c, const struct part *part)
+{
+    return (struct size_range){part->mapping->file, layout_pages(part->size),
+                               layout_pages(part->old), c->hold->tag};
+}
+
+/* Returns the slices of a held page that stay within its file. */
+static uint64_t kept(const struct commit *c, const struct held *at)
+{
+    const struct part *part = part_of(c, at->file, NULL);
+    /* Pages behind the end are handled by size_mark(). */
+    return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
+                                                             : ~0ull;
+}
+
+static void mark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct part *part = &c->parts[i];
+        struct size_range range = cut_off(c, part);
+        struct shared_header *h = part->mapping->file->shared.header;
+        if (part->resizes) {
+            __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
+            page_mark_flipping(&h->sizing);
+        }
+        if (cuts(part))
+            size_mark(&range);
+    }
+}
+
+static void unmark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        struct part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        struct size_range range = cut_off(c, part);
+        if (!part->resizes)
+            continue;
+        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
+        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
+        f->pairing.size = part->size;
+        if (cuts(part))
+            size_unmark(&range);
+        page_unmark_flipping(&f->shared.header->sizing);
+    }
+}
+
+/* ---- all words ---- */
+
+static bool is_some_cut(const struct commit *c)
+{
+    bool some_cut = false;
+    for (unsigned i = 0; i < c->nparts; i++)
+        some_cut |= cuts(&c->parts[i]);
+    return some_cut;
+}
+
+static void mark_pages(const struct commit *c, bool some_cut)
+{
+    const struct hold *h = c->hold;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
+            continue;
+        seam_point(SEAM_FLIP, h);
+        page_mark_flipping(h->pages[i].state);
+    }
+}
+
+/* ---- making them visible ---- */
+
+/* For threads without a number of their own, which share one place in shared memory: held while one of them
+ * uses it. Taken after all pages are reserved. size_mark() may wait under it for threads that are loading a
+ * page, or deploying one (show_one()): these never take it. */
+static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
+
+void commit_forget_others(void)
+{
+    pthread_mutex_init(&unnumbered, NULL);
+}
+
+static bool changes(const struct part *part)
+{
+    return part->pages || part->resizes;
+}
+
+static struct shared_showing *showing(const struct file *f)
+{
+    return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
+}
+
+/* Release: a process that finds a mark finds what was told before it. */
+static void tell(const struct part *part, enum shared_what what)
+{
+    __atomic_store_n(&showing(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
+}
+
+/* Returns the part whose place tells the state of the whole commit. */
+static const struct part *speaker(const struct commit *c)
+{
+    const struct part *part = c->parts;
+    while (!changes(part))
+        part++;
+    return part;
+}
+
+static void refer(const struct part *part, const struct part *to)
+{
+    const struct file *f = to->mapping->file;
+    struct shared_showing *at = showing(part->mapping->file);
+    at->thread = (uint16_t)thread_number();
+    at->holder = f->holder;
+    at->generation = f->shared.header->generation;
+    memcpy(at->id, f->pairing.record.id, sizeof(at->id));
+    tell(part, SHOWING_ELSEWHERE);
+}
+
+/* Called before the first mark. `early`: the words are not durable yet. */
+static void begin_showing(const struct commit *c, bool early)
+{
+    const struct part *to = speaker(c);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct part *part = &c->parts[i];
+        if (!changes(part))
+            continue;
+        if (early)
+            tell(part, SHOWING_UNTOLD);
+        else if (part != to)
+            refer(part, to);
+    }
+}
+
+/* Called after the last mark is gone. */
+static void end_showing(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (changes(&c->parts[i]))
+            tell(&c->parts[i], SHOWING_MARKS);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
+}
+
+void commit_begin_untold(const struct file *f)
+{
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    __atomic_store_n(&showing(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
+}
+
+void commit_end_untold(const struct file *f)
+{
+    __atomic_store_n(&showing(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
+}
+
+/* Takes the marks off the pages: nothing was committed. */
+static void unmark_pages(const struct commit *c)
+{
+    for (uint64_t i = 0; i < c->hold->n; i++)
+        if (c->hold->pages[i].pending)
+            page_unmark_flipping(c->hold->pages[i].state);
+    end_showing(c);
+}
+
+/* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
+ * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
+ * they are durable by now. `marked`: all pages are marked already. Modelled in read.pml, and what follows a
+ * kill in takeover.pml. */
+static void show(struct commit *c, bool marked)
+{
+    struct hold *h = c->hold;
+    const bool some_cut = is_some_cut(c);
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    if (!marked) {
+        begin_showing(c, false);
+        mark_sizes(c);
+        mark_pages(c, some_cut);
+        tell(speaker(c), SHOWING_WORDS);
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        uint64_t stays = some_cut ? kept(c, at) : ~0ull;
+        seam_point(SEAM_FLIPPING, h);
+        if (at->pending || stays != ~0ull)
+            page_set_bitmap(at->state, flipped(at) & stays);
+    }
+    unmark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
+            continue;
+        at->pending = 0;
+        seam_point(SEAM_FLIPPED, h);
+        page_unmark_flipping(at->state);
+    }
+    end_showing(c);
+    for (unsigned i = 0; i < c->nparts; i++)
+        c->parts[i].resizes = false;
+}
+
+/* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
+ * there is one for consecutive words that share it. */
+static int store_words(struct hold *h)
+{
+    /* explorer: tear word survives: a replay of the commit's lane stores the word once more, and in a
+     * deploy each bit counts by itself, since both homes hold the same. */
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].pending)
+            persist_store_word(&h->pages[i].file->persist,
+                               file_word(h->pages[i].file, h->pages[i].page),
+                               flipped(&h->pages[i]));
+    uint64_t *last = NULL;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending)
+            continue;
+        struct file *f = h->pages[i].file;
+        uint64_t *word = file_word(f, h->pages[i].page);
+        bool flushed = last && persist_shares_flush(&f->persist, last, word);
+        if (!flushed && file_flush_word(f, word) < 0)
+            return -1;
+        last = word;
+    }
+    return 0;
+}
+
+/* Stores and flushes the size words of all parts that change a size. */
+static int store_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        if (!part->resizes)
+            continue;
+        persist_store_word(&f->persist, size_word(part), manifest_encode_size(part->size));
+        if (file_flush_word(f, size_word(part)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void account(struct mapping *m, enum counter path, uint64_t slices, uint64_t words)
+{
+    struct tally t = tally_of(m);
+    if (path != COUNTERS)
+        tally_add(t, path, 1);
+    tally_add(t, COUNT_FLIPS, words);
+    tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
+}
+
+/* ---- one word ---- */
+
+/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
+ * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
+static inline void show_one(struct held *at)
+{
+    const uint64_t bitmap = flipped(at);
+    seam_point(SEAM_FLIP, at->state);
+    page_mark_flipping(at->state);
+    seam_point(SEAM_FLIPPING, at->state);
+    page_set_bitmap(at->state, bitmap);
+    at->pending = 0;
+    seam_point(SEAM_FLIPPED, at->state);
+    page_unmark_flipping(at->state);
+}
+
+static int commit_one(struct mapping *m, struct held *at)
+{
+    const struct persist *p = &at->file->persist;
+    struct page_state *s = at->state;
+    uint64_t *word = file_word(at->file, at->page);
+    uint64_t value = flipped(at);
+    /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
+     * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
+    persist_fence(p);
+    persist_store_word(p, word, value);
+    if (file_flush_word(at->file, word) < 0)
+        return in_doubt(at->file);
+    /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
+     * released and the homes that it made invalid may be stored to. I3. */
+    persist_fence(p);
+    seam_point(SEAM_DURABLE, s);
+    account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
+    show_one(at);
+    return 0;
+}
+
+int commit_page(struct mapping *m, struct held *at)
+{
+    under_way_begin(at->file);
+    int r = commit_one(m, at);
+    under_way_end(at->file);
+    return r;
+}
+
+/* Commits the new size of one file, without pages. */
+static int resize_one(struct commit *c, struct part *part)
+{
+    struct file *f = part->mapping->file;
+    if (store_sizes(c) < 0)
+        return file_in_doubt(f, "a new size");
+    /* persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
+     * becomes visible. persist-order S2 (reader: clear_words in size.c): a smaller one is durable before what
+     * lies behind the end is thrown away. */
+    persist_fence(&f->persist);
+    show(c, false);
+    return 0;
+}
+
+/* ---- several ---- */
+
+/* What a commit consists of. */
+struct sum {
+    uint64_t pages, sizes;
+    unsigned files;
+    struct held *one;   /* one of the pages */
+    struct part *first; /* first of the files that change */
+    bool no_rtm, rtm_only;
+};
+
+static struct sum sum_up(struct commit *c)
+{
+    struct sum sum = {0};
+    struct part *part = NULL;
+    for (unsigned i = 0; i < c->nparts; i++) {
+        c->parts[i].pages = c->parts[i].slices = 0;
+        sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
+        sum.rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
+    }
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        struct held *at = &c->hold->pages[i];
+        if (!at->pending)
+            continue;
+        part = part_of(c, at->file, part);
+        part->pages++;
+        part->slices += bitmap_count(at->pending);
+        sum.pages++;
+        sum.one = at;
+    }
+    for (unsigned i = 0; i < c->nparts; i++) {
+        part = &c->parts[i];
+        sum.sizes += part->resizes;
+        if (!part->pages && !part->resizes)
+            continue;
+        part->index = sum.files++;
+        if (!sum.first)
+            sum.first = part;
+    }
+    return sum;
+}
+
+static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
+{
+    return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
+}
+
+/* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with errno. */
+static int commit_rtm(struct commit *c, const struct sum *sum)
+{
+    const struct persist *p = &sum->first->mapping->file->persist;
+    uint64_t words = sum->pages + sum->sizes, n = 0;
+    /* With several files pages are marked before words are stored: without a lane, a process that finds the
+     * words of one file could not tell that there are others. */
+    const bool several = sum->files > 1;
+    if (!may_use_rtm(p, sum->no_rtm, words) || (several && sum->sizes))
+        return 0;
+    struct persist_flip small[HOLD_SMALL], *flips = small;
+    if (words > HOLD_SMALL && !(flips = malloc(words * sizeof(*flips))))
+        return report_error(ENOMEM, "no memory to commit %llu words", (unsigned long long)words);
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        const struct held *at = &c->hold->pages[i];
+        if (at->pending)
+            flips[n++] = (struct persist_flip){file_word(at->file, at->page), flipped(at)};
+    }
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            flips[n++] = (struct persist_flip){size_word(&c->parts[i]),
+                                               manifest_encode_size(c->parts[i].size)};
+    /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
+     * moment can half of the words be seen or lost. */
+    persist_fence(p);
+    int done = 0;
+    if (several) {
+        begin_showing(c, true);
+        mark_pages(c, false);
+    }
+    for (int i = 0; i < RTM_TRIES && !done; i++) {
+        done = persist_flip_rtm(p, flips, n);
+        if (!done)
+            count(sum->first->mapping, COUNT_RTM_ABORTS, 1);
+    }
+    if (flips != small)
+        free(flips);
+    if (done)
+        show(c, several);
+    else if (several)
+        unmark_pages(c);
+    return done;
+}
+
+static void name_files(const struct commit *c, struct file **files)
+{
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].pages || c->parts[i].resizes)
+            files[c->parts[i].index] = c->parts[i].mapping->file;
+}
+
+static void begin_lane(struct journal_writer *w, const struct commit *c, const struct sum *sum,
+                       const struct journal_lane *lane, struct file *const *files,
+                       struct journal_file *who)
+{
+    struct part *part = NULL;
+    for (unsigned i = 0; i < sum->files; i++) {
+        who[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
+                                       .folder = i ? journals_folder_of(lane, files[i]) : 0};
+        memcpy(who[i].id, files[i]->pairing.record.id, sizeof(who[i].id));
+    }
+    journal_begin(w, lane->journal, &files[0]->persist, lane->lane, who, sum->files,
+                  sum->pages + sum->sizes);
+    for (uint64_t i = 0; i < c->hold->n; i++) {
+        const struct held *at = &c->hold->pages[i];
+        if (!at->pending)
+            continue;
+        part = part_of(c, at->file, part);
+        journal_add(w, part->index, layout_word(at->page), flipped(at));
+    }
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
+}
+
+static int commit_journal(struct commit *c, const struct sum *sum)
+{
+    enum { FEW = 8 };
+    struct file *few_files[FEW], **files = few_files, *first = sum->first->mapping->file;
+    struct journal_file few[FEW], *who = few;
+    const struct persist *p = &first->persist;
+    struct journal_lane lane = c->hold->lane;
+    uint64_t words = sum->pages + sum->sizes;
+    struct journal_writer w;
+    int r = -1;
+    c->hold->lane.in = NULL; /* the commit gives it back */
+    if (sum->files > FEW) {
+        files = malloc(sum->files * sizeof(struct file *));
+        who = malloc(sum->files * sizeof(*who));
+        if (!files || !who) {
+            report_error(ENOMEM, "no memory to commit to %u files", sum->files);
+            goto out;
+        }
+    }
+    name_files(c, files);
+    if (!lane.in && journals_take_lane(files, sum->files, words, &lane) < 0)
+        goto out;
+    begin_lane(&w, c, sum, &lane, files, who);
+    if (journals_step(&lane, journal_finish, &w) <
+        0) { /* not committed: the lane can be used again */
+        journals_give_lane(&lane);
+        report_errno(EIO, "the medium of the journal in %s failed", first->pairing.folder.path);
+        goto out;
+    }
+    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are durable before
+     * the commit line that makes them count. */
+    persist_fence(p);
+    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->hold) < 0 ||
+        store_sizes(c) < 0) {
+        journals_leave_lane(files, sum->files, &lane);
+        r = all_in_doubt(files, sum->files);
+        goto out;
+    }
+    /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
+     * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
+    persist_fence(p);
+    /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
+     * from the lane that there are other files, and hides the pages of all (visible.h). Without a lane all
+     * pages must be visible as committed, or marked. */
+    show(c, false);
+    if (journals_step(&lane, journal_retire, &w) < 0) {
+        journals_leave_lane(files, sum->files, &lane);
+        r = all_in_doubt(files, sum->files);
+        goto out;
+    }
+    journals_give_lane(&lane);
+    count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
+          sizeof(struct journal_commit) + sum->files * sizeof(*who) +
+              words * sizeof(struct journal_word) + 8);
+    r = 0;
+out:
+    if (files != few_files)
+        free(files);
+    if (who != few)
+        free(who);
+    return r;
+}
+
+int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages)
+{
+    if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
+        may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
+        return 0;
+    return journals_take_lane(&m->file, 1, pages, &h->lane);
+}
+
+static int commit(struct commit *c, const struct sum *sum)
+{
+    if (sum->pages == 1 && sum->sizes == 0)
+        return commit_one(sum->first->mapping, sum->one);
+    if (sum->pages == 0 && sum->sizes == 1)
+        return resize_one(c, sum->first);
+    enum counter path = COUNT_COMMITS_RTM;
+    int r = commit_rtm(c, sum);
+    if (r == 0 && sum->rtm_only)
+        return report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
+                            (unsigned long long)sum->pages,
+                            sum->first->mapping->file->pairing.path);
+    if (r == 0) {
+        path = COUNT_COMMITS_JOURNAL;
+        r = commit_journal(c, sum);
+    }
+    if (r < 0)
+        return -1;
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].pages)
+            account(c->parts[i].mapping, path, c->parts[i].slices, c->parts[i].pages);
+    return 0;
+}
+
+int commit_run(struct commit *c)
+{
+    const struct sum sum = sum_up(c);
+    if (sum.files == 0)
+        return 0;
+    for (unsigned i = 0; i < c->nparts; i++)
+        if ((c->parts[i].under_way = changes(&c->parts[i])))
+            under_way_begin(c->parts[i].mapping->file);
+    int r = commit(c, &sum);
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].under_way)
+            under_way_end(c->parts[i].mapping->file);
+    return r;
+}
+
+int commit_each_page(struct mapping *m, struct hold *h)
+{
+    struct part part = {.mapping = m};
+    struct commit c = {.hold = h, .parts = &part, .nparts = 1};
+    struct sum sum = sum_up(&c);
+    if (sum.pages == 0)
+        return 0;
+    const struct persist *p = &m->file->persist;
+    persist_fence(p); /* W1 */
+    if (store_words(h) < 0)
+        return in_doubt(m->file);
+    persist_fence(p); /* W2 */
+    seam_point(SEAM_DURABLE, h);
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].pending)
+            show_one(&h->pages[i]);
+    account(m, COUNTERS, part.slices, part.pages);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The commit: makes the pending slices of all held pages valid, and new sizes of their files, in one step.
+ *
+ * Three ways (all end in the same state):
+ *   one word   its 8-byte store
+ *   RTM        all words in one hardware transaction, where what is visible is durable
+ *   journal    a redo lane names all words; it is durable before the first of them changes
+ */
+#ifndef ATO_LIB_COMMIT_COMMIT_H
+#define ATO_LIB_COMMIT_COMMIT_H
+
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+
+struct commit {
+    struct hold *hold;
+    struct part *parts; /* each file of the hold has one */
+    unsigned nparts;
+};
+
+/*
+ * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and, in
+ * domain msync, flushed (persist_flush_data), but not fenced.
+ *
+ * Returns 0: the flip is durable and visible in memory, pending masks are empty, pages still held. Or -1 with
+ * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the files poisoned, if the
+ * medium failed so late that the commit is in doubt.
+ */
+int commit_run(struct commit *flip);
+
+/*
+ * Takes a lane of the journal if a commit of so many pages will need one. For speed alone, before the stores
+ * of the operation: taking a lane needs locked instructions, which after the stores would wait until they
+ * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
+ */
+int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages);
+
+/* In a forked child, which has no other thread: makes a lock of commit.c anew. */
+void commit_forget_others(void);
+
+/* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in between, a
+ * reader that may not recover is told that the page's state is not known. The page is reserved. */
+void commit_begin_untold(const struct file *f);
+void commit_end_untold(const struct file *f);
+
+/* commit_run() for one page, whose pending mask is not empty. */
+int commit_page(struct mapping *m, struct held *at);
+
+/* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
+ * m's file. Returns 0; -1 with EIO and the file poisoned. */
+int commit_each_page(struct mapping *m, struct hold *h);
+
+#endif

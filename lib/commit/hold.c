@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The order of reservations, of W4 and of releases is modelled in read.pml. */
+#include "lib/commit/hold.h"
+
+#include "lib/commit/journals.h"
+#include "lib/file/page.h"
+#include "lib/page/load.h"
+#include "lib/page/page_set.h"
+#include "lib/page/reservation.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int make_room(struct hold *h, uint64_t more)
+{
+    if (h->room - h->n >= more)
+        return 0;
+    uint64_t room = h->n + more;
+    struct held *pages = malloc(room * sizeof(*pages));
+    if (!pages)
+        return report_error(ENOMEM, "no memory to hold %llu pages", (unsigned long long)room);
+    memcpy(pages, h->pages, h->n * sizeof(*pages));
+    if (h->pages != h->small)
+        free(h->pages);
+    h->pages = pages;
+    h->room = room;
+    return 0;
+}
+
+/* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno. With the last two it may be
+ * held. */
+static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct patience *patience)
+{
+    struct page_state *s = shared_state(&f->shared, page);
+    if (!s)
+        return -1;
+    int r = reservation_take(f, s, patience);
+    if (r != 0)
+        return r;
+    h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
+    /* Asked again now that no other thread can leave this page's word in doubt (I2), or cut the page off. */
+    r = file_check(f);
+    if (r == 0)
+        r = reservation_within(f, page * PAGE_BYTES + 1);
+    return r == 0 ? load_page(f, page, s) : r;
+}
+
+int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
+{
+    const struct patience patience = {.epoch = epoch};
+    if (why == RESERVATION_AGAIN)
+        return reservation_wait_for_size(f, &patience);
+    struct page_state *s = shared_state(&f->shared, page);
+    int r = s ? reservation_take(f, s, &patience) : -1;
+    if (r == 0)
+        page_release(s);
+    return r < 0 ? -1 : 0;
+}
+
+/* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
+static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, struct file **file,
+                     uint64_t *page)
+{
+    const struct patience patience = {.not_for_tx = true};
+    int r = 0;
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        const struct held *last = h->n ? &h->pages[h->n - 1] : NULL;
+        *file = spans[i].file;
+        *page = spans[i].first;
+        if (last && last->file == *file && *page <= last->page)
+            *page = last->page + 1;
+        for (; *page <= spans[i].last && r == 0; (*page)++)
+            r = hold_page(h, *file, *page, &patience);
+        if (r != 0)
+            (*page)--;
+    }
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        *file = spans[i].file;
+        r = reservation_within(*file, spans[i].end);
+    }
+    return r;
+}
+
+int hold_spans(struct hold *h, const struct hold_span *spans, unsigned n)
+{
+    struct file *f;
+    uint64_t page, pages = 0;
+    for (unsigned i = 0; i < n; i++)
+        pages += spans[i].last - spans[i].first + 1;
+    int r = make_room(h, pages);
+    if (r == 0)
+        r = try_spans(h, spans, n, &f, &page);
+    while (r > 0) {
+        hold_release_from(h, 0);
+        r = hold_await(f, page, r, 0);
+        if (r == 0)
+            r = try_spans(h, spans, n, &f, &page);
+    }
+    return r;
+}
+
+int hold_but_tx(struct hold *h, struct file *f, uint64_t first, uint64_t last)
+{
+    const struct patience patience = {.not_for_tx = true};
+    if (make_room(h, last - first + 1) < 0)
+        return -1;
+    for (uint64_t page = first; page <= last; page++) {
+        uint64_t before = h->n;
+        int r = hold_page(h, f, page, &patience);
+        if (r < 0)
+            return -1;
+        if (r == RESERVATION_AGAIN)
+            hold_release_from(h, before);
+    }
+    return 0;
+}
+
+void hold_release_from(struct hold *h, uint64_t n)
+{
+    const struct persist *aborted = h->forgotten;
+    for (uint64_t i = n; i < h->n; i++)
+        if (h->pages[i].pending)
+            aborted = &h->pages[i].file->persist;
+    /* persist-order W4 (reader: the next holder of the page): stores of an operation that came to nothing
+     * have arrived before the page is released. Non-temporal stores are not ordered with the release; a
+     * late one would overwrite what the next holder has stored there and flipped. I2.
+     * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and the
+     * explorer lets one thread run at a time.
+     * explorer: delay fence survives: for the same reason. */
+    if (__builtin_expect(!!aborted, 0))
+        persist_fence(aborted);
+    for (uint64_t i = n; i < h->n; i++) {
+        struct page_state *s = h->pages[i].state;
+        if (h->tag)
+            __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+        page_release(s);
+    }
+    h->n = n;
+    if (n == 0)
+        h->forgotten = NULL;
+}
+
+void hold_release(struct hold *h)
+{
+    if (h->lane.in) /* the commit did not need it, or there was none */
+        journals_give_lane(&h->lane);
+    hold_release_from(h, 0);
+    if (h->pages != h->small)
+        free(h->pages);
+    hold_init(h);
+}
+
+int hold_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page)
+{
+    int order = a == b ? 0 : memcmp(a->pairing.record.id, b->pairing.record.id, 16);
+    return order ? order : (a_page > b_page) - (a_page < b_page);
+}
+
+struct held *hold_find(struct hold *h, const struct file *f, uint64_t page)
+{
+    uint64_t low = 0, high = h->n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        struct held *at = &h->pages[middle];
+        if (hold_order(at->file, at->page, f, page) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < h->n && h->pages[low].file == f && h->pages[low].page == page)
+        return &h->pages[low];
+    return NULL;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/attach.h"
+
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct shared_slot *slots(const struct file *f)
+{
+    return f->shared.slots;
+}
+
+int attach_lock(struct file *f)
+{
+    pthread_mutex_lock(&f->attach);
+    if (pairing_lock_attach(&f->pairing) == 0)
+        return 0;
+    pthread_mutex_unlock(&f->attach);
+    return -1;
+}
+
+int attach_unlock(struct file *f)
+{
+    int r = pairing_unlock_attach(&f->pairing);
+    pthread_mutex_unlock(&f->attach);
+    return r;
+}
+
+/* Chooses a slot that is not given out and has an unlocked byte. The first process has its slot already. */
+static int choose_slot(struct pairing *pr, const struct shared_slot *all)
+{
+    if (!pr->joined)
+        return 0;
+    for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++) {
+        if (__atomic_load_n(&all[slot].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
+            continue;
+        enum locks_answer answer = locks_try(pr->lock, 1 + (off_t)slot, 1);
+        if (answer == LOCKS_FAILED)
+            return report_errno(errno, "cannot lock a slot of the manifest of %s", pr->path);
+        if (answer == LOCKS_MINE) {
+            pr->slot = slot;
+            return 0;
+        }
+    }
+    return report_error(EAGAIN, "%s is mapped by %d processes, and cannot be by more", pr->path,
+                        MANIFEST_SLOTS);
+}
+
+int attach_enter(struct file *f)
+{
+    struct pairing *pr = &f->pairing;
+    uint64_t process;
+    struct stat st;
+    if (identity_process(&process) < 0 || choose_slot(pr, slots(f)) < 0 ||
+        shared_clear_showings(&f->shared, pr->slot) < 0)
+        return -1;
+    struct shared_slot *s = &slots(f)[pr->slot];
+    __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
+    s->process = process;
+    s->reloaded = s->threads = 0;
+    s->pid = (uint32_t)getpid();
+    s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+    f->holder = attach_holder_of(f, pr->slot);
+    f->shared.header->entered++;
+    if (f->shared.header->slots_used <= pr->slot)
+        __atomic_store_n(&f->shared.header->slots_used, pr->slot + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->state, SLOT_GIVEN, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void attach_leave(struct file *f)
+{
+    if (f->holder)
+        __atomic_store_n(&slots(f)[f->pairing.slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+    f->holder = 0;
+}
+
+bool attach_is_dead(const struct file *f, uint32_t holder)
+{
+    const unsigned slot = shared_slot_of(holder);
+    if (holder == f->holder || slot >= MANIFEST_SLOTS)
+        return false;
+    if (attach_holder_of(f, slot) != holder) /* the slot was given to another process */
+        return true;
+    /* Not asked about the own slot: its lock is this process's. */
+    return slot != f->pairing.slot && locks_ask(f->pairing.lock, 1 + (off_t)slot, 1) == LOCKS_FREE;
+}

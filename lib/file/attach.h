@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The processes that have one file mapped, and which of them are alive.
+ *
+ * Each process has a slot: an entry in the shared memory, and a byte of the manifest that it keeps locked. The
+ * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until all that its
+ * process held is free (peers.h).
+ */
+#ifndef ATO_LIB_FILE_ATTACH_H
+#define ATO_LIB_FILE_ATTACH_H
+
+#include "lib/file/file.h"
+
+/* The attach lock excludes other processes, and other threads of this one. Returns 0; -1: as pairing_lock_attach(). */
+int attach_lock(struct file *f);
+int attach_unlock(struct file *f);
+
+/* Returns the value of page_state.holder for the slot's process. */
+static inline uint32_t attach_holder_of(const struct file *f, unsigned slot)
+{
+    const struct shared_slot *s = &f->shared.slots[slot];
+    return shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
+}
+
+/* Gives this process a slot, and sets f->holder. The caller holds the attach lock. Returns 0; -1: EAGAIN if all
+ * slots are given out, ENOSPC, or no randomness. */
+int attach_enter(struct file *f);
+
+/* Frees this process's slot: it holds nothing of the file any more. The caller holds the attach lock. */
+void attach_leave(struct file *f);
+
+/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that cannot
+ * be told. */
+bool attach_is_dead(const struct file *f, uint32_t holder);
+
+#endif

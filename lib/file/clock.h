@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The clock of waits and deadlines. */
+#ifndef ATO_LIB_FILE_CLOCK_H
+#define ATO_LIB_FILE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Returns CLOCK_MONOTONIC in nanoseconds. */
+static inline uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#endif

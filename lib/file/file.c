@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/file.h"
+
+#include "reflection/media/report.h"
+
+#include "ato.h"
+
+uint64_t file_limit(uint64_t size, const struct file_wish *wish)
+{
+    uint64_t n = wish->options->max_size;
+    if (n == 0)
+        n = 1ull << 30;
+    if (n < size)
+        n = size;
+    return n < wish->end ? wish->end : n;
+}
+
+int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site)
+{
+    pthread_mutex_lock(&f->medium);
+    int r = word ? PERSIST_CALL(flush_word)(&f->persist, (const uint64_t *)addr, site)
+                 : PERSIST_CALL(flush_data)(&f->persist, addr, n, site);
+    if (r < 0)
+        file_poison(f);
+    else
+        r = file_check(f);
+    pthread_mutex_unlock(&f->medium);
+    return r < 0 ? report_error(EIO,
+                                "the medium of %s failed: what was not durable yet may be lost; "
+                                "unmap the file everywhere and map it anew",
+                                f->pairing.path)
+                 : 0;
+}
+
+int file_say_poisoned(const struct file *f)
+{
+    return report_error(EIO,
+                        "the medium of %s failed while a commit was made durable; unmap the file "
+                        "everywhere and map it anew",
+                        f->pairing.path);
+}
+
+int file_in_doubt(struct file *f, const char *what)
+{
+    file_poison(f);
+    return report_errno(EIO,
+                        "the medium failed while %s was made durable in %s: whether it counts is "
+                        "seen when the file is mapped anew",
+                        what, f->pairing.path);
+}

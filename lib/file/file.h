@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A mapped file and its mappings, as data.
+ *
+ * An original has one struct file, whatever descriptors and ranges it is mapped by, with one reflection and
+ * one set of page states. (It has two if it was mapped by a read-only descriptor first and then for writing.)
+ * The views `o` and `r` are private to the library; each mapping has a view of its own for its caller
+ * (map.c).
+ */
+#ifndef ATO_LIB_FILE_FILE_H
+#define ATO_LIB_FILE_FILE_H
+
+#include "lib/file/shared.h"
+#include "lib/file/thread.h"
+#include "reflection/format/layout.h"
+#include "reflection/pairing/pairing.h"
+
+#include "ato.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+/* What a process knows of the space of 512 pages. It stays true: while a file is mapped, space is given back
+ * by a shrink only (and by scarce.c, which clears what it makes untrue), and growth makes no earlier page a
+ * hole. */
+#define CHUNK_ASKED      0x8000u /* the other bits are valid */
+#define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
+#define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
+#define CHUNK_O_PAGES                                                                              \
+    0x03ffu /* how many pages of the original, from the first of the 512 on, have space, except those
+               that were cut off since (shared_header.lowest) */
+
+struct reader;
+
+struct file {
+    struct file *next;     /* in the list of the process's files */
+    struct reader *reader; /* not NULL: this process may only read the file (reader.h) */
+    unsigned mappings;
+    struct pairing pairing;
+    struct persist persist;
+    /* Views of original and reflection, for max_size bytes of the original; writable, except a reader's. */
+    char *o, *r;
+    uint64_t limit;    /* bytes that the original may grow to */
+    uint64_t max_size; /* the same in whole pages: the size of `o` */
+    uint64_t r_bytes;
+    struct shared shared;
+    uint32_t holder;    /* this process, as in page_state.holder */
+    bool settled;       /* words on the media are durable as they are visible */
+    bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault; /* the same for the reflection */
+    uint16_t *chunks;   /* CHUNK_ bits, of each 512 pages */
+    /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
+    uint64_t empty_from;
+    uint64_t empty_to;
+    bool written;                  /* the original was stored to; the shared header says so, too */
+    uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
+    struct journals_use *journals; /* journals that its commits went through (journals.c) */
+    pthread_mutex_t medium;        /* held around each flush in domain msync */
+    pthread_mutex_t attach;        /* keeps threads apart in attach_lock() */
+    /* Bytes: the size on the media while an open transaction grows the file; else 0. */
+    uint64_t growing;
+};
+
+#define FILE_TICK (4ull << 20)
+
+enum counter {
+    COUNT_WRITES,
+    COUNT_BYTES_WRITTEN,
+    COUNT_READS,
+    COUNT_BYTES_READ,
+    COUNT_BYTES_TO_MEDIA,
+    COUNT_FLIPS,
+    COUNT_COMMITS_SINGLE,
+    COUNT_COMMITS_RTM,
+    COUNT_COMMITS_JOURNAL,
+    COUNT_RTM_ABORTS,
+    COUNT_DEPLOYED_SLICES,
+    COUNT_READ_RETRIES,
+    COUNTERS,
+};
+
+/* The counters of one thread, so that counting needs neither a locked instruction nor a shared line. They lie
+ * in shared memory if there is room, for other processes to read (`ato top`). */
+struct counters {
+    uint64_t of[COUNTERS];
+    uint64_t pad[16 - COUNTERS];
+};
+
+static_assert((THREAD_SHARED + 1) * sizeof(struct counters) <= SHARED_BLOCK_BYTES, "a block");
+
+/* Open transactions that use a mapping: the sum over all threads, since one thread may end what another one
+ * began. */
+struct open_count {
+    uint64_t n;
+    uint64_t pad[7];
+};
+
+struct mapping {
+    struct file *file;
+    char *base;
+    uint64_t length; /* bytes, as the caller asked */
+    /* Bytes from base on that may be used, as far as the file reaches: `length`, or more if the mapping grows
+     * with its file. */
+    uint64_t reach;
+    /* The same for reads that go by page states alone (read_at_once()): 0 if there is an epoch, or if a
+     * reader does not watch yet (reader.h). */
+    uint64_t quick;
+    uint64_t reserved; /* bytes of address space */
+    uint64_t offset;   /* of base in the file, bytes */
+    bool writable;
+    bool reader;               /* made with a read-only descriptor: changes nothing */
+    int policy;                /* enum ato_read_policy; read by policy_of() */
+    unsigned flags;            /* ato_options.flags */
+    struct counters *counters; /* THREAD_SHARED + 1 sets */
+    bool shows;                /* `counters` lies in shared memory */
+    struct open_count open[THREAD_SHARED + 1];
+    unsigned calls;      /* calls under way; counted in builds with assertions (calls.h) */
+    struct epoch *epoch; /* for ATO_EPOCHS; else NULL */
+};
+
+/* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it once.
+ * Relaxed: it publishes nothing, and each policy is right at any moment. */
+static inline int policy_of(const struct mapping *m)
+{
+    return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
+}
+
+/* The calling thread's counters of a mapping. */
+struct tally {
+    uint64_t *of;
+    bool shared; /* used by all threads beyond the first THREAD_SHARED */
+};
+
+static inline struct tally tally_of(struct mapping *m)
+{
+    unsigned thread = thread_number();
+    return (struct tally){m->counters[thread].of, thread == THREAD_SHARED};
+}
+
+static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)
+{
+    if (__builtin_expect(shared, 0))
+        __atomic_fetch_add(at, n, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline void tally_add(struct tally t, enum counter which, uint64_t n)
+{
+    tally_add_at(&t.of[which], t.shared, n);
+}
+
+static inline uint64_t tally_get(struct tally t, enum counter which)
+{
+    return __atomic_load_n(&t.of[which], __ATOMIC_RELAXED);
+}
+
+static inline void count_open(struct mapping *m, uint64_t n)
+{
+    unsigned thread = thread_number();
+    tally_add_at(&m->open[thread].n, thread == THREAD_SHARED, n);
+}
+
+static inline uint64_t open_total(const struct mapping *m)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        sum += __atomic_load_n(&m->open[i].n, __ATOMIC_RELAXED);
+    return sum;
+}
+
+static inline void count(struct mapping *m, enum counter which, uint64_t n)
+{
+    tally_add(tally_of(m), which, n);
+}
+
+static inline uint64_t count_total(const struct mapping *m, enum counter which)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        sum += __atomic_load_n(&m->counters[i].of[which], __ATOMIC_RELAXED);
+    return sum;
+}
+
+static inline char *file_o(const struct file *f, uint64_t page)
+{
+    return f->o + page * PAGE_BYTES;
+}
+
+static inline char *file_r(const struct file *f, uint64_t page)
+{
+    return f->r + layout_reflected(page * PAGE_BYTES);
+}
+
+static inline uint64_t *file_word(const struct file *f, uint64_t page)
+{
+    return (uint64_t *)(f->r + layout_word(page));
+}
+
+/* Returns the logical size. Never more than fits in the views: shared memory is not trusted. */
+static inline uint64_t file_size(const struct file *f)
+{
+    const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
+    uint64_t size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
+    return size < f->max_size ? size : f->max_size;
+}
+
+/* Returns the same, or the larger size that an open transaction is about to give the file. */
+static inline uint64_t file_end(const struct file *f)
+{
+    uint64_t size = file_size(f), growing = __atomic_load_n(&f->growing, __ATOMIC_RELAXED);
+    return size > growing ? size : growing;
+}
+
+/*
+ * Runs persist_flush_data(), or for a `word` persist_flush_word(), for a file in domain msync. Returns 0; -1
+ * with EIO and a sentence.
+ *
+ * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
+ * to the first msync() of the file, and then takes the pages for clean. So flushes run one at a time, and
+ * each fails if another one has got the report.
+ */
+int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site);
+
+/* Macros, so that a test's recorder sees the place they are called from. */
+#define file_flush_data(f, addr, n)                                                                \
+    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n, SEAM_SITE("flush_data")) \
+                                          : 0)
+
+#define file_flush_word(f, word)                                                                   \
+    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8, SEAM_SITE("flush_word"))  \
+                                          : persist_flush_word(&(f)->persist, word))
+
+/* Every call on the file is EIO from now on: memory and media may disagree. */
+static inline void file_poison(struct file *f)
+{
+    __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
+}
+
+static inline bool file_is_poisoned(const struct file *f)
+{
+    const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
+    return __builtin_expect(__atomic_load_n(&h->poisoned, __ATOMIC_RELAXED), 0);
+}
+
+int file_say_poisoned(const struct file *f);
+
+/* Poisons the file and returns -1 with EIO and a sentence: it is not known whether `what` is durable. */
+int file_in_doubt(struct file *f, const char *what);
+
+/* Returns 0; -1 with EIO and a sentence if the file is poisoned. To be called again after a reservation: the
+ * previous holder may have left the word of this very page in doubt. */
+static inline int file_check(const struct file *f)
+{
+    return file_is_poisoned(f) ? file_say_poisoned(f) : 0;
+}
+
+/* Notes that the original was stored to. Cheap if it is noted already. */
+static inline void file_note_written(struct file *f)
+{
+    if (__builtin_expect(__atomic_load_n(&f->written, __ATOMIC_RELAXED), 1))
+        return;
+    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->shared.header->written, 1, __ATOMIC_RELAXED);
+}
+
+struct file_wish {
+    const struct ato_options *options; /* from options_complete() */
+    int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
+    uint64_t end;                      /* last byte asked for + 1 */
+};
+
+/* Returns the bytes that a file of `size` bytes may grow to. */
+uint64_t file_limit(uint64_t size, const struct file_wish *wish);
+
+#endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/shared.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { GROUPS_IN_BATCH = 256 };
+
+/* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
+#define CAPACITY_MIN (1ull << 40)
+
+/* Returns false if RLIMIT_FSIZE forbids files of that size: the kernel counts shared memory as files, and kills
+ * with SIGXFSZ. */
+static bool is_within_limit(uint64_t end)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) < 0 || end <= limit.rlim_cur;
+}
+
+static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+{
+    if (!is_within_limit(at + n))
+        return report_error(EFBIG,
+                            "no shared memory for %s (/dev/shm%s): it ends at %llu bytes, which "
+                            "this process's limit on the size of files (RLIMIT_FSIZE) forbids",
+                            what, s->name, (unsigned long long)(at + n));
+    if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
+        return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
+    return 0;
+}
+
+void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
+{
+    char hex[33];
+    identity_hex(id, hex);
+    snprintf(name, 64, "/ato-%s-%llx", hex, (unsigned long long)generation);
+}
+
+static uint64_t groups_behind(uint64_t capacity_pages)
+{
+    return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
+}
+
+static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at, int prot)
+{
+    s->capacity = capacity_pages;
+    s->mapped = groups_at + capacity_pages / GROUP_PAGES * sizeof(struct page_group);
+    s->base = mmap(NULL, s->mapped, prot, MAP_SHARED, s->fd, 0);
+    if (s->base == MAP_FAILED) {
+        s->base = NULL;
+        return report_errno(errno, "cannot map the shared memory /dev/shm%s", s->name);
+    }
+    madvise(s->base, s->mapped, MADV_DONTFORK);
+    madvise(s->base, s->mapped, MADV_DONTDUMP);
+    s->header = (struct shared_header *)s->base;
+    s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
+    s->block_holders = (uint32_t *)(s->base + SHARED_BLOCK_HOLDERS_AT);
+    s->labels = (struct shared_label *)(s->base + SHARED_LABELS_AT);
+    s->showings = (struct shared_showing *)(s->base + SHARED_SHOWINGS_AT);
+    s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
+    s->groups = (struct page_group *)(s->base + groups_at);
+    s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
+    s->ready = calloc(capacity_pages / GROUP_PAGES / SHARED_BATCH + 1, 1);
+    if (!s->ready)
+        return report_error(ENOMEM, "no memory to map a file");
+    return 0;
+}
+
+enum { UNFINISHED = 2 };
+
+/* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before it wrote
+ * anything; 0: no; UNFINISHED: the user died before the object was complete, or it is anything else; -1 with a
+ * sentence. The name proves nothing: a process that may write to a file may put another file's id into its
+ * manifest, to have that file's object removed. */
+static int is_left(int fd, const char *name, const struct manifest_record *record,
+                   const struct trust *file)
+{
+    struct shared_header h;
+    struct stat st;
+    memset(&h, 0, sizeof(h));
+    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(fd, &h, sizeof(h), 0) < 0))
+        return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !ownership_maker(file, &st))
+        return 0;
+    static const struct shared_header zeros;
+    if (memcmp(&h, &zeros, sizeof(h)) == 0)
+        return 1;
+    if (h.magic != SHARED_MAGIC)
+        return UNFINISHED;
+    return h.inode == record->inode && h.device == record->device &&
+           memcmp(h.id, record->id, 16) == 0;
+}
+
+/* Removes such an object. Returns 1; 0: it is not one, or cannot be removed; -1 with a sentence. In /dev/shm a user
+ * can remove only its own objects. Another user's is emptied; if it can then be given owner, group and mode for all
+ * writers of the file, *again (may be NULL) is its descriptor, to be used anew. */
+static int remove_left(const char *name, const struct manifest_record *record,
+                       const struct trust *file, int *again)
+{
+    int fd = fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0) /* absent, or not accessible */
+        return errno == ENOENT || errno == EACCES
+                   ? 0
+                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    int left = is_left(fd, name, record, file);
+    bool removed = left > 0 && fsops->shm_unlink(name) == 0;
+    if (left == 1 && !removed && fsops->ftruncate(fd, 0) == 0 && again &&
+        ownership_give(file, fd) == 0) {
+        *again = fd;
+        return 0;
+    }
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return left < 0 ? -1 : removed;
+}
+
+/* Opens a new object. Its name follows from the generation. */
+static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
+{
+    shared_name(s->name, id, generation);
+    s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return s->fd;
+}
+
+/* Opens an object of the next generation. If this process dies before the manifest names it, the next one finds and
+ * removes it by that number. Any user that may read the file can predict that name, take it and keep it: then a
+ * random generation is used, which cannot be predicted. */
+static int open_next(struct shared *s, const struct manifest_record *record,
+                     const struct trust *file, uint64_t *generation)
+{
+    const uint8_t *id = record->id;
+    if (open_new(s, id, ++*generation) >= 0)
+        return 0;
+    int err = errno;
+    if (err == EEXIST) {
+        int removed = remove_left(s->name, record, file, &s->fd);
+        if (removed < 0)
+            return -1;
+        if (s->fd >= 0 || (removed && open_new(s, id, *generation) >= 0))
+            return 0;
+    }
+    if (err == EEXIST || err == EACCES || err == EPERM) {
+        if (identity_random(generation, sizeof(*generation)) < 0)
+            return -1;
+        if (open_new(s, id, *generation) >= 0)
+            return 0;
+        err = errno;
+    }
+    return report_errno(err, "cannot make the shared memory /dev/shm%s", s->name);
+}
+
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
+                  uint64_t capacity, uint64_t size, const struct trust *file)
+{
+    memset(s, 0, sizeof(*s));
+    /* The caller holds the attach lock and every slot was free: what is there belongs to dead processes. */
+    char old[sizeof(s->name)];
+    shared_name(old, record->id, *generation);
+    s->fd = -1;
+    int removed = remove_left(old, record, file, &s->fd);
+    if (removed < 0)
+        return -1;
+    if (s->fd >= 0) {
+        memcpy(s->name, old, sizeof(old));
+    } else {
+        if (open_next(s, record, file, generation) < 0)
+            return -1;
+        if (!removed) /* try again: afterwards no process knows the name */
+            (void)remove_left(old, record, file, NULL);
+    }
+    if (capacity < CAPACITY_MIN)
+        capacity = CAPACITY_MIN;
+    uint64_t pages = GROUP_PAGES * SHARED_BATCH;
+    while (pages * PAGE_BYTES < capacity)
+        pages *= 2;
+    /* First of all: from here on the next process can use the object anew, should this one die. */
+    if (ownership_give(file, s->fd) < 0) {
+        report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
+        goto fail;
+    }
+    if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
+        map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
+        goto fail;
+    struct shared_header *h = s->header;
+    h->version = SHARED_VERSION;
+    h->slots = MANIFEST_SLOTS;
+    memcpy(h->id, record->id, 16);
+    memcpy(h->boot_id, record->boot_id, 16);
+    h->generation = *generation;
+    h->capacity = pages;
+    h->groups_at = groups_behind(pages);
+    h->size = size;
+    h->cut = h->gone = h->lowest = UINT64_MAX;
+    h->domain = record->domain;
+    h->inode = record->inode;
+    h->device = record->device;
+    h->sizing.version = 1;
+    __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+fail:;
+    int saved = errno;
+    shared_close(s, true);
+    errno = saved;
+    return -1;
+}
+
+/* Checks the header of an object. I5: its makers may write to the file, but it may be any file with that name. */
+static bool is_object_of(const struct shared_header *h, const struct manifest_record *record)
+{
+    const uint64_t least = GROUP_PAGES * SHARED_BATCH, most = 1ull << 36;
+    return h->magic == SHARED_MAGIC && h->version == SHARED_VERSION && h->slots == MANIFEST_SLOTS &&
+           memcmp(h->id, record->id, 16) == 0 && memcmp(h->boot_id, record->boot_id, 16) == 0 &&
+           h->generation == record->shm_generation && h->inode == record->inode &&
+           h->domain == record->domain && h->capacity >= least && h->capacity <= most &&
+           (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
+}
+
+static int open_others(struct shared *s, const struct manifest_record *record,
+                       const struct trust *file, const char *path, int access)
+{
+    const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
+    struct shared_header h;
+    struct stat st;
+    memset(s, 0, sizeof(*s));
+    memset(&h, 0, sizeof(h));
+    shared_name(s->name, record->id, record->shm_generation);
+    s->fd = fsops->shm_open(s->name, access | O_NONBLOCK | O_CLOEXEC, 0);
+    if (s->fd < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot open the shared memory /dev/shm%s", s->name);
+    if (s->fd < 0) {
+        report_error(
+            EBUSY,
+            "%s is mapped by another process, and its shared memory /dev/shm%s is not here: "
+            "that process is just ending, or the two have different ones, as in containers",
+            path, s->name);
+        return SHARED_NOT_THERE;
+    }
+    if (fstat(s->fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(s->fd, &h, sizeof(h), 0) < 0)) {
+        report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
+    } else if (!S_ISREG(st.st_mode) || !ownership_maker(file, &st)) {
+        report_error(EACCES, "the shared memory /dev/shm%s is of user %u, who may not write to %s",
+                     s->name, (unsigned)st.st_uid, path);
+    } else if (!is_object_of(&h, record) || st.st_size < SHARED_BLOCKS_AT) {
+        report_error(
+            EBUSY,
+            "%s is mapped by another process, and the shared memory /dev/shm%s here is not "
+            "the one that goes with it",
+            path, s->name);
+        shared_close(s, false);
+        return SHARED_NOT_THERE;
+    } else if (map_object(s, h.capacity, h.groups_at, prot) == 0) {
+        return 0;
+    }
+    int saved = errno;
+    shared_close(s, false);
+    errno = saved;
+    return -1;
+}
+
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path)
+{
+    return open_others(s, record, file, path, O_RDWR);
+}
+
+int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                 const char *path)
+{
+    return open_others(s, record, file, path, O_RDONLY);
+}
+
+bool shared_close(struct shared *s, bool remove)
+{
+    bool removed = !remove || s->fd < 0 || fsops->shm_unlink(s->name) == 0;
+    if (!removed)
+        report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
+    if (s->base)
+        munmap(s->base, s->mapped);
+    if (!removed) /* another user's object: give back its memory at least */
+        (void)fsops->ftruncate(s->fd, 0);
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->ready);
+    memset(s, 0, sizeof(*s));
+    s->fd = -1;
+    return removed;
+}
+
+/* Hands out a new group; UINT64_MAX with ENOSPC. Space first, so a failed try uses nothing up. If the process is
+ * killed here, at most this one group is lost. */
+static uint64_t new_group(struct shared *s)
+{
+    const uint64_t most = s->capacity / GROUP_PAGES;
+    uint64_t have = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_ACQUIRE);
+    uint64_t index = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
+    for (;;) {
+        if (index < have && index < most) {
+            if (__atomic_compare_exchange_n(&s->header->next_group, &index, index + 1, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+                return index;
+            continue;
+        }
+        if (have >= most || index >= most) {
+            report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
+            return UINT64_MAX;
+        }
+        /* Idempotent, so racing callers need no lock, in other processes too. */
+        uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
+        if (allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
+            return UINT64_MAX;
+        if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have, have + GROUPS_IN_BATCH,
+                                        false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            have += GROUPS_IN_BATCH;
+    }
+}
+
+struct page_state *shared_make_state(struct shared *s, uint64_t page)
+{
+    uint64_t group = page / GROUP_PAGES, batch = group / SHARED_BATCH;
+    if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
+        if (allocate(s, SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
+                     "a directory of page states") < 0)
+            return NULL;
+        __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
+    }
+    uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
+    if (!index) {
+        uint64_t made = new_group(s);
+        if (made == UINT64_MAX)
+            return NULL;
+        /* A thread that loses this race wastes 128 bytes. Release: pairs with shared_peek(). */
+        if (__atomic_compare_exchange_n(&s->directory[group], &index, (uint32_t)made + 1, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            index = (uint32_t)made + 1;
+    }
+    return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
+}
+
+/* ---- walking ---- */
+
+enum { BATCH_PAGES = SHARED_BATCH * GROUP_PAGES };
+
+/* Returns the first batch of the directory, from `batch` on, that exists; UINT64_MAX: none. Another process may
+ * have made it: then it has space and is not all holes. */
+static uint64_t next_batch(struct shared *s, uint64_t batch)
+{
+    if (__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE))
+        return batch;
+    const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
+    off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
+    if (data < 0)
+        return UINT64_MAX;
+    const uint64_t next = ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
+    if (next >= s->capacity / BATCH_PAGES)
+        return UINT64_MAX;
+    __atomic_store_n(&s->ready[next], 1, __ATOMIC_RELEASE);
+    return next;
+}
+
+struct page_state *shared_look(struct shared *s, uint64_t page)
+{
+    return next_batch(s, page / BATCH_PAGES) == page / BATCH_PAGES ? shared_peek(s, page) : NULL;
+}
+
+struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end)
+{
+    if (end > s->capacity)
+        end = s->capacity;
+    while (*page < end) {
+        const uint64_t batch = next_batch(s, *page / BATCH_PAGES);
+        if (batch == UINT64_MAX)
+            return NULL;
+        if (batch != *page / BATCH_PAGES) {
+            *page = batch * BATCH_PAGES;
+            continue;
+        }
+        struct page_state *found = shared_peek(s, (*page)++);
+        if (found)
+            return found;
+        *page = ((*page - 1) / GROUP_PAGES + 1) * GROUP_PAGES;
+    }
+    return NULL;
+}
+
+/* ---- counters ---- */
+
+static char *block(struct shared *s, unsigned i)
+{
+    return s->base + SHARED_BLOCKS_AT + (uint64_t)i * SHARED_BLOCK_BYTES;
+}
+
+int shared_take_block(struct shared *s, uint32_t holder, void **taken)
+{
+    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
+        uint32_t nobody = 0;
+        if (!__atomic_compare_exchange_n(&s->block_holders[i], &nobody, holder, false,
+                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            continue;
+        const uint64_t at = (uint64_t)(block(s, i) - s->base);
+        if (allocate(s, at, SHARED_BLOCK_BYTES, "counters") == 0) {
+            *taken = memset(block(s, i), 0, SHARED_BLOCK_BYTES);
+            return 1;
+        }
+        __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
+        return -1;
+    }
+    return 0;
+}
+
+void shared_give_block(struct shared *s, const void *taken)
+{
+    const uint64_t i = (uint64_t)((const char *)taken - block(s, 0)) / SHARED_BLOCK_BYTES;
+    __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
+}
+
+/* ---- what threads are showing ---- */
+
+int shared_clear_showings(struct shared *s, unsigned slot)
+{
+    const uint64_t bytes = SHARED_SHOWINGS_BYTES;
+    if (allocate(s, SHARED_SHOWINGS_AT + slot * bytes, bytes, "a process") < 0)
+        return -1;
+    memset(shared_showing_of(s, slot, 0), 0, bytes);
+    return 0;
+}
+
+static bool read_at(int fd, void *to, size_t n, uint64_t at)
+{
+    return pread(fd, to, n, (off_t)at) == (ssize_t)n;
+}
+
+static enum shared_what ask_object(int fd, const struct shared_showing *at,
+                                   const struct trust *file)
+{
+    const unsigned slot = shared_slot_of(at->holder);
+    struct shared_header h;
+    struct shared_slot his;
+    struct shared_showing told;
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !ownership_maker(file, &st) ||
+        slot >= MANIFEST_SLOTS || at->thread >= SHARED_SHOWINGS || !read_at(fd, &h, sizeof(h), 0) ||
+        !read_at(fd, &told, sizeof(told),
+                 SHARED_SHOWINGS_AT + (uint64_t)slot * SHARED_SHOWINGS_BYTES +
+                     at->thread * sizeof(told)) ||
+        !read_at(fd, &his, sizeof(his), SHARED_SLOTS_AT + slot * sizeof(his)))
+        return SHOWING_UNTOLD;
+    if (h.magic != SHARED_MAGIC || h.version != SHARED_VERSION || memcmp(h.id, at->id, 16) != 0 ||
+        h.generation != at->generation || his.state == SLOT_FREE || his.reloaded ||
+        shared_holder(slot, his.generation) != at->holder)
+        return SHOWING_UNTOLD;
+    return told.what == SHOWING_MARKS || told.what == SHOWING_WORDS ? told.what : SHOWING_UNTOLD;
+}
+
+enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const struct trust *file)
+{
+    char name[64];
+    shared_name(name, at->id, at->generation);
+    int fd = fsops->shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return SHOWING_UNTOLD;
+    const enum shared_what told = ask_object(fd, at, file);
+    close(fd);
+    return told;
+}
+
+/* ---- labels ---- */
+
+struct shared_label *shared_take_label(struct shared *s, uint64_t key)
+{
+    for (unsigned i = 0; i < SHARED_LABELS; i++) {
+        uint64_t nobody = 0;
+        struct shared_label *at = &s->labels[i];
+        if (!__atomic_load_n(&at->key, __ATOMIC_RELAXED) &&
+            __atomic_compare_exchange_n(&at->key, &nobody, key, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return at;
+    }
+    return NULL;
+}
+
+/* The label is cleared first: the next user of the place must not find it. */
+void shared_give_label(struct shared_label *at)
+{
+    __atomic_store_n(&at->label, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->key, 0, __ATOMIC_RELEASE);
+}
+
+uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back)
+{
+    uint64_t highest = 0;
+    *back = false;
+    for (unsigned i = 0; key && i < SHARED_LABELS; i++) {
+        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_ACQUIRE) != key)
+            continue;
+        const uint64_t label = __atomic_load_n(&s->labels[i].label, __ATOMIC_RELAXED);
+        *back |= own && label == own;
+        if (label > highest)
+            highest = label;
+    }
+    return highest;
+}
+
+void shared_forget_holder(struct shared *s, uint32_t holder)
+{
+    for (unsigned i = 0; i < SHARED_LABELS; i++)
+        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_RELAXED) >> 32 == holder)
+            shared_give_label(&s->labels[i]);
+    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
+        uint32_t his = holder;
+        __atomic_compare_exchange_n(&s->block_holders[i], &his, 0, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);
+    }
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared-memory object: it holds the states of a file's pages, for all processes that map the file.
+ *
+ * There is one POSIX shared-memory object per original, `/ato-<id>-<generation>`. The first process to map the file
+ * makes it anew (that includes recovery after all users died), the last one removes it. Later processes find its
+ * generation in the manifest. Nothing in it has to outlive its users: the media hold the truth. All states are zero
+ * at birth and take their bitmap from the media at first touch, so mapping a large file costs nothing.
+ *
+ *   offset      what
+ *   0           struct shared_header, then zeros up to 4096
+ *   4096        slots: 1024 of 32 bytes
+ *   36864       holders of the blocks of counters: 4 bytes each, as page_state.holder; 0: free
+ *   45056       labels of waiting transactions: 16 bytes each (labels.h)
+ *   65536       blocks of counters, of 12288 bytes each: one per mapping
+ *   ...         what threads are doing: 8192 bytes for each slot, 64 for each of its threads
+ *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
+ *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
+ *
+ * The directory keeps memory proportional to the pages that are used, wherever they are in the file; scattered
+ * writes would allocate all of a flat array.
+ *
+ * Trust. A process that may write the file may write its object. So nothing in the object is believed blindly: an
+ * index is brought within the object, a size within the views, and what an operation relies on from one of its
+ * steps to the next is in its own memory. By storing anything here a process can cause wrong bytes in this file,
+ * which it could have written itself; or make other processes wait for it, or die of SIGBUS, which it could have
+ * done by cutting the file. It can reach no other memory and no other file.
+ *
+ * Space. On tmpfs touching a hole of a full file system is SIGBUS, even to read it. So directory and groups are
+ * allocated in batches before they are touched: ENOSPC is an error like any other.
+ */
+#ifndef ATO_LIB_FILE_SHARED_H
+#define ATO_LIB_FILE_SHARED_H
+
+#include "reflection/format/manifest.h"
+#include "reflection/pairing/ownership.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* page_state.flags */
+#define PAGE_O_ALLOCATED 1u /* stores to O meet space */
+#define PAGE_R_ALLOCATED 2u /* stores to R and to the word meet space */
+
+/* page_state.notes: set by other threads than the holder */
+#define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is free */
+#define PAGE_READS    0x7fu /* reads since the last write, for the adaptive policy */
+
+struct page_state {
+    /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
+    uint32_t holder;
+    /* The thread within the holder: its number; while the page is flipping, that of the thread that flips it; or
+     * PAGE_TAKEN_OVER, PAGE_HIDDEN. Set by the holder. The four bytes from here on are a futex. */
+    uint8_t owner;
+    uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
+    uint8_t notes;   /* changed by any thread, atomically */
+    uint8_t flags;   /* changed by the holder only */
+    /* Odd: `bitmap` is valid. 0: not loaded from the media yet; other even numbers: flipping. Grows with every
+     * flip; changed by the holder only. */
+    uint64_t version;
+    uint64_t bitmap; /* as on the media, durably; changed by the holder only */
+    /* The transaction of the holder that has the page (handle.h); 0: none. Set by the holder. */
+    uint64_t tx;
+};
+
+/* page_state.owner of a dead process's page. TAKEN_OVER: marked by the process that takes it over; its state before
+ * the mark is current until all pages are reloaded. HIDDEN: marked by the process that finishes a commit to several
+ * files, which may be visible in other files already. */
+#define PAGE_TAKEN_OVER 0xffu
+#define PAGE_HIDDEN     0xfeu
+
+#define GROUP_PAGES 4u
+
+struct page_group {
+    struct page_state pages[GROUP_PAGES];
+};
+
+/* The slot of one process. Changed under the attach lock; `threads` by its process at any time. */
+struct shared_slot {
+    uint32_t generation; /* changes when the slot is given out */
+    uint32_t state;      /* enum shared_slot_state */
+    uint64_t process;    /* identity_process() */
+    uint32_t pid;        /* information only: pids mislead across pid namespaces */
+    /* The process died and a takeover has read all its pages from the media: the bitmaps there are current. */
+    uint16_t reloaded;
+    uint16_t threads;       /* one more than the highest thread number that was in a commit */
+    uint64_t pid_namespace; /* inode of the pid's namespace */
+};
+
+/* The value of page_state.holder for a slot's process. */
+static inline uint32_t shared_holder(unsigned slot, uint32_t generation)
+{
+    return (slot + 1) | (generation & 0xfffffu) << 11;
+}
+
+/* The slot that a holder names; MANIFEST_SLOTS or more: none. */
+static inline unsigned shared_slot_of(uint32_t holder)
+{
+    return (holder & 0x7ff) - 1;
+}
+
+/* Whether the slot is given out. Whether its process is alive, the lock on its byte of the manifest tells
+ * (pairing.h). */
+enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
+
+/*
+ * What a thread is doing, for readers that may not recover (reader.c). If the thread dies while pages are marked as
+ * flipping, this says which state of them is current, until they are freed.
+ */
+struct shared_showing {
+    uint16_t what; /* enum shared_what */
+    /* SHOWING_ELSEWHERE: the entry of thread `thread` of this process in the shared memory of the pairing `id`,
+     * with this generation, where this process is `holder`. For a commit to several files all entries refer to the
+     * same one. */
+    uint16_t thread;
+    uint32_t holder;
+    uint64_t generation;
+    uint8_t id[16];
+    /* Commits of the thread: in bits 0-15 how many are under way (from before the first word is stored until all is
+     * visible), above them how many are over (under_way.h). One cache line per thread, since each commit writes to it. */
+    uint64_t commits;
+    uint64_t pad[3];
+};
+
+enum shared_what {
+    SHOWING_MARKS = 0,     /* the state before the marks is current: not all pages are marked */
+    SHOWING_WORDS = 1,     /* the media are current, durably: all pages were marked */
+    SHOWING_ELSEWHERE = 2, /* the shared memory of another file says which of the two */
+    SHOWING_UNTOLD = 3,    /* which of the two is not known */
+};
+
+struct shared_label {
+    uint64_t key; /* page_state.holder << 32 | the transaction's number; 0: free */
+    uint64_t label;
+};
+
+struct shared_header {
+    uint64_t magic;
+    uint32_t version, slots;
+    uint8_t id[16], boot_id[16]; /* as in the manifest */
+    uint64_t generation;         /* as in the manifest */
+    uint64_t capacity;           /* pages of the largest file that fits */
+    uint64_t groups_at;
+    uint64_t next_group;       /* groups handed out so far */
+    uint64_t groups_allocated; /* groups that have space */
+    uint64_t size;             /* logical size of the original, bytes */
+    uint32_t poisoned;         /* a commit is in doubt: every call is EIO */
+    uint32_t domain;
+    uint64_t inode, device; /* of the original */
+    uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
+    uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
+    uint64_t coming;        /* bytes: the new `size`, while `sizing` is marked */
+    /* Bytes: the least size that the file was cut to; pages beyond it may have no space. */
+    uint64_t lowest;
+    uint64_t entered;    /* number of slots given out so far */
+    uint32_t slots_used; /* only slots below this number were ever given out */
+    uint32_t pad;
+    /* Words on the media are durable as they are visible, except those of held pages. */
+    uint32_t settled;
+    uint32_t written; /* the original was stored to */
+    /* Held by the transaction that changes the size, reserved before any page; its version changes with the size. */
+    struct page_state sizing;
+};
+
+static_assert(sizeof(struct page_state) == 32, "two to a cache line");
+static_assert(sizeof(struct shared_slot) == 32, "layout");
+static_assert(sizeof(struct shared_showing) == 64, "layout");
+static_assert(sizeof(struct shared_header) <= 4096, "layout");
+
+#define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
+#define SHARED_VERSION 4
+
+enum {
+    SHARED_SLOTS_AT = 4096,
+    SHARED_BLOCK_HOLDERS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    SHARED_BLOCKS_AT = 65536,
+    SHARED_LABELS = 1024,
+    SHARED_BLOCKS = 2048,
+    SHARED_BLOCK_BYTES = 12288,
+    SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
+    SHARED_SHOWINGS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
+    SHARED_SHOWINGS_BYTES = 8192, /* for each slot */
+    SHARED_SHOWINGS = SHARED_SHOWINGS_BYTES / sizeof(struct shared_showing),
+    SHARED_DIRECTORY_AT = SHARED_SHOWINGS_AT + MANIFEST_SLOTS * SHARED_SHOWINGS_BYTES,
+};
+static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
+              "layout");
+
+struct shared {
+    struct shared_header *header;
+    struct shared_slot *slots;
+    uint32_t *block_holders;
+    struct shared_label *labels;
+    struct shared_showing *showings;
+    uint32_t *directory;
+    struct page_group *groups;
+    uint8_t *ready; /* per batch of the directory: this process saw it allocated */
+    uint64_t capacity;
+    uint32_t last_group; /* 2^n - 1 */
+    char *base;
+    uint64_t mapped;
+    int fd;
+    char name[64];
+};
+
+/* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
+#define SHARED_BATCH 4096u
+
+/* Makes a new object for the pairing `record`, and removes that of *generation, which dead users may have left;
+ * *generation becomes the new one's. An object of another user that cannot be removed is emptied and used as the
+ * new one. capacity: bytes of the largest file to come. Owner, group and mode follow the original. The caller holds
+ * the attach lock. Returns 0; -1 with ENOSPC, EACCES, ... */
+int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
+                  uint64_t capacity, uint64_t size, const struct trust *file);
+
+/* Maps the object that others have made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence, also
+ * if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for sentences. */
+#define SHARED_NOT_THERE 1
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path);
+
+/* The same for a process that may only read the file: the object is mapped read-only. */
+int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                 const char *path);
+
+/* shared_peek() for such a process, which makes no states: it also finds states that only other processes have
+ * seen. */
+struct page_state *shared_look(struct shared *s, uint64_t page);
+
+/* The name of a pairing's object in /dev/shm. */
+void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
+
+/* Takes a block of zeros for counters, for the process `holder`. Returns 1; 0: none is free, and the caller counts
+ * elsewhere; -1 with ENOSPC. */
+int shared_take_block(struct shared *s, uint32_t holder, void **block);
+void shared_give_block(struct shared *s, const void *block);
+
+/* The entry of a thread, by its number, of a slot's process. */
+static inline struct shared_showing *shared_showing_of(const struct shared *s, unsigned slot,
+                                                       unsigned thread)
+{
+    return &s->showings[slot * SHARED_SHOWINGS + thread];
+}
+
+/* Reads the entry to which `at` refers, in another file's object, which must have the same makers. SHOWING_UNTOLD:
+ * the entry is gone, or cannot be read, or a process recovers there. */
+enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const struct trust *file);
+
+/* Allocates a slot's entries and sets them to zeros. Returns 0; -1 with ENOSPC. */
+int shared_clear_showings(struct shared *s, unsigned slot);
+
+/* Takes a place for a label. NULL: none is free. */
+struct shared_label *shared_take_label(struct shared *s, uint64_t key);
+void shared_give_label(struct shared_label *label);
+
+/* Returns the highest label stored with `key`; 0: there is none. Sets *back if `own` is among them. */
+uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back);
+
+/* Gives back a dead process's blocks and labels. */
+void shared_forget_holder(struct shared *s, uint32_t holder);
+
+/* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
+ * made meanwhile may be missed, unless the caller prevents that. */
+struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
+
+/* Unmaps the object. `remove`: also removes it, as the last user; returns false if that failed. */
+bool shared_close(struct shared *s, bool remove);
+
+/* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */
+struct page_state *shared_make_state(struct shared *s, uint64_t page);
+
+/* Returns the state of a page; NULL if it was not made yet. page < capacity. A few loads, no lock. */
+static inline struct page_state *shared_peek(const struct shared *s, uint64_t page)
+{
+    uint64_t group = page / GROUP_PAGES;
+    if (__builtin_expect(!__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 0))
+        return NULL;
+    /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */
+    uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
+    if (__builtin_expect(index == 0, 0))
+        return NULL;
+    return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
+}
+
+/* The same, but makes the state if necessary. NULL with ENOSPC. */
+static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+{
+    struct page_state *found = shared_peek(s, page);
+    return __builtin_expect(!!found, 1) ? found : shared_make_state(s, page);
+}
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/space.h"
+
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/shrink.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX: none.
+ * Returns 0; -1 on error: the caller must not guess, since a meta page without space means that its words are 0.
+ * Space that was never stored to may count as none: then a needless fallocate() follows, which does no harm. */
+static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
+{
+    const char *which = fd == f->pairing.original ? "" : "the reflection of ";
+    struct stat st;
+    off_t found = lseek(fd, (off_t)from, SEEK_DATA);
+    *data = found < 0 ? UINT64_MAX : (uint64_t)found;
+    if (found >= 0)
+        return 0;
+    if (errno != ENXIO || fstat(fd, &st) < 0)
+        return report_errno(errno, "cannot find out which parts of %s%s have space", which,
+                            f->pairing.path);
+    /* Only holes, or beyond the end of the file? */
+    if ((uint64_t)st.st_size <= from)
+        return report_error(ESTALE,
+                            "%s%s was cut by other means while it was mapped, to %lld bytes", which,
+                            f->pairing.path, (long long)st.st_size);
+    return 0;
+}
+
+/* Returns how many pages of a chunk of the original, the first ones, are known to have space. Not asked on tmpfs,
+ * where files are lists of pages, not of extents: to find the next hole the kernel would go through all pages up to
+ * it, or of the whole file. There each page is checked by itself. */
+static uint16_t o_pages(const struct file *f, uint64_t chunk)
+{
+    int fd = f->pairing.original;
+    uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
+    /* Whole pages only: if the last one is partly beyond the end, that part may have no space, and the file may
+     * soon reach it. */
+    uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
+    uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
+    /* In a page cache a store may need space beside the page too (domain_make_storable()), at most as far as a
+     * chunk. */
+    if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
+        return 0;
+    off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
+    return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
+}
+
+/* Returns the chunk's CHUNK_ bits, or -1. */
+static int ask_chunk(struct file *f, uint64_t chunk)
+{
+    uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
+    if (known & CHUNK_ASKED)
+        return known;
+    uint64_t meta = layout_meta_page(chunk), data;
+    if (find_data(f, f->pairing.reflection, meta, &data) < 0)
+        return -1;
+    uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
+    if (data < meta + PAGE_BYTES)
+        found |= CHUNK_META_WORDS;
+    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Either answer is
+     * right, a mixture might not be. */
+    while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        if (known & CHUNK_ASKED)
+            return known;
+    return known | found;
+}
+
+/* Returns true if the page was ever cut off, by any process: then its space is given back, or is about to be. */
+static bool was_cut_off(const struct file *f, uint64_t page)
+{
+    return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
+}
+
+static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
+{
+    int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
+    if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
+        return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
+                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+    /* On tmpfs, allocated pages can be stored to. */
+    if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
+        domain_make_storable(f->persist.domain, view + at, n) < 0)
+        return report_errno(errno, "no space for the pages beside %llu bytes at %llu of %s %s",
+                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+    return 0;
+}
+
+static int allocate_o(struct file *f, uint64_t page, uint64_t n)
+{
+    uint64_t from = page * PAGE_BYTES;
+    uint64_t to = min(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
+    return allocate(f, f->o, from, to - from, "the file");
+}
+
+/* Makes sure that a page of the original has space, on file systems where reading a hole may be SIGBUS. */
+static int make_readable(struct file *f, uint64_t page)
+{
+    uint64_t data;
+    /* A range that was found empty is not searched again: to find the next data the kernel goes through all pages
+     * that have space and were never stored to. If two threads mix their results, a needless fallocate() follows. */
+    if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
+        page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
+        return allocate_o(f, page, 1);
+    if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
+        return -1;
+    /* Such file systems allocate whole pages. */
+    if (data / PAGE_BYTES == page)
+        return 0;
+    __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
+    return allocate_o(f, page, 1);
+}
+
+int space_look(struct file *f, uint64_t page, uint8_t *flags)
+{
+    int chunk = ask_chunk(f, page / CHUNK_PAGES);
+    *flags = 0;
+    if (chunk < 0)
+        return -1;
+    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES) && !was_cut_off(f, page)) {
+        *flags = PAGE_O_ALLOCATED;
+    } else if (f->holes_fault) {
+        if (make_readable(f, page) < 0)
+            return -1;
+        *flags = PAGE_O_ALLOCATED;
+    }
+    return 0;
+}
+
+int space_look_r(struct file *f, uint64_t page)
+{
+    uint64_t at = layout_reflected(page * PAGE_BYTES), data;
+    if (!f->r_holes_fault)
+        return 0;
+    if (find_data(f, f->pairing.reflection, at, &data) < 0)
+        return -1;
+    return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
+}
+
+/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs in a
+ * page cache: the file was cut there. */
+static bool lost_neighbours(const struct file *f, uint64_t chunk)
+{
+    return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
+           was_cut_off(f, chunk * CHUNK_PAGES);
+}
+
+int space_make_meta(struct file *f, uint64_t chunk)
+{
+    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE &&
+        !lost_neighbours(f, chunk))
+        return 0;
+    if (allocate(f, f->r, layout_meta_page(chunk), PAGE_BYTES, "a meta page of the reflection of") <
+        0)
+        return -1;
+    __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
+                      __ATOMIC_RELAXED);
+    return 0;
+}
+
+int space_make_words(struct file *f, uint64_t chunk)
+{
+    __atomic_and_fetch(&f->chunks[chunk], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    return space_make_meta(f, chunk);
+}
+
+static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
+{
+    if ((need & PAGE_O_ALLOCATED) && allocate_o(f, page, n) < 0)
+        return -1;
+    while ((need & PAGE_R_ALLOCATED) && n) {
+        uint64_t here = min(n, CHUNK_PAGES - page % CHUNK_PAGES);
+        if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
+            allocate(f, f->r, layout_reflected(page * PAGE_BYTES), here * PAGE_BYTES,
+                     "the reflection of") < 0)
+            return -1;
+        page += here;
+        n -= here;
+    }
+    return 0;
+}
+
+static void note(struct page_state *s, uint8_t made)
+{
+    __atomic_store_n(&s->flags, s->flags | made, __ATOMIC_RELEASE);
+}
+
+int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
+{
+    if (make(f, page, n, need) < 0)
+        return -1;
+    for (uint64_t end = page + n; page < end; page++)
+        note(shared_peek(&f->shared, page), need);
+    return 0;
+}
+
+int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need)
+{
+    if (make(f, page, 1, need) < 0)
+        return -1;
+    note(s, need);
+    return 0;
+}
+
+void space_give_back(struct file *f, uint64_t page, uint64_t n)
+{
+    /* I2: as a store to invalid homes. If it fails, no space is given back, which does no harm. */
+    (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
+                      (off_t)(n * PAGE_BYTES));
+}
+
+void space_forget(struct file *f)
+{
+    const uint64_t chunks = layout_pages(f->max_size) / CHUNK_PAGES + 1;
+    uint64_t page = 0;
+    for (uint64_t i = 0; i < chunks; i++)
+        __atomic_and_fetch(&f->chunks[i], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
+        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+}
+
+/*
+ * The next growth cuts off pages that never were within the file, or takes their space (growth.h, clear_behind());
+ * a shrink takes the space of their reflection. Where reading a hole may be SIGBUS, such a page goes back to 'not
+ * loaded': loading it asks for space.
+ *
+ * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
+ * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
+ * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
+ * is right, or, if the disk is full by then, gets SIGBUS.)
+ */
+void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s)
+{
+    /* Not file_size(): the file may be longer than the views. */
+    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
+    uint64_t once = growth_longest(size, shrink_from(&f->pairing));
+    if (page < layout_pages(size))
+        return;
+    __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
+                     __ATOMIC_RELEASE);
+    if (f->holes_fault && page >= layout_pages(once))
+        __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
+}
+
+void space_note_lowest(struct file *f, uint64_t size)
+{
+    /* Changed only by the holder of `sizing`. Pairs with space_look(). */
+    uint64_t *lowest = &f->shared.header->lowest;
+    if (size < *lowest)
+        __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Space before stores: a home is allocated before it is written, so a full disk is ENOSPC before anything has
+ * happened, and never SIGBUS in the middle. On tmpfs even reading a hole can be SIGBUS, so there O is allocated
+ * before it is read.
+ *
+ * Callers hold the reservation of the page.
+ */
+#ifndef ATO_LIB_FILE_SPACE_H
+#define ATO_LIB_FILE_SPACE_H
+
+#include "lib/file/file.h"
+
+/* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns 0;
+ * -1 with ENOSPC, ESTALE (the file was cut by other means) or EIO. */
+int space_look(struct file *f, uint64_t page, uint8_t *flags);
+
+/* First touch of a page that has slices in R, by its word: makes R readable. A copy of the reflection may have
+ * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */
+int space_look_r(struct file *f, uint64_t page);
+
+/* Returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
+ * Valid until the page is first written, which only its holder does. */
+static inline bool space_has_word(const struct file *f, uint64_t page)
+{
+    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
+}
+
+/* Allocates the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page, so that stores to them are
+ * possible. Returns 0; -1 with ENOSPC: nothing changed, but some space may be allocated. */
+int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need);
+
+/* The same for the meta page of a chunk alone. */
+int space_make_meta(struct file *f, uint64_t chunk);
+
+/* The same, when space beside the meta page may have been given back since. */
+int space_make_words(struct file *f, uint64_t chunk);
+
+/* The same for a run of held pages that all lack space: one call to the kernel for the whole run. */
+int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
+
+/* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All of them are
+ * deployed, durably, and no other process has the file mapped, or is about to map it (scarce.c). */
+void space_give_back(struct file *f, uint64_t page, uint64_t n);
+
+/* For the same caller: no page of the reflection counts as having space any more. */
+void space_forget(struct file *f);
+
+/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
+ * space, since it may have none when the file reaches it again. */
+void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s);
+
+/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
+ * is taken. */
+void space_note_lowest(struct file *f, uint64_t size);
+
+#endif

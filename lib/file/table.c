@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/table.h"
+
+#include "lib/file/file.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+struct mapping *table_entries[TABLE_ENTRIES];
+
+struct mapping *table_find_exactly(const void *addr)
+{
+    struct mapping *m = table_find(addr);
+    return m && (uint64_t)((const char *)addr - m->base) <= m->reach ? m : NULL;
+}
+
+struct mapping *table_find_to_change(const void *addr)
+{
+    struct mapping *m = table_find_exactly(addr);
+    if (!m)
+        report_error(EINVAL, "%p does not lie in a mapping of this process", addr);
+    else if (!m->writable)
+        report_error(EACCES, "the mapping at %p is for reading only", addr);
+    return m && m->writable ? m : NULL;
+}
+
+static uint64_t whole(uint64_t n)
+{
+    return (n + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
+}
+
+bool table_touches_other(const void *addr, size_t n, const struct mapping *m)
+{
+    uint64_t first = (uint64_t)(uintptr_t)addr >> TABLE_SHIFT;
+    uint64_t last = ((uint64_t)(uintptr_t)addr + (n ? n - 1 : 0)) >> TABLE_SHIFT;
+    for (uint64_t i = first; i <= last && i < TABLE_ENTRIES; i++) {
+        const struct mapping *there = __atomic_load_n(&table_entries[i], __ATOMIC_ACQUIRE);
+        if (there && there != m)
+            return true;
+    }
+    return false;
+}
+
+void *table_reserve(void *hint, uint64_t n)
+{
+    n = whole(n);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    uint64_t wanted = (uint64_t)(uintptr_t)hint, end = TABLE_ENTRIES << TABLE_SHIFT;
+    if (hint && wanted % TABLE_GRAIN == 0 && n <= end && wanted <= end - n) {
+        void *at = mmap(hint, n, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at == hint)
+            return at;
+        if (at != MAP_FAILED)
+            munmap(at, n);
+    }
+    char *raw = mmap(NULL, n + TABLE_GRAIN, PROT_NONE, flags, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    char *base = (char *)whole((uint64_t)(uintptr_t)raw);
+    if (base > raw)
+        munmap(raw, (size_t)(base - raw));
+    size_t tail = (size_t)(raw + n + TABLE_GRAIN - (base + n));
+    if (tail)
+        munmap(base + n, tail);
+    madvise(base, n, MADV_DONTFORK);
+    return base;
+}
+
+void table_put(void *base, uint64_t n, struct mapping *m)
+{
+    uint64_t first = (uint64_t)(uintptr_t)base >> TABLE_SHIFT;
+    for (uint64_t i = 0; i < whole(n) >> TABLE_SHIFT; i++)
+        __atomic_store_n(&table_entries[first + i], m, __ATOMIC_RELEASE);
+}
+
+void table_clear(void *base, uint64_t n)
+{
+    table_put(base, n, NULL);
+}

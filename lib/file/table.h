@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which mapping an address lies in: a flat table over the address space, with one entry per GiB.
+ *
+ * Mappings begin at multiples of 1 GiB and own every GiB into which they reach, so `addr >> 30` finds the only
+ * mapping that can be there: one load, no lock, in every call. The table covers the 47 bits that mmap() gives
+ * without a hint. It is 1 MiB of zeros, of which a process touches a page or two.
+ *
+ * A reader of the table never finds a mapping that is going away, unless its caller passes an address of a mapping
+ * that another thread is unmapping, which is the caller's error. Entries are cleared before the addresses are given
+ * back to the kernel, so plain memory that the kernel puts there later is found to be plain.
+ */
+#ifndef ATO_LIB_FILE_TABLE_H
+#define ATO_LIB_FILE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TABLE_SHIFT   30
+#define TABLE_GRAIN   (1ull << TABLE_SHIFT)
+#define TABLE_ENTRIES (1ull << (47 - TABLE_SHIFT))
+
+struct mapping;
+
+extern struct mapping *table_entries[TABLE_ENTRIES];
+
+/* Returns the mapping that owns the GiB of `addr`, or NULL. */
+static inline struct mapping *table_find(const void *addr)
+{
+    uint64_t entry = (uint64_t)(uintptr_t)addr >> TABLE_SHIFT;
+    if (entry >= TABLE_ENTRIES)
+        return NULL;
+    /* Acquire: pairs with table_put(), so that the mapping is seen whole. */
+    return __atomic_load_n(&table_entries[entry], __ATOMIC_ACQUIRE);
+}
+
+/* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
+struct mapping *table_find_exactly(const void *addr);
+
+/* The same, if the caller may write to the mapping's file. NULL with a sentence: EINVAL, EACCES. */
+struct mapping *table_find_to_change(const void *addr);
+
+/* Returns true if [addr, addr + n) reaches into a mapping other than `m` (NULL: into any). */
+bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
+
+/* Returns true if all of [addr, addr + n) is plain memory. n > 0. */
+static inline bool table_is_plain(const void *addr, size_t n)
+{
+    uint64_t last = (uint64_t)(uintptr_t)addr + n - 1;
+    if (table_find(addr) || last < (uint64_t)(uintptr_t)addr)
+        return false;
+    if (__builtin_expect(n > TABLE_GRAIN, 0))
+        return !table_touches_other(addr, n, NULL);
+    return !table_find((const void *)(uintptr_t)last);
+}
+
+/* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is
+ * used if it fits. Returns NULL with errno on failure. */
+void *table_reserve(void *hint, uint64_t n);
+void table_put(void *base, uint64_t n, struct mapping *m);
+void table_clear(void *base, uint64_t n);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which commits of a process are under way: noted in shared memory for ato_settle() (settle.c). */
+#ifndef ATO_LIB_FILE_UNDER_WAY_H
+#define ATO_LIB_FILE_UNDER_WAY_H
+
+#include "lib/file/file.h"
+
+void under_way_raise_threads(uint16_t *threads, unsigned thread);
+
+/* shared_showing.commits */
+#define UNDER_WAY_NOW  0xffffull
+#define UNDER_WAY_OVER 0x10000ull /* one commit that is over */
+
+static inline uint64_t *under_way_commits(const struct file *f, unsigned thread)
+{
+    return &shared_showing_of(&f->shared, f->pairing.slot, thread)->commits;
+}
+
+/* Notes that the calling thread begins a commit to the file. Called before the first word is stored; may be nested. */
+static inline void under_way_begin(const struct file *f)
+{
+    const unsigned thread = thread_number();
+    uint64_t *at = under_way_commits(f, thread);
+    uint16_t *threads = &f->shared.slots[f->pairing.slot].threads;
+    if (__builtin_expect(__atomic_load_n(threads, __ATOMIC_RELAXED) <= thread, 0))
+        under_way_raise_threads(threads, thread);
+    tally_add_at(at, thread == THREAD_SHARED, 1);
+    /* A process that finds a word of the commit (takeover.c) would also have found this note. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/* Notes that the commit is over. Called after its last change has become visible. */
+static inline void under_way_end(const struct file *f)
+{
+    const unsigned thread = thread_number();
+    uint64_t *at = under_way_commits(f, thread);
+    /* Release: a process that sees the commit over sees its changes. */
+    if (__builtin_expect(thread == THREAD_SHARED, 0))
+        __atomic_fetch_add(at, UNDER_WAY_OVER - 1, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + UNDER_WAY_OVER - 1,
+                         __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The library's own views of a file and its reflection. */
+#ifndef ATO_LIB_FILE_VIEWS_H
+#define ATO_LIB_FILE_VIEWS_H
+
+#include "lib/file/file.h"
+
+/* Maps views of both files up to max_size, so that growing needs no new view. An access beyond the end of a
+ * file would be SIGBUS; the size check of each call prevents it. Returns 0; -1 with errno. */
+int views_map(struct file *f);
+
+/* Does nothing if there are none. */
+void views_unmap(struct file *f);
+
+/* Makes the views longer if other processes have made the file longer than they are. No thread is in a call
+ * on the file. Returns 0; -1 with errno and the old views. */
+int views_lengthen(struct file *f, uint64_t size);
+
+#endif

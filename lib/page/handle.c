@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/page/handle.h"
+
+#include "lib/file/page.h"
+#include "lib/page/page_set.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Place 0 is never used, so a handle and a tag are never 0. */
+static struct tx *places[PAGE_TX_PLACES];
+static unsigned made; /* places in use, from 1 on */
+static struct tx *unused;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The transaction that this thread used last: most transactions are begun by the thread that ended the last one. */
+static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_exit_of_thread;
+static int have_key;
+/* The thread's end will put `kept` away. */
+static __thread bool armed __attribute__((tls_model("initial-exec")));
+
+static void put_away(struct tx *t)
+{
+    pthread_mutex_lock(&lock);
+    t->next_free = unused;
+    unused = t;
+    pthread_mutex_unlock(&lock);
+}
+
+static void thread_ends(void *any)
+{
+    (void)any;
+    struct tx *t = kept;
+    kept = NULL;
+    armed = false;
+    if (t)
+        put_away(t);
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&at_exit_of_thread, thread_ends) == 0;
+}
+
+/* The caller holds the lock. */
+static struct tx *new_place(void)
+{
+    struct tx *t = unused;
+    if (t) {
+        unused = t->next_free;
+        return t;
+    }
+    if (made + 1 == PAGE_TX_PLACES) {
+        report_error(EAGAIN, "%d transactions are open", PAGE_TX_PLACES - 1);
+        return NULL;
+    }
+    t = calloc(1, sizeof(*t));
+    if (!t) {
+        report_error(ENOMEM, "no memory for a transaction");
+        return NULL;
+    }
+    hold_init(&t->hold);
+    t->parts = t->few;
+    t->parts_room = TX_FEW_PARTS;
+    t->generation = 1;
+    t->slot = made + 1;
+    __atomic_store_n(&made, t->slot, __ATOMIC_RELAXED);
+    __atomic_store_n(&places[t->slot], t, __ATOMIC_RELEASE);
+    return t;
+}
+
+static void open_handle(struct tx *t)
+{
+    uint64_t handle = t->generation << 16 | t->slot;
+    __atomic_store_n(&t->hold.tag, (uint32_t)handle, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
+}
+
+static void next_generation(struct tx *t)
+{
+    t->generation = (t->generation + 1) & ((1ull << 48) - 1);
+    if (__builtin_expect(!t->generation, 0))
+        t->generation = 1;
+}
+
+struct tx *handle_make(uint64_t owner, unsigned flags)
+{
+    struct tx *t = kept;
+    if (__builtin_expect(!t, 0)) {
+        pthread_once(&once, make_key);
+        armed = have_key && pthread_setspecific(at_exit_of_thread, &kept) == 0;
+        pthread_mutex_lock(&lock);
+        t = new_place();
+        pthread_mutex_unlock(&lock);
+        if (!t)
+            return NULL;
+    }
+    kept = NULL;
+    t->flags = flags;
+    t->wait_ms = 0;
+    t->max_pages = TX_PAGES;
+    __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
+    open_handle(t);
+    return t;
+}
+
+struct tx *handle_at(uint64_t handle)
+{
+    struct tx *t = __atomic_load_n(&places[handle & (PAGE_TX_PLACES - 1)], __ATOMIC_ACQUIRE);
+    return t && handle && __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) == handle ? t : NULL;
+}
+
+uint64_t handle_owner_of(uint64_t tx)
+{
+    uint32_t tag = (uint32_t)(tx >> 32);
+    struct tx *t = __atomic_load_n(&places[page_tx_place(tx)], __ATOMIC_ACQUIRE);
+    if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
+        return TX_NOBODY;
+    return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
+}
+
+void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg)
+{
+    const unsigned n = __atomic_load_n(&made, __ATOMIC_RELAXED);
+    for (unsigned i = 1; i <= n; i++) {
+        struct tx *t = __atomic_load_n(&places[i], __ATOMIC_ACQUIRE);
+        if (t && (__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == thread || t->home))
+            visit(t, arg);
+    }
+}
+
+static void close_handle(struct tx *t)
+{
+    __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->owner, TX_NOBODY, __ATOMIC_RELEASE);
+    next_generation(t);
+}
+
+void handle_renew(struct tx *t)
+{
+    next_generation(t);
+    open_handle(t);
+}
+
+void handle_close(struct tx *t)
+{
+    close_handle(t);
+    __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
+    if (__builtin_expect(!kept && armed, 1))
+        kept = t;
+    else
+        put_away(t);
+}
+
+struct tx *handle_nth(unsigned n)
+{
+    return n <= made ? places[n] : NULL;
+}
+
+void handle_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void handle_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void handle_close_all(void)
+{
+    unused = NULL;
+    for (unsigned i = 1; i <= made; i++) {
+        struct tx *t = places[i];
+        t->home = NULL;
+        t->busy = false;
+        close_handle(t);
+        if (t == kept)
+            continue;
+        t->next_free = unused;
+        unused = t;
+    }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A transaction: its pages, its mappings, the new sizes of their files, and its owner.
+ *
+ * A caller's handle is not a pointer but a number: the transaction's place in a table, and how often that place was
+ * used before. So the use of a handle after its end is detected, whatever the place is used for by then. Places are
+ * never freed.
+ *
+ * page_state.tx of a transaction's page has the lower half of that number, and the page's place in the
+ * transaction's list. A thread that looks a page up by it checks that the list says the same, since other processes
+ * may write to that memory.
+ *
+ * What the transaction writes lies in invalid homes (I2), and in `pending` masks in its own memory: no other thread
+ * sees it, and to forget it is to abort.
+ */
+#ifndef ATO_LIB_PAGE_HANDLE_H
+#define ATO_LIB_PAGE_HANDLE_H
+
+#include "reflection/format/journal.h"
+
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+
+/* Pages that a transaction may touch by default: 1 GiB, and 32 MiB for accesses that are scattered or not aligned. */
+#define TX_PAGES JOURNAL_WORDS
+
+/* The most that options may ask for. */
+#define TX_MOST_PAGES (1ull << 28)
+
+enum { TX_FEW_PARTS = 4 };
+
+struct queue;
+
+struct tx {
+    uint64_t handle;     /* the caller's handle; 0: not open */
+    uint64_t generation; /* of the next handle */
+    uint64_t owner;      /* thread_id(), perhaps with TX_UNDECIDED; TX_ALL_THREADS: an epoch */
+    uint32_t slot;
+    bool busy;   /* its owner is in a call on it */
+    bool pinned; /* the list of its pages stays in `region` */
+    unsigned flags;
+    uint64_t wait_ms; /* 0: no limit */
+    uint64_t max_pages;
+    struct hold hold;
+    /* The list of pages, if it is longer than hold.small. Kept for the next transaction. */
+    void *region;
+    uint64_t region_bytes; /* bytes of address space */
+    uint64_t region_ready; /* bytes of it that are writable memory */
+    /* Writes that are not stored yet (staging.c). Kept for the next transaction; may be NULL. */
+    struct queue *queue;
+    struct part *parts; /* in the order of the first calls on their mappings */
+    unsigned nparts, parts_room;
+    struct part few[TX_FEW_PARTS];
+    /* Of an epoch: the file of its mapping, while threads may wait for the epoch; else NULL. */
+    struct file *home;
+    struct tx *next_free;
+};
+
+/* Results of handle_owner_of() that are no thread. */
+#define TX_NOBODY      0ull
+#define TX_ALL_THREADS (UINT64_MAX >> 1)
+
+/* In tx.owner, beside the id of a thread: ato_tx_adopt() of that thread is finding out whether it may have it. */
+#define TX_UNDECIDED (1ull << 63)
+
+/* Returns the owner of the transaction that page_state.tx names, in this process; TX_NOBODY, TX_ALL_THREADS. */
+uint64_t handle_owner_of(uint64_t tx);
+
+/* Visits the transactions of `thread`, which is not in another call, and the epochs of the process. */
+void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg);
+
+/* Returns the open transaction that a caller's handle names, of any thread; NULL: none. */
+struct tx *handle_at(uint64_t handle);
+
+/* Begins a transaction of the thread `owner`, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
+struct tx *handle_make(uint64_t owner, unsigned flags);
+
+/* Gives an empty transaction a new handle: what was noted of the old one is out of date. */
+void handle_renew(struct tx *t);
+
+/* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */
+void handle_close(struct tx *t);
+
+/* Returns the n-th transaction that was ever made, from 1 on, open or not; NULL: there are fewer. */
+struct tx *handle_nth(unsigned n);
+
+void handle_lock(void); /* around fork() */
+void handle_unlock(void);
+/* In a forked child, which has no open one: closes all. The caller holds the lock. */
+void handle_close_all(void);
+
+#endif

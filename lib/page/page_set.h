@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pages that one operation holds.
+ *
+ * They are reserved in ascending order of (file id, page), all of them before anything else, and released
+ * together. (A transaction's are in the order of its calls: staging.h.) `pending` says for each page which
+ * slices the operation has stored to their invalid homes; it is 0 for a page that is held only so that it
+ * stays as it is. It lies in the operation's own memory, where no other process can change it between two
+ * steps of a commit.
+ */
+#ifndef ATO_LIB_PAGE_PAGE_SET_H
+#define ATO_LIB_PAGE_PAGE_SET_H
+
+#include "lib/file/file.h"
+#include "lib/page/lane.h"
+
+struct held {
+    struct file *file;
+    struct page_state *state;
+    uint64_t page;
+    uint64_t pending;
+};
+
+enum { HOLD_SMALL = 32 };
+
+struct hold {
+    struct held *pages; /* in the order they were reserved */
+    uint64_t n, room;
+    struct journal_lane lane; /* for the coming commit; .in is NULL if there is none */
+    uint32_t tag;             /* of the transaction that has the pages; 0: none */
+    /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
+    const struct persist *forgotten;
+    struct held small[HOLD_SMALL];
+};
+
+/* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */
+static inline uint64_t hold_note(uint32_t tag, uint64_t place)
+{
+    return (uint64_t)tag << 32 | place;
+}
+
+/* Returns true if transaction `tag` of this process has the page: each process numbers its own transactions. */
+static inline bool hold_is_of(const struct file *f, const struct page_state *s, uint32_t tag)
+{
+    return __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder &&
+           __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == tag;
+}
+
+static inline void hold_init(struct hold *h)
+{
+    h->pages = h->small;
+    h->n = 0;
+    h->room = HOLD_SMALL;
+    h->lane.in = NULL;
+    h->tag = 0;
+    h->forgotten = NULL;
+}
+
+struct hold_span {
+    struct file *file;
+    uint64_t first, last; /* pages */
+    uint64_t end;         /* bytes that the file must have */
+};
+
+static inline struct hold_span hold_span_of(struct file *f, uint64_t offset, uint64_t n)
+{
+    return (struct hold_span){f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES, offset + n};
+}
+
+#endif

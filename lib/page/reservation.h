@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reservations of pages.
+ *
+ * A plain operation reserves several pages in ascending order of (file id, page), so plain operations cannot
+ * deadlock with each other. Transactions reserve in any order, and wait by the rules of waits.h.
+ *
+ * Reads take no reservation: read.c explains why a stale read does no harm.
+ */
+#ifndef ATO_LIB_PAGE_RESERVATION_H
+#define ATO_LIB_PAGE_RESERVATION_H
+
+#include "lib/file/page.h"
+
+/*
+ * Waits for a page that was not free, and reserves it. Returns 0; RESERVATION_OF_TX if a transaction or epoch holds the
+ * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the wait would never end (waits.h),
+ * ETIMEDOUT, or an error of peers_recover() if the holder is dead and its page cannot be freed.
+ *
+ * A plain operation that holds pages must not wait for a page of a transaction: plain operations reserve in order,
+ * transactions do not, and the transaction may be waiting for one of these pages.
+ */
+#define RESERVATION_OF_TX 1
+int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience);
+
+/* Reserves a page. Returns as reservation_wait(). */
+static inline int reservation_take(struct file *f, struct page_state *s,
+                                   const struct patience *patience)
+{
+    seam_point(SEAM_RESERVE, s);
+    if (__builtin_expect(page_try_reserve(f, s), 1))
+        return 0;
+    return reservation_wait(f, s, patience);
+}
+
+/*
+ * Checks that the file reaches byte `end`, and will until the page is released. The caller holds the page. Returns
+ * 0; -1 with EFAULT if the file is shorter; RESERVATION_AGAIN if a shrink to less than `end` is under way, which waits
+ * for reserved pages: then the caller releases the page, calls reservation_wait_for_size() and starts again.
+ *
+ * The caller must check this right after reserving, before load_page(). A shrink (size.h) first stores `cut`, then
+ * looks for page states and their holders, and a reservation is a locked instruction. So if the shrink did not see
+ * this page's state or reservation, this load sees `cut`. `cut` is read before the size: when `cut` is withdrawn,
+ * the new size is already there.
+ */
+#define RESERVATION_AGAIN 2
+int reservation_beyond(struct file *f, uint64_t end);
+
+static inline int reservation_within(struct file *f, uint64_t end)
+{
+    uint64_t cut = __atomic_load_n(&f->shared.header->cut, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(end <= cut && end <= file_size(f), 1))
+        return 0;
+    return reservation_beyond(f, end);
+}
+
+/* Waits until no transaction changes the file's size. A plain operation must hold no page. Returns 0; -1: as
+ * reservation_wait(). */
+int reservation_wait_for_size(struct file *f, const struct patience *patience);
+
+/* Pauses in iteration i of a loop that waits for the holder of a page, which may be another process and may have
+ * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
+int reservation_await(struct file *f, const struct page_state *s, unsigned i);
+
+/* Removes what is left of a shrink. The caller holds `sizing`, and makes no shrink: so `cut` and `gone` must say
+ * none. If they do not, a program other than the library stored them (shared.h), and all users would wait forever. */
+void reservation_end_shrink(struct file *f);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Guarded bytes: what a file has in one place while it is not plain. The manifest keeps the plain ones
+ * (reflection/pairing/guard.h). */
+#include "lib/read/guard.h"
+
+#include "lib/file/attach.h"
+#include "lib/file/calls.h"
+#include "lib/file/table.h"
+#include "lib/read/read.h"
+#include "lib/read/reader.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/birth.h"
+
+#include "ato.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Held while this module reads or writes the manifest record of a file. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void guard_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void guard_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+struct manifest_guard guard_of(struct file *f)
+{
+    struct manifest_record record = {0};
+    enum manifest_finding found = MANIFEST_DAMAGED;
+    int which;
+    if (f->reader) {
+        (void)reader_record(f, &record);
+        return record.guard;
+    }
+    pthread_mutex_lock(&lock);
+    /* Another process may be writing one copy, and then at once the other one: try again. */
+    for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
+        found = manifest_read(f->pairing.manifest, &record, &which);
+    pthread_mutex_unlock(&lock);
+    return record.guard;
+}
+
+/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one that
+ * names as plain what the file now has instead. Otherwise a program that maps a file again, and takes the
+ * bytes that it finds for the plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or another
+ * errno. */
+static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
+                           const struct manifest_guard *wish)
+{
+    char now[MANIFEST_GUARD_MAX];
+    const char *path = m->file->pairing.path;
+    unsigned long long at = kept->offset;
+    if (kept->offset != wish->offset || kept->bytes != wish->bytes)
+        return report_error(
+            EEXIST,
+            "%s has a guard, of %u bytes at %llu: take it away (0 bytes) before it gets "
+            "another one",
+            path, kept->bytes, at);
+    if (read_bytes(m, wish->offset, now, wish->bytes) < 0)
+        return -1;
+    if (memcmp(now, wish->plain, wish->bytes) == 0)
+        return report_error(
+            EEXIST,
+            "%s is guarded, and these bytes at %llu are what it has instead of the plain "
+            "ones; to have no guard, take it away (0 bytes)",
+            path, at);
+    return 0;
+}
+
+/* Does not take files_lock(): its holder may be waiting for another process. The file stays mapped while
+ * the call runs. */
+static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
+{
+    struct file *f = m->file;
+    struct pairing *pr = &f->pairing;
+    struct manifest_guard before = guard_of(f), after = {.offset = offset, .bytes = n};
+    if (file_check(f) < 0)
+        return -1;
+    if (n)
+        memcpy(after.plain, plain, n);
+    else
+        after.offset = 0;
+    if (memcmp(&before, &after, sizeof(after)) == 0)
+        return 0;
+    if (n && before.bytes && check_replacing(m, &before, &after) < 0)
+        return -1;
+    if (attach_lock(f) < 0)
+        return -1;
+    /* One flush at a time, as in file_msync(): size word and record lie in one file. */
+    pthread_mutex_lock(&f->medium);
+    pthread_mutex_lock(&lock);
+    int r = pairing_refresh(pr);
+    if (r == 0) {
+        pr->record.guard = after;
+        r = birth_write_record(pr);
+        if (r < 0)
+            r = file_in_doubt(f, "its guard");
+    }
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&f->medium);
+    (void)attach_unlock(f); /* r stands; the next attach reports the failure */
+    return r;
+}
+
+int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
+{
+    struct mapping *m = table_find_to_change(addr);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    if (n > MANIFEST_GUARD_MAX)
+        return report_error(EINVAL, "%zu guarded bytes: at most %d are kept", n,
+                            MANIFEST_GUARD_MAX);
+    if (offset < 0 || (uint64_t)offset > LAYOUT_MAX_BYTES - n)
+        return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
+    return set(m, (uint64_t)offset, plain, (uint32_t)n);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The guard of a mapped file. */
+#ifndef ATO_LIB_READ_GUARD_H
+#define ATO_LIB_READ_GUARD_H
+
+#include "lib/file/file.h"
+
+/* Returns the guard in the manifest; 0 bytes if the file has none. */
+struct manifest_guard guard_of(struct file *f);
+
+/* Held around fork(), so that no thread is in the middle of the above. */
+void guard_lock(void);
+void guard_unlock(void);
+
+#endif

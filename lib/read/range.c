@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/read/range.h"
+
+#include "lib/read/reader.h"
+
+int range_outside(const void *addr, size_t n)
+{
+    if (!addr)
+        return report_error(EINVAL, "a NULL pointer to %zu bytes", n);
+    return report_error(EFAULT,
+                        "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
+                        "file",
+                        addr, n);
+}
+
+bool range_grew(struct range *s, const void *addr, size_t n)
+{
+    if (!s->m->file->reader)
+        return false;
+    (void)reader_refresh(s->m->file);
+    uint64_t size;
+    return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
+}
+
+int range_none(const void *a, const void *b)
+{
+    if (a == b)
+        return report_error(EINVAL, "%p lies in no mapping of this process", a);
+    return report_error(EINVAL, "neither %p nor %p lies in a mapping of this process", a, b);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One side of a copy: the mapping in which it lies, if any, and whether it lies there as a whole. Counting of
+ * copies.
+ */
+#ifndef ATO_LIB_READ_RANGE_H
+#define ATO_LIB_READ_RANGE_H
+
+#include "lib/file/file.h"
+#include "lib/file/table.h"
+#include "reflection/media/report.h"
+
+struct range {
+    struct mapping *m; /* NULL: plain memory */
+    uint64_t offset;   /* in the file */
+};
+
+int range_outside(const void *addr, size_t n);
+int range_none(const void *a, const void *b);
+
+/* Checks that [addr, addr + n) lies in the part of s->m that may be used, and within `size` bytes of its file. Sets
+ * s->offset. Returns 0; -1 with EFAULT. */
+static inline int range_within(struct range *s, const void *addr, size_t n, uint64_t size)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    struct mapping *m = s->m;
+    if (__builtin_expect(at + n - 1 < at, 0))
+        return range_outside(addr, n);
+    uint64_t from = at - (uint64_t)(uintptr_t)m->base;
+    if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
+        return range_outside(addr, n);
+    s->offset = m->offset + from;
+    if (__builtin_expect(s->offset >= size || n > size - s->offset, 0))
+        return range_outside(addr, n);
+    return 0;
+}
+
+/* Sets s->m to the mapping in which addr lies, or to NULL for plain memory. Returns 0; -1 with EFAULT if the range
+ * is partly in a mapping, EINVAL if addr is NULL. n > 0. */
+static inline int range_look(struct range *s, const void *addr, size_t n)
+{
+    s->m = table_find(addr);
+    s->offset = 0;
+    if (s->m || __builtin_expect(addr && table_is_plain(addr, n), 1))
+        return 0;
+    return range_outside(addr, n);
+}
+
+/* For a reader's file, which may have grown: finds out its size, and returns true if the range lies within it. */
+bool range_grew(struct range *s, const void *addr, size_t n);
+
+/* Finds the mapping of a side and checks the range. n > 0. Returns 0; -1 with EFAULT: partly in a mapping, or
+ * beyond the end of the file; EIO: its file is poisoned. */
+static inline int range_find(struct range *s, const void *addr, size_t n)
+{
+    if (range_look(s, addr, n) < 0)
+        return -1;
+    if (!s->m)
+        return 0;
+    if (range_within(s, addr, n, file_size(s->m->file)) < 0 && !range_grew(s, addr, n))
+        return -1;
+    return file_check(s->m->file);
+}
+
+static inline int range_check_writable(const struct mapping *m, const void *addr)
+{
+    return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
+}
+
+static inline void range_count_write(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    uint64_t before = tally_get(t, COUNT_BYTES_WRITTEN);
+    tally_add(t, COUNT_WRITES, 1);
+    tally_add(t, COUNT_BYTES_WRITTEN, n);
+    if (__builtin_expect((before ^ (before + n)) / FILE_TICK, 0))
+        __atomic_fetch_add(&m->file->clock, 1, __ATOMIC_RELAXED);
+}
+
+static inline void range_count_read(struct mapping *m, uint64_t n)
+{
+    struct tally t = tally_of(m);
+    tally_add(t, COUNT_READS, 1);
+    tally_add(t, COUNT_BYTES_READ, n);
+}
+
+#endif

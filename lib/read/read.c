@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading without a lock.
+ *
+ * The problem: while a reader copies slices from the homes that a bitmap names, a writer may flip the page, and
+ * another one may begin to overwrite the homes that were valid. And an operation on several pages must be seen
+ * whole or not at all.
+ *
+ * The reader notes the version of every page, copies, and reads every version again. Why this is enough:
+ *
+ *   1. A writer that has not flipped stores to invalid homes only (I2), and the reader copies from homes that
+ *      the bitmap calls valid. So they touch different bytes, and a reader never waits for a writer's copy.
+ *   2. A home that is valid by bitmap B is overwritten only by a later write, after the flip that made it
+ *      invalid has become visible: version even, bitmap, version odd. So if a page's version is the same odd
+ *      number before and after the copy, no byte that was copied from it was free to be overwritten during
+ *      the copy. (Between that flip and the overwriting lies a new reservation, or W3 in deploy.c.)
+ *   3. Let t be a moment after all versions were read first and before any was read again. No version moved
+ *      across t, so all pages were copied as they were at t. An operation on several pages marks all of them
+ *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so
+ *      at t it had not begun to become visible, or was entirely visible.
+ *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
+ *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the
+ *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
+ *      size after a version, and the same version after its copy, copied before the shrink became visible.
+ *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
+ *      is not loaded, must be loaded first, under a reservation (load_look()).
+ *
+ * Versions only grow. So their sum is unchanged if and only if none moved, and one word is enough to note any
+ * number of versions.
+ *
+ * No barriers are needed: x86 does not let a load pass an earlier load. The fence below is for the compiler, and
+ * for ports to other CPUs. A stale version (the load was executed before another CPU's store was visible) only
+ * means that the reader's moment t is a little earlier.
+ *
+ * The model read.pml checks this together with all that writers do meanwhile (tools/check-models). Its steps have
+ * the names of the functions here: if you change the order of steps in one, change both.
+ *
+ * Progress: a reader tries again if a commit came in between. After some tries it reserves the pages, so it waits
+ * only for the writers ahead of it. It does not wait for pages of open transactions: no other thread can reserve
+ * them, and they do not change before the commit.
+ */
+#include "lib/read/read.h"
+
+#include "lib/commit/deploy.h"
+#include "lib/commit/hold.h"
+#include "lib/page/load.h"
+#include "lib/page/page_set.h"
+#include "lib/page/reservation.h"
+
+enum { TRIES = 8 };
+
+/* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
+static int check_end(struct file *f, uint64_t end)
+{
+    return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
+}
+
+static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
+{
+    struct file *f = m->file;
+    uint64_t page = offset / PAGE_BYTES;
+    unsigned begin = (unsigned)(offset % PAGE_BYTES);
+    const struct page_state *s = load_look(f, page);
+    if (!s)
+        return -1;
+    uint64_t asked = bitmap_touched(begin, n), away = 0;
+    if (policy_of(m) != ATO_READ_GATHER)
+        away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
+    /* Deployed slices may bypass the CPU's caches, and would have to be fetched again. So if all that is asked for
+     * lies in R, it is read there first and deployed after. Slices in two homes are read faster from one. */
+    if (away && away != asked)
+        deploy_for_reader(m, offset, n);
+    for (; *retries < TRIES; (*retries)++) {
+        uint64_t version = read_steady_version(f, s);
+        if (!version || check_end(f, offset + n) < 0)
+            return -1;
+        if (!read_try(f, s, version, page, begin, n, dst))
+            continue;
+        if (away == asked)
+            deploy_for_reader(m, offset, n);
+        return 1;
+    }
+    return 0;
+}
+
+/* One try. Returns 1; 0: a version moved; -1: an error, such as a page state that cannot be had. */
+static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    uint64_t before = 0, after = 0;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct page_state *s = load_look(f, page);
+        uint64_t version = s ? read_steady_version(f, s) : 0;
+        if (!version)
+            return -1;
+        before += version;
+        (void)begin;
+    }
+    if (check_end(f, offset + n) < 0)
+        return -1;
+    seam_point(SEAM_VERSION, f);
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    char *to = dst;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes, to);
+        to += bytes;
+    }
+    RACES_MEANT_END(dst, n);
+    seam_point(SEAM_CHECK, f);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        after += __atomic_load_n(&shared_state(&f->shared, page)->version, __ATOMIC_RELAXED);
+        (void)begin;
+    }
+    return before == after;
+}
+
+static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
+{
+    if (policy_of(m) != ATO_READ_GATHER)
+        deploy_for_reader(m, offset, n);
+    for (; *retries < TRIES; (*retries)++) {
+        int r = try_many(m->file, offset, dst, n);
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Reads pages while they are held, so they cannot change. Pages of an open transaction are not waited for: only its
+ * commit changes them, and after that they can be held. */
+static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    int r = 0;
+    while (r == 0) {
+        struct hold h;
+        hold_init(&h);
+        r = hold_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
+        if (r == 0)
+            r = try_many(f, offset, dst, n);
+        hold_release(&h);
+    }
+    return r < 0 ? -1 : 0;
+}
+
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+{
+    unsigned retries = 0;
+    int r = offset % PAGE_BYTES + n <= PAGE_BYTES ? read_one(m, offset, dst, (unsigned)n, &retries)
+                                                  : read_many(m, offset, dst, n, &retries);
+    if (r == 0)
+        r = read_reserved(m->file, offset, dst, n);
+    if (r < 0)
+        return -1;
+    if (retries)
+        count(m, COUNT_READ_RETRIES, retries);
+    return 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Consistent reads without a lock. read.c explains why they are consistent. */
+#ifndef ATO_LIB_READ_READ_H
+#define ATO_LIB_READ_READ_H
+
+#include "lib/page/reservation.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/races.h"
+
+/* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they lie
+ * within the file. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file was cut meanwhile): dst may hold
+ * anything then. */
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
+
+/* Iterates over the pages of [offset, offset + n). */
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
+/* Returns an odd version of a loaded page. Waits while the page is flipping, which takes as long as a few stores.
+ * 0: its holder is dead and the page cannot be freed, or the file is poisoned. */
+static inline uint64_t read_steady_version(struct file *f, const struct page_state *s)
+{
+    for (unsigned i = 0;; i++) {
+        uint64_t v = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+        /* A takeover that fails poisons the file before it removes a mark. */
+        if (__builtin_expect(v & 1, 1))
+            return i && file_check(f) < 0 ? 0 : v;
+        seam_point(SEAM_WAIT, s);
+        if (reservation_await(f, s, i) < 0)
+            return 0;
+    }
+}
+
+/* Copies bytes of a page by its current bitmap. */
+static inline void read_copy(struct file *f, const struct page_state *s, uint64_t page,
+                             unsigned begin, unsigned n, char *dst)
+{
+    uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
+    copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
+}
+
+/* The same for a page that another thread may hold. Returns true if the page still has `version` after the copy.
+ * The race is intended: during the copy a flip may become visible, and the next writer may store to the home that
+ * was valid. The version shows that, and the caller copies again (read.c, point 2). */
+static inline bool read_try(struct file *f, const struct page_state *s, uint64_t version,
+                            uint64_t page, unsigned begin, unsigned n, char *dst)
+{
+    seam_point(SEAM_VERSION, s);
+    RACES_MEANT_BEGIN();
+    read_copy(f, s, page, begin, n, dst);
+    RACES_MEANT_END(dst, n);
+    seam_point(SEAM_CHECK, s);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;
+}
+
+/*
+ * The common case of a read: within one page that has a state, nothing to deploy, no flip meanwhile, no error.
+ * Returns true if the copy is valid. False: use read_bytes(); dst may hold anything.
+ *
+ * It is separate from read_bytes() to be short. A read waits for memory, and the CPU fetches more of it at once the
+ * fewer instructions lie between one read and the next. So one more load or branch, even of data in the first-level
+ * cache, costs a nanosecond here, many times what it costs elsewhere.
+ */
+static inline bool read_at_once(struct mapping *m, const char *src, char *dst, size_t n)
+{
+    struct file *f = m->file;
+    uint64_t offset = m->offset + (uint64_t)(src - m->base);
+    uint64_t page = offset / PAGE_BYTES, begin = offset % PAGE_BYTES;
+    if (n > PAGE_BYTES - begin)
+        return false;
+    /* The address translation runs while the bitmap is fetched. */
+    __builtin_prefetch(f->o + offset);
+    const bool gathers = policy_of(m) == ATO_READ_GATHER;
+    if (gathers)
+        __builtin_prefetch((const void *)((uintptr_t)f->r + layout_reflected(offset)));
+    /* Acquire: pairs with the release in reader_read(), for the loads that follow. */
+    if (offset + n > m->offset + __atomic_load_n(&m->quick, __ATOMIC_ACQUIRE))
+        return false;
+    const struct shared_header *h = f->shared.header;
+    const struct page_state *s = shared_peek(&f->shared, page);
+    if (__builtin_expect(!s, 0))
+        return false;
+    uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(!(version & 1), 0))
+        return false;
+    /* After the version (read.c, point 5). */
+    if (offset + n > __atomic_load_n(&h->size, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&h->poisoned, __ATOMIC_RELAXED))
+        return false;
+    uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
+    seam_point(SEAM_VERSION, s);
+    RACES_MEANT_BEGIN(); /* as in read_try() */
+    if (bitmap == 0) {
+        f->persist.kernel->plain(dst, f->o + offset, n);
+    } else if (gathers || !(bitmap & bitmap_touched((unsigned)begin, (unsigned)n))) {
+        copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap,
+                          (unsigned)begin, (unsigned)n);
+    } else {
+        RACES_MEANT_END(dst, 0);
+        return false;
+    }
+    RACES_MEANT_END(dst, n);
+    seam_point(SEAM_CHECK, s);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/transaction/parts.h"
+
+#include "lib/commit/journals.h"
+#include "lib/page/handle.h"
+#include "lib/page/part.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int more_parts(struct tx *t)
+{
+    unsigned room = t->parts_room * 2;
+    struct part *parts = malloc(room * sizeof(*parts));
+    if (!parts)
+        return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
+    memcpy(parts, t->parts, t->nparts * sizeof(*parts));
+    if (t->parts != t->few)
+        free(t->parts);
+    t->parts = parts;
+    t->parts_room = room;
+    return 0;
+}
+
+int parts_make_room(struct tx *t, unsigned more)
+{
+    while (t->parts_room - t->nparts < more)
+        if (more_parts(t) < 0)
+            return -1;
+    return 0;
+}
+
+static struct part *find_part(struct tx *t, const struct mapping *m)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].mapping == m)
+            return &t->parts[i];
+    return NULL;
+}
+
+/* All files of a commit are made durable in the same way, and a process that may recover one must be able to
+ * recover all. So all files that a transaction writes to share one domain, owner, group and mode: comparing with
+ * one suffices. */
+int parts_check_alike(const struct tx *t, const struct mapping *m)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].written)
+            return journals_alike(t->parts[i].mapping->file, m->file);
+    return 0;
+}
+
+struct part *parts_add(struct tx *t, struct mapping *m, bool to_write)
+{
+    struct part *part = find_part(t, m);
+    if (to_write && !(part && part->written) && parts_check_alike(t, m) < 0)
+        return NULL;
+    if (part)
+        return part;
+    if (parts_make_room(t, 1) < 0)
+        return NULL;
+    count_open(m, 1);
+    t->parts[t->nparts] = (struct part){.mapping = m};
+    return &t->parts[t->nparts++];
+}
+
+void parts_move(struct tx *to, const struct tx *from)
+{
+    for (unsigned i = 0; i < from->nparts; i++) {
+        const struct part *part = &from->parts[i];
+        struct part *there = find_part(to, part->mapping);
+        if (there) {
+            there->written |= part->written;
+            there->eager |= part->eager;
+            count_open(part->mapping, UINT64_MAX); /* one count remains for both */
+        } else {
+            to->parts[to->nparts++] = (struct part){
+                .mapping = part->mapping, .written = part->written, .eager = part->eager};
+        }
+    }
+}
+
+void parts_drop(struct tx *t, unsigned n)
+{
+    /* A release, so that all that was done through the mapping comes before the count. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    while (t->nparts > n)
+        count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
+}
+
+struct part *parts_of_file(struct tx *t, const struct file *f)
+{
+    struct part *part = t->parts;
+    while (part->mapping->file != f)
+        part++;
+    return part;
+}
+
+const struct part *parts_sizing(const struct tx *t, const struct file *f)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].sized && t->parts[i].mapping->file == f)
+            return &t->parts[i];
+    return NULL;
+}
+
+uint64_t parts_size(const struct tx *t, const struct file *f)
+{
+    const struct part *part = parts_sizing(t, f);
+    return part ? part->size : file_size(f);
+}
+
+int parts_check(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (file_check(t->parts[i].mapping->file) < 0)
+            return -1;
+    return 0;
+}

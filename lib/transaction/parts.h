@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The mappings of a transaction: one part each. */
+#ifndef ATO_LIB_TRANSACTION_PARTS_H
+#define ATO_LIB_TRANSACTION_PARTS_H
+
+#include "lib/page/handle.h"
+#include "lib/page/part.h"
+
+/* Returns its part for a mapping, which cannot be unmapped from then on. NULL with ENOMEM; or, if `to_write`, with
+ * EXDEV: the file cannot be in one commit with the others. */
+struct part *parts_add(struct tx *t, struct mapping *m, bool to_write);
+
+/* Checks that the file of m can be in one commit with the files that the transaction writes to. Returns 0; -1 with
+ * EXDEV. */
+int parts_check_alike(const struct tx *t, const struct mapping *m);
+
+/* Makes room for `more` parts. Returns 0; -1 with ENOMEM. */
+int parts_make_room(struct tx *t, unsigned more);
+
+/* For join.c: moves parts, without the sizes, to a transaction that has room for them. */
+void parts_move(struct tx *to, const struct tx *from);
+
+/* Forgets parts from the n-th on: the call for which they were made has failed. */
+void parts_drop(struct tx *t, unsigned n);
+
+/* Returns the part that speaks for a file, for which it must have one. */
+struct part *parts_of_file(struct tx *t, const struct file *f);
+
+/* The same, if it changes the file's size; else NULL. */
+const struct part *parts_sizing(const struct tx *t, const struct file *f);
+
+/* Returns the file's size as the transaction sees it. */
+uint64_t parts_size(const struct tx *t, const struct file *f);
+
+/* Returns 0; -1 with EIO if one of its files is poisoned. */
+int parts_check(const struct tx *t);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/transaction/resize.h"
+
+#include "lib/commit/hold.h"
+#include "lib/commit/size.h"
+#include "lib/commit/tail.h"
+#include "lib/file/page.h"
+#include "lib/page/handle.h"
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+#include "lib/page/reservation.h"
+#include "lib/read/guard.h"
+#include "lib/transaction/parts.h"
+#include "lib/transaction/staging.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+
+#include <assert.h>
+#include <errno.h>
+
+/* The whole pages of the file between `from` and `to` bytes. */
+static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
+{
+    return (struct size_range){f, layout_pages(from), layout_pages(to), t->hold.tag};
+}
+
+/* ---- begin and end ---- */
+
+static void release_sizing(struct file *f)
+{
+    struct page_state *s = &f->shared.header->sizing;
+    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+    page_release(s);
+}
+
+/* Reads the size from the manifest again: another process may have changed it. */
+static int refresh_size(struct file *f)
+{
+    if (pairing_refresh_size(&f->pairing) < 0)
+        return -1;
+    if (f->pairing.size <= f->max_size)
+        return 0;
+    return report_error(EFBIG,
+                        "%s is %llu bytes long by now, and was mapped here with a largest size of "
+                        "%llu: map it with a larger max_size to change its size",
+                        f->pairing.path, (unsigned long long)f->pairing.size,
+                        (unsigned long long)f->limit);
+}
+
+/* Reserves `sizing`. `part` is the one that speaks for its file. */
+static int begin(struct tx *t, struct part *part)
+{
+    struct file *f = part->mapping->file;
+    struct page_state *s = &f->shared.header->sizing;
+    struct patience patience = staging_patience(t);
+    if (reservation_take(f, s, &patience) < 0)
+        return -1;
+    __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+    /* First cut off what an earlier growth or shrink has left beyond the end. */
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f) < 0) {
+        release_sizing(f);
+        return -1;
+    }
+    part->sized = true;
+    part->size = part->old = part->low = f->pairing.size;
+    return 0;
+}
+
+void resize_end(struct tx *t, struct part *part)
+{
+    struct file *f = part->mapping->file;
+    struct size_range drained = range_of(t, f, part->low, part->old);
+    if (!part->sized)
+        return;
+    size_release(&drained);
+    const uint64_t growing = f->growing;
+    __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
+    /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
+     * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
+     * stays longer. */
+    if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
+        (void)size_cut_leftover(f);
+    release_sizing(f);
+    part->sized = part->resizes = false;
+}
+
+void resize_move(struct tx *to, const struct tx *from, const struct part *part)
+{
+    struct file *f = part->mapping->file;
+    struct size_range drained = range_of(from, f, part->low, part->old);
+    struct part *speaks = parts_of_file(to, f);
+    assert(part->sized && !speaks->sized); /* only one transaction has `sizing` */
+    speaks->sized = true;
+    speaks->resizes = part->resizes;
+    speaks->size = part->size;
+    speaks->old = part->old;
+    speaks->low = part->low;
+    size_move(&drained, to->hold.tag);
+    __atomic_store_n(&f->shared.header->sizing.tx, hold_note(to->hold.tag, SIZE_DRAINED),
+                     __ATOMIC_RELAXED);
+}
+
+/* ---- shorter ---- */
+
+/* Forgets what the transaction wrote beyond the new end. */
+static void forget_behind(struct tx *t, struct file *f, uint64_t size)
+{
+    for (uint64_t i = 0; i < t->hold.n; i++) {
+        struct held *at = &t->hold.pages[i];
+        if (at->file != f)
+            continue;
+        uint64_t stays = bitmap_within(at->page, size);
+        if (at->pending & ~stays)
+            t->hold.forgotten = &f->persist; /* W4 */
+        at->pending &= stays;
+    }
+}
+
+/* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
+static int cut_lower(struct tx *t, struct part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    struct size_range range = range_of(t, f, size, part->low);
+    struct patience patience = staging_patience(t);
+    uint64_t before = t->hold.n, last = size / PAGE_BYTES;
+    /* The last page keeps its bytes up to the end, so it is held, and not drained. */
+    if (size % PAGE_BYTES && staging_claim(t, f, last, last) < 0)
+        return -1;
+    if (size_drain(&range, &patience) < 0) {
+        hold_release_from(&t->hold, before);
+        return -1;
+    }
+    part->low = size;
+    return 0;
+}
+
+static int check_guard(struct file *f, uint64_t size)
+{
+    struct manifest_guard guard = guard_of(f);
+    if (!guard.bytes || guard.offset + guard.bytes <= size)
+        return 0;
+    return report_error(EINVAL,
+                        "%s has guarded bytes, %u at %llu, and cannot be made %llu bytes long: "
+                        "take the guard away before",
+                        f->pairing.path, guard.bytes, (unsigned long long)guard.offset,
+                        (unsigned long long)size);
+}
+
+static int shrink(struct tx *t, struct part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    if (check_guard(f, size) < 0 || (size < part->low && cut_lower(t, part, size) < 0))
+        return -1;
+    forget_behind(t, f, size);
+    return 0;
+}
+
+/* ---- longer ---- */
+
+/* Clears the last page beyond the end that the file has for others. */
+static int clear_tail(struct tx *t, struct part *part)
+{
+    struct file *f = part->mapping->file;
+    uint64_t page = part->old / PAGE_BYTES;
+    if (staging_claim(t, f, page, page) < 0)
+        return -1;
+    size_forget_space(f);
+    return tail_clear(part->mapping, staging_find(t, f, page));
+}
+
+/* Gives both files the new length on the media. */
+static int lengthen(struct tx *t, struct part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    uint64_t old = part->old;
+    if (size <= old || size <= f->growing)
+        return 0;
+    if ((!f->growing && old % PAGE_BYTES && clear_tail(t, part) < 0) ||
+        size_prepare_growth(f, size) < 0)
+        return -1;
+    __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static uint64_t slice_end(uint64_t offset)
+{
+    return (offset + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
+}
+
+/* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
+ * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
+ * disk. */
+static int write_zeros(struct tx *t, struct part *part, uint64_t size)
+{
+    static const char zeros[PAGE_BYTES];
+    const struct staging_source source = {.bytes = zeros, .repeats = true};
+    uint64_t from = part->size, to = slice_end(from < part->old ? part->old : from);
+    if (to > size)
+        to = size;
+    if (to <= from ||
+        (from >= part->old && staging_is_zeros(t, part->mapping->file, from, to - from)))
+        return 0;
+    return staging_write(t, part->mapping, from, to - from, &source, ATO_SKIP_EQUAL);
+}
+
+static int grow(struct tx *t, struct part *part, uint64_t size)
+{
+    struct file *f = part->mapping->file;
+    if (size > f->limit)
+        return report_error(
+            ENOSPC,
+            "%s is mapped with a largest size of %llu bytes, and cannot grow to %llu: "
+            "map it with a larger max_size",
+            f->pairing.path, (unsigned long long)f->limit, (unsigned long long)size);
+    return lengthen(t, part, size) < 0 ? -1 : write_zeros(t, part, size);
+}
+
+/* ---- both ---- */
+
+int resize(struct tx *t, struct mapping *m, uint64_t size)
+{
+    struct part *part = parts_of_file(t, m->file);
+    staging_drain(t); /* queued writes may lie beyond the new end */
+    bool begun = part->sized;
+    uint64_t before = t->hold.n;
+    if (!begun && begin(t, part) < 0)
+        return -1;
+    const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
+    int r = 0;
+    if (size < part->size)
+        r = shrink(t, part, size);
+    else if (size > part->size)
+        r = grow(t, part, size);
+    if (r < 0) {
+        staging_give_back(t, before);
+        __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
+        if (!begun)
+            resize_end(t, part);
+        return -1;
+    }
+    file_note_written(m->file);
+    part->size = size;
+    part->resizes = size != part->old;
+    return 0;
+}
+
+int resize_announce(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++) {
+        const struct part *part = &t->parts[i];
+        if (part->resizes && part->size < part->old && size_announce(part->mapping->file) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void resize_clear(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++) {
+        const struct part *part = &t->parts[i];
+        struct file *f = part->mapping->file;
+        struct size_range range = range_of(t, f, part->size, part->old);
+        if (part->sized && part->size < part->old)
+            size_clear_behind(&range, part->size);
+    }
+}

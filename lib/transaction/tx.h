@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The commit and the end of a transaction. */
+#ifndef ATO_LIB_TRANSACTION_TX_H
+#define ATO_LIB_TRANSACTION_TX_H
+
+#include "lib/page/handle.h"
+
+/* Releases its pages and mappings, and forgets what it wrote and did not commit. It stays open. */
+void tx_empty(struct tx *t);
+
+/* tx_empty(), and makes its handle invalid. */
+void tx_unmake(struct tx *t);
+
+/* For join.c: makes a transaction forget its pages and mappings, which belong to another transaction now. */
+void tx_let_go(struct tx *t);
+
+/* Commits, durably; its pages stay held. Returns 0; -1: errors of commit_run(), and nothing changed. */
+int tx_make_durable(struct tx *t);
+
+/* After the commit: deploys what the eager policy asks for. A failure is ignored. */
+void tx_bring_home(struct tx *t);
+
+/* Returns how many transactions are kept for later ones, open ones included, and sets *bytes to their address
+ * space. */
+unsigned tx_kept(uint64_t *bytes);
+
+/* In a forked child: forgets all transactions, which are the parent's. With handle_lock(). */
+void tx_forget_all(void);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/format/journal.h"
+
+#include "reflection/format/checksum.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { RETIRED = 64, FILES = 128 };
+
+static char *lane_at(const struct journal *j, unsigned lane)
+{
+    return j->bytes + 4096 + lane * j->lane_bytes;
+}
+
+static uint64_t lane_size(const struct journal *j, unsigned lane)
+{
+    return lane + 1 == j->lanes ? j->large_bytes : j->lane_bytes;
+}
+
+uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files)
+{
+    uint64_t room = lane_size(j, lane) - FILES, names = files * sizeof(struct journal_file);
+    return names < room ? (room - names) / sizeof(struct journal_word) : 0;
+}
+
+/* Returns true if the counts of a commit are within its lane. */
+static bool fits(const struct journal *j, unsigned lane, const struct journal_commit *line)
+{
+    return line->files <= JOURNAL_MAX_FILES &&
+           line->files * sizeof(struct journal_file) <= lane_size(j, lane) - FILES &&
+           line->words <= journal_capacity(j, lane, line->files);
+}
+
+static void adopt(struct journal *j, void *bytes, const struct journal_header *h)
+{
+    j->bytes = bytes;
+    j->lanes = h->lanes + 1;
+    j->lane_bytes = h->lane_bytes;
+    j->large_bytes = h->large_bytes;
+    j->domain = h->domain;
+    j->folders = h->folders;
+}
+
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+                  uint64_t words)
+{
+    struct journal_header h = {.magic = JOURNAL_MAGIC,
+                               .version = JOURNAL_VERSION,
+                               .lanes = JOURNAL_LANES,
+                               .lane_bytes = JOURNAL_LANE_BYTES,
+                               .large_bytes = journal_large_bytes(words),
+                               .folders = JOURNAL_FOLDERS,
+                               .domain = p->domain};
+    memcpy(h.id, id, 16);
+    h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
+    persist_copy(p, bytes, &h, sizeof(h));
+    adopt(j, bytes, &h);
+}
+
+bool journal_is_at(const void *bytes)
+{
+    uint64_t magic;
+    memcpy(&magic, bytes, sizeof(magic));
+    return magic == JOURNAL_MAGIC;
+}
+
+uint64_t journal_length(const void *header, uint64_t n, const char *name)
+{
+    struct journal_header h;
+    memcpy(&h, header, sizeof(h));
+    if (h.magic != JOURNAL_MAGIC ||
+        h.checksum != checksum(&h, offsetof(struct journal_header, checksum))) {
+        report_error(EUCLEAN, "journal %s has no valid header", name);
+        return 0;
+    }
+    if (h.version != JOURNAL_VERSION) {
+        report_error(EUCLEAN, "journal %s is of version %u, this library reads %u", name, h.version,
+                     JOURNAL_VERSION);
+        return 0;
+    }
+    uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
+    if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
+        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
+        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
+        h.domain > PERSIST_PROCESS)
+        goto nonsense;
+    uint64_t bytes = h.lanes * h.lane_bytes + h.large_bytes;
+    if (h.folders > JOURNAL_MAX_FOLDERS ||
+        h.folders > (room - bytes) / sizeof(struct journal_folder))
+        goto nonsense;
+    return 4096 + bytes + h.folders * sizeof(struct journal_folder);
+nonsense:
+    report_error(EUCLEAN, "journal %s has a header that makes no sense", name);
+    return 0;
+}
+
+int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
+{
+    struct journal_header h;
+    if (n < 4096)
+        return report_error(EUCLEAN, "journal %s is shorter than its header", name);
+    memcpy(&h, bytes, sizeof(h));
+    if (!journal_length(&h, n, name))
+        return -1;
+    adopt(j, bytes, &h);
+    return 0;
+}
+
+/* ---- folders ---- */
+
+static struct journal_folder *folder_at(const struct journal *j, unsigned k)
+{
+    char *table = lane_at(j, j->lanes - 1) + j->large_bytes;
+    return (struct journal_folder *)table + (k - 1);
+}
+
+int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
+                        const struct route *route)
+{
+    struct journal_folder entry = {{0}, 0};
+    if (!route_write(route, entry.where, sizeof(entry.where)))
+        return report_error(ENAMETOOLONG,
+                            "the path of a reflection folder has %zu bytes, and a "
+                            "journal holds %zu",
+                            strlen(route->absolute), sizeof(entry.where) - 1);
+    entry.checksum = checksum(&entry, offsetof(struct journal_folder, checksum));
+    struct journal_folder *at = folder_at(j, k);
+    persist_copy(p, at, &entry, sizeof(entry));
+    if (persist_flush_data(p, at, sizeof(entry)) < 0)
+        return -1;
+    /* persist-order J5 (reader: journal_look, participants_remove_pointers): an entry is durable before its
+     * folder's pointer has a name, and before any commit that names a file there.
+     * explorer: delay fence survives: what comes next is the pointer's unfinished name. */
+    persist_fence(p);
+    return 0;
+}
+
+bool journal_folder(const struct journal *j, unsigned k, struct route *route)
+{
+    struct journal_folder entry; /* a copy: other processes may write to the journal */
+    struct route ignored;
+    if (k == 0 || k > j->folders)
+        return false;
+    memcpy(&entry, folder_at(j, k), sizeof(entry));
+    return entry.checksum == checksum(&entry, offsetof(struct journal_folder, checksum)) &&
+           route_read(route ? route : &ignored, entry.where, sizeof(entry.where));
+}
+
+/* ---- writing ---- */
+
+static uint64_t line_checksum(const struct journal_commit *line)
+{
+    return checksum(line, offsetof(struct journal_commit, checksum));
+}
+
+void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
+                   unsigned lane, const struct journal_file *files, unsigned nfiles, uint64_t words)
+{
+    w->journal = j;
+    w->persist = p;
+    w->lane = lane_at(j, lane);
+    w->sequence = *(uint64_t *)(w->lane + RETIRED) + 1;
+    w->line =
+        (struct journal_commit){.sequence = w->sequence, .files = nfiles, .words = (uint32_t)words};
+    w->checksum = checksum_add(line_checksum(&w->line), files, nfiles * sizeof(*files));
+    w->at = w->lane + FILES;
+    w->buffered = 0;
+    persist_copy(p, w->at, files, nfiles * sizeof(*files));
+    w->at += nfiles * sizeof(*files);
+}
+
+static void drain(struct journal_writer *w)
+{
+    size_t n = w->buffered * sizeof(w->buffer[0]);
+    w->checksum = checksum_add(w->checksum, w->buffer, n);
+    persist_copy(w->persist, w->at, w->buffer, n);
+    w->at += n;
+    w->buffered = 0;
+}
+
+void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value)
+{
+    w->buffer[w->buffered++] =
+        (struct journal_word){word_offset | (uint64_t)file << JOURNAL_WORD_FILE, value};
+    if (w->buffered == sizeof(w->buffer) / sizeof(w->buffer[0]))
+        drain(w);
+}
+
+void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)
+{
+    journal_add(w, file, JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, value);
+}
+
+int journal_finish(struct journal_writer *w)
+{
+    if (w->buffered)
+        drain(w);
+    w->line.checksum = w->checksum;
+    return persist_flush_data(w->persist, w->lane + FILES, (size_t)(w->at - w->lane - FILES));
+}
+
+int journal_commit(struct journal_writer *w)
+{
+    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of the
+     * commit changes. Otherwise nothing could finish the commit after a cut between two flips. */
+    persist_line(w->persist, w->lane, (const char *)&w->line);
+    if (persist_flush_data(w->persist, w->lane, sizeof(w->line)) < 0)
+        return -1;
+    persist_fence(w->persist);
+    return 0;
+}
+
+static int retire(const struct persist *p, uint64_t *retired, uint64_t sequence)
+{
+    persist_store_word(p, retired, sequence);
+    if (persist_flush_word(p, retired) < 0)
+        return -1;
+    /* persist-order J3 (reader: journal_look, R2): `retired` is durable before any page of the commit is
+     * released, or the lane is used again. Otherwise a replay would undo newer flips. */
+    persist_fence(p);
+    return 0;
+}
+
+int journal_retire(struct journal_writer *w)
+{
+    return retire(w->persist, (uint64_t *)(w->lane + RETIRED), w->sequence);
+}
+
+int journal_retire_view(const struct persist *p, const struct journal_view *v)
+{
+    return retire(p, v->retired, v->sequence);
+}
+
+/* ---- reading ---- */
+
+int journal_settle(const struct journal *j, const struct persist *p, unsigned lane)
+{
+    char *at = lane_at(j, lane);
+    struct journal_commit line;
+    memcpy(&line, at, sizeof(line));
+    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired`
+     * and not fenced it. Whatever this recovery decides, a power cut after it must find the same lane. Of an
+     * idle lane only the first two lines matter. */
+    size_t n = FILES;
+    if (fits(j, lane, &line))
+        n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
+    if (persist_flush_any(p, at, n) < 0)
+        return -1;
+    persist_fence(p);
+    return 0;
+}
+
+/* I5: may a word have been written by libato? */
+static bool makes_sense(const struct journal_word *at, unsigned files)
+{
+    const struct journal_word w = *at;
+    uint64_t size;
+    if (journal_word_file(&w) >= files)
+        return false;
+    if (journal_word_is_size(&w))
+        return journal_word_offset(&w) == MANIFEST_SIZE_WORD &&
+               manifest_decode_size(w.value, &size);
+    return journal_word_offset(&w) % 8 == 0;
+}
+
+enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v)
+{
+    char *at = lane_at(j, lane);
+    struct journal_commit line;
+    memcpy(&line, at, sizeof(line));
+    v->retired = (uint64_t *)(at + RETIRED);
+    v->sequence = line.sequence;
+    if (line.sequence == *v->retired)
+        return JOURNAL_IDLE;
+    if (line.sequence != *v->retired + 1)
+        return JOURNAL_DAMAGED;
+    if (!fits(j, lane, &line))
+        return JOURNAL_DAMAGED;
+    if (line.files == 0 || line.words == 0)
+        return JOURNAL_IDLE; /* the lane's first commit, torn within its line */
+    v->nfiles = line.files;
+    v->nwords = line.words;
+    v->files = (const struct journal_file *)(at + FILES);
+    v->words = (const struct journal_word *)(v->files + v->nfiles);
+    uint64_t h = checksum_add(line_checksum(&line), v->files, v->nfiles * sizeof(*v->files));
+    h = checksum_add(h, v->words, v->nwords * sizeof(*v->words));
+    if (h != line.checksum)
+        return JOURNAL_IDLE; /* cut while it was written: never committed */
+    unsigned known = 0;      /* the folder that was looked at last */
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        unsigned folder = v->files[i].folder;
+        if (folder && folder != known && !journal_folder(j, folder, NULL))
+            return JOURNAL_DAMAGED;
+        known = folder;
+    }
+    for (uint64_t i = 0; i < v->nwords; i++)
+        if (!makes_sense(&v->words[i], v->nfiles))
+            return JOURNAL_DAMAGED;
+    return JOURNAL_COMMITTED;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bytes of the redo journal, which turns the flips of several words into one step.
+ *
+ * A journal is a range of bytes in any container (pool.c keeps it in a libpmemobj pool, tests in an array).
+ * It is divided into lanes; a commit uses one lane, which no other commit uses meanwhile.
+ *
+ *   offset  bytes   what
+ *   0       4096    struct journal_header, then zeros
+ *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then one of `large_bytes`
+ *   ...     4096 k  k = `folders` entries of the folder table: struct journal_folder
+ *
+ * A lane:
+ *
+ *   0       64      struct journal_commit: one cache line
+ *   64      8       retired: the sequence of the last commit that needs no replay any more
+ *   72      56      zeros
+ *   128     32 f    struct journal_file, one for each file named
+ *   ...     16 n    struct journal_word, one for each word
+ *
+ * A lane holds a commit if and only if (1) its sequence is `retired` + 1, (2) its counts are within the lane,
+ * (3) its checksum, over sequence, counts, files and words, fits. A lane with the sequence `retired` is idle.
+ * One with a checksum that does not fit was cut while it was written and never committed. Any other sequence,
+ * or counts out of bounds, is damage.
+ *
+ * The files of one commit may lie in several reflection folders (linked.h). Files in the journal's own folder
+ * have folder 0. Files in another one have the number of its entry in the table, from 1 on. An entry is
+ * written once, durably, before the first commit that names it (J5), and never changed. An entry with a
+ * checksum that does not fit was cut while it was written: no commit names it.
+ *
+ * The protocol (persist-order tags J1..J3, in lib/flip.c and below):
+ *   data, files and words   | fence
+ *   commit line             | fence    <- the commit point
+ *   every word flipped      | fence
+ *   retired := sequence     | fence    <- only now may pages be released: a lane that is retired
+ *                                         later could be replayed over a newer flip
+ *
+ * Callers hold the lane, and the reservations of all pages named. No lock is taken here.
+ */
+#ifndef ATO_REFLECTION_FORMAT_JOURNAL_H
+#define ATO_REFLECTION_FORMAT_JOURNAL_H
+
+#include "reflection/format/route.h"
+#include "reflection/media/persist.h"
+
+#include <assert.h>
+
+#define JOURNAL_MAGIC       0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
+#define JOURNAL_VERSION     2
+#define JOURNAL_MAX_FILES   16384
+#define JOURNAL_MAX_FOLDERS 4096
+
+struct journal_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t lanes; /* small ones, without the large one */
+    uint64_t lane_bytes, large_bytes;
+    uint32_t folders; /* entries of the folder table */
+    uint32_t domain;  /* enum persist_domain of its commits */
+    uint8_t id[16];
+    uint64_t checksum; /* of the bytes before */
+};
+
+struct journal_commit {
+    uint64_t sequence;
+    uint32_t files, words;
+    uint64_t reserved[5];
+    uint64_t checksum;
+};
+
+struct journal_file {
+    uint8_t id[16]; /* of the file's pairing */
+    uint64_t inode;
+    uint32_t folder;   /* 0: the journal's own; k: entry k of the table */
+    uint32_t reserved; /* 0 */
+};
+
+/* `word`: bits 0-48 the offset of a bitmap word in the reflection, bit 49 (JOURNAL_WORD_SIZE) 0, bits 50-63
+ * the index of its file. If bit 49 is set, it is the size word of the file's manifest instead, and the offset
+ * is MANIFEST_SIZE_WORD. */
+#define JOURNAL_WORD_OFFSET ((1ull << 49) - 1)
+#define JOURNAL_WORD_SIZE   (1ull << 49)
+#define JOURNAL_WORD_FILE   50
+
+struct journal_word {
+    uint64_t word;
+    uint64_t value;
+};
+
+/* Entry k of the table. */
+struct journal_folder {
+    char where[4088]; /* route_write()'s bytes for the folder, then zeros, at least one */
+    uint64_t checksum;
+};
+
+static_assert(sizeof(struct journal_header) == 64, "format");
+static_assert(sizeof(struct journal_commit) == 64, "format");
+static_assert(sizeof(struct journal_file) == 32, "format");
+static_assert(sizeof(struct journal_word) == 16, "format");
+static_assert(sizeof(struct journal_folder) == 4096, "format");
+
+/* The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
+ * file. One lane for JOURNAL_WORDS (a write of 1 GiB at any place), or more if needed, beside any number of
+ * files. Names of 63 folders. */
+#define JOURNAL_LANES       16u
+#define JOURNAL_LANE_BYTES  (64ull << 10)
+#define JOURNAL_FOLDERS     63u
+#define JOURNAL_WORDS       ((1ull << 18) + 8192)
+#define JOURNAL_MAX_WORDS   (1ull << 28)
+#define JOURNAL_MAX_BYTES   (8ull << 30)
+#define JOURNAL_LARGE_BYTES journal_large_bytes(JOURNAL_WORDS)
+#define JOURNAL_BYTES       journal_bytes(JOURNAL_WORDS)
+
+/* Bytes of the large lane, and of the whole journal, if that lane holds `words` words. */
+static inline uint64_t journal_large_bytes(uint64_t words)
+{
+    return 128 + JOURNAL_MAX_FILES * sizeof(struct journal_file) +
+           words * sizeof(struct journal_word);
+}
+
+static inline uint64_t journal_bytes(uint64_t words)
+{
+    return 4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + journal_large_bytes(words) +
+           JOURNAL_FOLDERS * sizeof(struct journal_folder);
+}
+
+struct journal {
+    char *bytes;
+    uint64_t lane_bytes, large_bytes;
+    enum persist_domain domain;
+    unsigned lanes; /* with the large one, which is the last */
+    unsigned folders;
+};
+
+/* Writes an empty journal over zeros, with a large lane for `words` words (at most JOURNAL_MAX_WORDS).
+ * `bytes` is 64-byte aligned and journal_bytes(words) long. Not durable when it returns: the caller syncs the
+ * whole file before the journal gets its name (J0). */
+void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+                  uint64_t words);
+
+/* Takes an existing journal. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not one, or
+ * damaged. */
+int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
+
+/* Returns true if this looks like the beginning of a journal. */
+bool journal_is_at(const void *bytes);
+
+/* Returns the length of the journal with this header; 0 with a sentence if it is not valid, or longer than
+ * `n` bytes. For a check before the journal is mapped; journal_take() checks again. */
+uint64_t journal_length(const void *header, uint64_t n, const char *name);
+
+/* Writes entry `k` of the folder table, 1 to j->folders; durable when it returns 0. -1 and errno: EIO;
+ * ENAMETOOLONG. The caller ensures that no other thread writes to the table. */
+int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
+                        const struct route *route);
+
+/* Copies entry `k` of the table to `route`, which may be NULL. Returns false if it holds no folder. */
+bool journal_folder(const struct journal *j, unsigned k, struct route *route);
+
+/* ---- writing ---- */
+
+struct journal_writer {
+    const struct journal *journal;
+    const struct persist *persist;
+    char *lane;
+    uint64_t checksum, sequence;
+    char *at; /* where the next words go */
+    struct journal_commit line;
+    unsigned buffered;
+    struct journal_word buffer[32];
+};
+
+/* The number of words that lane `lane` holds beside `files` files. */
+uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files);
+
+/* Starts a commit of `words` words in an idle lane. nfiles: 1 to JOURNAL_MAX_FILES. */
+void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
+                   unsigned lane, const struct journal_file *files, unsigned nfiles,
+                   uint64_t words);
+void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value);
+
+/* Adds the file's size word; `value` is manifest_encode_size()'s. It counts as one of the words. */
+void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value);
+
+/* To be called after the last word, before the fence that also covers the data. Returns 0; -1 with EIO. */
+int journal_finish(struct journal_writer *w);
+
+/* The commit point: durable when it returns 0. -1 with EIO: the commit is in doubt. */
+int journal_commit(struct journal_writer *w);
+
+/* To be called when every word is durable. Returns 0; -1 with EIO: the lane must not be used again. */
+int journal_retire(struct journal_writer *w);
+
+/* ---- reading ---- */
+
+enum journal_finding { JOURNAL_IDLE, JOURNAL_COMMITTED, JOURNAL_DAMAGED };
+
+struct journal_view {
+    uint64_t sequence;
+    uint64_t *retired;
+    const struct journal_file *files;
+    const struct journal_word *words;
+    unsigned nfiles;
+    uint64_t nwords;
+};
+
+enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v);
+
+static inline unsigned journal_word_file(const struct journal_word *w)
+{
+    return (unsigned)(w->word >> JOURNAL_WORD_FILE);
+}
+
+static inline bool journal_word_is_size(const struct journal_word *w)
+{
+    return w->word & JOURNAL_WORD_SIZE;
+}
+
+static inline uint64_t journal_word_offset(const struct journal_word *w)
+{
+    return w->word & JOURNAL_WORD_OFFSET;
+}
+
+/* Makes durable what a dead process left visible in the lane. To be called for each lane before
+ * journal_look() is believed. The folder table needs no such call: it was durable before any lane that names
+ * it. */
+int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
+
+int journal_retire_view(const struct persist *p, const struct journal_view *v);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The copy kernel for AVX512; compiled with -mavx512f, called only where the CPU has it. */
+#include "reflection/media/copy.h"
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
+
+typedef struct {
+    __m512i v;
+} LINE;
+
+#define KERNEL(name) name##_avx512
+
+static inline LINE load_line(const char *src)
+{
+    return (LINE){_mm512_loadu_si512(src)};
+}
+
+static inline void store_line(char *dst, LINE l)
+{
+    _mm512_store_si512(dst, l.v);
+}
+
+static inline void stream_line(char *dst, LINE l)
+{
+    _mm512_stream_si512((__m512i *)dst, l.v);
+}
+
+static inline void put_line(char *dst, LINE l)
+{
+    _mm512_storeu_si512(dst, l.v);
+}
+
+static inline int lines_differ(LINE a, LINE b)
+{
+    return _mm512_cmpneq_epi64_mask(a.v, b.v) != 0;
+}
+
+#include "reflection/media/copy_kernel.inc"
+
+static int usable(void)
+{
+    return __builtin_cpu_supports("avx512f") != 0;
+}
+
+const struct copy_kernel copy_avx512 = {
+    .name = "avx512",
+    .usable = usable,
+    .scatter = scatter_avx512,
+    .scatter_nt = scatter_nt_avx512,
+    .plain = plain_avx512,
+    .gather = gather_avx512,
+    .differing = differing_avx512,
+};

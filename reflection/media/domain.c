@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/media/domain.h"
+
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <libpmem.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x80000
+#endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 0x03
+#endif
+
+static const char *const names[] = {"auto", "pmem", "eadr", "msync", "process"};
+
+enum persist_domain domain_of(int fd)
+{
+    void *try = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+    if (try != MAP_FAILED) {
+        munmap(try, 4096);
+        return pmem_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
+    }
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
+        return PERSIST_PROCESS;
+    return PERSIST_MSYNC;
+}
+
+static int strength(enum persist_domain d)
+{
+    static const int of[] = {[PERSIST_AUTO] = 0,
+                             [PERSIST_PROCESS] = 1,
+                             [PERSIST_MSYNC] = 2,
+                             /* pmem's protocol is right on an eADR machine, not vice versa */
+                             [PERSIST_EADR] = 3,
+                             [PERSIST_PMEM] = 3};
+    return of[d];
+}
+
+enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b)
+{
+    if (strength(a) != strength(b))
+        return strength(a) < strength(b) ? a : b;
+    return a == PERSIST_PMEM ? a : b;
+}
+
+const char *domain_name(int domain)
+{
+    return domain >= 0 && domain <= PERSIST_PROCESS ? names[domain] : NULL;
+}
+
+int domain_from_name(const char *name)
+{
+    if (!name || !*name)
+        return PERSIST_AUTO;
+    for (int d = PERSIST_PMEM; d <= PERSIST_PROCESS; d++)
+        if (strcmp(name, names[d]) == 0)
+            return d;
+    return report_error(EINVAL, "ATO_DURABILITY '%.40s' is none of pmem, eadr, msync, process",
+                        name);
+}
+
+void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)
+{
+    int fixed = at ? MAP_FIXED : 0;
+    if (domain == PERSIST_PMEM || domain == PERSIST_EADR) {
+        void *view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
+        if (view != MAP_FAILED || (errno != EOPNOTSUPP && errno != EINVAL))
+            return view;
+        /* The domain was forced on a medium of another kind: the caller's choice counts. */
+    }
+    return mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
+}
+
+int domain_make_storable(enum persist_domain domain, void *at, size_t n)
+{
+    if (!domain_is_cached(domain) || madvise(at, n, MADV_POPULATE_WRITE) == 0 || errno != EFAULT)
+        return 0;
+    errno = ENOSPC;
+    return -1;
+}

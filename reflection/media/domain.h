@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The durability domain of a file: what its medium offers, and how files are mapped in it.
+ */
+#ifndef ATO_REFLECTION_MEDIA_DOMAIN_H
+#define ATO_REFLECTION_MEDIA_DOMAIN_H
+
+#include "reflection/media/persist.h"
+
+#include <sys/types.h>
+
+/* Returns what the medium of an open regular file (for reading and writing) offers:
+ *   pmem     a mapping with MAP_SYNC works: DAX on persistent memory
+ *   eadr     as pmem, and the platform flushes CPU caches at a power cut
+ *   process  tmpfs, ramfs: nothing outlives the kernel
+ *   msync    everything else */
+enum persist_domain domain_of(int fd);
+
+/* Returns the domain that promises less; of pmem and eadr, pmem. */
+enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
+
+/* "pmem" ...; NULL for an unknown number. */
+const char *domain_name(int domain);
+
+/* Returns the domain that the value of ATO_DURABILITY names; PERSIST_AUTO for NULL or "". -1 with EINVAL for
+ * other words. */
+int domain_from_name(const char *name);
+
+/* mmap() of a file of the media: with MAP_SYNC where `domain` wants it and the file supports it, so that
+ * space allocated before a store is durable with that store. Returns MAP_FAILED with errno on failure. `at`:
+ * the address to map at, replacing what is there, or NULL. */
+void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
+
+/* Returns true if mappings in this domain go through the page cache (unless the domain was forced on a medium
+ * of another kind). */
+static inline bool domain_is_cached(enum persist_domain domain)
+{
+    return domain == PERSIST_MSYNC || domain == PERSIST_PROCESS;
+}
+
+/*
+ * Makes whole pages of a mapping, which have space, ready to be stored to. Returns 0; -1 with ENOSPC.
+ *
+ * Allocated space is not enough: Linux may keep neighbouring pages of a file as one in the page cache (a
+ * large folio). The first store to it takes space for all of its pages that are holes, and raises SIGBUS if
+ * there is none. So the kernel is asked to populate the pages; it then fails with EFAULT instead. Kernels
+ * without that call (before 5.14) have no such folios for writing, nor has persistent memory.
+ */
+int domain_make_storable(enum persist_domain domain, void *at, size_t n);
+
+/* The end of the bytes that may share a large folio with bytes before `at`. Giving back space between `at`
+ * and that end can take it from the bytes before `at` too. */
+static inline uint64_t domain_neighbours_end(enum persist_domain domain, uint64_t at)
+{
+    const uint64_t most = 2 << 20; /* the largest folio; each is aligned to its size */
+    return domain_is_cached(domain) ? (at + most - 1) / most * most : at;
+}
+
+#endif

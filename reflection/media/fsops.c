@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/media/fsops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static int create(int dir, const char *name, int flags, mode_t mode)
+{
+    return openat(dir, name, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+}
+
+static int rename_within(int dir, const char *from, const char *to)
+{
+    int r = renameat2(dir, from, dir, to, RENAME_NOREPLACE);
+    /* Some file systems know no flags: there the second of two renames replaces the first one's file. */
+    return r < 0 && errno == EINVAL ? renameat(dir, from, dir, to) : r;
+}
+
+static int set_attribute(int fd, const char *name, const void *value, size_t n)
+{
+    return fsetxattr(fd, name, value, n, 0);
+}
+
+static int allocate(int fd, int mode, off_t offset, off_t n)
+{
+    int r;
+    do
+        r = fallocate(fd, mode, offset, n);
+    while (r < 0 && errno == EINTR);
+    return r;
+}
+
+static int sync_file(int fd, const char *site)
+{
+    (void)site;
+    return fsync(fd);
+}
+
+const struct fsops fsops_real = {
+    .mkdirat = mkdirat,
+    .create = create,
+    .renameat = rename_within,
+    .unlinkat = unlinkat,
+    .ftruncate = ftruncate,
+    .fallocate = allocate,
+    .fsetxattr = set_attribute,
+    .fremovexattr = fremovexattr,
+    .fchown = fchown,
+    .fchmod = fchmod,
+    .futimens = futimens,
+    .fsync = sync_file,
+    .shm_open = shm_open,
+    .shm_unlink = shm_unlink,
+};
+
+#ifdef ATO_SEAM
+const struct fsops *fsops = &fsops_real;
+#endif

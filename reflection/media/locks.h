@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Byte locks that tell which processes live: open file description locks (Linux 3.15).
+ *
+ * The kernel drops them when the last descriptor of the open file description is closed, at the latest when
+ * the process dies, and in every pid namespace. Rules that follow:
+ *   - asking about a byte through the description that locked it says 'free', so a process never
+ *     asks about its own byte;
+ *   - a forked child shares the description: its F_UNLCK would drop its parent's lock, so a child
+ *     only closes;
+ *   - a mapping of the locked descriptor would keep the lock, so it is never mapped;
+ *   - the bytes need not exist: locks and content are unrelated.
+ */
+#ifndef ATO_REFLECTION_MEDIA_LOCKS_H
+#define ATO_REFLECTION_MEDIA_LOCKS_H
+
+#include <sys/types.h>
+
+#ifdef ATO_SEAM
+extern unsigned locks_patience_ms; /* of locks_wait() */
+#endif
+
+enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
+
+/* Exclusive locks on [start, start + n). */
+enum locks_answer locks_try(int fd, off_t start, off_t n);   /* MINE, TAKEN or FAILED */
+enum locks_answer locks_share(int fd, off_t start, off_t n); /* as locks_try(), but a shared lock */
+enum locks_answer locks_ask(int fd, off_t start, off_t n);   /* FREE, TAKEN or FAILED */
+int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
+int locks_drop(int fd, off_t start, off_t n);
+void locks_let_others(void); /* sleeps long enough for a process in locks_wait() to get the lock */
+/* To be called before a lock is taken through a descriptor that no list holds. Until locks_close() a forked
+ * child closes it (locks_forget()); else the child would keep the locks when its parent is killed. */
+void locks_keep(int fd);
+void locks_forget(void);
+
+/* Drops all locks, then closes. Closing alone is not enough: a child forked meanwhile may have the
+ * descriptor, and would keep the locks as long as it lives. Does nothing for fd -1; keeps errno. */
+void locks_close(int fd);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/media/persist.h"
+
+#include "reflection/media/persist_real.h"
+
+#include <linux/membarrier.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef ATO_SEAM
+void (*seam_hook)(enum seam_point point, const void *about);
+const struct persist_ops *persist_ops = &persist_real;
+#endif
+
+const struct persist_ops persist_real = {
+    .scatter = persist_real_scatter,
+    .line = persist_real_line,
+    .home = persist_real_home,
+    .copy = persist_real_copy,
+    .store_word = persist_real_store_word,
+    .flip_rtm = persist_real_flip_rtm,
+    .flush_data = persist_real_flush_data,
+    .flush_word = persist_real_flush_word,
+    .flush_any = persist_real_flush_any,
+    .fence = persist_real_fence,
+    .fence_threads = persist_real_fence_threads,
+};
+
+void persist_init(struct persist *p, enum persist_domain domain)
+{
+    p->domain = domain;
+    p->kernel = copy_best();
+}
+
+bool persist_can_fence_threads(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/* A full barrier on every CPU that runs a thread of a registered process; a thread that does not run passed a
+ * barrier when it stopped. As sfence does, it drains non-temporal stores and orders flushes. */
+void persist_real_fence_threads(const struct persist *p, const char *site)
+{
+    (void)p;
+    (void)site;
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+int persist_msync(const void *addr, size_t n)
+{
+    uintptr_t begin = (uintptr_t)addr & ~(uintptr_t)4095;
+    uintptr_t end = ((uintptr_t)addr + n + 4095) & ~(uintptr_t)4095;
+    return msync((void *)begin, end - begin, MS_SYNC);
+}
+
+/* A page that the kernel failed to write back is marked clean and keeps its bytes: another msync() would do
+ * nothing and succeed. Storing what the page holds makes it dirty again. */
+int persist_msync_anew(const void *addr, size_t n)
+{
+    uintptr_t end = (uintptr_t)addr + n;
+    for (uintptr_t at = (uintptr_t)addr & ~(uintptr_t)4095; at < end; at += 4096)
+        __atomic_fetch_add((uint64_t *)at, 0, __ATOMIC_RELAXED);
+    return persist_msync(addr, n);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The only place with stores, flushes and fences that reach the media.
+ *
+ * What a call promises, in each durability domain:
+ *
+ *                      pmem            eadr            msync           process
+ *   line, home, copy   durable after   durable after   visible         visible
+ *                      the next fence  the next fence
+ *   scatter            the same        the same        visible         visible after
+ *                                                                      the next fence
+ *   flush_data         -               -               durable         -
+ *   store_word         visible, and ordered after all that this thread stored before a fence
+ *   flush_word         durable after   -               durable         -
+ *                      the next fence
+ *   fence              orders and drains all of the above, of the calling thread
+ *
+ *   - : nothing to do, the call costs a predictable branch.
+ *
+ * So one sequence is right in all four domains:
+ *   store data, flush_data, fence, store_word, flush_word, fence.
+ * In `eadr` data goes by non-temporal stores, which are not ordered with other stores. So the first fence is
+ * needed there too: without it another thread (or a power cut) could see the word without its bytes. In
+ * `process` scatter uses non-temporal stores for lines that are probably not in the caches: an ordinary store
+ * would fetch them first. All other stores there, and all in `msync`, are ordinary ones, which x86 keeps in
+ * order.
+ *
+ * flush_* return -1 with errno on failure (msync: EIO). The data may then be durable or not.
+ *
+ * Tests build the library with ATO_SEAM: every call then goes through `persist_ops`, by default the real
+ * functions, and carries the place of the call.
+ */
+#ifndef ATO_REFLECTION_MEDIA_PERSIST_H
+#define ATO_REFLECTION_MEDIA_PERSIST_H
+
+#include "reflection/media/persist_types.h"
+#include "reflection/media/seam.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void persist_init(struct persist *p, enum persist_domain domain);
+
+/* persist_rtm_allowed(): may hardware transactions flip words in this domain (what is visible must be
+ * durable), and do they work? persist_rtm_works(): CPUID has RTM and a trial transaction commits. The answer
+ * is kept. */
+bool persist_rtm_allowed(const struct persist *p);
+bool persist_rtm_works(void);
+
+/* The most flips worth trying in one hardware transaction. */
+#define PERSIST_RTM_MAX 1024
+
+/* ---- the table ---- */
+
+struct persist_ops {
+    void (*scatter)(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
+                    uint64_t mask, bool cold, const char *site);
+    void (*line)(const struct persist *p, char *dst, const char *src, const char *site);
+    void (*home)(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site);
+    void (*copy)(const struct persist *p, void *dst, const void *src, size_t n, const char *site);
+    void (*store_word)(const struct persist *p, uint64_t *word, uint64_t value, const char *site);
+    int (*flip_rtm)(const struct persist *p, const struct persist_flip *flips, size_t n,
+                    const char *site);
+    int (*flush_data)(const struct persist *p, const void *addr, size_t n, const char *site);
+    int (*flush_word)(const struct persist *p, const uint64_t *word, const char *site);
+    int (*flush_any)(const struct persist *p, const void *addr, size_t n, const char *site);
+    void (*fence)(const struct persist *p, const char *site);
+    void (*fence_threads)(const struct persist *p, const char *site);
+};
+
+extern const struct persist_ops persist_real;
+
+#ifdef ATO_SEAM
+extern const struct persist_ops *persist_ops; /* tests store their own table here */
+#define PERSIST_CALL(op) persist_ops->op
+#else
+#include "reflection/media/persist_real.h"
+#define PERSIST_CALL(op) persist_real_##op
+#endif
+
+/* ---- data: 64-byte lines to invalid homes (I2) ---- */
+
+/* copy_kernel.scatter. `cold`: the target lines are probably not in the CPU's caches. */
+#define persist_scatter(p, o, r, src, bitmap, mask, cold)                                          \
+    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold, SEAM_SITE("scatter"))
+
+/* Stores one whole slice; dst is 64-byte aligned. */
+#define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, SEAM_SITE("line"))
+
+/* Copies the slices of `mask` from R to O. */
+#define persist_home(p, o, r, mask) PERSIST_CALL(home)(p, o, r, mask, SEAM_SITE("home"))
+
+/* Stores anything else: journal lanes, manifests. dst and n are multiples of 8. */
+#define persist_copy(p, dst, src, n) PERSIST_CALL(copy)(p, dst, src, n, SEAM_SITE("copy"))
+
+/* Flushes what scatter, line, home and copy stored: once for a range, before the fence. */
+#define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, SEAM_SITE("flush_data"))
+
+/* ---- words: they make data valid ---- */
+
+/* One 8-byte atomic store. */
+#define persist_store_word(p, word, value)                                                         \
+    PERSIST_CALL(store_word)(p, word, value, SEAM_SITE("store_word"))
+
+/* Flips all words at once in a hardware transaction. Returns 1; 0 if it aborted and nothing changed. The
+ * words are write-touched first, since a page fault would abort every try. */
+#define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, SEAM_SITE("flip_rtm"))
+
+/* In `msync` one call flushes all words of one 4096-byte page of the reflection. */
+#define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, SEAM_SITE("flush_word"))
+
+/* Returns true if one flush_word serves both words: words of one line; in `msync`, of one page. */
+static inline bool persist_shares_flush(const struct persist *p, const uint64_t *a,
+                                        const uint64_t *b)
+{
+    const size_t unit = p->domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
+    return ((uintptr_t)a ^ (uintptr_t)b) < unit;
+}
+
+/* Flushes lines that another process stored, by any kind of store: they are visible and not durable if that
+ * process was killed between store and fence, or its msync failed. In `msync` the pages are made dirty anew
+ * by storing what they hold, atomically. */
+#define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, SEAM_SITE("flush_any"))
+
+#define persist_fence(p) PERSIST_CALL(fence)(p, SEAM_SITE("fence"))
+
+/* A fence in every thread of the process: for data that one thread stored and another one commits. Expensive.
+ * Only after persist_can_fence_threads() returned true. */
+#define persist_fence_threads(p) PERSIST_CALL(fence_threads)(p, SEAM_SITE("fence_threads"))
+
+/* Registers the process for persist_fence_threads(): to be called once, before other threads store data.
+ * Returns false if the kernel does not support it. */
+bool persist_can_fence_threads(void);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The real stores, flushes and fences. Included by persist.h in builds without the seam, to be inlined, and
+ * by persist.c for the table that tests wrap.
+ */
+#ifndef ATO_REFLECTION_MEDIA_PERSIST_REAL_H
+#define ATO_REFLECTION_MEDIA_PERSIST_REAL_H
+
+#include "reflection/media/persist_types.h"
+
+#include <libpmem.h>
+#include <stdbool.h>
+#include <string.h>
+#include <xmmintrin.h>
+
+int persist_msync(const void *addr, size_t n);
+int persist_msync_anew(const void *addr, size_t n);
+int persist_run_rtm(const struct persist_flip *flips, size_t n);
+
+/* Returns true if data goes by non-temporal stores, since it has to leave the caches anyway. */
+static inline bool persist_streams(const struct persist *p)
+{
+    return p->domain == PERSIST_PMEM || p->domain == PERSIST_EADR;
+}
+
+static inline void persist_real_scatter(const struct persist *p, char *o, char *r, const char *src,
+                                        uint64_t bitmap, uint64_t mask, bool cold, const char *site)
+{
+    (void)site;
+    if (persist_streams(p) || (cold && p->domain == PERSIST_PROCESS))
+        p->kernel->scatter_nt(o, r, src, bitmap, mask);
+    else
+        p->kernel->scatter(o, r, src, bitmap, mask);
+}
+
+static inline void persist_real_line(const struct persist *p, char *dst, const char *src,
+                                     const char *site)
+{
+    (void)site;
+    /* Slice 0 of a page that begins at dst. It is valid in O, so it goes to "R". */
+    if (persist_streams(p))
+        p->kernel->scatter_nt(dst, dst, src, 0, 1);
+    else
+        p->kernel->scatter(dst, dst, src, 0, 1);
+}
+
+static inline void persist_real_home(const struct persist *p, char *o, const char *r, uint64_t mask,
+                                     const char *site)
+{
+    (void)site;
+    /* With all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
+    if (persist_streams(p))
+        p->kernel->scatter_nt(o, o, r, ~0ull, mask);
+    else
+        p->kernel->scatter(o, o, r, ~0ull, mask);
+}
+
+static inline void persist_real_copy(const struct persist *p, void *dst, const void *src, size_t n,
+                                     const char *site)
+{
+    (void)site;
+    if (persist_streams(p)) {
+        long long *d = dst;
+        for (size_t i = 0; i < n / 8; i++) {
+            long long v;
+            memcpy(&v, (const char *)src + i * 8, 8);
+            __builtin_ia32_movnti64(d + i, v);
+        }
+    } else {
+        memcpy(dst, src, n);
+    }
+}
+
+static inline void persist_real_store_word(const struct persist *p, uint64_t *word, uint64_t value,
+                                           const char *site)
+{
+    (void)p;
+    (void)site;
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips,
+                                        size_t n, const char *site)
+{
+    (void)p;
+    (void)site;
+    return persist_run_rtm(flips, n);
+}
+
+static inline int persist_real_flush_data(const struct persist *p, const void *addr, size_t n,
+                                          const char *site)
+{
+    (void)site;
+    return p->domain == PERSIST_MSYNC ? persist_msync(addr, n) : 0;
+}
+
+static inline int persist_real_flush_any(const struct persist *p, const void *addr, size_t n,
+                                         const char *site)
+{
+    (void)site;
+    if (p->domain == PERSIST_PMEM)
+        pmem_flush(addr, n);
+    else if (p->domain == PERSIST_MSYNC)
+        return persist_msync_anew(addr, n);
+    return 0;
+}
+
+static inline int persist_real_flush_word(const struct persist *p, const uint64_t *word,
+                                          const char *site)
+{
+    (void)site;
+    if (p->domain == PERSIST_PMEM)
+        pmem_flush(word, 8);
+    else if (p->domain == PERSIST_MSYNC)
+        return persist_msync(word, 8);
+    return 0;
+}
+
+void persist_real_fence_threads(const struct persist *p, const char *site);
+
+static inline void persist_real_fence(const struct persist *p, const char *site)
+{
+    (void)p;
+    (void)site;
+    /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and our own
+     * non-temporal stores would not be drained. */
+    _mm_sfence();
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/media/report.h"
+
+#include "reflection/media/races.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Thread_local char sentence[REPORT_SENTENCE];
+
+/* The sink changes rarely and is read on failures only, so a lock is good enough. It ensures that the old
+ * sink is not called any more after report_set_log() returned. Recursive: a sink that calls the library
+ * (which it must not) gets wrong output instead of a deadlock. */
+static pthread_mutex_t sink_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static void (*sink)(void *arg, int level, const char *sentence);
+static void *sink_arg;
+
+static void log_to_environment(int level, const char *text)
+{
+    static const char *const names[] = {"error", "warning", "info"};
+    const char *target = secure_getenv("ATO_LOG");
+    if (!target || !*target)
+        return;
+    char line[REPORT_SENTENCE + 64];
+    int n = snprintf(line, sizeof(line), "libato[%d] %s: %s\n", (int)getpid(), names[level], text);
+    if (n < 0)
+        return;
+    if ((size_t)n >= sizeof(line)) {
+        n = sizeof(line) - 1;
+        line[n - 1] = '\n';
+    }
+    bool to_stderr = strcmp(target, "stderr") == 0;
+    /* O_NONBLOCK: opening a named pipe without a reader would block. */
+    const int flags =
+        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd = to_stderr ? STDERR_FILENO : open(target, flags, 0600);
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, line, (size_t)n);
+    (void)ignored; /* there is no place to report that a log cannot be written */
+    if (!to_stderr)
+        close(fd);
+}
+
+static void pass_on(int level, const char *text)
+{
+    int saved = errno;
+    pthread_mutex_lock(&sink_lock);
+    if (sink)
+        sink(sink_arg, level, text);
+    else
+        log_to_environment(level, text);
+    pthread_mutex_unlock(&sink_lock);
+    errno = saved;
+}
+
+/* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
+static void clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+static void compose(char *out, int err, const char *format, va_list args)
+{
+    int n = vsnprintf(out, REPORT_SENTENCE, format, args);
+    if (err && n >= 0 && n < REPORT_SENTENCE) {
+        char text[128];
+        snprintf(out + n, (size_t)(REPORT_SENTENCE - n), ": %s",
+                 strerror_r(err, text, sizeof(text)));
+    }
+    clean(out);
+}
+
+int report_error(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    compose(sentence, 0, format, args);
+    va_end(args);
+    errno = err;
+    pass_on(REPORT_ERROR, sentence);
+    return -1;
+}
+
+int report_errno(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    compose(sentence, err, format, args);
+    va_end(args);
+    errno = err;
+    pass_on(REPORT_ERROR, sentence);
+    return -1;
+}
+
+void report_log(enum report_level level, const char *format, ...)
+{
+    char text[REPORT_SENTENCE];
+    int saved = errno;
+    va_list args;
+    va_start(args, format);
+    compose(text, 0, format, args);
+    va_end(args);
+    errno = saved;
+    pass_on(level, text);
+}
+
+const char *report_sentence(void)
+{
+    return sentence;
+}
+
+void report_keep(struct report_kept *k)
+{
+    if (k->error)
+        return;
+    k->error = errno;
+    memcpy(k->sentence, sentence, sizeof(k->sentence));
+}
+
+int report_again(const struct report_kept *k)
+{
+    memcpy(sentence, k->sentence, sizeof(sentence));
+    errno = k->error;
+    return -1;
+}
+
+void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
+{
+    pthread_mutex_lock(&sink_lock);
+    sink = log;
+    sink_arg = arg;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void report_before_fork(void)
+{
+    pthread_mutex_lock(&sink_lock);
+}
+
+void report_in_parent(void)
+{
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void report_in_child(void)
+{
+    /* Not an unlock: the lock's owner is the parent's thread id. */
+    RACES_FREED(&sink_lock);
+    sink_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What went wrong: errno for the program, a sentence for the user.
+ *
+ * Each failing function of the library calls report_error() once, where most is known; its callers pass the
+ * failure on. Each thread has its own sentence. Nothing is printed unless a log was asked for.
+ */
+#ifndef ATO_REFLECTION_MEDIA_REPORT_H
+#define ATO_REFLECTION_MEDIA_REPORT_H
+
+enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
+
+/* Sets errno to `err` and the thread's sentence, and logs it at REPORT_ERROR. Returns -1, so that a failing
+ * function can `return report_error(...)`. */
+int report_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* As report_error(), with ": <strerror(err)>" appended to the sentence. */
+int report_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Logs news that no return value tells. Keeps errno and the thread's sentence. */
+void report_log(enum report_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Returns the thread's last sentence, "" if there is none. */
+const char *report_sentence(void);
+
+/* A failure that is kept while other ways are tried. */
+#define REPORT_SENTENCE 768
+struct report_kept {
+    int error; /* 0: none */
+    char sentence[REPORT_SENTENCE];
+};
+
+/* Keeps errno and the sentence, unless `k` holds a failure already. */
+void report_keep(struct report_kept *k);
+
+/* Restores errno and the sentence; logs nothing. Returns -1. */
+int report_again(const struct report_kept *k);
+
+/* Sets the function that gets log sentences. NULL: where ATO_LOG says. */
+void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
+
+/* For fork(): the child must not inherit the sink's lock from a thread that it does not have. */
+void report_before_fork(void);
+void report_in_parent(void);
+void report_in_child(void);
+
+#endif

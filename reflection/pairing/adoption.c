@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/adoption.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/birth.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/guard.h"
+#include "reflection/pairing/shrink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    const struct manifest_record *r = &pr->record;
+    const struct identity *who = &pr->identity;
+    if (identity_unwritten(who, r))
+        return 0;
+    if (who->size == r->clean_size && wish->prefer_reflection) {
+        report_log(REPORT_WARNING,
+                   "%s was written by other means since it was unmapped; what its reflection holds "
+                   "is taken all the same",
+                   pr->path);
+        return 0;
+    }
+    char why[128];
+    if (who->size != r->clean_size)
+        snprintf(why, sizeof(why), "its size is %" PRIu64 ", it was %" PRIu64, who->size,
+                 r->clean_size);
+    else
+        snprintf(why, sizeof(why),
+                 "its mtime is %" PRId64 ".%09" PRIu32 ", it was %" PRId64 ".%09" PRIu64,
+                 who->mtime_sec, who->mtime_nsec, r->clean_mtime_sec, r->clean_mtime_nsec);
+    return report_error(ESTALE,
+                        "%s was written by other means since it was unmapped (%s), while its "
+                        "reflection %s/%" PRIu64
+                        " holds parts of it: which of the two is right cannot be known",
+                        pr->path, why, pr->folder.path, who->inode);
+}
+
+static int check_reflection(struct pairing *pr, const struct lookup_names *n, uint64_t size)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (pr->reflection < 0)
+        return report_errno(errno == ENOENT ? ESTALE : errno,
+                            "cannot open the reflection %s/%s of "
+                            "%s",
+                            pr->folder.path, n->reflection, pr->path);
+    struct stat st;
+    if (ownership_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
+        return -1;
+    if (fstat(pr->reflection, &st) < 0)
+        return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
+    /* A user with permission to rename other users' files could put one of those here. libato, running as its
+     * owner, would then open it to all users of this file, and write to it. So it must be like the manifest
+     * that it was made with. Or like the original: birth_follow() was cut, or one user made the manifest and
+     * another one this, and both may write to the original. Then it is open to all of them already. */
+    const struct identity *who = &pr->identity;
+    struct stat own;
+    if (fstat(pr->lock, &own) < 0)
+        return report_errno(errno, "cannot look at the manifest of %s", pr->path);
+    if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
+        ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
+         st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
+        return report_error(
+            EACCES,
+            "%s/%s has another owner, group or mode than its manifest: they were not "
+            "made together",
+            pr->folder.path, n->reflection);
+    uint64_t need = layout_reflection_bytes(size);
+    if ((uint64_t)st.st_size < need)
+        return report_error(EUCLEAN,
+                            "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
+                            pr->folder.path, n->reflection, (long long)st.st_size, need);
+    return 0;
+}
+
+static int check_format(const struct pairing *pr, const struct lookup_names *n)
+{
+    if (pr->record.format == 0)
+        return 0;
+    return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
+                        pr->folder.path, n->reflection, pr->record.format);
+}
+
+static void follow(struct pairing *pr, const struct lookup_names *n)
+{
+    birth_follow(pr, pr->reflection, n->reflection);
+    birth_follow(pr, pr->lock, n->manifest);
+}
+
+static void close_reflection(struct pairing *pr)
+{
+    if (pr->reflection >= 0)
+        close(pr->reflection);
+    pr->reflection = -1;
+}
+
+void adopt_follow(struct pairing *pr, const struct lookup_names *n, const char *bytes)
+{
+    struct manifest_sizes sizes;
+    if (manifest_sizes(bytes, &sizes) && check_reflection(pr, n, sizes.size) == 0)
+        follow(pr, n);
+    close_reflection(pr);
+}
+
+/* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
+ * killed between store and fence. */
+static int settle_manifest(const struct pairing *pr, const struct lookup_names *n)
+{
+    if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    persist_fence(&pr->persist);
+    return 0;
+}
+
+int adopt_used(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish)
+{
+    uint8_t boot[16];
+    identity_boot(boot);
+    if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
+        report_error(EBUSY, "%s is locked by another process, which does not have it mapped",
+                     pr->path);
+        return PAIRING_NOT_YET;
+    }
+    /* The size may change at any moment: it is read from the mapping, as one word. */
+    if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
+        check_reflection(pr, n, pr->size) < 0)
+        return -1;
+    follow(pr, n);
+    return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
+}
+
+int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
+          const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    uint8_t boot[16];
+    if (!manifest_sizes(bytes, &sizes))
+        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
+                            pr->folder.path, n->manifest);
+    if (check_format(pr, n) < 0)
+        return -1;
+    pr->size = sizes.size;
+    if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
+        return -1;
+    if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
+        return -1;
+    pr->identity.size = pr->size;
+    if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
+        birth_map_manifest(pr, n) < 0)
+        return -1;
+    follow(pr, n);
+    identity_boot(boot);
+    if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
+        memcmp(boot, pr->record.boot_id, 16) != 0)
+        report_log(REPORT_WARNING,
+                   "the kernel went down while %s was mapped in domain process, which promises "
+                   "nothing for that case",
+                   pr->path);
+    /* The dead processes flushed nothing: their bytes become durable before their words do (I1). */
+    bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
+                     pr->persist.domain != PERSIST_PROCESS;
+    /* persist-order R6 (writer: W6 in lib/api/write.c): a word that a dead process stored in place may be visible and not durable. */
+    const bool may_have_words =
+        pr->record.state == MANIFEST_IN_USE && pr->persist.domain != PERSIST_PROCESS;
+    if ((unflushed || may_have_words) && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make %s durable", pr->path);
+    if (unflushed && fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was cut
+     * right after setting it. */
+    if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
+    if (settle_manifest(pr, n) < 0)
+        return -1;
+    /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
+     * with the record, before what lies behind the end is cleared. */
+    if (shrink_finish(pr) < 0)
+        return -1;
+    pr->settled = pr->record.state == MANIFEST_CLEAN;
+    pr->orphaned = pr->record.state == MANIFEST_IN_USE;
+    return 0;
+}
+
+int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const char *bytes,
+                       const struct pairing_wish *wish)
+{
+    struct manifest_sizes sizes;
+    struct report_kept why = {0};
+    if (pr->record.state == MANIFEST_BORN)
+        return 1;
+    report_keep(&why);
+    int holds = 1;
+    if (guard_is_off(pr->original, &pr->record.guard) && manifest_sizes(bytes, &sizes) &&
+        !sizes.shrunk) {
+        close_reflection(pr);
+        if (check_reflection(pr, n, sizes.size) == 0)
+            holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
+    }
+    if (holds < 0)
+        return -1;
+    if (holds) {
+        report_again(&why);
+        return 0;
+    }
+    report_log(REPORT_INFO,
+               "%s was written by other means; its reflection %s/%s holds nothing of it", pr->path,
+               pr->folder.path, n->reflection);
+    /* persist-order P2: a removal that is cut is recognized as one. */
+    if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
+        return -1;
+    pr->record.state = MANIFEST_DEPLOYED;
+    memset(&pr->record.guard, 0, sizeof(pr->record.guard));
+    return birth_write_record(pr) < 0 ? -1 : 1;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/birth.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- owner, group and mode follow the original ---- */
+
+static int dress(const struct pairing *pr, int fd, const char *name)
+{
+    const struct trust file = identity_trust(&pr->identity);
+    if (ownership_give(&file, fd) < 0)
+        return report_errno(errno, "cannot set the mode of %s/%s", pr->folder.path, name);
+    return 0;
+}
+
+void birth_follow(const struct pairing *pr, int fd, const char *name)
+{
+    const struct trust file = identity_trust(&pr->identity);
+    struct stat st;
+    if (ownership_give(&file, fd) < 0 && fstat(fd, &st) == 0 && (st.st_mode & 0666 & ~file.mode))
+        report_log(REPORT_WARNING,
+                   "%s/%s has mode %03o, which allows more than that of %s: its owner should "
+                   "change it",
+                   pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
+}
+
+/* ---- birth ---- */
+
+static int make_reflection(struct pairing *pr, const struct lookup_names *n)
+{
+    /* What a cut birth or removal left holds nothing: begin with a new file, with bitmaps of zeros. */
+    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot clear away %s/%s", pr->folder.path, n->reflection);
+    pr->reflection = fsops->create(pr->folder.fd, n->reflection, O_RDWR | O_EXCL, 0600);
+    if (pr->reflection < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s", pr->folder.path,
+                            n->reflection);
+    uint64_t bytes = layout_reflection_bytes(pr->identity.size);
+    if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
+        return report_errno(errno, "cannot give the reflection %s/%s its size of %" PRIu64 " bytes",
+                            pr->folder.path, n->reflection, bytes);
+    if (dress(pr, pr->reflection, n->reflection) < 0)
+        return -1;
+    if (fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
+                            n->reflection);
+    return 0;
+}
+
+int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
+{
+    int domain = wish->domain;
+    if (domain == PERSIST_AUTO) {
+        domain = domain_from_name(wish->domain_word);
+        if (domain < 0)
+            return -1;
+    }
+    enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->reflection));
+    if (domain == PERSIST_AUTO)
+        domain = medium;
+    else if (domain_weaker(medium, domain) == medium && medium != (enum persist_domain)domain)
+        report_log(REPORT_WARNING, "%s is mapped in domain %s as asked, its medium offers only %s",
+                   pr->path, domain_name(domain), domain_name(medium));
+    persist_init(&pr->persist, domain);
+    return 0;
+}
+
+int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
+{
+    int wished = wish->domain;
+    const enum persist_domain domain = pr->record.domain;
+    if (wished == PERSIST_AUTO)
+        wished = domain_from_name(wish->domain_word);
+    if (wished < 0)
+        return -1;
+    if (wished != PERSIST_AUTO && wished != (int)domain)
+        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
+                            pr->path, domain_name(domain), domain_name(wished));
+    persist_init(&pr->persist, domain);
+    return 0;
+}
+
+/* Maps the manifest through a descriptor of its own: a mapping of the locked one would keep the locks in a
+ * forked child. */
+int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
+{
+    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
+        if (errno == EOPNOTSUPP)
+            return report_error(EOPNOTSUPP,
+                                "the file system of %s cannot allocate space before it is written "
+                                "to (fallocate), which libato needs",
+                                pr->folder.path);
+        return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
+    }
+    int fd = folder_reopen(pr->lock);
+    if (fd < 0)
+        return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path, n->manifest);
+    void *map = domain_map(pr->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);
+    int saved = errno;
+    close(fd);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, n->manifest);
+    madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
+    pr->manifest = map;
+    return 0;
+}
+
+int birth_write_record(struct pairing *pr)
+{
+    if (manifest_write(&pr->persist, pr->manifest, &pr->record, &pr->copy) < 0)
+        return report_errno(errno, "cannot make the manifest of %s in %s durable", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+static int write_attribute(struct pairing *pr, const char *name)
+{
+    struct attribute a = {.inode = pr->identity.inode};
+    memcpy(a.id, pr->record.id, 16);
+    size_t base = (size_t)(name - pr->path); /* the original's folder and a slash */
+    /* A file with several links may be opened by a name in another folder. */
+    bool below = pr->identity.links == 1 && strncmp(pr->folder.path, pr->path, base) == 0 &&
+                 pr->folder.path[base];
+    snprintf(a.folder, sizeof(a.folder), "%s", pr->folder.path + (below ? base : 0));
+    return attribute_write(pr->original, pr->path, &a);
+}
+
+/* persist-order P1 (reader: identity_check_of(), in a later pairing_open): each step of the birth is durable before
+ * the next one, so that a manifest in state `in use` has all that it needs. */
+int birth_give(struct pairing *pr, const struct lookup_names *n, const char *name,
+               const struct pairing_wish *wish)
+{
+    if (!pr->has_attributes && pr->identity.links > 1)
+        return report_error(EINVAL,
+                            "%s has %" PRIu64 " links on a file system without extended "
+                            "attributes: its reflection could not be found by its other names",
+                            pr->path, pr->identity.links);
+    if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
+        return -1;
+    /* A half-made manifest may be here: it is zeroed first. Copy B stays zeros until the first use. */
+    if (fsops->ftruncate(pr->lock, 0) < 0)
+        return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
+    if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
+        return -1;
+    memset(&pr->record, 0, sizeof(pr->record));
+    pr->record.state = MANIFEST_BORN;
+    pr->record.domain = pr->persist.domain;
+    pr->record.slots = MANIFEST_SLOTS;
+    pr->copy = 1;
+    identity_to_record(&pr->identity, &pr->record);
+    if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
+        return -1;
+    pr->size = pr->identity.size;
+    manifest_put_size(&pr->persist, pr->manifest, pr->size);
+    if (birth_write_record(pr) < 0)
+        return -1;
+    if (fsops_fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
+        return -1;
+    if (pr->has_attributes && write_attribute(pr, name) < 0) {
+        if (errno != ENOTSUP && errno != EPERM)
+            return -1;
+        /* Some file systems answer a reader that there is no attribute, although none can be set. */
+        pr->has_attributes = false;
+        if (pr->identity.links > 1)
+            return report_error(EINVAL,
+                                "%s has several links, and no extended attribute can be "
+                                "set on it",
+                                pr->path);
+    }
+    if (pr->has_attributes)
+        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* durable with `in use` */
+    pr->settled = true;
+    return 0;
+}

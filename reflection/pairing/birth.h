@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Makes a pairing's files: reflection, manifest and attribute, in the order of birth at the head of
+ * pairing.h. Also the steps that adopting a pairing shares with this.
+ *
+ * For pairing_open.c and what it calls. The caller holds the attach lock and all slots. On failure what was made
+ * stays; the next birth begins anew over it. Results: 0, or -1 with a sentence.
+ */
+#ifndef ATO_REFLECTION_PAIRING_BIRTH_H
+#define ATO_REFLECTION_PAIRING_BIRTH_H
+
+#include "reflection/pairing/lookup.h"
+
+/* Makes the pairing and leaves the manifest in state `born`, all of it durable. `name` points into
+ * pr->path. */
+int birth_give(struct pairing *pr, const struct lookup_names *n, const char *name,
+               const struct pairing_wish *wish);
+
+/* Sets pr->persist to the wished domain, else to what the media of both files offer. The reflection is
+ * open. */
+int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
+
+/* Sets pr->persist to the domain of a file that other processes have mapped. EXDEV: another one was wished
+ * for. */
+int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
+
+/* Maps the manifest, with space allocated for all of it. pr->persist is set. */
+int birth_map_manifest(struct pairing *pr, const struct lookup_names *n);
+
+/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the reflection
+ * holds content of the original. As far as the caller may; otherwise logs a warning. */
+void birth_follow(const struct pairing *pr, int fd, const char *name);
+
+/* Writes the next version of pr->record, durably. */
+int birth_write_record(struct pairing *pr);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reflection folder: found or made, and checked before anything in it is believed.
+ *
+ * Refused: a symbolic link, and a folder that belongs neither to the caller, nor to root, nor to the owner of
+ * the folder around it: its owner could exchange reflections at any time. Accepted too is a folder with the
+ * group of the one around it, if that group may rename names there.
+ */
+#ifndef ATO_REFLECTION_PAIRING_FOLDER_H
+#define ATO_REFLECTION_PAIRING_FOLDER_H
+
+#include "reflection/media/seam.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+#define FOLDER_NAME ".ato"
+
+struct folder {
+    int fd;              /* open for reading: for looking up and syncing names */
+    char path[PATH_MAX]; /* absolute, for the attribute and for sentences */
+};
+
+/* Opens `path`; makes it (one level, with owner, group and mode of its parent) if `make` is set. Relative
+ * paths begin at the working directory. Returns 0, or -1 with errno: EACCES (also: not to be trusted),
+ * ENOENT, ... */
+int folder_open(struct folder *f, const char *path, bool make);
+void folder_close(struct folder *f);
+
+/* Returns 1 if `name` in the folder is (still) the name of the file open as `fd`, else 0; -1 with a sentence
+ * if that is unknown. */
+int folder_names(const struct folder *f, const char *name, int fd);
+
+/* Opens the file that is open as `fd` once more, for reading and writing, independently of its name. Returns
+ * a descriptor, or -1 and errno. */
+int folder_reopen(int fd);
+
+/* Returns true if the folder has the name `name`. */
+bool folder_has(const struct folder *f, const char *name);
+
+/* Calls `visit` for each name in the folder until one returns other than 0, and returns that. -1 with a
+ * sentence also if the folder cannot be read. */
+int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
+
+/* Makes the name NAME.R.tmp under which `name` is made (R: 16 random hex digits). NULL if there is no
+ * randomness, or it is too long. */
+char *folder_unfinished(char to[NAME_MAX + 1], const char *name);
+
+/* Returns true if `found` is such a name for `name`, of any process. */
+bool folder_is_unfinished(const char *found, const char *name);
+
+/* Makes the folder's own name durable. The process that made the folder may have died before that: so every
+ * process that relies on finding it again calls this, not only its maker. */
+int folder_sync_name(const struct folder *f);
+
+/* Makes the names in the folder durable as they are now. */
+#define folder_sync(f) folder_sync_from(f, SEAM_SITE("fsync"))
+int folder_sync_from(const struct folder *f, const char *site);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/growth.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
+{
+    char bytes[16384];
+    /* In the slice that contains the end, O may be the invalid home and hold anything: start behind that
+     * slice. */
+    off_t at = (off_t)((longest + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
+    if (is <= longest || is > growth)
+        return 0;
+    while ((at = lseek(original, at, SEEK_DATA)) >= 0) {
+        ssize_t n = pread(original, bytes, sizeof(bytes), at);
+        if (n < 0)
+            return -1;
+        for (ssize_t i = 0; i < n; i++)
+            if (bytes[i])
+                return 0;
+        if (n == 0)
+            return 1;
+        at += n;
+    }
+    return errno == ENXIO ? 1 : -1;
+}
+
+static int cut_off(struct pairing *pr, uint64_t longest)
+{
+    if (fsops->ftruncate(pr->original, (off_t)longest) < 0)
+        return report_errno(errno, "cannot take back that %s grew", pr->path);
+    return 0;
+}
+
+/* After a failed sync: bytes of other processes may be lost too. */
+static int lost(const struct pairing *pr, const char *what)
+{
+    report_errno(errno, "cannot make %s %s durable", what, pr->path);
+    errno = EIO;
+    return GROWTH_LOST;
+}
+
+int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
+{
+    struct stat st;
+    if (fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", pr->path);
+    uint64_t is = (uint64_t)st.st_size, longest = growth_longest(pr->size, shrunk);
+    int was_cut = growth_was_cut(pr->original, is, longest, growth);
+    if (was_cut < 0)
+        return report_errno(errno, "cannot read what lies behind the end of %s", pr->path);
+    if (was_cut && cut_off(pr, longest) < 0)
+        return -1;
+    if (!was_cut && (is < pr->size || is > longest))
+        return report_error(ESTALE,
+                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                            ": it %s by other means",
+                            pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
+    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the
+     * growth word changes or is removed: without that word nothing tells that the file is too long.
+     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed in a
+     * living process is cut off when its file is made plain, and no case has such a failure. */
+    if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
+        return lost(pr, "the length of");
+    return 0;
+}
+
+uint64_t growth_last(const struct pairing *pr)
+{
+    struct manifest_sizes sizes;
+    return manifest_sizes(pr->manifest, &sizes) ? sizes.growth : 0;
+}
+
+uint64_t *growth_size_word(const struct pairing *pr)
+{
+    return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
+}
+
+/* I5: the bits of new pages must be 0. Those in holes are. */
+static int check_words(const struct pairing *pr, uint64_t to)
+{
+    uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
+    uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
+        chunk = meta_next(pr->reflection, chunk, chunks);
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+        if (chunk == chunks)
+            return 0;
+        uint64_t page = chunk * CHUNK_PAGES;
+        if (page < first)
+            page = first;
+        uint64_t n = (chunk + 1) * CHUNK_PAGES - page;
+        ssize_t got = pread(pr->reflection, words, n * 8, (off_t)layout_word(page));
+        if (got < 0)
+            return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
+        for (ssize_t i = 0; i < got / 8; i++)
+            if (words[i])
+                return report_error(EUCLEAN,
+                                    "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
+                                    "%" PRIu64 ", beyond the end of the file",
+                                    pr->path, pr->folder.path, pr->identity.inode,
+                                    page + (uint64_t)i);
+    }
+}
+
+static int lengthen(int fd, uint64_t to)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size < to && fsops->ftruncate(fd, (off_t)to) < 0)
+        return -1;
+    return 0;
+}
+
+int growth_end(struct pairing *pr)
+{
+    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
+    const uint64_t growth = growth_last(pr);
+    const int r = growth_settle(pr, growth, manifest_shrunk(pr->manifest, pr->size));
+    if (r < 0 || growth <= pr->size)
+        return r;
+    persist_store_word(&pr->persist, word, 0);
+    if (persist_flush_word(&pr->persist, word) < 0)
+        return lost(pr, "the manifest of");
+    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file: zeros
+     * that it appends must not be taken for those of the growth.
+     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds appends zeros. */
+    persist_fence(&pr->persist);
+    return 0;
+}
+
+int growth_prepare(struct pairing *pr, uint64_t to)
+{
+    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
+    uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
+    if (check_words(pr, to) < 0)
+        return -1;
+    if (to > longest) {
+        persist_store_word(&pr->persist, word, manifest_encode_size(to));
+        if (persist_flush_word(&pr->persist, word) < 0)
+            return lost(pr, "the manifest of");
+        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before the
+         * original has it. Otherwise that could not be told from a file that another program made longer. */
+        persist_fence(&pr->persist);
+    }
+    if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
+        return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
+                            pr->path, layout_reflection_bytes(to));
+    /* Also S3: words that were cleared. */
+    if (fsops_fsync(pr->reflection) < 0)
+        return lost(pr, "the reflection of");
+    if (lengthen(pr->original, to) < 0)
+        return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
+    /* persist-order G2 (reader: adopt): both files have the new length before the size word says it.
+     * persist-order S3 (reader: a read behind the old end): space given back there, or zeros, are
+     * durable before they are in the file again. */
+    if (fsops_fsync(pr->original) == 0)
+        return 0;
+    int r = lost(pr, "the length of");
+    (void)cut_off(pr, longest);
+    errno = EIO;
+    return r;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How an original gets longer, so that a cut leaves it with its old length or with the new one.
+ *
+ *   1. the growth word of the manifest says the new length           (persist-order G1)
+ *   2. reflection and original get that length                       (persist-order G2)
+ *   3. the size word says it: the step that counts
+ *
+ * Each is durable before the next. If an original is longer than its size word says, no longer than the
+ * growth word says, and zeros from the one to its end, a growth stopped between 1 and 3: the excess is cut
+ * off. When a growth ends without step 3, or the file has got shorter since, the growth word is withdrawn: 0 (persist-order
+ * G5). (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
+ * word says.) Any other length was given by another program, except for files that were made shorter
+ * (shrink.h).
+ */
+#ifndef ATO_REFLECTION_PAIRING_GROWTH_H
+#define ATO_REFLECTION_PAIRING_GROWTH_H
+
+#include "reflection/pairing/pairing.h"
+
+/* Result of functions here and in shrink.h, beside 0 and -1: a sync failed, with EIO. Any bytes of the file
+ * that were not durable yet may be lost. */
+#define GROWTH_LOST (-2)
+
+/* The most bytes that a sound original may have: those of the size word, or of the shrink word while it
+ * counts. */
+static inline uint64_t growth_longest(uint64_t size, uint64_t shrunk)
+{
+    return shrunk > size ? shrunk : size;
+}
+
+/* Is `is` the length that a growth that was cut gave the original? It was `longest` bytes long before; its
+ * growth word says `growth` (0: none). Returns 1, 0, or -1 and errno. Reads the new bytes, except holes. */
+int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth);
+
+/* Steps 1 and 2, from pr->size to `to`, which is more. growth_settle() has been called, and all that both
+ * files have behind pr->size is zeros (S3), durably so when it returns 0. On failure (-1, GROWTH_LOST) the
+ * original has its old length, or growth_settle() restores it. EUCLEAN: the reflection has bitmaps of pages
+ * behind the end; ENOSPC, EFBIG, EIO, ... */
+int growth_prepare(struct pairing *pr, uint64_t to);
+
+/* The word where step 3 stores manifest_encode_size(). */
+uint64_t *growth_size_word(const struct pairing *pr);
+
+/* The length that the last growth aimed at, by the mapped manifest; 0: there was none. */
+uint64_t growth_last(const struct pairing *pr);
+
+/* growth_settle() by the mapped manifest. Then the growth word is withdrawn, if it says more than the size word: no growth is
+ * under way. The caller holds `sizing`, or knows that no other process has the file mapped. */
+int growth_end(struct pairing *pr);
+
+/* Cuts off what an unfinished growth to `growth` left, durably when it returns 0. Keeps what was in the file
+ * before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's length is neither
+ * pr->size, nor one up to `shrunk`, nor that of such a growth. */
+int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk);
+
+#endif

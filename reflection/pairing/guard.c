@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/guard.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Reads the guarded bytes that the file has. Returns 1; 0 if the file ends before their end; -1. */
+static int read_guarded(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    ssize_t n = pread(pr->original, bytes, g->bytes, (off_t)g->offset);
+    if (n < 0)
+        return report_errno(errno, "cannot read the guarded bytes of %s", pr->path);
+    return (uint32_t)n == g->bytes;
+}
+
+bool guard_is_off(int file, const struct manifest_guard *g)
+{
+    uint8_t first;
+    if (!g->bytes)
+        return true;
+    ssize_t n = pread(file, &first, 1, (off_t)g->offset);
+    return n == 0 || (n == 1 && first == g->plain[0]);
+}
+
+int guard_note(struct pairing *pr)
+{
+    memset(pr->record.guarded, 0, sizeof(pr->record.guarded));
+    return read_guarded(pr, pr->record.guarded) < 0 ? -1 : 0;
+}
+
+/* The whole words around the guarded bytes; they lie in at most two pages. */
+struct window {
+    uint64_t page;     /* the first one, in the original */
+    uint64_t bytes;    /* of the whole pages */
+    unsigned at, n;    /* of the words: offset in the pages, bytes */
+    unsigned at_guard; /* of the guarded bytes: offset in the words */
+};
+
+static struct window window_of(const struct manifest_guard *g)
+{
+    struct window w = {.page = g->offset / PAGE_BYTES};
+    uint64_t end = g->offset + g->bytes;
+    w.bytes = layout_pages(end) * PAGE_BYTES - w.page * PAGE_BYTES;
+    w.at_guard = (unsigned)(g->offset % 8);
+    w.at = (unsigned)(g->offset % PAGE_BYTES) - w.at_guard;
+    w.n = (w.at_guard + g->bytes + 7) / 8 * 8;
+    return w;
+}
+
+/* Durable on return. */
+static int store_words(struct persist *p, char *at, const char *words, unsigned n)
+{
+    persist_copy(p, at, words, n);
+    const int r = persist_flush_data(p, at, n);
+    persist_fence(p);
+    return r;
+}
+
+static int store(struct pairing *pr, const struct window *w)
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    _Alignas(8) char words[MANIFEST_GUARD_MAX + 16];
+    struct persist p;
+    persist_init(&p, pr->record.domain);
+    /* On tmpfs a store into a hole is SIGBUS if there is no space. */
+    if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
+                         (off_t)w->bytes) < 0)
+        return report_errno(errno, "no space to put the guarded bytes of %s back", pr->path);
+    char *map = domain_map(p.domain, NULL, w->bytes, PROT_READ | PROT_WRITE, pr->original,
+                           (off_t)(w->page * PAGE_BYTES));
+    if (map == MAP_FAILED)
+        return report_errno(errno, "cannot map %s to put its guarded bytes back", pr->path);
+    memcpy(words, map + w->at, w->n);
+    memcpy(words + w->at_guard, g->plain, g->bytes);
+    /* The word of the first byte comes last: guard_is_off() looks at that byte, and so may programs that mask a header. */
+    int r = w->n > 8 ? store_words(&p, map + w->at + 8, words + 8, w->n - 8) : 0;
+    /* persist-order P4 (reader: removal_start_over): the bytes are durable before the attribute is removed.
+     * Without it they are not put back any more. */
+    if (r == 0)
+        r = store_words(&p, map + w->at, words, 8);
+    munmap(map, w->bytes);
+    return r < 0 ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path) : 0;
+}
+
+int guard_put_back(struct pairing *pr)
+{
+    const struct manifest_record *rec = &pr->record;
+    uint8_t now[MANIFEST_GUARD_MAX];
+    if (!rec->guard.bytes)
+        return 0;
+    int there = read_guarded(pr, now);
+    if (there <= 0) /* the file has no such bytes: nothing to put back */
+        return there;
+    bool ours = true;
+    for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
+        ours = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
+    if (!ours) {
+        report_log(REPORT_WARNING,
+                   "the guarded bytes of %s, %" PRIu32 " at %" PRIu64
+                   ", were written by other means: they stay as they are",
+                   pr->path, rec->guard.bytes, rec->guard.offset);
+        return 0;
+    }
+    /* Bytes that are plain already are stored again, since they may not be durable. */
+    struct window w = window_of(&rec->guard);
+    return store(pr, &w);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The identity of a file: what the kernel tells of an original, and the attribute that it carries.
+ *
+ * An inode number alone does not identify a file: it is reused. The attribute `user.ato` on the original
+ * holds the random id of its pairing, the inode that it was put on (a copy of the file has the attribute too,
+ * and is detected by this), and where the reflection lies:
+ *
+ *   "ato1 <id, 32 hex digits> <inode, decimal> <folder>"
+ *
+ * folder: relative to the original's own folder if it is below it and the file has one link, else absolute.
+ * No NUL.
+ */
+#ifndef ATO_REFLECTION_PAIRING_IDENTITY_H
+#define ATO_REFLECTION_PAIRING_IDENTITY_H
+
+#include "reflection/format/manifest.h"
+#include "reflection/pairing/ownership.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+struct identity {
+    uint64_t inode, device, size, links;
+    bool has_birth, has_generation;
+    int64_t birth_sec;
+    uint32_t birth_nsec;
+    uint32_t generation;
+    int64_t mtime_sec;
+    uint32_t mtime_nsec;
+    mode_t mode;
+    uid_t owner;
+    gid_t group;
+};
+
+/* Returns 0; -1 with a sentence: EINVAL for a file that is not regular or has no name; errors of statx(). */
+int identity_of(int fd, struct identity *who);
+
+/* Finds the path of an open file, and checks that it still names that file. `path` has room for PATH_MAX
+ * bytes; *name points into it, behind the last slash. Returns 0; -1 with a sentence. */
+int identity_path(int fd, const struct identity *who, char *path, char **name);
+
+void identity_to_record(const struct identity *who, struct manifest_record *record);
+
+static inline struct trust identity_trust(const struct identity *who)
+{
+    return (struct trust){who->owner, who->group, who->mode};
+}
+
+/* Returns true if both are the same inode, in the same use of its number, by birth time and generation. Only
+ * what both sides know is compared. */
+bool identity_same_inode(const struct identity *who, const struct manifest_record *record);
+
+/* Returns true if size and mtime are those in a record of state `clean`. */
+bool identity_unwritten(const struct identity *who, const struct manifest_record *record);
+
+struct attribute {
+    uint8_t id[16];
+    uint64_t inode;
+    char folder[PATH_MAX];
+};
+
+enum attribute_finding {
+    ATTRIBUTE_FOUND,
+    ATTRIBUTE_NONE,
+    ATTRIBUTE_UNSUPPORTED, /* this file system has no user attributes */
+    ATTRIBUTE_BAD,         /* errno and sentence are set */
+};
+
+enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a);
+int attribute_write(int fd, const char *path, const struct attribute *a);
+int attribute_remove(int fd, const char *path);
+
+/* Parses `n` bytes of an attribute's value, which no NUL follows. Returns false if they are not one. */
+bool attribute_parse(const char *value, size_t n, struct attribute *a);
+
+void identity_hex(const uint8_t id[16], char out[33]);
+int identity_random(void *bytes, size_t n);
+
+/* A random number, not 0, that identifies this process: a pid differs between pid namespaces and is reused.
+ * Returns 0; -1 with a sentence if there is no randomness. */
+int identity_process(uint64_t *process);
+void identity_forget_process(void); /* in a forked child, which is another process */
+
+/* The kernel's boot id; zeros if it cannot be read. */
+void identity_boot(uint8_t boot_id[16]);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/identity_check.h"
+
+#include "reflection/media/report.h"
+#include "reflection/pairing/removal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* After ESTALE: file and reflection do not belong together as they are. */
+static enum verdict stale(const struct pairing_wish *wish)
+{
+    return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+}
+
+enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
+                               enum manifest_finding found, const struct pairing_wish *wish)
+{
+    struct attribute a;
+    enum attribute_finding attribute =
+        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
+    if (attribute == ATTRIBUTE_BAD)
+        return VERDICT_REFUSE;
+    if (found == MANIFEST_DAMAGED) {
+        report_error(EUCLEAN, "the manifest %s/%s is damaged: neither of its copies is valid",
+                     pr->folder.path, n->manifest);
+        return VERDICT_REFUSE;
+    }
+    if (found == MANIFEST_FOREIGN) {
+        report_error(EUCLEAN, "the manifest %s/%s is of version %u, this library reads %d",
+                     pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
+        return VERDICT_REFUSE;
+    }
+    if (found == MANIFEST_UNBORN) {
+        /* Another program may have emptied a manifest. (After a birth that was cut the reflection holds
+         * nothing.) */
+        int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;
+        if (holds)
+            return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
+        if (attribute != ATTRIBUTE_FOUND)
+            return VERDICT_BEAR;
+        report_error(ESTALE,
+                     "%s carries the attribute of a reflection, but the manifest %s/%s is "
+                     "empty",
+                     pr->path, pr->folder.path, n->manifest);
+        return stale(wish);
+    }
+    bool same = identity_same_inode(&pr->identity, &pr->record);
+    if (attribute == ATTRIBUTE_FOUND) {
+        if (memcmp(a.id, pr->record.id, 16) == 0 && same) {
+            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
+            return pr->record.state == MANIFEST_DEPLOYED ? VERDICT_START_OVER : VERDICT_ADOPT;
+        }
+        report_error(ESTALE,
+                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
+                     "%s says: was it copied together with its attribute?",
+                     pr->folder.path, n->manifest, pr->path);
+        /* In a folder that only the attribute names, this may be the pairing of a file that is in use
+         * there. */
+        return lookup_is_own(pr, wish) ? stale(wish) : VERDICT_REFUSE;
+    }
+    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
+        return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
+    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
+        /* The file never had one: its file system answers for attributes, but takes none. */
+        attribute = ATTRIBUTE_UNSUPPORTED;
+        pr->has_attributes = false;
+    }
+    if (same && attribute == ATTRIBUTE_UNSUPPORTED &&
+        (pr->identity.has_birth || pr->identity.has_generation))
+        return VERDICT_ADOPT;
+    if (same && !(pr->identity.has_birth || pr->identity.has_generation)) {
+        report_error(ESTALE,
+                     "there is a reflection %s/%s, but neither attribute, birth time nor "
+                     "generation tells whether it belongs to %s",
+                     pr->folder.path, n->reflection, pr->path);
+        return stale(wish);
+    }
+    if (same) {
+        report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
+                     pr->path, pr->folder.path, n->reflection);
+        return stale(wish);
+    }
+    /* It belongs to another file. In a folder that the user chose, files of several file systems meet, and
+     * one inode number may be in use twice: never set aside the pairing of a file that exists. */
+    if (pr->record.device != pr->identity.device && wish->folder) {
+        report_error(ESTALE,
+                     "the reflection %s/%s belongs to a file of another file system with "
+                     "the same inode number; choose another reflection folder for %s",
+                     pr->folder.path, n->reflection, pr->path);
+        return VERDICT_REFUSE;
+    }
+    if (pr->joined) {
+        report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
+                     pr->folder.path, n->reflection);
+        return VERDICT_REFUSE;
+    }
+    if (removal_set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
+        return VERDICT_REFUSE;
+    return VERDICT_START_OVER;
+}
+
+int identity_check_may_be_unborn(const struct pairing *pr, const struct lookup_names *n,
+                                 const char *bytes)
+{
+    static const char zeros[MANIFEST_BYTES];
+    struct stat st;
+    if (fstat(pr->lock, &st) < 0)
+        return report_errno(errno, "cannot look at the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    return st.st_size == MANIFEST_BYTES ||
+           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+}

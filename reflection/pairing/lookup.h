@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the pairing of a file lies: in which folder, under which names.
+ *
+ * Looks where the attribute says, then in the folder beside the file, then in the one that the caller wishes
+ * for. Manifests are read without locks: a caller that uses one locks it and looks again. Changes nothing,
+ * except that it removes a copied attribute and makes the folder. The rules are at the head of pairing.h.
+ */
+#ifndef ATO_REFLECTION_PAIRING_LOOKUP_H
+#define ATO_REFLECTION_PAIRING_LOOKUP_H
+
+#include "reflection/pairing/pairing.h"
+
+struct lookup_names {
+    char reflection[24], manifest[40];
+};
+
+struct lookup_names lookup_names(uint64_t inode);
+
+/* Returns 1 if the reflection of `inode` in a folder holds any slice, else 0 (also if there is none); -1 with
+ * a sentence. */
+int lookup_holds_slices(const struct folder *f, uint64_t inode);
+
+/* Returns true if pr->folder is the one beside the file, or the one that is wished for. */
+bool lookup_is_own(const struct pairing *pr, const struct pairing_wish *wish);
+
+/* Opens pr->folder, making it if needed, and sets pr->has_attributes. `name` points into pr->path, behind its
+ * last slash. Returns 0; -1 with those errors of ato_mmap() that concern folders, attributes and missing
+ * reflections. */
+int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish *wish);
+
+/* The same without changing anything, for readers. Returns 1, with pr->folder open, if there is a manifest of
+ * this file; 0 if there is none; -1 as lookup_open(), and with EAGAIN for a copied attribute. */
+int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish *wish);
+
+#endif

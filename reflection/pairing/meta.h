@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finds the meta pages of a reflection that may hold words other than 0: those that are not holes. */
+#ifndef ATO_REFLECTION_PAIRING_META_H
+#define ATO_REFLECTION_PAIRING_META_H
+
+#include <stdint.h>
+
+/* Returns the first chunk in [chunk, chunks) with data in its meta page; `chunks` if there is none;
+ * UINT64_MAX with errno if the file system does not tell. Changes nothing. */
+uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks);
+
+#endif

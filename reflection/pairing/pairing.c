@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/pairing.h"
+
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int pairing_refresh(struct pairing *pr)
+{
+    struct manifest_record now;
+    if (manifest_read(pr->manifest, &now, &pr->copy) == MANIFEST_VALID) {
+        /* What other processes change while the file is mapped. The rest does not change, and other threads
+         * read it. */
+        pr->record.sequence = now.sequence;
+        pr->record.guard = now.guard;
+        return 0;
+    }
+    return report_error(EUCLEAN, "the manifest of %s in %s was damaged while it was mapped",
+                        pr->path, pr->folder.path);
+}
+
+int pairing_refresh_size(struct pairing *pr)
+{
+    struct manifest_sizes sizes;
+    if (!manifest_sizes(pr->manifest, &sizes))
+        return report_error(EUCLEAN,
+                            "the logical size in the manifest of %s in %s was damaged while "
+                            "it was mapped",
+                            pr->path, pr->folder.path);
+    pr->size = sizes.size;
+    return 0;
+}
+
+int pairing_others(struct pairing *pr)
+{
+    /* A process never asks about its own byte. */
+    const off_t own = 1 + (off_t)pr->slot, end = 1 + PAIRING_LIVES;
+    enum locks_answer before = own > 1 ? locks_ask(pr->lock, 1, own - 1) : LOCKS_FREE;
+    enum locks_answer behind = locks_ask(pr->lock, own + 1, end - own - 1);
+    if (before == LOCKS_FAILED || behind == LOCKS_FAILED)
+        return report_errno(errno, "cannot ask for the locks of the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return before == LOCKS_TAKEN || behind == LOCKS_TAKEN;
+}
+
+int pairing_lock_attach(struct pairing *pr)
+{
+    if (locks_wait(pr->lock, 0, 1) < 0)
+        return report_errno(errno, "cannot lock the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+int pairing_unlock_attach(struct pairing *pr)
+{
+    if (locks_drop(pr->lock, 0, 1) < 0)
+        return report_errno(errno, "cannot unlock the manifest of %s in %s", pr->path,
+                            pr->folder.path);
+    return 0;
+}
+
+/* ---- closing ---- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void pairing_let_go(struct pairing *pr)
+{
+    if (pr->manifest)
+        munmap(pr->manifest, MANIFEST_BYTES);
+    pr->manifest = NULL;
+    close_fd(&pr->reflection);
+    locks_close(pr->lock); /* attach lock and slot */
+    pr->lock = -1;
+}
+
+static void close_original(struct pairing *pr)
+{
+    if (pr->borrowed)
+        pr->original = -1;
+    close_fd(&pr->original);
+}
+
+void pairing_forget(struct pairing *pr)
+{
+    close_fd(&pr->lock);
+    close_fd(&pr->reflection);
+    close_original(pr);
+    folder_close(&pr->folder);
+    pr->manifest = NULL; /* not inherited */
+}
+
+void pairing_close(struct pairing *pr)
+{
+    pairing_let_go(pr);
+    folder_close(&pr->folder);
+    close_original(pr);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pairing of an original with its reflection: what belongs to it, and the locks of a process that has it
+ * open.
+ *
+ * lookup.h finds a pairing, identity_check.h judges whether it is the file's, birth.h makes one, adoption.h takes an
+ * existing one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
+ *
+ * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
+ * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.
+ *
+ * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
+ *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
+ * Death:  all slices deployed; state `deployed` durable (persist-order P2); guarded bytes put back (P4);
+ *         attribute, reflection, manifest removed. A process that finds `deployed` finishes the removal.
+ *
+ * Identity (I5), checked in this order:
+ *   attribute with the file's inode, and a manifest with its id and inode
+ *                                         -> the reflection is the file's, whatever else was moved
+ *   attribute with another inode          -> the file is a copy. If the source's manifest is found, and
+ *                                            the source had no slice in R when it was copied (told by
+ *                                            the copy's mtime), the attribute is dropped; else ESTALE
+ *   attribute, but no such manifest       -> ESTALE: never an empty reflection in its place
+ *   no attribute, but the manifest says that there is one: by birth time and generation
+ *       of another file (reused inode number) -> set aside as `<inode>.stale-...`, a warning
+ *       of this file, never used          -> born anew
+ *       of this file, used                -> ESTALE: the attribute was removed
+ *   no attributes on this file system     -> birth time and generation decide; one link only
+ *   the file's, but another program wrote to the file
+ *                                         -> ESTALE; begun anew if the reflection holds nothing of it
+ *
+ * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Slot s
+ * has byte 1 + s, held while its process lives. The last one, PAIRING_READERS, is shared by the processes
+ * that may only read. After locking, the name must still be that of the locked file.
+ *
+ * A process that gets all bytes but byte 0 is the first: all processes that had the file mapped have left or
+ * died. Later ones join what the first one made: then nothing is recovered, chosen or set aside.
+ */
+#ifndef ATO_REFLECTION_PAIRING_PAIRING_H
+#define ATO_REFLECTION_PAIRING_PAIRING_H
+
+#include "reflection/pairing/folder.h"
+#include "reflection/pairing/identity.h"
+
+struct pairing {
+    int original;   /* the file, opened again; if `borrowed`, the caller's descriptor */
+    int reflection; /* open for reading and writing */
+    int lock;       /* the manifest, for locks only */
+    struct folder folder;
+    struct persist persist;
+    struct identity identity;
+    struct manifest_record record;
+    uint64_t size;  /* logical size of the original by the manifest */
+    int copy;       /* the manifest's copy that `record` is in */
+    char *manifest; /* the manifest's mapping, MANIFEST_BYTES */
+    bool borrowed;  /* the caller keeps the original open and closes it */
+    bool has_attributes;
+    bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
+    bool orphaned; /* the last user died, so mtime was not set after its writes */
+    bool joined;   /* other processes have the file mapped, or had when this one opened it */
+    unsigned slot;
+    char path[PATH_MAX]; /* of the original, when it was opened */
+};
+
+/* The byte that readers lock, and the number of bytes after byte 0. */
+#define PAIRING_READERS (1 + MANIFEST_SLOTS)
+#define PAIRING_LIVES   (MANIFEST_SLOTS + 1)
+
+struct pairing_wish {
+    const char *folder;      /* NULL: beside the file */
+    int domain;              /* enum persist_domain; auto: by `domain_word`, else detected */
+    const char *domain_word; /* the value of ATO_DURABILITY, or NULL */
+    bool borrow;             /* open and close no descriptor of the original */
+    /* Instead of ESTALE: */
+    bool prefer_file;       /* set the reflection aside */
+    bool prefer_reflection; /* use it, if another program wrote to the file and kept its size */
+    /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
+     * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
+    int (*join)(struct pairing *pr, void *arg);
+    void *arg;
+};
+
+#define PAIRING_NOT_YET 1
+
+/* Return 0; -1 with a sentence: if unlocking fails, no other process can attach as long as this one has the
+ * file mapped. The lock does not exclude threads of the same process. */
+int pairing_unlock_attach(struct pairing *pr);
+int pairing_lock_attach(struct pairing *pr);
+
+/* Updates pr->record from the manifest, which other processes may have written. The caller holds the attach
+ * lock. Returns 0; -1 with EUCLEAN. */
+int pairing_refresh(struct pairing *pr);
+
+/* Updates pr->size from the manifest. The caller ensures that the size does not change meanwhile. Returns 0;
+ * -1 with EUCLEAN. */
+int pairing_refresh_size(struct pairing *pr);
+
+/* Returns 1 if another process has the file mapped, else 0; -1 with a sentence. The caller holds the attach
+ * lock. */
+int pairing_others(struct pairing *pr);
+
+/* Gives up the attach lock and the slot, and closes manifest and reflection. Original and folder stay open. */
+void pairing_let_go(struct pairing *pr);
+
+/* As pairing_let_go(), and closes folder and original too. */
+void pairing_close(struct pairing *pr);
+
+/* In a forked child: closes the descriptors and touches nothing else. Unlocking would drop the parent's
+ * locks. */
+void pairing_forget(struct pairing *pr);
+
+#endif

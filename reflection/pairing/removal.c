@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/removal.h"
+
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/birth.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/guard.h"
+#include "reflection/pairing/shrink.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct makers {
+    const struct folder *folder;
+    const char *manifest;
+};
+
+static int remove_unfinished(void *arg, const char *name)
+{
+    const struct makers *m = arg;
+    if (folder_is_unfinished(name, m->manifest))
+        (void)fsops->unlinkat(m->folder->fd, name, 0);
+    return 0;
+}
+
+/* Removes unfinished manifests of makers that died. A maker that lives finds that its file is gone, and
+ * begins anew. */
+static void remove_all_unfinished(const struct pairing *pr, const struct lookup_names *n)
+{
+    struct makers m = {&pr->folder, n->manifest};
+    (void)folder_each_name(&pr->folder, remove_unfinished, &m); /* leftovers are harmless */
+}
+
+/* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a file
+ * that still needs its reflection never lacks it. The manifest is removed last, because it tells how far the
+ * removal came. */
+static int finish_removal(struct pairing *pr, const struct lookup_names *n)
+{
+    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
+                            n->reflection);
+    if (folder_sync(&pr->folder) < 0)
+        return -1;
+    if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    remove_all_unfinished(pr, n);
+    return folder_sync(&pr->folder);
+}
+
+int removal_start_over(struct pairing *pr, const struct lookup_names *n)
+{
+    /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, if its writer was
+     * killed between store and fence. After a power cut the record before it, `in use`, would miss what is
+     * removed now. */
+    if (fsops_fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
+                            n->manifest);
+    /* P4: if the attribute is gone this was done before, and the bytes may be another program's. */
+    struct attribute a;
+    bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
+    if (pr->record.state == MANIFEST_DEPLOYED &&
+        (!carried || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
+        guard_put_back(pr) < 0)
+        return -1;
+    return finish_removal(pr, n);
+}
+
+int pairing_remove(struct pairing *pr)
+{
+    struct lookup_names n = lookup_names(pr->identity.inode);
+    /* A length that another program gave the file while it was mapped stays. */
+    int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
+    if (r < 0 && errno != ESTALE)
+        return -1;
+    if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
+        return -1;
+    pr->record.state = MANIFEST_DEPLOYED;
+    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
+        return -1;
+    return finish_removal(pr, &n);
+}
+
+/* Chooses free names. If an earlier setting aside of this pairing was cut, one of its two renames may have
+ * lasted and a birth have begun since, so the first choice may be taken. */
+static void choose_stale_name(const struct pairing *pr, const struct lookup_names *n, char to[80])
+{
+    char id[33], manifest[96];
+    bool reflection = folder_has(&pr->folder, n->reflection);
+    identity_hex(pr->record.id, id);
+    snprintf(to, 80, "%s.stale-%.8s", n->reflection, id);
+    for (int i = 1;; i++) {
+        strcpy(stpcpy(manifest, to), ".manifest");
+        if (!folder_has(&pr->folder, manifest) && !(reflection && folder_has(&pr->folder, to)))
+            return;
+        snprintf(to, 80, "%s.stale-%.8s-%d", n->reflection, id, i);
+    }
+}
+
+int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const char *why)
+{
+    char to[96];
+    choose_stale_name(pr, n, to);
+    if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
+                            n->reflection);
+    /* persist-order P3 (reader: identity_check_of()): the manifest is renamed last, because without it a birth takes
+     * the reflection for a leftover and removes it. */
+    if (folder_sync(&pr->folder) < 0)
+        return -1;
+    report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
+               n->reflection, why, to);
+    strcat(to, ".manifest");
+    if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
+        return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
+                            n->manifest);
+    return 0; /* durable with the birth that follows (P1) */
+}
+
+int removal_forget(struct pairing *pr, const struct lookup_names *n)
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    char plain[33];
+    identity_hex(g->plain, plain);
+    if (g->bytes)
+        report_log(REPORT_WARNING,
+                   "%s has guarded bytes, %u at %" PRIu64
+                   ": they stay as they are in the file; plain "
+                   "they were %.*s",
+                   pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
+    /* The attribute first: if this is cut afterwards, the file looks like one that lost its attribute, and
+     * the reflection can be set aside again. */
+    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    return removal_set_aside(pr, n, "is not wanted, since the file is preferred to it");
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The journals in a reflection folder, and pointers to journals in other folders: which process made them,
+ * may they be believed, and where do they lead?
+ *
+ * They count for a file if their makers may write to that file. Other users may have made files under such
+ * names too: those are neither waited for nor read. One exception: a maker may have been allowed to write to
+ * the file as one of its group when it was mapped, and not be any more. Such a journal is read, without
+ * storing or locking anything: passing over its commit of the file would leave half of that.
+ */
+#ifndef ATO_REFLECTION_RECOVERY_FOUND_H
+#define ATO_REFLECTION_RECOVERY_FOUND_H
+
+#include "reflection/media/report.h"
+#include "reflection/pairing/ownership.h"
+#include "reflection/recovery/linked.h"
+
+/* A file that is about to be used, or that a dead process had mapped: which journals matter to it? */
+struct recover_file {
+    uint8_t id[16];
+    int manifest; /* a descriptor of it */
+    bool in_use;  /* the manifest says so: mapped, or the last user died */
+    struct trust trust;
+};
+
+/* Results beside a descriptor and -1 (an error, with a sentence). */
+enum {
+    FOUND_GONE = -2,
+    FOUND_OTHERS = -3, /* the maker may not write to the file; `st` is filled */
+    FOUND_FORBIDDEN = -4,
+};
+
+/* Opens the file of a journal or pointer for reading and writing. Returns its descriptor, or one of the
+ * above. */
+int found_open(const struct folder *f, const char *name, struct stat *st, const struct trust *file);
+
+/* Where a pointer leads. */
+struct found_way {
+    struct pointer pointer;
+    struct folder folder;
+    struct linked journal;
+};
+
+/* Follows the pointer `name` in `f`. Returns the journal's descriptor, with to->folder open; FOUND_OTHERS
+ * (also if the pointer is gone by now); FOUND_FORBIDDEN: the caller may not open the pointer, or, if
+ * to->folder is open, the journal; FOUND_GONE, with the reason in errno: it leads nowhere, or to a journal
+ * that does not know it; -1. */
+int found_follow(struct found_way *to, const struct folder *f, const char *name,
+                 const struct trust *file);
+
+/* Does a pointer with FOUND_GONE, and found_follow()'s errno, matter? Returns 0 if not; -1 with ESTALE, ...:
+ * a commit of the file may be lost. */
+int found_judge_gone(const struct found_way *to, const struct folder *f, const char *name,
+                     const struct recover_file *file);
+
+/* Returns true if a lane of the journal holds a commit of the file, or is damaged. False for a file that is
+ * not in use: a process that unmapped a file cleanly has retired all its commits. */
+bool found_names_file(const struct journal *j, const struct recover_file *file);
+
+/* Returns true if `found` was made for the file's group, which may not write to the file now but may have
+ * been allowed to when the file's user died. Other users cannot make such a file where they may not write to
+ * the folder. */
+bool found_was_of_group(const struct stat *found, const struct trust *file);
+
+/* Judges such a journal: commits of the file must be finished before the file, or what a dead process held of
+ * it, is used again. `naps`: how many ms to wait for an owner that is dying. Returns 0 if the journal holds
+ * no commit of the file; if it holds one or is being written to, 1 while the owner is not dead, -1 with
+ * EACCES when it is; -1 also on other errors. */
+int found_judge(const struct folder *f, const char *name, const struct recover_file *file,
+                unsigned naps);
+
+/* found_judge() for the journal that such a pointer leads to. */
+int found_judge_way(const struct folder *f, const char *name, const struct recover_file *file,
+                    unsigned naps);
+
+typedef int found_visit(const struct folder *f, const char *name, const void *arg);
+
+struct found_visits {
+    found_visit *journal, *pointer, *unfinished; /* of a journal or pointer; may be NULL */
+};
+
+/* Visits all journals and pointers of a folder. Without `failure`, until a visit returns other than 0, which
+ * is returned. With `failure`, which takes the first error, errors do not end it. */
+int found_each(const struct folder *f, const struct found_visits *v, const void *arg,
+               struct report_kept *failure);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/recovery/pairing_open.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/adoption.h"
+#include "reflection/pairing/birth.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/identity_check.h"
+#include "reflection/pairing/lookup.h"
+#include "reflection/pairing/removal.h"
+#include "reflection/pairing/shrink.h"
+#include "reflection/recovery/recover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- taking the manifest ---- */
+
+/* Makes an empty manifest under its name, unless there is one by now. It gets owner, group and mode before
+ * its name: even if its maker dies, no user that may write to the file finds a manifest that cannot be
+ * opened. */
+static int make_manifest(struct pairing *pr, const struct lookup_names *n)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    char unfinished[NAME_MAX + 1];
+    if (!folder_unfinished(unfinished, n->manifest))
+        return -1;
+    int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -1; /* the random name is taken: try another one */
+    int r = ownership_give(&trust, fd);
+    if (r == 0)
+        r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
+    if (r < 0 && (errno == EEXIST || errno == ENOENT)) /* made by another process, or removed */
+        r = 0;
+    int saved = errno;
+    close(fd);
+    (void)fsops->unlinkat(pr->folder.fd, unfinished, 0); /* there only if it was not renamed */
+    errno = saved;
+    return r;
+}
+
+/* Opens the manifest, making it if need be, and takes the attach lock. */
+static int take_manifest(struct pairing *pr, const struct lookup_names *n)
+{
+    const struct trust trust = identity_trust(&pr->identity);
+    for (;;) {
+        pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        if (pr->lock < 0 && errno == ENOENT) {
+            if (make_manifest(pr, n) < 0)
+                return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path,
+                                    n->manifest);
+            continue;
+        }
+        if (pr->lock < 0)
+            return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
+                                n->manifest);
+        /* Before the lock is waited for: locks on a file that is not believed do not count. */
+        if (ownership_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
+            return -1;
+        if (locks_wait(pr->lock, 0, 1) < 0)
+            return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
+                                n->manifest);
+        int named = folder_names(&pr->folder, n->manifest, pr->lock);
+        if (named != 0)
+            return named < 0 ? -1 : 0;
+        close(pr->lock); /* removed or set aside meanwhile: its lock protects nothing now */
+    }
+}
+
+/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
+ * this many naps, one second. */
+enum { NAPS = 500 };
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+}
+
+/* Takes all bytes but byte 0: possible only if no process has the file mapped. Returns 1, with slot 0 kept; 0
+ * if a process has it mapped; -1. */
+static int take_slots(struct pairing *pr, const struct lookup_names *n)
+{
+    switch (locks_try(pr->lock, 1, PAIRING_LIVES)) {
+    case LOCKS_MINE:
+        break;
+    case LOCKS_TAKEN:
+        return 0;
+    default:
+        return report_errno(errno, "cannot lock a slot of the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    }
+    pr->slot = 0;
+    if (locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
+        return report_errno(errno, "cannot give back slots of %s/%s", pr->folder.path, n->manifest);
+    return 1;
+}
+
+/* ---- what is found ---- */
+
+/* Opens the pairing of a file that no other process has mapped. Returns 1 done, 0 try again; -1. */
+static int open_alone(struct pairing *pr, const struct lookup_names *n, const char *name,
+                      const char *bytes, enum manifest_finding found,
+                      const struct pairing_wish *wish)
+{
+    int result = -1;
+    switch (identity_check_of(pr, n, found, wish)) {
+    case VERDICT_ADOPT:
+        result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        if (result < 0 && errno == ESTALE) {
+            const int nothing = adopt_lost_nothing(pr, n, bytes, wish);
+            if (nothing != 0)
+                return nothing < 0 ? -1 : removal_start_over(pr, n);
+        }
+        if (result < 0 && errno == ESTALE && wish->prefer_file)
+            result = removal_forget(pr, n);
+        break;
+    case VERDICT_FORGET:
+        result = removal_forget(pr, n);
+        break;
+    case VERDICT_BEAR:
+        result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
+        break;
+    case VERDICT_START_OVER:
+        /* After removal_set_aside() the name is free already. Removing is idempotent. */
+        result = folder_names(&pr->folder, n->manifest, pr->lock);
+        if (result == 1)
+            result = removal_start_over(pr, n);
+        break;
+    case VERDICT_REFUSE:
+        break;
+    }
+    return result;
+}
+
+/* One try under the attach lock. Returns 1 done; 0 try again; DUE try again after a recovery; NOT_YET try
+ * again when the process that has the locks is done or dead; -1 error. */
+enum { DUE = 2, NOT_YET = 3 };
+
+static int open_others(struct pairing *pr, const struct lookup_names *n,
+                       enum manifest_finding found, const struct pairing_wish *wish)
+{
+    /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
+     * dying. As `born` it gets NOT_YET below. */
+    if (found == MANIFEST_VALID && identity_check_of(pr, n, found, wish) == VERDICT_REFUSE)
+        return -1;
+    if (found != MANIFEST_VALID)
+        pr->record.state = MANIFEST_BORN;
+    int joined = adopt_used(pr, n, wish);
+    return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
+}
+
+static int open_locked(struct pairing *pr, const struct lookup_names *n, const char *name,
+                       const struct pairing_wish *wish)
+{
+    /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
+    if (identity_of(pr->original, &pr->identity) < 0)
+        return -1;
+    char *bytes = calloc(1, MANIFEST_BYTES);
+    if (!bytes)
+        return report_error(ENOMEM, "no memory to read the manifest %s/%s", pr->folder.path,
+                            n->manifest);
+    int result = -1;
+    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) {
+        report_errno(errno, "cannot read the manifest %s/%s", pr->folder.path, n->manifest);
+        goto out;
+    }
+    enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
+    int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, n, bytes) : 1;
+    if (unborn < 0)
+        goto out;
+    if (!unborn)
+        found = MANIFEST_DAMAGED;
+    if (pr->joined) {
+        result = open_others(pr, n, found, wish);
+        goto out;
+    }
+    struct recover_file file = {.manifest = pr->lock,
+                                .in_use =
+                                    found == MANIFEST_VALID && pr->record.state == MANIFEST_IN_USE,
+                                .trust = identity_trust(&pr->identity)};
+    memcpy(file.id, pr->record.id, sizeof(file.id));
+    int due = recover_is_due(&pr->folder, &file);
+    /* The modes of manifest and reflection may be older than the original's, and give the journal's maker no
+     * permission to write, which it has now. Recovery goes by them, so they are updated first. */
+    if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record) &&
+        identity_check_of(pr, n, found, wish) == VERDICT_ADOPT)
+        adopt_follow(pr, n, bytes);
+    if (due)
+        result = due < 0 ? -1 : DUE;
+    else
+        result = open_alone(pr, n, name, bytes, found, wish);
+out:
+    free(bytes);
+    return result;
+}
+
+/* ---- the beginning and the end ---- */
+
+/* Opens the file once more: the kernel reports a failed write-back once for each open file, and the caller's
+ * fsync() must not use up the report that libato needs. If the user may not open the file any more, the
+ * descriptor is duplicated. */
+static int open_again(int fd)
+{
+    int own = folder_reopen(fd);
+    return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+                 const struct pairing_wish *wish)
+{
+    char *name;
+    memset(pr, 0, sizeof(*pr));
+    pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
+    pr->identity = *who;
+    if (wish->domain == PERSIST_AUTO && domain_from_name(wish->domain_word) < 0)
+        return -1; /* before anything is made */
+    if (who->size > LAYOUT_MAX_BYTES)
+        return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
+    pr->borrowed = wish->borrow;
+    pr->original = wish->borrow ? fd : open_again(fd);
+    if (pr->original < 0)
+        return report_errno(errno, "cannot open descriptor %d again", fd);
+    struct lookup_names n = lookup_names(who->inode);
+    if (identity_path(fd, who, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
+        goto fail;
+    for (int i = 0, naps = 0;; i++) {
+        /* Journals before the attach lock: that is the order everywhere. open_locked() notices the journal of
+         * a process that dies in between. */
+        const struct trust trust = identity_trust(&pr->identity);
+        struct report_kept kept = {0};
+        int recovered = recover_folder(&pr->folder, &trust);
+        if (recovered == 1)
+            report_keep(&kept);
+        if (recovered < 0 || take_manifest(pr, &n) < 0)
+            goto fail;
+        int alone = take_slots(pr, &n);
+        if (alone < 0)
+            goto fail;
+        pr->joined = !alone;
+        int r = open_locked(pr, &n, name, wish);
+        if (r == 1)
+            return 0;
+        if (r == NOT_YET && naps++ == NAPS)
+            r = -1;
+        if (r < 0)
+            goto fail;
+        pairing_let_go(pr);
+        /* No owner takes this long to die: the journal cannot be recovered. EIO ends it at once: a medium may
+         * report a failure only once, and bytes may be lost. */
+        if (r == DUE && kept.error && (kept.error == EIO || i > 10)) {
+            report_again(&kept);
+            goto fail;
+        }
+        if (i == 5000) {
+            report_error(EBUSY,
+                         "a journal in %s holds a commit of %s, and its owner neither lives "
+                         "nor dies",
+                         pr->folder.path, pr->path);
+            goto fail;
+        }
+        if (r == NOT_YET || i > 2)
+            nap();
+    }
+fail:;
+    int saved = errno;
+    pairing_close(pr);
+    errno = saved;
+    return -1;
+}
+
+int pairing_use(struct pairing *pr, uint64_t shm_generation)
+{
+    pr->record.state = MANIFEST_IN_USE;
+    pr->record.domain = pr->persist.domain;
+    pr->record.device = pr->identity.device;
+    pr->record.shm_generation = shm_generation;
+    identity_boot(pr->record.boot_id);
+    /* P1: the first copy B of a manifest's life. */
+    return birth_write_record(pr);
+}
+
+int pairing_clean(struct pairing *pr, bool written)
+{
+    struct stat st;
+    /* If another program gave the file another length, it stays `in use`: it can be mapped again when it has
+     * its own length back. */
+    if (growth_end(pr) < 0 || shrink_finish(pr) < 0)
+        return -1;
+    /* In domain process nothing is durable yet. */
+    if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot sync the reflection of %s", pr->path);
+    /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
+     * of a call that failed, or through a writable view. So that this cannot happen later, the file is synced
+     * before mtime is set and recorded.
+     * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
+    if (fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
+    /* The kernel stamps writes with a coarse clock: a write by another program within the same tick would not
+     * change mtime. A stamp of the fine clock cannot coincide by chance. A process that died did not stamp
+     * what it wrote. */
+    bool stamp = written || pr->orphaned;
+    if (stamp) {
+        struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
+        clock_gettime(CLOCK_REALTIME, &times[1]);
+        if (fsops->futimens(pr->original, times) < 0)
+            report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
+    }
+    if (fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot look at %s", pr->path);
+    /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the record
+     * that it will be compared with. Otherwise after a power cut an untouched file could look as if another
+     * program had written to it. */
+    if (stamp && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
+    pr->record.state = MANIFEST_CLEAN;
+    pr->record.clean_size = (uint64_t)st.st_size;
+    pr->record.clean_mtime_sec = st.st_mtim.tv_sec;
+    pr->record.clean_mtime_nsec = (uint64_t)st.st_mtim.tv_nsec;
+    return birth_write_record(pr);
+}

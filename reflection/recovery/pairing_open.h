@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a process begins to use the pairing of a file, and how the last one ends it.
+ *
+ * Journals of dead processes are recovered before the attach lock is taken, as the order of locks demands
+ * (recover.h). A process may die in between: whether a journal has to be recovered is asked again under the
+ * lock, and if so, the lock is given up and all begins anew. Then the pairing is judged (identity_check.h), and made
+ * (birth.h), taken (adoption.h), removed or set aside (removal.h).
+ *
+ * The orders of birth and death, and the locks, are at the head of pairing.h.
+ */
+#ifndef ATO_REFLECTION_RECOVERY_PAIRING_OPEN_H
+#define ATO_REFLECTION_RECOVERY_PAIRING_OPEN_H
+
+#include "reflection/pairing/pairing.h"
+
+/* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either the
+ * caller is the file's only user, what a crash left is recovered, and the state is still the old one; or
+ * pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in ato.h. Then
+ * nothing is held; a half-made birth stays, which the next call continues. */
+int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+                 const struct pairing_wish *wish);
+
+/* Sets state `in use`, with the generation of the shared-memory object. Durable when it returns 0; -1 with a
+ * sentence. */
+int pairing_use(struct pairing *pr, uint64_t shm_generation);
+
+/* Sets state `clean`. To be called when no mapping of the original is left, since its mtime must not change
+ * any more. `written`: the file was written. Durable when it returns 0; -1 with a sentence. */
+int pairing_clean(struct pairing *pr, bool written);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/recovery/pool.h"
+
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libpmemobj.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define LAYOUT "libato-journal"
+
+/* libpmemobj's own needs (its lanes, its heap's tables): 6 MiB are enough for any size of the pool. */
+enum { BESIDE_BYTES = 6 << 20 };
+
+uint64_t pool_bytes(uint64_t words)
+{
+    uint64_t bytes = (journal_bytes(words) + BESIDE_BYTES + 4095) & ~4095ull;
+    return bytes < POOL_LEAST_BYTES ? POOL_LEAST_BYTES : bytes;
+}
+
+/* The root object is a little larger than the journal, which begins at the object's first byte on a page
+ * boundary of the file: so a line of the journal is a cache line, wherever it is mapped. */
+enum { ROOT_SLACK = 4096 };
+
+/* Has libpmemobj make a pool in an empty file, with a root object for the journal. Returns the journal's
+ * offset in the file; 0 on error. */
+static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
+{
+    char path[64];
+    /* Not by its name: another user could replace that by a link, which libpmemobj would follow. */
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
+    if (!pop) {
+        report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path, unfinished,
+                     pmemobj_errormsg());
+        return 0;
+    }
+    PMEMoid root = pmemobj_root(pop, journal_bytes(words) + ROOT_SLACK);
+    if (OID_IS_NULL(root))
+        report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
+                     unfinished, pmemobj_errormsg());
+    uint64_t at = OID_IS_NULL(root) ? 0 : (root.off + 4095) & ~4095ull;
+    int saved = errno;
+    pmemobj_close(pop);
+    errno = saved;
+    return at;
+}
+
+/* Through a descriptor of its own: a mapping of the locked one would keep the locks in a child that is being
+ * forked. */
+static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
+                   enum persist_domain domain)
+{
+    int fd = folder_reopen(pool->lock);
+    void *map = MAP_FAILED;
+    if (fd >= 0)
+        map = domain_map(domain, NULL, pool->bytes, PROT_READ | PROT_WRITE, fd, 0);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the new journal %s/%s", f->path, unfinished);
+    madvise(map, pool->bytes, MADV_DONTFORK);
+    pool->map = map;
+    return 0;
+}
+
+enum pool_name pool_name_of(const char *name)
+{
+    const size_t prefix = strlen(POOL_PREFIX), digits = 32;
+    if (strncmp(name, POOL_PREFIX, prefix) != 0 ||
+        strspn(name + prefix, "0123456789abcdef") != digits)
+        return POOL_NO_NAME;
+    const char *rest = name + prefix + digits;
+    static const struct {
+        const char *rest;
+        enum pool_name is;
+    } names[] = {
+        {"", POOL_NAME},
+        {POOL_UNFINISHED, POOL_NAME_UNFINISHED},
+        {POOL_POINTER, POOL_NAME_POINTER},
+        {POOL_POINTER POOL_UNFINISHED, POOL_NAME_POINTER_UNFINISHED},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(rest, names[i].rest) == 0)
+            return names[i].is;
+    return POOL_NO_NAME;
+}
+
+bool pool_process(const char *name, uint64_t *process)
+{
+    if (pool_name_of(name) == POOL_NO_NAME)
+        return false;
+    uint8_t id[sizeof(*process)];
+    for (size_t i = 0; i < sizeof(id); i++) {
+        const char two[3] = {name[strlen(POOL_PREFIX) + 2 * i],
+                             name[strlen(POOL_PREFIX) + 2 * i + 1]};
+        id[i] = (uint8_t)strtoul(two, NULL, 16);
+    }
+    memcpy(process, id, sizeof(id));
+    return true;
+}
+
+bool pool_is_of(const char *name, uint64_t process)
+{
+    uint64_t its;
+    return pool_process(name, &its) && its == process;
+}
+
+int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
+                const struct trust *like)
+{
+    uint8_t id[16];
+    uint64_t process;
+    char hex[33], unfinished[80];
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    pool->bytes = pool_bytes(words);
+    if (identity_random(id, sizeof(id)) < 0 || identity_process(&process) < 0)
+        return -1;
+    memcpy(id, &process, sizeof(process));
+    identity_hex(id, hex);
+    snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
+    snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
+
+    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If the
+     * file was cleared away before it was locked, another one is made. */
+    int named;
+    do {
+        locks_close(pool->lock);
+        pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
+        if (pool->lock < 0)
+            return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
+        if (locks_wait(pool->lock, 0, 1) < 0) {
+            report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
+            goto fail;
+        }
+        named = folder_names(f, unfinished, pool->lock);
+        if (named < 0)
+            goto fail;
+    } while (named == 0);
+    if (fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes) < 0) {
+        report_errno(errno, "no space for the journal %s/%s (%" PRIu64 " bytes)", f->path,
+                     unfinished, pool->bytes);
+        goto fail;
+    }
+    uint64_t at = make_pool(f, unfinished, pool->lock, words);
+    if (!at || map_new(pool, f, unfinished, p->domain) < 0)
+        goto fail;
+    journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
+    /* Only now: until here libpmemobj was used, which trusts what it reads. */
+    if (ownership_give(like, pool->lock) < 0) {
+        report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
+        goto fail;
+    }
+    /* persist-order J0: the journal's content is durable before it has its name. */
+    if (fsops_fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
+        report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
+        goto fail;
+    }
+    /* persist-order J0 (reader: recover_folder): the journal's name is durable before the first commit in
+     * it. */
+    named = folder_names(f, pool->name, pool->lock);
+    if (named == 0) /* another file took its place before the renaming */
+        report_error(EACCES, "the journal %s/%s is not the file that was made", f->path,
+                     pool->name);
+    if (named == 1 && folder_sync(f) == 0)
+        return 0;
+    snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
+fail:;
+    int saved = errno;
+    (void)fsops->unlinkat(f->fd, unfinished, 0);
+    pool_peek_end(pool);
+    locks_close(pool->lock);
+    pool->lock = -1;
+    errno = saved;
+    return -1;
+}
+
+/* Returns true if there is so little space that holes of a pool might not get any. */
+static bool is_tight(int fd, uint64_t bytes)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) < 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16 * bytes;
+}
+
+/* The journal lies on a page boundary (make_pool); which one depends on libpmemobj. */
+enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
+{
+    _Alignas(8) char head[sizeof(struct journal_header)];
+    enum pool_finding result = POOL_NONE;
+    for (uint64_t at = 4096; at < POOL_HEAD_BYTES && at + 4096 <= length; at += 4096) {
+        ssize_t n = pread(fd, head, sizeof(head), (off_t)at);
+        if (n < 0) {
+            report_errno(errno, "cannot read the journal %s", full);
+            return POOL_NOT_KNOWN;
+        }
+        if (n < (ssize_t)sizeof(head))
+            break;
+        if (!journal_is_at(head))
+            continue;
+        *place = (struct pool_place){at, journal_length(head, length - at, full)};
+        if (place->bytes)
+            return POOL_FOUND;
+        result = POOL_BROKEN;
+    }
+    return result;
+}
+
+/* pool_find() in the file that is open as `fd`. */
+static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
+                                      struct pool_place *place)
+{
+    if (fstat(fd, st) < 0) {
+        report_errno(errno, "cannot look at the journal %s", full);
+        return POOL_NOT_KNOWN;
+    }
+    if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size < POOL_LEAST_BYTES)
+        return POOL_NONE;
+    return pool_find(fd, (uint64_t)st->st_size, full, place);
+}
+
+/* Takes the journal in `map`, a mapping or copy of the pool's file up to the journal's end. */
+static enum pool_finding take_journal(struct pool *pool, char *map, const struct pool_place *place,
+                                      const char *full)
+{
+    madvise(map, place->begin + place->bytes, MADV_DONTFORK);
+    pool->map = map;
+    pool->bytes = place->begin + place->bytes;
+    if (journal_take(&pool->journal, map + place->begin, place->bytes, full) == 0)
+        return POOL_FOUND;
+    pool_peek_end(pool); /* changed since it was found */
+    return POOL_BROKEN;
+}
+
+static enum pool_finding map_found(struct pool *pool, int fd, int prot, const struct stat *st,
+                                   const struct pool_place *place, const char *full)
+{
+    const uint64_t bytes = place->begin + place->bytes;
+    /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS.
+     * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
+    if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
+        fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
+        report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        return POOL_NOT_KNOWN;
+    }
+    char *map = domain_map(PERSIST_PMEM, NULL, bytes, prot, fd, 0);
+    if (map == MAP_FAILED) {
+        report_errno(errno, "cannot map the journal %s", full);
+        return POOL_NOT_KNOWN;
+    }
+    return take_journal(pool, map, place, full);
+}
+
+/* A journal for the default's largest commits has some MiB. The length of this one is claimed by a maker that
+ * is not trusted. */
+#define MOST_COPIED (1ull << 28)
+
+static enum pool_finding copy_found(struct pool *pool, int fd, const struct pool_place *place,
+                                    const char *full)
+{
+    const uint64_t bytes = place->begin + place->bytes;
+    if (bytes > MOST_COPIED)
+        return POOL_BROKEN;
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+        report_errno(errno, "no memory for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        return POOL_NOT_KNOWN;
+    }
+    for (uint64_t at = place->begin; at < bytes;) {
+        ssize_t n = pread(fd, map + at, bytes - at, (off_t)at);
+        if (n <= 0) {
+            munmap(map, bytes);
+            return POOL_BROKEN;
+        }
+        at += (uint64_t)n;
+    }
+    return take_journal(pool, map, place, full);
+}
+
+/* `prot`: of the mapping; 0: copied instead. */
+static enum pool_finding take(struct pool *pool, int fd, int prot, const char *full)
+{
+    struct stat st;
+    struct pool_place place;
+    enum pool_finding there = look_at_pool(fd, &st, full, &place);
+    if (there != POOL_FOUND)
+        return there;
+    return prot ? map_found(pool, fd, prot, &st, &place, full) : copy_found(pool, fd, &place, full);
+}
+
+int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
+{
+    char full[PATH_MAX + 80];
+    memset(pool, 0, sizeof(*pool));
+    snprintf(pool->name, sizeof(pool->name), "%s", name);
+    snprintf(full, sizeof(full), "%s/%s", f->path, name);
+    pool->lock = -1;
+    /* Not by libpmemobj: it trusts what it reads, and may crash on a damaged pool (I5). */
+    switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
+    case POOL_FOUND:
+        break;
+    case POOL_NONE:
+        return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
+                            full);
+    default:
+        return -1;
+    }
+    pool->lock = lock;
+    return 0;
+}
+
+int pool_close(struct pool *pool, const struct folder *f, bool remove)
+{
+    int result = 0;
+    if (remove) {
+        /* Synced: otherwise a power cut could bring back half of a journal of domain process, which flushed
+         * nothing. Its damaged lanes would block every file of the folder. */
+        if (fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
+            result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
+        else
+            result = folder_sync(f);
+    }
+    int saved = errno;
+    pool_peek_end(pool);
+    locks_close(pool->lock);
+    pool->lock = -1;
+    errno = saved;
+    return result;
+}
+
+static int peek(struct pool *pool, int fd, const struct folder *f, const char *name, int prot)
+{
+    char full[PATH_MAX + 80];
+    snprintf(full, sizeof(full), "%s/%s", f->path, name);
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    switch (take(pool, fd, prot, full)) {
+    case POOL_FOUND:
+        return 1;
+    case POOL_NOT_KNOWN:
+        return -1;
+    default:
+        return 0;
+    }
+}
+
+int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
+{
+    return peek(pool, fd, f, name, PROT_READ);
+}
+
+int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name)
+{
+    return peek(pool, fd, f, name, 0);
+}
+
+void pool_peek_end(struct pool *pool)
+{
+    if (pool->map)
+        munmap(pool->map, pool->bytes);
+    pool->map = NULL;
+}
+
+void pool_forget(struct pool *pool)
+{
+    close(pool->lock);
+    pool->lock = -1;
+    pool->map = NULL; /* not inherited */
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Recovery of journals with a dead owner.
+ *
+ * The bitmaps on the media are the truth and need no recovery. A crash can leave commits of several words of
+ * which only some are stored. Each is in a lane of a journal, in the reflection folder or in another one that
+ * a pointer leads to (pointer.h). Replaying it stores the other words, in all files that it names, in any
+ * folder.
+ *
+ * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes, in
+ * ascending order of ids. So the caller must not hold an attach lock of any file. Idempotent: recovery may be
+ * cut or killed anywhere and repeated, by any process, from any of the folders.
+ *
+ * found.h finds journals and their makers, due.c decides whether one matters, replay.h finishes commits,
+ * visible.h hides them from other processes meanwhile.
+ */
+#ifndef ATO_REFLECTION_RECOVERY_RECOVER_H
+#define ATO_REFLECTION_RECOVERY_RECOVER_H
+
+#include "reflection/recovery/found.h"
+
+/* Replays and removes each journal with a dead owner, in the folder or where a pointer in it leads; removes
+ * unfinished ones. `file` is about to be mapped. Journals and pointers of makers that may not write to it are
+ * skipped: neither waited for nor read. So is what a journal says of a file that its maker may not write to,
+ * and pointers that lead nowhere. recover_is_due() tells whether any of this matters to a file. Returns 0. 1,
+ * with errno and a sentence of the first failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO, or
+ * errors of opening another folder. Nothing is lost then: that journal stays, and the others are recovered.
+ * -1 if the folder cannot be read. */
+int recover_folder(const struct folder *f, const struct trust *file);
+
+/*
+ * Is there a journal that has to be recovered before the file `file` is used? The caller holds the file's
+ * attach lock and all its slots: a process may have died since recover_folder() returned. Returns 1 yes, 0
+ * no, -1 error.
+ *
+ * A journal with a commit of the file: yes, whether its owner byte is free or locked. If it is free, the
+ * journal is first made durable as it is visible; it may have been replayed and not be removable. The byte
+ * alone does not decide: a dying process closes its descriptors one by one, and its slot of this file may be
+ * free while its journal still seems to have an owner. A living owner that does not have the file mapped has
+ * no commit of it. So the owner of a journal with such a commit is dying, and the caller releases the attach
+ * lock and tries again soon.
+ *
+ * A journal or pointer that the caller may not open: no, if its owner (unless the group may write to the
+ * file), group or mode are not those of the file's manifest, since then it serves other files. Else EACCES.
+ * EACCES also for a file in use, if all users may write to both, or if a journal holds a commit of it and was
+ * made for the file's group, which may not write to the file now.
+ *
+ * A pointer to a journal that is missing means that a journal was lost (J6): ESTALE, since it may have held a
+ * commit of this file. This is only for a file in use: a process that unmaps a file cleanly has retired all
+ * its commits.
+ */
+int recover_is_due(const struct folder *f, const struct recover_file *file);
+
+/* recover_folder() for the journals of one process (identity_process()) that no longer has `file`, which
+ * is in use, mapped: it is dying. Waits for its death, up to half a minute. `process` 0: for all journals,
+ * without waiting. Returns 0; only then may what the process held of the file be released. -1 with a
+ * sentence; EACCES also if a commit of the file is in a journal of a maker that may not write to it any
+ * more. */
+int recover_process(const struct folder *f, const struct recover_file *file, uint64_t process);
+
+#endif

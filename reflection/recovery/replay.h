@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finishes what a dead process's journal has committed: stores the words of its lanes in all files that they
+ * name. */
+#ifndef ATO_REFLECTION_RECOVERY_REPLAY_H
+#define ATO_REFLECTION_RECOVERY_REPLAY_H
+
+#include "reflection/recovery/participants.h"
+#include "reflection/recovery/pool.h"
+
+#ifdef ATO_SEAM
+extern unsigned replay_few_flushes; /* most flushes in domain msync that are done one by one */
+#endif
+
+/* Makes durable what is visible of a dead process's journal. Returns 0; -1 with a sentence. */
+int replay_settle(const struct folder *f, const struct pool *pool);
+
+/* Replays and retires all lanes, and removes the pointers to the journal. The caller holds its recovery byte.
+ * Returns 1 if the journal may be removed; 0 if all is done, but a pointer to it stays; -1 with a sentence:
+ * nothing is lost, and it can be repeated. */
+int replay_all(const struct linked *journal, struct pool *pool);
+
+/* Applies the words of a committed lane; `targets` has one entry for each of its files. Durable when it
+ * returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its reflection,
+ * or a size is not valid or more than the reflection has pages for. (If another process changes the lane
+ * meanwhile, words before the bad one may be stored.) */
+int replay_apply(const struct journal_view *v, const struct participants_target *targets);
+
+#endif
