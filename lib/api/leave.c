@@ -233,6 +233,9 @@ void leave_abandon(struct file *f)
     files_remove(f);
     journals_detach(f);
     bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
+    if (last && f->pairing.newborn &&
+        f->shared.header->entered == 1) /* no other process wrote to it */
+        removal_of_failed_birth(&f->pairing);
     attach_leave(f);
     files_destroy(f, last);
     errno = saved;

@@ -10,6 +10,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
+#include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
 
 #include <fcntl.h>
@@ -176,6 +177,8 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
     }
     if (f->shared.header)
         attach_leave(f);
+    if (f->pairing.newborn)
+        removal_of_failed_birth(&f->pairing);
     files_destroy(f, !f->pairing.joined);
     return NULL;
 }

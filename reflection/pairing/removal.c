@@ -54,6 +54,15 @@ static int finish_removal(struct pairing *pr, const struct lookup_names *n)
     return folder_sync(&pr->folder);
 }
 
+void removal_of_failed_birth(struct pairing *pr)
+{
+    const struct lookup_names n = lookup_names(pr->identity.inode);
+    struct report_kept why = {0};
+    report_keep(&why);
+    (void)finish_removal(pr, &n); /* what is left is removed by the next map */
+    (void)report_again(&why);
+}
+
 int removal_start_over(struct pairing *pr, const struct lookup_names *n)
 {
     /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, if its writer was

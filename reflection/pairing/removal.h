@@ -3,7 +3,7 @@
  * Ends a pairing: removes it when all slices are deployed, or sets it aside when it is not this file's. In
  * the order of death at the head of pairing.h.
  *
- * Except pairing_remove(), for pairing_open.c and what it calls. The caller holds the attach lock and all slots. Each
+ * Except pairing_remove() and removal_of_failed_birth(), for pairing_open.c and what it calls. The caller holds the attach lock and all slots. Each
  * function may be cut anywhere; the next map finishes it. All return 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_PAIRING_REMOVAL_H
@@ -16,6 +16,9 @@ int pairing_remove(struct pairing *pr);
 
 /* Removes what a birth or a removal that was cut left: it holds nothing. */
 int removal_start_over(struct pairing *pr, const struct lookup_names *n);
+
+/* Removes what a birth made that failed, or whose map failed: the record is not in use yet. Keeps the error, errno too. */
+void removal_of_failed_birth(struct pairing *pr);
 
 /* Renames a pairing under this inode number that belonged to a file that is gone, or is not wanted. `why` is
  * for the warning. */

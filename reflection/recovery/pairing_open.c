@@ -129,6 +129,9 @@ static int open_alone(struct pairing *pr, const struct lookup_names *n, const ch
         break;
     case VERDICT_BEAR:
         result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
+        pr->newborn = result > 0;
+        if (result < 0)
+            removal_of_failed_birth(pr);
         break;
     case VERDICT_START_OVER:
         /* After removal_set_aside() the name is free already. Removing is idempotent. */
