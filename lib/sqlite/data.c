@@ -60,6 +60,13 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER] = {0};
     const bool may_have_mask = !c->direct || c->lock < SQLITE_LOCK_SHARED;
+    /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. */
+    if (may_have_mask && offset + n <= MASK_HEADER &&
+        read_bytes(c, header, MASK_HEADER, 0) == SQLITE_OK) {
+        memcpy(to, header + offset, (size_t)n);
+        mask_uncover(to, (size_t)n, offset, header);
+        return SQLITE_OK;
+    }
     int r = read_bytes(c, to, n, offset), r_of_header = SQLITE_OK;
     if (!may_have_mask || offset >= MASK_HEADER || !is_read(r))
         return r;
