@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals (journal.c) and
- * super-journals (super.c) are in memory. All else (WALs, temporary files, paths, time, random numbers) is left to the VFS
- * below, SQLite's own.
+ * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals
+ * (memory_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
+ * numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
 

@@ -28,7 +28,7 @@
  * written once, durably, before the first commit that names it (J5), and never changed. An entry with a
  * checksum that does not fit was cut while it was written: no commit names it.
  *
- * The protocol (persist-order tags J1..J3, in lib/flip.c and below):
+ * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below):
  *   data, files and words   | fence
  *   commit line             | fence    <- the commit point
  *   every word flipped      | fence

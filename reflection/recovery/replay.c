@@ -94,7 +94,7 @@ int replay_apply(const struct journal_view *v, const struct participants_target 
     for (uint64_t i = 0; i < v->nwords; i++)
         if (target_word(v, i, targets, &t) < 0)
             return -1;
-    /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were durable
+    /* persist-order R1 (writer: W1 in lib/commit/commit.c): the bytes that these words make valid were durable
      * before the commit line existed, so the words may be stored in any order. I1.
      * explorer: tear word survives: the lane is committed until it is retired, and a process that finds
      * half of a word stores it again. */
@@ -148,7 +148,7 @@ static int replay_lane(struct participants *n, const struct persist *p,
     free(targets);
     if (applied < 0)
         return -1;
-    visible_show(visible, v); /* before the lane is retired, as in flip.c */
+    visible_show(visible, v); /* before the lane is retired, as in commit.c */
     if (journal_retire_view(p, v) < 0)
         return report_errno(errno, "cannot make the replayed journal %s/%s durable",
                             n->journal->folder->path, n->journal->name);
