@@ -77,7 +77,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
         return 0;
     }
     if (h.version != JOURNAL_VERSION) {
-        report_error(EUCLEAN, "journal %s is of version %u, this library reads %u", name, h.version,
+        report_error(EUCLEAN, "journal %s has version %u, this library reads %u", name, h.version,
                      JOURNAL_VERSION);
         return 0;
     }
@@ -93,7 +93,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
         goto nonsense;
     return 4096 + bytes + h.folders * sizeof(struct journal_folder);
 nonsense:
-    report_error(EUCLEAN, "journal %s has a header that makes no sense", name);
+    report_error(EUCLEAN, "journal %s has an invalid header", name);
     return 0;
 }
 
@@ -122,10 +122,10 @@ int journal_name_folder(const struct journal *j, const struct persist *p, unsign
 {
     struct journal_folder entry = {{0}, 0};
     if (!route_write(route, entry.where, sizeof(entry.where)))
-        return report_error(ENAMETOOLONG,
-                            "the path of a reflection folder has %zu bytes, and a "
-                            "journal holds %zu",
-                            strlen(route->absolute), sizeof(entry.where) - 1);
+        return report_error(
+            ENAMETOOLONG,
+            "the path of a reflection folder has %zu bytes, but a journal has room for %zu",
+            strlen(route->absolute), sizeof(entry.where) - 1);
     entry.checksum = checksum(&entry, offsetof(struct journal_folder, checksum));
     struct journal_folder *at = folder_at(j, k);
     persist_copy(p, at, &entry, sizeof(entry));
