@@ -123,8 +123,8 @@ int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const ch
      * the reflection for a leftover and removes it. */
     if (folder_sync(&pr->folder) < 0)
         return -1;
-    report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
-               n->reflection, why, to);
+    report_log(REPORT_WARNING, "the reflection %s/%s %s: it is set aside, renamed to %s",
+               pr->folder.path, n->reflection, why, to);
     strcat(to, ".manifest");
     if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
         return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
@@ -140,12 +140,11 @@ int removal_forget(struct pairing *pr, const struct lookup_names *n)
     if (g->bytes)
         report_log(REPORT_WARNING,
                    "%s has guarded bytes, %u at %" PRIu64
-                   ": they stay as they are in the file; plain "
-                   "they were %.*s",
+                   ": they stay as they are in the file; their plain values are %.*s",
                    pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
     /* The attribute first: if this is cut afterwards, the file looks like one that lost its attribute, and
      * the reflection can be set aside again. */
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    return removal_set_aside(pr, n, "is not wanted, since the file is preferred to it");
+    return removal_set_aside(pr, n, "is not used, as ATO_PREFER_FILE asks");
 }

@@ -321,13 +321,13 @@ const std::vector<Scene> attributes = {
          ASSERT_TRUE(hazards::run_in(s.dir / "a", "cp -a copy file")); // times and attribute too
          ASSERT_EQ(inode_of(s.path), inode);
      },
-     garbage_by_number, REFUSED, ESTALE, "{file}|written by other means|{reflection}", EITHER}};
+     garbage_by_number, REFUSED, ESTALE, "{file}|another program wrote to|{reflection}", EITHER}};
 
 // ---- writes by other means, and numbers given out again -----------------------------------------
 
 const std::vector<Scene> bytes = {
     {"Written", slices, write_theirs, garbage_by_number, REFUSED, ESTALE,
-     "{file}|written by other means|{reflection}", EITHER},
+     "{file}|another program wrote to|{reflection}", EITHER},
     // In a slice that is valid in the reflection: it would vanish without a trace.
     {"OneByteWritten", slices,
      [](Stage &s) {
@@ -362,9 +362,9 @@ const std::vector<Scene> bytes = {
      },
      stale_alone, FOUND},
     {"CutAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, 5000); }, garbage_by_number,
-     REFUSED, ESTALE, "{file}|5000|{was}|cut by other means", ATO_PREFER_FILE},
+     REFUSED, ESTALE, "{file}|5000|{was}|another program truncated", ATO_PREFER_FILE},
     {"GrownAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, SIZE + 1); },
-     garbage_by_number, REFUSED, ESTALE, "{file}|{size}|grew by other means", ATO_PREFER_FILE},
+     garbage_by_number, REFUSED, ESTALE, "{file}|{size}|another program extended", ATO_PREFER_FILE},
     // The limit, written down in ato(7): the same size cannot be seen. Slices in the reflection win.
     {"WrittenAfterAKill", killed, write_theirs, garbage_by_number, UNSEEN},
     // Nor are stores through a mapping without libato, whatever times the kernel gave the file.
@@ -399,7 +399,7 @@ TEST_F(Pairing, CopyOfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)
     const std::string shared = reflection_of(path);
     Log log;
     expect_maps(now);
-    EXPECT_TRUE(log.has(ATO_LOG_WARNING, now + " carried the attribute"));
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "removed from " + now + " the attribute"));
     EXPECT_NE(id_of(now), id_of(path));
     EXPECT_NE(attribute_of(now).find(std::to_string(inode_of(now))), std::string::npos);
     const Bytes copied = content;
