@@ -169,23 +169,24 @@ static void say_why(const struct linked *j, const struct route *route, enum link
 {
     switch (answer) {
     case LINKED_FAILED:
-        report_errno(error,
-                     "cannot open the folder %s, whose files the journal %s/%s names: it is not "
-                     "finished before it can, and stays (a file %s" POOL_GONE
-                     " in a folder in that place says that they are gone)",
-                     route->absolute, j->folder->path, j->name, j->name);
+        report_errno(
+            error,
+            "cannot open the folder %s, whose files the journal %s/%s names: the journal stays "
+            "until that succeeds. If these files are lost, make an empty file %s" POOL_GONE
+            " in a folder at that place",
+            route->absolute, j->folder->path, j->name, j->name);
         break;
     case LINKED_STRANGER:
         report_error(ESTALE,
-                     "the journal %s/%s names files in %s, where there is no pointer for it: is "
-                     "this another folder than it was, or is it not mounted? (A file %s" POOL_GONE
-                     " in it says that the files are gone)",
+                     "the journal %s/%s names files in %s, which has no pointer to it: the folder "
+                     "was replaced, or is not mounted. Bring it back; if its files are lost, make "
+                     "an empty file %s" POOL_GONE " in it",
                      j->folder->path, j->name, route->absolute, j->name);
         break;
     case LINKED_ASTRAY:
         report_error(ESTALE,
-                     "the journal %s/%s names files in %s, whose pointer leads to another place: "
-                     "is one of them a copy, or was one of them moved? (Move it back)",
+                     "the journal %s/%s names files in %s, whose pointer leads to another journal: "
+                     "one of the two folders was moved or copied. Move it back",
                      j->folder->path, j->name, route->absolute);
         break;
     case LINKED_GONE:
@@ -259,8 +260,9 @@ static int remove_in(const struct linked *j, const struct folder *at, unsigned k
     case LINKED_OPEN:
         return pointer_remove(at, j->name) < 0 ? -1 : REMOVED;
     case LINKED_ASTRAY:
-        return report_error(ESTALE, "the pointer for %s in %s leads to another place", j->name,
-                            at->path);
+        return report_error(
+            ESTALE, "the pointer to the journal %s in the folder %s leads to another journal",
+            j->name, at->path);
     case LINKED_STRANGER:
         break;
     case LINKED_GONE:
@@ -297,7 +299,9 @@ int linked_remove(const struct linked *j, const struct journal *table, unsigned 
         folder_close(&at);
     }
     if (done == NOT_THERE && (!looked || error != ENOENT))
-        done = report_errno(error, "cannot find the folder that was %s", route->absolute);
+        done =
+            report_errno(error, "cannot find the folder %s, which may hold a pointer to a journal",
+                         route->absolute);
     int saved = errno;
     free(route);
     errno = saved;

@@ -57,8 +57,11 @@ static int take_manifest(struct pairing *pr, const struct lookup_names *n)
         pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (pr->lock < 0 && errno == ENOENT) {
             if (make_manifest(pr, n) < 0)
-                return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path,
-                                    n->manifest);
+                return report_errno(
+                    errno,
+                    "cannot make the manifest %s/%s (for a file without a reflection, "
+                    "ATO_REFLECTION_DIR or reflection_dir names another folder)",
+                    pr->folder.path, n->manifest);
             continue;
         }
         if (pr->lock < 0)
@@ -265,10 +268,11 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
             goto fail;
         }
         if (i == 5000) {
-            report_error(EBUSY,
-                         "a journal in %s holds a commit of %s, and its owner neither lives "
-                         "nor dies",
-                         pr->folder.path, pr->path);
+            report_error(
+                EBUSY,
+                "a journal in %s holds a commit of %s, and its process has been exiting for 10 s "
+                "and still holds the lock: map the file again when that process is gone",
+                pr->folder.path, pr->path);
             goto fail;
         }
         if (r == NOT_YET || i > 2)
@@ -319,7 +323,7 @@ int pairing_clean(struct pairing *pr, bool written)
             report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
     }
     if (fstat(pr->original, &st) < 0)
-        return report_errno(errno, "cannot look at %s", pr->path);
+        return report_errno(errno, "cannot stat %s", pr->path);
     /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the record
      * that it will be compared with. Otherwise after a power cut an untouched file could look as if another
      * program had written to it. */

@@ -152,8 +152,10 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
             goto fail;
     } while (named == 0);
     if (fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes) < 0) {
-        report_errno(errno, "no space for the journal %s/%s (%" PRIu64 " bytes)", f->path,
-                     unfinished, pool->bytes);
+        report_errno(errno,
+                     "cannot allocate the journal %s/%s: a commit of several pages needs a "
+                     "journal, which takes %" PRIu64 " bytes in that folder",
+                     f->path, unfinished, pool->bytes);
         goto fail;
     }
     uint64_t at = make_pool(f, unfinished, pool->lock, words);
@@ -174,8 +176,8 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
      * it. */
     named = folder_names(f, pool->name, pool->lock);
     if (named == 0) /* another file took its place before the renaming */
-        report_error(EACCES, "the journal %s/%s is not the file that was made", f->path,
-                     pool->name);
+        report_error(EACCES, "the journal %s/%s was replaced by another file while it was made",
+                     f->path, pool->name);
     if (named == 1 && folder_sync(f) == 0)
         return 0;
     snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
@@ -224,7 +226,7 @@ static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
                                       struct pool_place *place)
 {
     if (fstat(fd, st) < 0) {
-        report_errno(errno, "cannot look at the journal %s", full);
+        report_errno(errno, "cannot stat the journal %s", full);
         return POOL_NOT_KNOWN;
     }
     if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size < POOL_LEAST_BYTES)
@@ -253,7 +255,7 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
      * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
     if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
         fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
-        report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, bytes);
         return POOL_NOT_KNOWN;
     }
     char *map = domain_map(PERSIST_PMEM, NULL, bytes, prot, fd, 0);

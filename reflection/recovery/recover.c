@@ -66,7 +66,8 @@ static int await_others(const struct folder *f, const char *name, const struct r
     int found = judge(f, name, file, PATIENCE_MS);
     return found == 1
                ? report_error(EBUSY,
-                              "the journal %s/%s is of a process that neither lives nor dies",
+                              "journal %s/%s: its process has been exiting for 30 s and still "
+                              "holds the lock; map the file again when that process is gone",
                               f->path, name)
                : found;
 }
@@ -74,7 +75,9 @@ static int await_others(const struct folder *f, const char *name, const struct r
 static int forbidden(const struct folder *f, const char *name, int fd)
 {
     return fd == FOUND_FORBIDDEN
-               ? report_error(EACCES, "no permission to open the journal %s/%s of a dead process",
+               ? report_error(EACCES,
+                              "no permission to open the journal %s/%s of a dead process: map the "
+                              "file once as a user that may open it",
                               f->path, name)
                : -1;
 }
@@ -120,7 +123,8 @@ static int lost_way(const struct found_way *to, const struct folder *f, const ch
     if (fd == FOUND_FORBIDDEN)
         return to->folder.fd < 0 ? forbidden(f, name, fd)
                                  : forbidden(&to->folder, to->pointer.journal, fd);
-    return report_errno(errno, "the journal %s of a dead process, in %s, where %s/%s leads",
+    return report_errno(errno,
+                        "cannot open the journal %s of a dead process in %s, to which %s/%s points",
                         to->pointer.journal, to->pointer.route.absolute, f->path, name);
 }
 

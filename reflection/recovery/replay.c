@@ -20,7 +20,7 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
     const uint64_t offset = journal_word_offset(w);
     uint64_t size;
     if (file >= v->nfiles) /* another process changed the lane meanwhile */
-        return report_error(EUCLEAN, "a lane of a journal is being written to");
+        return report_error(EUCLEAN, "another process changes a lane of a journal");
     const struct participants_target *to = &targets[file];
     if (!(journal_word_is_size(w) ? (void *)to->size : (void *)to->reflection))
         return 0;
@@ -28,9 +28,9 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
         if (manifest_decode_size(w->value, &size) && layout_reflection_bytes(size) <= to->bytes)
             return 1;
         return report_error(EUCLEAN,
-                            "a journal has the size word 0x%" PRIx64 " for the file of the "
-                            "reflection %s/%s, which is %" PRIu64 " bytes long: it is no size that "
-                            "fits",
+                            "a journal has the size word 0x%" PRIx64
+                            " for the file of the reflection %s/%s, which is %" PRIu64
+                            " bytes long: that is not a valid size for it",
                             w->value, to->folder, to->name, to->bytes);
     }
     if (layout_is_word(offset, to->bytes))
@@ -202,7 +202,8 @@ int replay_all(const struct linked *journal, struct pool *pool)
         replayed++;
     }
     if (replayed)
-        report_log(REPORT_INFO, "finished %" PRIu64 " commits of the dead journal %s/%s", replayed,
+        report_log(REPORT_INFO,
+                   "replayed %" PRIu64 " commits of the journal %s/%s of a dead process", replayed,
                    f->path, pool->name);
     result = participants_remove_pointers(&n);
 out:
