@@ -29,19 +29,18 @@ static int check_length(const struct file *f)
     struct stat st;
     uint64_t size = file_size(f);
     if (fstat(f->pairing.reflection, &st) < 0)
-        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
     if ((uint64_t)st.st_size < layout_reflection_bytes(size))
-        return report_error(
-            ESTALE,
-            "the reflection of %s was cut by other means while it was mapped: the file "
-            "cannot be made plain",
-            f->pairing.path);
+        return report_error(ESTALE,
+                            "another program truncated the reflection of %s while the file was "
+                            "mapped: the file cannot be made plain",
+                            f->pairing.path);
     if (fstat(f->pairing.original, &st) < 0)
-        return report_errno(errno, "cannot look at %s", f->pairing.path);
+        return report_errno(errno, "cannot stat %s", f->pairing.path);
     if ((uint64_t)st.st_size < size)
         return report_error(ESTALE,
-                            "%s was cut by other means while it was mapped, to %lld bytes of %llu: "
-                            "it is not made plain before it is as long as it was",
+                            "another program truncated %s while it was mapped, to %lld bytes of "
+                            "%llu: make it that long again, then unmap it",
                             f->pairing.path, (long long)st.st_size, (unsigned long long)size);
     return 0;
 }
@@ -131,7 +130,10 @@ static int lock_and_look(struct file *f, struct leaving *l)
         if (others < 0)
             return -1;
     }
-    return report_error(EBUSY, "processes that have %s mapped keep dying", pr->path);
+    return report_error(EBUSY,
+                        "other processes that have %s mapped died again and again while this one "
+                        "unmapped it: try again",
+                        pr->path);
 }
 
 /* Detaches from a file that other processes keep mapped. With the attach lock. */
@@ -166,7 +168,7 @@ static int detach_last(struct file *f, const struct leaving *l)
     if (l->doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
-                         "recovers",
+                         "of the file finishes or drops",
                          pr->path);
     else if (!l->doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);

@@ -97,5 +97,5 @@ int process_set_up(void)
         return 0;
     if (i + 1 < SET_UP_TRIES)
         __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
+    return report_error(ENOMEM, "no memory to register the handlers of fork and exit");
 }

@@ -62,8 +62,10 @@ static int look_after(struct file *f, uint32_t holder, int64_t *until)
         return 0;
     if (!freed)
         return -1; /* a reader cannot free it, and no writer has */
-    return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
-                        f->pairing.path);
+    return report_error(
+        ETIMEDOUT,
+        "a commit of another process to %s did not end within a second: call ato_settle() again",
+        f->pairing.path);
 }
 
 struct commit {

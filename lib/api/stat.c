@@ -112,7 +112,7 @@ int ato_stat(const void *addr, struct ato_status *st)
     }
     if (given > offsetof(struct ato_status, reflection_bytes) && f->pairing.reflection >= 0 &&
         fstat(f->pairing.reflection, &rs) < 0)
-        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
     if (given > offsetof(struct ato_status, slices_in_reflection) &&
         count_slices(f, size, &all.slices_in_reflection) < 0)

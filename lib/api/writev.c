@@ -94,9 +94,8 @@ static int add(struct transfers *r, const struct ato_iovec *v)
         add_span(r, &at->from, v->n);
     bool epoch = at->to.m->epoch || (at->from.m && at->from.m->epoch);
     if (epoch && (at->from.m || at->to.m != r->each[0].to.m))
-        return report_error(EINVAL,
-                            "ranges of an epoch go with others of the same mapping only, and "
-                            "take their bytes from memory");
+        return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
+                                    "of that mapping, and their sources in memory");
     r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src};
     r->with_epoch += epoch;
     r->n++;
@@ -138,7 +137,9 @@ static int write_all(struct tx *t, struct transfers *r, unsigned flags)
 static int write_ranges(struct transfers *r, unsigned flags)
 {
     if (r->with_epoch && r->with_epoch != r->n)
-        return report_error(EINVAL, "ranges of an epoch go with others of the same mapping only");
+        return report_error(
+            EINVAL,
+            "with a range of a mapping with ATO_EPOCHS, all ranges must be of that mapping");
     if (r->with_epoch)
         return epoch_writev(r->each[0].to.m, r->epoch, r->n, flags);
     struct tx *t = handle_make(thread_id(), 0);
