@@ -84,7 +84,7 @@ static int check_writable(const struct connection *c)
 {
     if (c->cut_to)
         return fault(SQLITE_IOERR_WRITE,
-                     "%s was cut to %lld bytes by another program while it was open", c->name,
+                     "another program truncated %s to %lld bytes while it was open", c->name,
                      (long long)c->cut_to - 1);
     return c->writable ? SQLITE_OK : SQLITE_READONLY;
 }

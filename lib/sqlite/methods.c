@@ -108,13 +108,11 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return c->denied
-                   ? fault(
-                         c->denied,
-                         "%s can only be read: when it was opened no reflection could be made (an "
-                         "earlier entry says why)",
-                         c->name)
-                   : SQLITE_READONLY;
+        return c->denied ? fault(c->denied,
+                                 "%s can only be read, since no reflection could be made when it "
+                                 "was opened; an earlier entry of the log gives the reason",
+                                 c->name)
+                         : SQLITE_READONLY;
     const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && first)

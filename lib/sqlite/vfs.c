@@ -231,7 +231,7 @@ int vfs_register(bool make_default)
             return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
         (void)ato_tx_abort(nothing);
         if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-            return fault(SQLITE_NOMEM, "no memory to be told of forks");
+            return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
         ato.pAppData = unix_vfs;
         ato.mxPathname = unix_vfs->mxPathname;
         ato.szOsFile = unix_vfs->szOsFile;
