@@ -45,8 +45,10 @@ static int choose_slot(struct pairing *pr, const struct shared_slot *all)
             return 0;
         }
     }
-    return report_error(EAGAIN, "%s is mapped by %d processes, and cannot be by more", pr->path,
-                        MANIFEST_SLOTS);
+    return report_error(
+        EAGAIN,
+        "%s is mapped by %d processes, which is the most that can map it: end one of them first",
+        pr->path, MANIFEST_SLOTS);
 }
 
 int attach_enter(struct file *f)

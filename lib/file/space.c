@@ -6,6 +6,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/growth.h"
 #include "reflection/pairing/shrink.h"
+#include "reflection/recovery/pool.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -34,9 +35,10 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
                             f->pairing.path);
     /* Only holes, or beyond the end of the file? */
     if ((uint64_t)st.st_size <= from)
-        return report_error(ESTALE,
-                            "%s%s was cut by other means while it was mapped, to %lld bytes", which,
-                            f->pairing.path, (long long)st.st_size);
+        return report_error(
+            ESTALE,
+            "%s%s was truncated by another program, to %lld bytes, while the file was mapped",
+            which, f->pairing.path, (long long)st.st_size);
     return 0;
 }
 
@@ -86,17 +88,26 @@ static bool was_cut_off(const struct file *f, uint64_t page)
     return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
 }
 
+static int no_space(const struct file *f, const char *beside, uint64_t at, uint64_t n,
+                    const char *what)
+{
+    return report_errno(
+        errno,
+        "no space for %s%llu bytes at %llu of %s %s (a journal in the folder %s, which commits of "
+        "several pages need, takes at least %llu bytes until the files are unmapped)",
+        beside, (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
+        f->pairing.folder.path, (unsigned long long)pool_bytes(JOURNAL_WORDS));
+}
+
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
 {
     int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
     if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
-        return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
-                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+        return no_space(f, "", at, n, what);
     /* On tmpfs, allocated pages can be stored to. */
     if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
         domain_make_storable(f->persist.domain, view + at, n) < 0)
-        return report_errno(errno, "no space for the pages beside %llu bytes at %llu of %s %s",
-                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+        return no_space(f, "the pages beside ", at, n, what);
     return 0;
 }
 
