@@ -244,7 +244,7 @@ int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *wor
     ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
     return got == (ssize_t)(n * 8)
                ? 0
-               : report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
+               : report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
                               (unsigned long long)first, f->pairing.path);
 }
 
@@ -389,5 +389,5 @@ int deploy_file(struct file *f, struct deploying *d)
         return 0;
     }
     /* The thread that failed may be another one, and a sentence (ato_errormsg()) belongs to one thread. */
-    return report_errno(e.error, "cannot bring all of %s home", f->pairing.path);
+    return report_errno(e.error, "cannot deploy all of %s", f->pairing.path);
 }

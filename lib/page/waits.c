@@ -54,8 +54,9 @@ static int check(struct waiter *w)
         return 0;
     return report_error(
         EDEADLK,
-        "a part of %s is held by a transaction that cannot end before this call does: "
-        "its own thread's, its process's epoch, or one that waits for this thread",
+        "deadlock: a part of %s belongs to a transaction that cannot end before this call ends. It "
+        "is another transaction of this thread, an epoch of this process, or it waits for this "
+        "thread. Abort a transaction, and try again",
         w->file->pairing.path);
 }
 

@@ -57,18 +57,17 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     const char *path = m->file->pairing.path;
     unsigned long long at = kept->offset;
     if (kept->offset != wish->offset || kept->bytes != wish->bytes)
-        return report_error(
-            EEXIST,
-            "%s has a guard, of %u bytes at %llu: take it away (0 bytes) before it gets "
-            "another one",
-            path, kept->bytes, at);
+        return report_error(EEXIST,
+                            "%s has a guard, of %u bytes at %llu: remove that (a guard of 0 bytes) "
+                            "before you set another one",
+                            path, kept->bytes, at);
     if (read_bytes(m, wish->offset, now, wish->bytes) < 0)
         return -1;
     if (memcmp(now, wish->plain, wish->bytes) == 0)
         return report_error(
             EEXIST,
-            "%s is guarded, and these bytes at %llu are what it has instead of the plain "
-            "ones; to have no guard, take it away (0 bytes)",
+            "%s has a guard, and the bytes given for %llu are the masked ones of the file, not its "
+            "plain ones: give the plain bytes, or remove the guard (a guard of 0 bytes)",
             path, at);
     return 0;
 }
@@ -115,9 +114,10 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
         return -1;
     CALL_ON(call, m);
     if (n > MANIFEST_GUARD_MAX)
-        return report_error(EINVAL, "%zu guarded bytes: at most %d are kept", n,
+        return report_error(EINVAL, "%zu guarded bytes are too many: at most %d are possible", n,
                             MANIFEST_GUARD_MAX);
     if (offset < 0 || (uint64_t)offset > LAYOUT_MAX_BYTES - n)
-        return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
+        return report_error(EINVAL, "%lld is not a valid offset of guarded bytes",
+                            (long long)offset);
     return set(m, (uint64_t)offset, plain, (uint32_t)n);
 }

@@ -51,8 +51,9 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
         const uint64_t room = d->room ? 2 * d->room : 64;
         struct page *more = realloc(d->pages, room * sizeof(*more));
         if (!more)
-            return report_error(ENOMEM, "no memory to free what a dead process held of %s",
-                                d->f->pairing.path);
+            return report_error(
+                ENOMEM, "no memory to free the pages of %s that a dead process had reserved",
+                d->f->pairing.path);
         d->pages = more;
         d->room = room;
     }
@@ -164,7 +165,7 @@ static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
     const uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
     *words = NULL;
     if (there == UINT64_MAX)
-        return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+        return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
     if (there != chunk)
         return 0;
     if ((chunk + 1) * CHUNK_PAGES * PAGE_BYTES <= d->f->max_size) {
