@@ -234,11 +234,10 @@ static void say(const struct look *l, const struct sight *before, const struct s
         say_row(sum, held);
     }
     if (!s->holders.count)
-        printf("no process has it mapped for writing: there is nothing to show until one does\n");
+        printf("no process has it mapped for writing: there is nothing to show\n");
     if (s->holders.count && !s->shared)
-        printf(
-            "what they do cannot be seen: their shared memory is not in this /dev/shm, or not to "
-            "be read\n");
+        printf("their counters cannot be seen: their shared memory is not in this /dev/shm, or "
+               "cannot be read\n");
 }
 
 /* ---- the command ---- */
