@@ -241,9 +241,9 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     char *at = lane_at(j, lane);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
-    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired`
-     * and not fenced it. Whatever this recovery decides, a power cut after it must find the same lane. Of an
-     * idle lane only the first two lines matter. */
+    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its
+     * `retired` and not fenced it. A recovery after a power cut must find the same lane as this one. Of
+     * an idle lane only the first two lines matter. */
     size_t n = FILES;
     if (fits(j, lane, &line))
         n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
@@ -253,7 +253,7 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     return 0;
 }
 
-/* I5: may a word have been written by libato? */
+/* I5. Returns true if libato may have written the word. */
 static bool makes_sense(const struct journal_word *at, unsigned files)
 {
     const struct journal_word w = *at;
