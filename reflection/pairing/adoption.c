@@ -60,10 +60,11 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
         return -1;
     if (fstat(pr->reflection, &st) < 0)
         return report_errno(errno, "cannot stat %s/%s", pr->folder.path, n->reflection);
-    /* A user with permission to rename other users' files could put one of those here. libato, running as its
-     * owner, would then open it to all users of this file, and write to it. So it must be like the manifest
-     * that it was made with. Or like the original: birth_follow() was cut, or one user made the manifest and
-     * another one this, and both may write to the original. Then it is open to all of them already. */
+    /* A user with permission to rename other users' files could put such a file here. libato, running as
+     * the owner of that file, would then open it to all users of the original, and write to it. So it must
+     * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
+     * interrupted, or if the makers of manifest and reflection were two users that may both write to the
+     * original: then it is open to these users already. */
     const struct identity *who = &pr->identity;
     struct stat own;
     if (fstat(pr->lock, &own) < 0)
@@ -134,7 +135,7 @@ int adopt_used(struct pairing *pr, const struct lookup_names *n, const struct pa
                      pr->path);
         return PAIRING_NOT_YET;
     }
-    /* The size may change at any moment: it is read from the mapping, as one word. */
+    /* The size may change at any time: it is read from the mapping, as one word. */
     if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
         birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
         check_reflection(pr, n, pr->size) < 0)
@@ -170,7 +171,7 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",
                    pr->path);
-    /* The dead processes flushed nothing: their bytes become durable before their words do (I1). */
+    /* The dead processes did not flush: their bytes must become durable before their words (I1). */
     bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
                      pr->persist.domain != PERSIST_PROCESS;
     /* persist-order R6 (writer: W6 in lib/api/write.c): a word that a dead process stored in place may be visible and not durable. */
@@ -180,8 +181,8 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was cut
-     * right after setting it. */
+    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was
+     * interrupted right after setting it. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     if (settle_manifest(pr, n) < 0)
@@ -220,7 +221,7 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
                "another program wrote to %s; its reflection %s/%s holds no part of the content, "
                "and is replaced",
                pr->path, pr->folder.path, n->reflection);
-    /* persist-order P2: a removal that is cut is recognized as one. */
+    /* persist-order P2: an interrupted removal is recognized. */
     if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;

@@ -40,7 +40,8 @@ void birth_follow(const struct pairing *pr, int fd, const char *name)
 
 static int make_reflection(struct pairing *pr, const struct lookup_names *n)
 {
-    /* What a cut birth or removal left holds nothing: begin with a new file, with bitmaps of zeros. */
+    /* A reflection that an interrupted birth or removal left has no content: begin with a new
+     * file, with bitmaps of zeros. */
     if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot remove the leftover reflection %s/%s", pr->folder.path,
                             n->reflection);
@@ -156,7 +157,8 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
                             pr->path, pr->identity.links);
     if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
         return -1;
-    /* A half-made manifest may be here: it is zeroed first. Copy B stays zeros until the first use. */
+    /* An incomplete manifest may exist: it is zeroed first. Copy B stays zeros until the first
+     * use. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
@@ -181,7 +183,8 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
     if (pr->has_attributes && write_attribute(pr, name) < 0) {
         if (errno != ENOTSUP && errno != EPERM)
             return -1;
-        /* Some file systems answer a reader that there is no attribute, although none can be set. */
+        /* On some file systems a read reports that there is no attribute, although none can be
+         * set. */
         pr->has_attributes = false;
         if (pr->identity.links > 1)
             return report_error(EINVAL,

@@ -53,7 +53,8 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
-/* Makes the folder under another name first, so that a process that sees it sees it complete. */
+/* Makes the folder under another name first, so that other processes find it only when it is
+ * complete. */
 static int make_folder(int around, const struct stat *like, const char *name, const char *path)
 {
     char unfinished[NAME_MAX + 1];
@@ -100,8 +101,8 @@ out:;
     return result;
 }
 
-/* Was a folder made by a member of the group that may rename names around it? Only members can give a folder
- * that group. */
+/* Returns true if the maker of the folder is a member of the group that may rename names around it: only
+ * members can give a folder that group. */
 static bool is_of_the_group(const struct stat *folder, const struct stat *parent)
 {
     return (parent->st_mode & S_IWGRP) && !(parent->st_mode & S_ISVTX) &&

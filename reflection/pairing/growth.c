@@ -68,10 +68,10 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
             ": another program %s it. Give it that length again, or map it with ATO_PREFER_FILE "
             "('ato deploy --prefer=file'), which sets its reflection aside",
             pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
-    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the
-     * growth word changes or is removed: without that word nothing tells that the file is too long.
-     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed in a
-     * living process is cut off when its file is made plain, and no case has such a failure. */
+    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
+     * word changes or is removed: without that word the file is not known to be too long.
+     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed
+     * in a living process is cut off when its file is made plain, and no case has such a failure. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
@@ -88,7 +88,7 @@ uint64_t *growth_size_word(const struct pairing *pr)
     return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
 }
 
-/* I5: the bits of new pages must be 0. Those in holes are. */
+/* I5: the bits of new pages must be 0. Bits in holes are 0. */
 static int check_words(const struct pairing *pr, uint64_t to)
 {
     uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
@@ -136,9 +136,10 @@ int growth_end(struct pairing *pr)
     persist_store_word(&pr->persist, word, 0);
     if (persist_flush_word(&pr->persist, word) < 0)
         return lost(pr, "the manifest of");
-    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file: zeros
-     * that it appends must not be taken for those of the growth.
-     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds appends zeros. */
+    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file:
+     * zeros that it appends must not count as those of the growth.
+     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds
+     * appends zeros. */
     persist_fence(&pr->persist);
     return 0;
 }

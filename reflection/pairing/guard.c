@@ -100,7 +100,7 @@ int guard_put_back(struct pairing *pr)
     if (!rec->guard.bytes)
         return 0;
     int there = read_guarded(pr, now);
-    if (there <= 0) /* the file has no such bytes: nothing to put back */
+    if (there <= 0) /* the file does not have these bytes */
         return there;
     bool ours = true;
     for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)

@@ -24,8 +24,8 @@ struct lookup_names lookup_names(uint64_t inode)
 
 /* ---- reading manifests without locking them ---- */
 
-/* Reads the manifest of `inode` in a folder, if it may be believed for the file `whose`. Returns 1 if there
- * is one, valid or not (*found tells); 0 if there is none; -1 on error. */
+/* Reads the manifest of `inode` in a folder, if it is trusted for the file `whose`. Returns 1 if there
+ * is one, valid or not (see *found); 0 if there is none; -1 on error. */
 static int peek(const struct folder *f, uint64_t inode, const struct identity *whose,
                 struct manifest_record *record, enum manifest_finding *found)
 {
@@ -49,7 +49,8 @@ static int peek(const struct folder *f, uint64_t inode, const struct identity *w
         result = 1;
     if (result == 1)
         *found = manifest_read(bytes, record, &which);
-    /* Nothing is locked, so both copies may have been written one after the other while they were read. */
+    /* Without a lock, both copies may have been written, one after the other, while they were
+     * read. */
     for (int i = 0; i < 3 && result == 1 && *found == MANIFEST_DAMAGED; i++)
         if (pread(fd, bytes, MANIFEST_BYTES, 0) >= 0)
             *found = manifest_read(bytes, record, &which);
@@ -167,9 +168,9 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
     return there;
 }
 
-/* Did the source of a copy have all slices in O when it was copied? -1 on error. Its present state does not
- * tell: it may have been deployed since. But each session that stored anything leaves a new mtime, and a tool
- * that copies attributes copies mtime too. */
+/* Returns whether the source of a copy had all slices in O when it was copied; -1 on error. The present
+ * state of the source is not enough: it may have been deployed since. But each session with stores leaves
+ * a new mtime, and a tool that copies attributes copies mtime too. */
 static int was_plain(const struct pairing *copy, const struct folder *f,
                      const struct manifest_record *source)
 {
@@ -181,9 +182,9 @@ static int was_plain(const struct pairing *copy, const struct folder *f,
     return holds < 0 ? -1 : !holds;
 }
 
-/* For an attribute that came along with a copy of another file. Drops it if the source is found and had no
- * slice in R, or if the file is preferred. Else fails and keeps it: the copied bytes may not be what the
- * source held. */
+/* For an attribute that was copied with the bytes of another file. Removes it if the source is found
+ * and had no slice in R, or with ATO_PREFER_FILE. Else fails and keeps it: the copied bytes may differ
+ * from the content of the source. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a, const struct pairing_wish *wish)
 {
@@ -211,7 +212,7 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
      * reflection, so it stays. */
     if (!found && wish->prefer_file)
         return attribute_remove(pr->original, pr->path);
-    if (!found && failed) { /* the source may be there all the same */
+    if (!found && failed) { /* the source may exist */
         errno = failed;
         return -1;
     }
@@ -255,8 +256,9 @@ bool lookup_is_own(const struct pairing *pr, const struct pairing_wish *wish)
     return found;
 }
 
-/* Does the original still carry that attribute? A process that makes the file plain removes the attribute
- * first, the manifest last. So if the manifest is missing, the attribute is read again. */
+/* Returns true if the original still carries that attribute. A process that makes the file plain
+ * removes the attribute first, the manifest last. So if the manifest is missing, the attribute is read
+ * again. */
 static bool still_says(const struct pairing *pr, const struct attribute *a)
 {
     struct attribute now;
@@ -361,8 +363,8 @@ int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish 
             pr->path);
     }
     if (wish->folder && !pr->has_attributes) {
-        /* Without attributes nothing on the file tells where a reflection that a crash left lies: look beside
-         * the file before another one is made elsewhere. */
+        /* Without attributes the file does not name the folder of a reflection that a crash left: look
+         * beside the file before another one is made elsewhere. */
         int there = holds_inode(&pr->folder, sibling, &pr->identity);
         if (there != 0)
             return there < 0 ? -1 : 0;

@@ -80,7 +80,7 @@ bool ownership_maker(const struct trust *file, const struct stat *found)
 {
     if (found->st_uid == 0 || found->st_uid == geteuid() || found->st_uid == file->owner)
         return true;
-    /* One of the file's group: only its members can give a file that group. */
+    /* A member of the file's group: only members can give a file that group. */
     if ((file->mode & S_IWGRP) && found->st_gid == file->group)
         return true;
     return file->mode & S_IWOTH;

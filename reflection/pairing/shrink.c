@@ -113,8 +113,8 @@ int shrink_finish(struct pairing *pr)
     persist_store_word(&pr->persist, word, 0);
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
-    /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean: what
-     * another program appends then must not be taken for what was cut off. */
+    /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean:
+     * bytes that another program appends then must not count as the part that was cut off. */
     persist_fence(&pr->persist);
     return 0;
 }
