@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Does a journal matter to a file that is about to be mapped? */
+/* Decides whether a journal matters to a file that is about to be mapped. */
 #include "reflection/recovery/recover.h"
 
 #include "reflection/media/locks.h"

@@ -42,7 +42,7 @@ int found_open(const struct folder *f, const char *name, struct stat *st, const 
     return -1;
 }
 
-/* ---- of users that may not write to the file any more ---- */
+/* ---- journals of users that may no longer write to the file ---- */
 
 bool found_was_of_group(const struct stat *found, const struct trust *file)
 {
@@ -101,8 +101,8 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
 
 /* ---- journals of other folders ---- */
 
-/* Does the journal that is open as `fd` know the folder that led to it? Returns 1, 0, -1. A journal that
- * cannot be read counts as the right one: its recovery reports what is wrong. */
+/* Returns 1 if the journal that is open as `fd` names the folder that led to it, 0 if not, -1 on
+ * error. A journal that cannot be read counts as the right one: its recovery reports the error. */
 static int is_meant(const struct found_way *to, int fd)
 {
     struct pool pool;
@@ -123,7 +123,8 @@ static int follow_one(struct found_way *to, int which, const struct trust *file)
         return FOUND_GONE;
     }
     int fd = found_open(&to->folder, to->journal.name, &to->journal.st, file);
-    if (fd == FOUND_OTHERS) { /* the pointer's maker is trusted, so it meant another journal */
+    if (fd ==
+        FOUND_OTHERS) { /* the pointer's maker is trusted, so the pointer means another journal */
         errno = ESTALE;
         return FOUND_GONE;
     }
@@ -196,8 +197,8 @@ int found_judge_gone(const struct found_way *to, const struct folder *f, const c
     return 0;
 }
 
-/* Reads a pointer of a maker that could write to the file as one of its group, and may not any more.
- * Returns 1; 0 if it is not such a pointer; -1. */
+/* Reads a pointer whose maker could write to the file as a member of its group, and may no
+ * longer. Returns 1; 0 if it is not such a pointer; -1. */
 static int read_others_pointer(struct pointer *to, const struct folder *f, const char *name,
                                const struct recover_file *file)
 {

@@ -130,7 +130,7 @@ int participants_add(struct participants *n, const struct journal_view *v)
     return 0;
 }
 
-/* Sorts the files and drops duplicates. A forged journal may name a hundred thousand. */
+/* Sorts the files and drops duplicates. A forged journal may name very many files. */
 static void sort_files(struct participants *n)
 {
     size_t kept = 0;
@@ -154,13 +154,14 @@ struct participants_file *participants_find(const struct participants *n,
 
 /* ---- one file ---- */
 
-/* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another one, -1. */
+/* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another
+ * one, -1 on error. */
 static int read_manifest(const struct linked *j, struct participants_file *file,
                          const char *manifest, struct manifest_record *record)
 {
     const struct folder *f = file->folder;
     int which;
-    /* Zeros: a cut birth may have left a shorter manifest. */
+    /* Zeros: an interrupted birth may have left a shorter manifest. */
     char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
@@ -227,8 +228,9 @@ static int map_reflection(const struct linked *j, struct participants_file *file
     return 0;
 }
 
-/* Is the lock of the open manifest held already? A journal may name several pairings of one inode, of which
- * all but one are gone. They have the same manifest file: waiting for its lock would be a deadlock. */
+/* Returns true if the lock of the open manifest is held already. A journal may name several pairings of
+ * one inode, of which all but one are gone. They have the same manifest file: waiting for its lock would
+ * be a deadlock. */
 static bool is_held(const struct participants *n, struct participants_file *file,
                     const struct stat *manifest)
 {
@@ -364,9 +366,9 @@ int participants_targets(struct participants *n, const struct journal_view *v,
 
 /* ---- pointers ---- */
 
-/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers is
- * durable before the journal is removed. Includes pointers of folders that no lane named in the end. One
- * folder is open at a time: a forged table may be long. */
+/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers
+ * is durable before the journal is removed. Includes pointers of folders that no lane named in the end.
+ * One folder is open at a time, since a forged table may be long. */
 int participants_remove_pointers(struct participants *n)
 {
     const struct linked *j = n->journal;

@@ -39,7 +39,8 @@ enum { ROOT_SLACK = 4096 };
 static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
 {
     char path[64];
-    /* Not by its name: another user could replace that by a link, which libpmemobj would follow. */
+    /* Not by its name: another user could replace the name by a link, which libpmemobj would
+     * follow. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
     if (!pop) {
@@ -135,8 +136,8 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
 
-    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If the
-     * file was cleared away before it was locked, another one is made. */
+    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If
+     * the file was removed before it was locked, another one is made. */
     int named;
     do {
         locks_close(pool->lock);
@@ -162,7 +163,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
     journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
-    /* Only now: until here libpmemobj was used, which trusts what it reads. */
+    /* Only now: libpmemobj, which was used until here, trusts the bytes that it reads. */
     if (ownership_give(like, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
@@ -191,7 +192,7 @@ fail:;
     return -1;
 }
 
-/* Returns true if there is so little space that holes of a pool might not get any. */
+/* Returns true if there may be too little space to fill the holes of a pool. */
 static bool is_tight(int fd, uint64_t bytes)
 {
     struct statfs fs;
@@ -266,7 +267,7 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
     return take_journal(pool, map, place, full);
 }
 
-/* A journal for the default's largest commits has some MiB. The length of this one is claimed by a maker that
+/* The largest length: a journal for the largest commits by default has some MiB, and the maker of this one
  * is not trusted. */
 #define MOST_COPIED (1ull << 28)
 
@@ -311,7 +312,8 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
-    /* Not by libpmemobj: it trusts what it reads, and may crash on a damaged pool (I5). */
+    /* Not by libpmemobj: it trusts the bytes that it reads, and may crash on a damaged pool
+     * (I5). */
     switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
     case POOL_FOUND:
         break;

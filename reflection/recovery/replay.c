@@ -12,7 +12,7 @@
 
 /* ---- words ---- */
 
-/* I5. Returns 1 if the word is to be stored; 0 if its file is gone; -1 with a sentence. */
+/* I5. Returns 1 if the word has to be stored; 0 if its file is gone; -1 with a sentence. */
 static int check_word(const struct journal_view *v, const struct journal_word *w,
                       const struct participants_target *targets)
 {
