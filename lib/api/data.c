@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public calls that move data: they find the mapping of each side of a copy, and check that the side lies
- * in it as a whole. The functions that they call rely on a valid mapping and offset.
+ * The public calls that move data. They find the mapping of each side of a copy, and check that the whole
+ * side lies in it: the functions that they call rely on a valid mapping and offset.
  */
 #include "lib/api/write.h"
 #include "lib/commit/deploy.h"
@@ -33,9 +33,9 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
     return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
-/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be
- * held because this process may only read its file. Reads the whole source as it is at one moment, then
- * writes it from memory. */
+/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
+ * be held because this process may only read its file. Reads a consistent copy of the whole source, then
+ * writes that from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = malloc(n);

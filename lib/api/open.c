@@ -34,8 +34,9 @@ int open_flush_words(struct file *f)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         if (chunk == chunks)
             break;
-        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with small
-         * blocks, parts of the page may be holes, after a backup: so it needs space first. */
+        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
+         * small blocks, parts of that page may be holes after a backup was restored: allocate them
+         * first. */
         if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
             return -1;
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
@@ -45,15 +46,16 @@ int open_flush_words(struct file *f)
     return 0;
 }
 
-/* For the first process to attach: makes the shared memory anew, whatever dead processes left. With the
- * attach lock. Returns 0; -1 with errno. */
+/* For the first process that attaches: makes new shared memory, and removes that of dead processes.
+ * With the attach lock. Returns 0; -1 with errno. */
 static int attach_first(struct file *f)
 {
     struct pairing *pr = &f->pairing;
     const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
     if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
-        /* All words at once: a system call at the first touch of each page would cost far more. */
+        /* Flushes all words now: a system call at the first touch of each page would cost far
+         * more. */
         if (open_flush_words(f) < 0)
             return -1;
         pr->settled = true;
@@ -173,7 +175,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         pairing_unlock_attach(&f->pairing) == 0) {
         files_add(f);
         if (f->pairing.joined)
-            (void)peers_recover_all(f); /* if it fails, the calls that need it report that */
+            (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
         return f;
     }
     if (f->shared.header)

@@ -35,7 +35,7 @@ static int not_open(void)
         "the handle is not of an open transaction: the transaction was never begun, or has ended");
 }
 
-/* Waits while another thread finds out whether it may take the transaction over. Returns the owner after that. */
+/* Waits while another thread tries to take the transaction over. Returns the owner after that. */
 static uint64_t await_owner(const struct tx *t)
 {
     uint64_t owner;
@@ -107,7 +107,7 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
         report_error(EINVAL, "max_bytes is more than 1 TiB");
         return NULL;
     }
-    /* As a deadline it would overflow, and be over at once. */
+    /* A larger value would overflow the deadline, which would then lie in the past. */
     if (o.wait_ms > UINT32_MAX) {
         report_error(EINVAL, "wait_ms is more than 2^32 - 1");
         return NULL;
@@ -133,7 +133,7 @@ int ato_tx_adopt(ato_tx *tx)
     bool fenced = page_barrier();
     bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
     bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
-    /* Its thread may have ended it meanwhile, in a call that was under way. */
+    /* The owner may have ended the transaction meanwhile, in a call that was under way. */
     if (!__atomic_compare_exchange_n(&t->owner, &asks, mine ? own : owner, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED)) {
         mine = false;

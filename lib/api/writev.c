@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Writes of several ranges in one step. All their pages are known before the first one is reserved. So they are
- * reserved in order, as those of one range, and not in the order of a transaction's calls.
+ * reserved in ascending order, like those of one range, and not in the order of calls, like those of a
+ * transaction.
  */
 #include "ato.h"
 
@@ -59,7 +60,7 @@ static void add_span(struct transfers *r, const struct range *s, uint64_t n)
     r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
 }
 
-/* Copies the source to memory, as it is at one moment. */
+/* Makes a consistent copy of the source in memory. */
 static int copy_source(struct transfer *at, uint64_t n)
 {
     at->copy = malloc(n);

@@ -19,9 +19,10 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX: none.
- * Returns 0; -1 on error: the caller must not guess, since a meta page without space means that its words are 0.
- * Space that was never stored to may count as none: then a needless fallocate() follows, which does no harm. */
+/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
+ * none. Returns 0; -1 on error: the caller must not assume a result, since a meta page without space means that
+ * its words are 0. Space that was never stored to may be reported as none: then an unnecessary, harmless
+ * fallocate() follows. */
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
     const char *which = fd == f->pairing.original ? "" : "the reflection of ";
@@ -33,7 +34,7 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     if (errno != ENXIO || fstat(fd, &st) < 0)
         return report_errno(errno, "cannot find out which parts of %s%s have space", which,
                             f->pairing.path);
-    /* Only holes, or beyond the end of the file? */
+    /* There are only holes, or `from` is beyond the end of the file. */
     if ((uint64_t)st.st_size <= from)
         return report_error(
             ESTALE,
@@ -42,9 +43,9 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     return 0;
 }
 
-/* Returns how many pages of a chunk of the original, the first ones, are known to have space. Not asked on tmpfs,
- * where files are lists of pages, not of extents: to find the next hole the kernel would go through all pages up to
- * it, or of the whole file. There each page is checked by itself. */
+/* Returns how many pages of a chunk of the original, the first ones, are known to have space. 0 on tmpfs, where
+ * files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to it.
+ * There each page is checked separately. */
 static uint16_t o_pages(const struct file *f, uint64_t chunk)
 {
     int fd = f->pairing.original;
@@ -73,8 +74,8 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
-    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Either answer is
-     * right, a mixture might not be. */
+    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Each answer
+     * is right, a mixture may be wrong. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         if (known & CHUNK_ASKED)
@@ -122,8 +123,8 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 static int make_readable(struct file *f, uint64_t page)
 {
     uint64_t data;
-    /* A range that was found empty is not searched again: to find the next data the kernel goes through all pages
-     * that have space and were never stored to. If two threads mix their results, a needless fallocate() follows. */
+    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
+     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
     if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
         page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
         return allocate_o(f, page, 1);
@@ -163,8 +164,8 @@ int space_look_r(struct file *f, uint64_t page)
     return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
-/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs in a
- * page cache: the file was cut there. */
+/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs
+ * in a page cache: the file was made shorter there. */
 static bool lost_neighbours(const struct file *f, uint64_t chunk)
 {
     return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
@@ -230,7 +231,7 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 
 void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
-    /* I2: as a store to invalid homes. If it fails, no space is given back, which does no harm. */
+    /* I2: as a store to invalid homes. If it fails, the space is kept, which is harmless. */
     (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
                       (off_t)(n * PAGE_BYTES));
 }

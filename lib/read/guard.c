@@ -39,17 +39,17 @@ struct manifest_guard guard_of(struct file *f)
         return record.guard;
     }
     pthread_mutex_lock(&lock);
-    /* Another process may be writing one copy, and then at once the other one: try again. */
+    /* Another process may have written both copies, one after the other, meanwhile: try again. */
     for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
         found = manifest_read(f->pairing.manifest, &record, &which);
     pthread_mutex_unlock(&lock);
     return record.guard;
 }
 
-/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one that
- * names as plain what the file now has instead. Otherwise a program that maps a file again, and takes the
- * bytes that it finds for the plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or another
- * errno. */
+/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one
+ * that names as plain what the file now has instead. Otherwise a program that maps a file again, and
+ * gives the masked bytes as plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or
+ * another errno. */
 static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
                            const struct manifest_guard *wish)
 {
@@ -103,7 +103,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     }
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
-    (void)attach_unlock(f); /* r stands; the next attach reports the failure */
+    (void)attach_unlock(f); /* the result stays r; the next attach reports a failed unlock */
     return r;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files of which this process has a read-only descriptor and no other mapping. A reader, in this file, is such a
- * process: it reads by gather, and changes nothing on the media or in shared memory.
+ * Files of which this process has a read-only descriptor and no other mapping. Such a process is called a reader
+ * here. It reads by gather, and changes neither the media nor shared memory.
  *
  * While a writer (a process that may write to the file) has the file mapped, the reader watches: it maps the shared
  * memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer does not

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bitmaps on the media are the truth. What the dead process was about to make visible in memory, or had made
- * visible in part, is taken from there: all its pages are marked as flipping, all words are reloaded, all marks are
- * removed. So readers of several pages see its last operation as a whole or not at all. Modelled in takeover.pml,
- * except for the size.
+ * The bitmaps on the media are authoritative. The dead process may have made them visible in memory in part, or not
+ * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
+ * several pages see its last operation as a whole or not at all. Modelled in takeover.pml, except for the size.
  *
  * A shrink that is durable becomes visible as in commit.c. Pages that got a state after the dead process had drained
  * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.

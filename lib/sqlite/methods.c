@@ -30,8 +30,8 @@ static struct connection *enter(sqlite3_file *file)
     return c;
 }
 
-/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it, and would
- * take an ENXIO of ours (from SEEK_DATA) for a damaged file system. */
+/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it,
+ * and would report an ENXIO of libato's (from SEEK_DATA) as a damaged file system. */
 static int leave(struct connection *c, int result)
 {
     if (result == SQLITE_OK)
