@@ -223,7 +223,7 @@ class Check(Lab):
     def test_a_pointer_to_no_journal_is_an_error(self):
         self.make('fast')
         pointer = self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n')
-        found = self.check(self.dir, status=1, words=f'lies in {self.dir}/elsewhere/.ato')
+        found = self.check(self.dir, status=1, words=f'to a journal in {self.dir}/elsewhere/.ato')
         self.assertTrue(any(f['file'] == pointer for f in found))
         for text in '', 'ato-journal-at 1 1 here\n', 'ato-journal-at 2 1 /\n':
             self.point(text)
