@@ -122,7 +122,7 @@ class Check(Lab):
     def test_slices_left_in_state_deployed_are_an_error(self):
         self.make('death')
         self.patch(self.reflection(), 0, b'\x01')
-        self.check(self.file, status=1, words='the state is deployed, and 1 slices')
+        self.check(self.file, status=1, words='the state is deployed, but 1 slices')
 
     def test_a_write_by_others_is_an_error(self):
         self.make('fast')
