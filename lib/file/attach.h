@@ -30,8 +30,8 @@ int attach_enter(struct file *f);
  * the attach lock. */
 void attach_leave(struct file *f);
 
-/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that cannot
- * be told. */
+/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that
+ * cannot be found out. */
 bool attach_is_dead(const struct file *f, uint32_t holder);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * A mapped file and its mappings, as data.
  *
- * An original has one struct file, whatever descriptors and ranges it is mapped by, with one reflection and
- * one set of page states. (It has two if it was mapped by a read-only descriptor first and then for writing.)
- * The views `o` and `r` are private to the library; each mapping has a view of its own for its caller
- * (map.c).
+ * An original has one struct file, for all descriptors and ranges that it is mapped by, with one reflection
+ * and one set of page states. (It has two if it was mapped by a read-only descriptor first and then for
+ * writing.) The views `o` and `r` are private to the library; each mapping has a view of its own for its
+ * caller (map.c).
  */
 #ifndef ATO_LIB_FILE_FILE_H
 #define ATO_LIB_FILE_FILE_H

@@ -153,7 +153,8 @@ struct shared_header {
     uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
     uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
     uint64_t coming;        /* bytes: the new `size`, while `sizing` is marked */
-    /* Bytes: the least size that the file was cut to; pages beyond it may have no space. */
+    /* Bytes: the smallest size that the file was made shorter to; pages beyond it may have no
+     * space. */
     uint64_t lowest;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */

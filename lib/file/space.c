@@ -253,8 +253,8 @@ void space_forget(struct file *f)
  *
  * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
  * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
- * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
- * is right, or, if the disk is full by then, gets SIGBUS.)
+ * before this; then a shrink and another growth happen, and it may find that the file reaches so far: it reads
+ * zeros, which is right, or, if the disk is full by then, gets SIGBUS.)
  */
 void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s)
 {

@@ -40,8 +40,8 @@ void reader_forget(struct file *f); /* in a forked child, which has no views */
 /* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN: recovery is necessary. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be told; EAGAIN: recovery is
- * necessary. */
+/* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be found out; EAGAIN:
+ * recovery is necessary. */
 int reader_refresh(struct file *f);
 
 /* Returns true if the reader watches: a writer has the file mapped, or had since this process first looked. */

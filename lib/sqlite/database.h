@@ -67,7 +67,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
  * there is. */
 bool database_read_header(const struct database *db, void *to, size_t n);
 
-/* Returns the length of the file itself; -1 if that cannot be told. */
+/* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
 
 /* Returns whether a commit is durable without an fsync. */

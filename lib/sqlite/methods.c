@@ -94,7 +94,8 @@ static int settle(sqlite3_file *file)
     return leave(c, r);
 }
 
-/* A connection that could not begin to stage is told so here, where SQLITE_BUSY makes SQLite try again. */
+/* A connection that cannot begin to stage gets the error here, where SQLITE_BUSY makes SQLite
+ * try again. */
 static int reserve(sqlite3_file *file)
 {
     struct connection *c = enter(file);

@@ -283,8 +283,8 @@ static bool is_name(const void *from, int n)
            memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
 }
 
-/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves: there is no
- * file of the database's name. Returns true if that cannot be told. */
+/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves:
+ * there is no file of the database's name. Returns true if that cannot be found out. */
 static bool has_file(const char *journal, size_t n)
 {
     char name[PATH_MAX];

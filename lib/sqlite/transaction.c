@@ -55,7 +55,8 @@ int transaction_sync(struct connection *c, const char *super)
     return transaction_commit(c, SQLITE_IOERR_FSYNC);
 }
 
-/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the file is cut later. */
+/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the
+ * file is truncated later. */
 int transaction_end(struct connection *c)
 {
     if (c->super)

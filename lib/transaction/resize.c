@@ -116,7 +116,8 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
-/* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
+/* Makes the file shorter than it was so far in the transaction: all others are kept from the
+ * part that is cut off. */
 static int cut_lower(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;

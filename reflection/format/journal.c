@@ -204,8 +204,9 @@ int journal_finish(struct journal_writer *w)
 
 int journal_commit(struct journal_writer *w)
 {
-    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of the
-     * commit changes. Otherwise nothing could finish the commit after a cut between two flips. */
+    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of
+     * the commit changes. Otherwise the commit could not be finished after an interruption between two
+     * flips. */
     persist_line(w->persist, w->lane, (const char *)&w->line);
     if (persist_flush_data(w->persist, w->lane, sizeof(w->line)) < 0)
         return -1;

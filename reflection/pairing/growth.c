@@ -154,8 +154,9 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         persist_store_word(&pr->persist, word, manifest_encode_size(to));
         if (persist_flush_word(&pr->persist, word) < 0)
             return lost(pr, "the manifest of");
-        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before the
-         * original has it. Otherwise that could not be told from a file that another program made longer. */
+        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before
+         * the original has it. Otherwise the file could not be distinguished from one that another
+         * program made longer. */
         persist_fence(&pr->persist);
     }
     if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)

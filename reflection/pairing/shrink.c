@@ -37,10 +37,11 @@ int shrink_announce(struct pairing *pr)
     if (shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
         return 0;
     persist_store_word(&pr->persist, word, manifest_encode_size(pr->size));
-    /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the size
-     * word says less. Otherwise the file could not be told from one that another program made longer. No
-     * fence is needed: a size word that is stored by itself lies in the same cache line, which keeps the
-     * order of its stores; and J1's fence comes before the commit line of a lane with a size word. */
+    /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the
+     * size word says less. Otherwise the file could not be distinguished from one that another program
+     * made longer. No fence is needed: a size word that is stored by itself lies in the same cache line,
+     * which keeps the order of its stores; and J1's fence comes before the commit line of a lane with a
+     * size word. */
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
     return 0;

@@ -15,7 +15,7 @@
  * longer again, when all that is behind the end is durably zeros (persist-order S3); beyond that, as growth.h
  * says.
  *
- * What a cut may leave, with size s, growth word g, shrink word k (counting: k > s) and length l:
+ * What an interruption may leave, with size s, growth word g, shrink word k (counting: k > s) and length l:
  *
  *   k        l            cut in                                      becomes
  *   <= s     s            nothing, or a shrink before its step 2      -

@@ -292,7 +292,7 @@ int linked_remove(const struct linked *j, const struct journal *table, unsigned 
         struct folder at;
         if (route_open(route, j->folder, which, &at) == 0) {
             done = remove_in(j, &at, k);
-            looked = true; /* a restored folder cannot be told from a new one in its place */
+            looked = true; /* a restored folder looks like a new one in its place */
             done = done == GIVEN_UP ? NOT_THERE : done;
         } else if (!is_absence(errno)) {
             error = errno;
