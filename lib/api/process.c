@@ -2,8 +2,8 @@
 #include "lib/api/process.h"
 
 #include "lib/api/files.h"
-#include "lib/commit/commit.h"
 #include "lib/commit/journals.h"
+#include "lib/commit/showing.h"
 #include "lib/file/page.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
@@ -61,7 +61,7 @@ static void in_child(void)
     journals_forget_all();
     files_forget();
     thread_forget_others();
-    commit_forget_others();
+    showing_forget_others();
     report_in_child();
     unlock_all();
 }

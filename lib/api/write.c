@@ -10,6 +10,7 @@
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
 #include "lib/commit/hold.h"
+#include "lib/commit/showing.h"
 #include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
@@ -234,7 +235,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
     under_way_begin(f);
-    commit_begin_untold(f);
+    showing_begin_untold(f);
     page_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
@@ -242,7 +243,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
     page_unmark_flipping(at->state);
-    commit_end_untold(f);
+    showing_end_untold(f);
     under_way_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));

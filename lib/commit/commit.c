@@ -2,7 +2,6 @@
 #include "lib/commit/commit.h"
 
 #include "lib/commit/journals.h"
-#include "lib/commit/size.h"
 #include "lib/file/page.h"
 #include "lib/file/under_way.h"
 #include "lib/page/lane.h"
@@ -13,16 +12,10 @@
 #include "reflection/pairing/growth.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RTM_TRIES = 6 };
-
-static uint64_t flipped(const struct held *at)
-{
-    return at->state->bitmap ^ at->pending;
-}
 
 static int in_doubt(struct file *f)
 {
@@ -37,232 +30,7 @@ static int all_in_doubt(struct file *const *files, unsigned n)
     return r;
 }
 
-/* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
-static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
-{
-    if (last && last->mapping->file == f)
-        return last;
-    last = c->parts;
-    while (last->mapping->file != f)
-        last++;
-    return last;
-}
-
-/* ---- sizes ---- */
-
-static uint64_t *size_word(const struct part *part)
-{
-    return growth_size_word(&part->mapping->file->pairing);
-}
-
-static bool cuts(const struct part *part)
-{
-    return part->resizes && part->size < part->old;
-}
-
-/* Returns the range of whole pages that the part cuts off. */
-static struct size_range cut_off(const struct commit *c, const struct part *part)
-{
-    return (struct size_range){part->mapping->file, layout_pages(part->size),
-                               layout_pages(part->old), c->hold->tag};
-}
-
-/* Returns the slices of a held page that stay within its file. */
-static uint64_t kept(const struct commit *c, const struct held *at)
-{
-    const struct part *part = part_of(c, at->file, NULL);
-    /* Pages behind the end are handled by size_mark(). */
-    return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
-                                                             : ~0ull;
-}
-
-static void mark_sizes(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++) {
-        const struct part *part = &c->parts[i];
-        struct size_range range = cut_off(c, part);
-        struct shared_header *h = part->mapping->file->shared.header;
-        if (part->resizes) {
-            __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
-            page_mark_flipping(&h->sizing);
-        }
-        if (cuts(part))
-            size_mark(&range);
-    }
-}
-
-static void unmark_sizes(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++) {
-        struct part *part = &c->parts[i];
-        struct file *f = part->mapping->file;
-        struct size_range range = cut_off(c, part);
-        if (!part->resizes)
-            continue;
-        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
-        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
-        f->pairing.size = part->size;
-        if (cuts(part))
-            size_unmark(&range);
-        page_unmark_flipping(&f->shared.header->sizing);
-    }
-}
-
-/* ---- all words ---- */
-
-static bool is_some_cut(const struct commit *c)
-{
-    bool some_cut = false;
-    for (unsigned i = 0; i < c->nparts; i++)
-        some_cut |= cuts(&c->parts[i]);
-    return some_cut;
-}
-
-static void mark_pages(const struct commit *c, bool some_cut)
-{
-    const struct hold *h = c->hold;
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
-            continue;
-        seam_point(SEAM_FLIP, h);
-        page_mark_flipping(h->pages[i].state);
-    }
-}
-
-/* ---- making them visible ---- */
-
-/* For threads without a number of their own, which share one place in shared memory: held while one of them
- * uses it. Taken after all pages are reserved. size_mark() may wait under it for threads that are loading a
- * page, or deploying one (show_one()): these never take it. */
-static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
-
-void commit_forget_others(void)
-{
-    pthread_mutex_init(&unnumbered, NULL);
-}
-
-static bool changes(const struct part *part)
-{
-    return part->pages || part->resizes;
-}
-
-static struct shared_showing *showing(const struct file *f)
-{
-    return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
-}
-
-/* Release: a process that finds a mark finds what was told before it. */
-static void tell(const struct part *part, enum shared_what what)
-{
-    __atomic_store_n(&showing(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
-}
-
-/* Returns the part whose place tells the state of the whole commit. */
-static const struct part *speaker(const struct commit *c)
-{
-    const struct part *part = c->parts;
-    while (!changes(part))
-        part++;
-    return part;
-}
-
-static void refer(const struct part *part, const struct part *to)
-{
-    const struct file *f = to->mapping->file;
-    struct shared_showing *at = showing(part->mapping->file);
-    at->thread = (uint16_t)thread_number();
-    at->holder = f->holder;
-    at->generation = f->shared.header->generation;
-    memcpy(at->id, f->pairing.record.id, sizeof(at->id));
-    tell(part, SHOWING_ELSEWHERE);
-}
-
-/* Called before the first mark. `early`: the words are not durable yet. */
-static void begin_showing(const struct commit *c, bool early)
-{
-    const struct part *to = speaker(c);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_lock(&unnumbered);
-    for (unsigned i = 0; i < c->nparts; i++) {
-        const struct part *part = &c->parts[i];
-        if (!changes(part))
-            continue;
-        if (early)
-            tell(part, SHOWING_UNTOLD);
-        else if (part != to)
-            refer(part, to);
-    }
-}
-
-/* Called after the last mark is gone. */
-static void end_showing(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (changes(&c->parts[i]))
-            tell(&c->parts[i], SHOWING_MARKS);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_unlock(&unnumbered);
-}
-
-void commit_begin_untold(const struct file *f)
-{
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_lock(&unnumbered);
-    __atomic_store_n(&showing(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
-}
-
-void commit_end_untold(const struct file *f)
-{
-    __atomic_store_n(&showing(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_unlock(&unnumbered);
-}
-
-/* Takes the marks off the pages: nothing was committed. */
-static void unmark_pages(const struct commit *c)
-{
-    for (uint64_t i = 0; i < c->hold->n; i++)
-        if (c->hold->pages[i].pending)
-            page_unmark_flipping(c->hold->pages[i].state);
-    end_showing(c);
-}
-
-/* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
- * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
- * they are durable by now. `marked`: all pages are marked already. Modelled in read.pml, and what follows a
- * kill in takeover.pml. */
-static void show(struct commit *c, bool marked)
-{
-    struct hold *h = c->hold;
-    const bool some_cut = is_some_cut(c);
-    seam_point(SEAM_DURABLE, h);
-    seam_point(SEAM_FLIP, h);
-    if (!marked) {
-        begin_showing(c, false);
-        mark_sizes(c);
-        mark_pages(c, some_cut);
-        tell(speaker(c), SHOWING_WORDS);
-    }
-    for (uint64_t i = 0; i < h->n; i++) {
-        struct held *at = &h->pages[i];
-        uint64_t stays = some_cut ? kept(c, at) : ~0ull;
-        seam_point(SEAM_FLIPPING, h);
-        if (at->pending || stays != ~0ull)
-            page_set_bitmap(at->state, flipped(at) & stays);
-    }
-    unmark_sizes(c);
-    for (uint64_t i = 0; i < h->n; i++) {
-        struct held *at = &h->pages[i];
-        if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
-            continue;
-        at->pending = 0;
-        seam_point(SEAM_FLIPPED, h);
-        page_unmark_flipping(at->state);
-    }
-    end_showing(c);
-    for (unsigned i = 0; i < c->nparts; i++)
-        c->parts[i].resizes = false;
-}
+/* ---- words ---- */
 
 /* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
  * there is one for consecutive words that share it. */
@@ -274,7 +42,7 @@ static int store_words(struct hold *h)
         if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist,
                                file_word(h->pages[i].file, h->pages[i].page),
-                               flipped(&h->pages[i]));
+                               showing_bitmap(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
@@ -287,6 +55,11 @@ static int store_words(struct hold *h)
         last = word;
     }
     return 0;
+}
+
+static uint64_t *size_word(const struct part *part)
+{
+    return growth_size_word(&part->mapping->file->pairing);
 }
 
 /* Stores and flushes the size words of all parts that change a size. */
@@ -319,7 +92,7 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
  * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
 static inline void show_one(struct held *at)
 {
-    const uint64_t bitmap = flipped(at);
+    const uint64_t bitmap = showing_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
     page_mark_flipping(at->state);
     seam_point(SEAM_FLIPPING, at->state);
@@ -334,7 +107,7 @@ static int commit_one(struct mapping *m, struct held *at)
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
-    uint64_t value = flipped(at);
+    uint64_t value = showing_bitmap(at);
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
@@ -368,7 +141,7 @@ static int resize_one(struct commit *c, struct part *part)
      * becomes visible. persist-order S2 (reader: clear_words in size.c): a smaller one is durable before what
      * lies behind the end is thrown away. */
     persist_fence(&f->persist);
-    show(c, false);
+    showing_all(c, false);
     return 0;
 }
 
@@ -396,7 +169,7 @@ static struct sum sum_up(struct commit *c)
         struct held *at = &c->hold->pages[i];
         if (!at->pending)
             continue;
-        part = part_of(c, at->file, part);
+        part = showing_part(c, at->file, part);
         part->pages++;
         part->slices += bitmap_count(at->pending);
         sum.pages++;
@@ -435,7 +208,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     for (uint64_t i = 0; i < c->hold->n; i++) {
         const struct held *at = &c->hold->pages[i];
         if (at->pending)
-            flips[n++] = (struct persist_flip){file_word(at->file, at->page), flipped(at)};
+            flips[n++] = (struct persist_flip){file_word(at->file, at->page), showing_bitmap(at)};
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -445,10 +218,8 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
      * moment can half of the words be seen or lost. */
     persist_fence(p);
     int done = 0;
-    if (several) {
-        begin_showing(c, true);
-        mark_pages(c, false);
-    }
+    if (several)
+        showing_begin_early(c);
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
@@ -457,16 +228,16 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     if (flips != small)
         free(flips);
     if (done)
-        show(c, several);
+        showing_all(c, several);
     else if (several)
-        unmark_pages(c);
+        showing_take_back(c);
     return done;
 }
 
 static void name_files(const struct commit *c, struct file **files)
 {
     for (unsigned i = 0; i < c->nparts; i++)
-        if (c->parts[i].pages || c->parts[i].resizes)
+        if (showing_changes(&c->parts[i]))
             files[c->parts[i].index] = c->parts[i].mapping->file;
 }
 
@@ -486,8 +257,8 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
         const struct held *at = &c->hold->pages[i];
         if (!at->pending)
             continue;
-        part = part_of(c, at->file, part);
-        journal_add(w, part->index, layout_word(at->page), flipped(at));
+        part = showing_part(c, at->file, part);
+        journal_add(w, part->index, layout_word(at->page), showing_bitmap(at));
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -538,7 +309,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
      * from the lane that there are other files, and hides the pages of all (visible.h). Without a lane all
      * pages must be visible as committed, or marked. */
-    show(c, false);
+    showing_all(c, false);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);
         r = all_in_doubt(files, sum->files);
@@ -595,7 +366,7 @@ int commit_run(struct commit *c)
     if (sum.files == 0)
         return 0;
     for (unsigned i = 0; i < c->nparts; i++)
-        if ((c->parts[i].under_way = changes(&c->parts[i])))
+        if ((c->parts[i].under_way = showing_changes(&c->parts[i])))
             under_way_begin(c->parts[i].mapping->file);
     int r = commit(c, &sum);
     for (unsigned i = 0; i < c->nparts; i++)

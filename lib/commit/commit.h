@@ -10,14 +10,7 @@
 #ifndef ATO_LIB_COMMIT_COMMIT_H
 #define ATO_LIB_COMMIT_COMMIT_H
 
-#include "lib/page/page_set.h"
-#include "lib/page/part.h"
-
-struct commit {
-    struct hold *hold;
-    struct part *parts; /* each file of the hold has one */
-    unsigned nparts;
-};
+#include "lib/commit/showing.h"
 
 /*
  * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and, in
@@ -35,14 +28,6 @@ int commit_run(struct commit *flip);
  * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
  */
 int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages);
-
-/* In a forked child, which has no other thread: makes a lock of commit.c anew. */
-void commit_forget_others(void);
-
-/* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in between, a
- * reader that may not recover is told that the page's state is not known. The page is reserved. */
-void commit_begin_untold(const struct file *f);
-void commit_end_untold(const struct file *f);
 
 /* commit_run() for one page, whose pending mask is not empty. */
 int commit_page(struct mapping *m, struct held *at);

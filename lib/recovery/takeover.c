@@ -4,7 +4,7 @@
  * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
  * several pages see its last operation as a whole or not at all. Modelled in takeover.pml, except for the size.
  *
- * A shrink that is durable becomes visible as in commit.c. Pages that got a state after the dead process had drained
+ * A shrink that is durable becomes visible as in showing.c. Pages that got a state after the dead process had drained
  * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
  * These pages are taken too.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
- * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, deploy.c, hold.c), first
+ * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, showing.c, deploy.c, hold.c), first
  * touch (load.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
@@ -97,7 +97,7 @@ byte moments;     /* how many of them; 0: nobody reads */
 
 /* ---- a writer's stores that are not visible yet ---- */
 
-mtype = {VERSION, BITMAP, FLIP, FREE}; /* FLIP: a bitmap, by show() */
+mtype = {VERSION, BITMAP, FLIP, FREE}; /* FLIP: a bitmap, by showing_all() */
 chan fifo[WRITERS] = [12] of {mtype, byte, byte}; /* what, page, value */
 byte nt[WRITERS * 3];                           /* slice: 0 none, else 64 + value, + 16 if to R */
 
@@ -228,7 +228,7 @@ inline bring(s)
 
 #define unmark(p) mark(p)
 
-/* show(): in commit.c; commit_page() for a page. Into the buffer in one step: nobody sees a store before it
+/* showing_all() in showing.c; commit_page() for a page. Into the buffer in one step: nobody sees a store before it
  * leaves that. */
 inline show_flips()
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
- * The steps of the commit are those of commit.c (commit_journal(), or with RTM commit_rtm(), and show()), those of the
+ * The steps of the commit are those of commit.c (commit_journal(), or with RTM commit_rtm()) and showing.c (showing_all()), those of the
  * replay replay.c's (replay_all(), with visible.c), those of recover() peers_recover() (peers.c) and
  * takeover() (takeover.c), both with finish.c.
  *

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/commit/showing.h"
+
+#include "lib/commit/size.h"
+#include "lib/file/page.h"
+#include "reflection/format/layout.h"
+#include "reflection/media/bitmap.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- sizes ---- */
+
+static bool cuts(const struct part *part)
+{
+    return part->resizes && part->size < part->old;
+}
+
+/* Returns the range of whole pages that the part cuts off. */
+static struct size_range cut_off(const struct commit *c, const struct part *part)
+{
+    return (struct size_range){part->mapping->file, layout_pages(part->size),
+                               layout_pages(part->old), c->hold->tag};
+}
+
+/* Returns the slices of a held page that stay within its file. */
+static uint64_t kept(const struct commit *c, const struct held *at)
+{
+    const struct part *part = showing_part(c, at->file, NULL);
+    /* Pages behind the end are handled by size_mark(). */
+    return cuts(part) && at->page < layout_pages(part->size) ? bitmap_within(at->page, part->size)
+                                                             : ~0ull;
+}
+
+static void mark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct part *part = &c->parts[i];
+        struct size_range range = cut_off(c, part);
+        struct shared_header *h = part->mapping->file->shared.header;
+        if (part->resizes) {
+            __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
+            page_mark_flipping(&h->sizing);
+        }
+        if (cuts(part))
+            size_mark(&range);
+    }
+}
+
+static void unmark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        struct part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        struct size_range range = cut_off(c, part);
+        if (!part->resizes)
+            continue;
+        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
+        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
+        f->pairing.size = part->size;
+        if (cuts(part))
+            size_unmark(&range);
+        page_unmark_flipping(&f->shared.header->sizing);
+    }
+}
+
+/* ---- marks of pages ---- */
+
+static bool is_some_cut(const struct commit *c)
+{
+    bool some_cut = false;
+    for (unsigned i = 0; i < c->nparts; i++)
+        some_cut |= cuts(&c->parts[i]);
+    return some_cut;
+}
+
+static void mark_pages(const struct commit *c, bool some_cut)
+{
+    const struct hold *h = c->hold;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
+            continue;
+        seam_point(SEAM_FLIP, h);
+        page_mark_flipping(h->pages[i].state);
+    }
+}
+
+/* ---- what is told ---- */
+
+/* For threads without a number of their own, which share one place in shared memory: held while one of them
+ * uses it. Taken after all pages are reserved. size_mark() may wait under it for threads that are loading a
+ * page, or deploying one (show_one() in commit.c): these never take it. */
+static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
+
+void showing_forget_others(void)
+{
+    pthread_mutex_init(&unnumbered, NULL);
+}
+
+static struct shared_showing *place(const struct file *f)
+{
+    return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
+}
+
+/* Release: a process that finds a mark finds what was told before it. */
+static void tell(const struct part *part, enum shared_what what)
+{
+    __atomic_store_n(&place(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
+}
+
+/* Returns the part whose place tells the state of the whole commit. */
+static const struct part *speaker(const struct commit *c)
+{
+    const struct part *part = c->parts;
+    while (!showing_changes(part))
+        part++;
+    return part;
+}
+
+static void refer(const struct part *part, const struct part *to)
+{
+    const struct file *f = to->mapping->file;
+    struct shared_showing *at = place(part->mapping->file);
+    at->thread = (uint16_t)thread_number();
+    at->holder = f->holder;
+    at->generation = f->shared.header->generation;
+    memcpy(at->id, f->pairing.record.id, sizeof(at->id));
+    tell(part, SHOWING_ELSEWHERE);
+}
+
+/* Called before the first mark. `early`: the words are not durable yet. */
+static void begin(const struct commit *c, bool early)
+{
+    const struct part *to = speaker(c);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    for (unsigned i = 0; i < c->nparts; i++) {
+        const struct part *part = &c->parts[i];
+        if (!showing_changes(part))
+            continue;
+        if (early)
+            tell(part, SHOWING_UNTOLD);
+        else if (part != to)
+            refer(part, to);
+    }
+}
+
+/* Called after the last mark is gone. */
+static void end(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (showing_changes(&c->parts[i]))
+            tell(&c->parts[i], SHOWING_MARKS);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
+}
+
+void showing_begin_untold(const struct file *f)
+{
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_lock(&unnumbered);
+    __atomic_store_n(&place(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
+}
+
+void showing_end_untold(const struct file *f)
+{
+    __atomic_store_n(&place(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
+    if (thread_number() == THREAD_SHARED)
+        pthread_mutex_unlock(&unnumbered);
+}
+
+/* ---- all of it ---- */
+
+void showing_take_back(const struct commit *c)
+{
+    for (uint64_t i = 0; i < c->hold->n; i++)
+        if (c->hold->pages[i].pending)
+            page_unmark_flipping(c->hold->pages[i].state);
+    end(c);
+}
+
+void showing_begin_early(const struct commit *c)
+{
+    begin(c, true);
+    mark_pages(c, false);
+}
+
+void showing_all(struct commit *c, bool marked)
+{
+    struct hold *h = c->hold;
+    const bool some_cut = is_some_cut(c);
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    if (!marked) {
+        begin(c, false);
+        mark_sizes(c);
+        mark_pages(c, some_cut);
+        tell(speaker(c), SHOWING_WORDS);
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        uint64_t stays = some_cut ? kept(c, at) : ~0ull;
+        seam_point(SEAM_FLIPPING, h);
+        if (at->pending || stays != ~0ull)
+            page_set_bitmap(at->state, showing_bitmap(at) & stays);
+    }
+    unmark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held *at = &h->pages[i];
+        if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
+            continue;
+        at->pending = 0;
+        seam_point(SEAM_FLIPPED, h);
+        page_unmark_flipping(at->state);
+    }
+    end(c);
+    for (unsigned i = 0; i < c->nparts; i++)
+        c->parts[i].resizes = false;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Makes a commit visible in memory: marks its pages and sizes, changes them, and takes the marks off again.
+ * Meanwhile it tells in shared memory which state of the marked pages is current, should the process be killed.
+ */
+#ifndef ATO_LIB_COMMIT_SHOWING_H
+#define ATO_LIB_COMMIT_SHOWING_H
+
+#include "lib/page/page_set.h"
+#include "lib/page/part.h"
+
+/* The pending slices of all pages of the hold, and the new sizes of their files. */
+struct commit {
+    struct hold *hold;
+    struct part *parts; /* each file of the hold has one */
+    unsigned nparts;
+};
+
+/* Returns the bitmap of a page once its pending slices are valid. */
+static inline uint64_t showing_bitmap(const struct held *at)
+{
+    return at->state->bitmap ^ at->pending;
+}
+
+/* Returns true if the commit changes the part's file. */
+static inline bool showing_changes(const struct part *part)
+{
+    return part->pages || part->resizes;
+}
+
+/* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
+static inline struct part *showing_part(const struct commit *c, const struct file *f,
+                                        struct part *last)
+{
+    if (last && last->mapping->file == f)
+        return last;
+    last = c->parts;
+    while (last->mapping->file != f)
+        last++;
+    return last;
+}
+
+/* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
+ * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
+ * they are durable by now. `marked`: showing_begin_early() has marked all pages. Modelled in read.pml, and what
+ * follows a kill in takeover.pml. */
+void showing_all(struct commit *c, bool marked);
+
+/* Marks the pages before their words are durable. No size changes. */
+void showing_begin_early(const struct commit *c);
+
+/* Takes these marks off again: nothing was committed. */
+void showing_take_back(const struct commit *c);
+
+/* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in
+ * between, a reader that may not recover is told that the page's state is not known. The page is reserved. */
+void showing_begin_untold(const struct file *f);
+void showing_end_untold(const struct file *f);
+
+/* In a forked child, which has no other thread: makes the lock of this module anew. */
+void showing_forget_others(void);
+
+#endif
