@@ -13,6 +13,7 @@
 #include "lib/page/part.h"
 #include "lib/read/range.h"
 #include "lib/read/reader.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
@@ -120,7 +121,7 @@ static int write_all(struct tx *t, struct transfers *r, unsigned flags)
         part->written = true;
         part->eager |= (flags & ATO_EAGER) || policy_of(r->each[i].to.m) == ATO_READ_EAGER;
     }
-    if (staging_claim_in_order(t, r->spans, r->nspans) < 0)
+    if (claim_in_order(t, r->spans, r->nspans) < 0)
         return -1;
     for (unsigned i = 0; i < r->n; i++) {
         const struct transfer *at = &r->each[i];

@@ -46,7 +46,7 @@ struct tx {
     void *region;
     uint64_t region_bytes; /* bytes of address space */
     uint64_t region_ready; /* bytes of it that are writable memory */
-    /* Writes that are not stored yet (staging.c). Kept for the next transaction; may be NULL. */
+    /* Writes that are not stored yet (queue.h). Kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct part *parts; /* in the order of the first calls on their mappings */
     unsigned nparts, parts_room;

@@ -11,6 +11,7 @@
 #include "lib/page/reservation.h"
 #include "lib/page/waits.h"
 #include "lib/read/read.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/races.h"
@@ -40,7 +41,7 @@ int epoch_make(struct mapping *m)
         return -1;
     }
     pthread_mutex_init(&e->lock, NULL);
-    if (staging_pin(e->t) < 0) {
+    if (claim_pin(e->t) < 0) {
         tx_unmake(e->t);
         free(e);
         return -1;
@@ -197,11 +198,11 @@ int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned c
 /* ---- reading ---- */
 
 /* Returns the epoch's entry for a page, for a reader without the lock; NULL if the epoch does not have the
- * page. Entries do not move (staging_pin()). */
+ * page. Entries do not move (claim_pin()). */
 static const struct held *look(const struct epoch *e, struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
-    /* Acquire: pairs with claim() in staging.c. */
+    /* Acquire: pairs with take() in claim.c. */
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) : 0;
     const struct hold *h = &e->t->hold;
     uint64_t at = (uint32_t)tx;
@@ -285,7 +286,7 @@ static bool has_any(const struct looker *l)
     uint64_t tag = __atomic_load_n(&l->e->t->hold.tag, __ATOMIC_RELAXED);
     for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
         const struct page_state *s = shared_peek(&l->f->shared, at / PAGE_BYTES);
-        /* Acquire: pairs with claim() in staging.c. */
+        /* Acquire: pairs with take() in claim.c. */
         if (s && __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) >> 32 == tag)
             return true;
     }

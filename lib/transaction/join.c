@@ -4,9 +4,10 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/page/waits.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
+#include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
-#include "lib/transaction/staging.h"
 #include "lib/transaction/tx.h"
 
 #include <assert.h>
@@ -26,7 +27,7 @@ static int get_ready(struct tx *into, const struct tx *from)
 {
     if (check_alike(into, from) < 0 || parts_make_room(into, from->nparts) < 0)
         return -1;
-    return staging_make_room(into, from->hold.n);
+    return claim_make_room(into, from->hold.n);
 }
 
 /* No page belongs to both transactions. */
@@ -57,8 +58,8 @@ int join(struct tx *into, struct tx *from)
     if (get_ready(into, from) < 0)
         return -1;
     /* Queued writes name pages by their index. */
-    staging_drain(into);
-    staging_drain(from);
+    queue_drain(into);
+    queue_drain(from);
     parts_move(into, from);
     move_sizes(into, from);
     move_pages(into, from);

@@ -14,7 +14,7 @@
  *   labels.c, other processes   reads either number. If it finds the new one at its next look, it takes that
  *                               for another transaction that has got the page, and makes a new label
  *   epoch.c                     looks for its own number, which is neither
- *   staging.c                   is called by the owner alone, which is in join()
+ *   claim.c, queue.c, staging.c are called by the owner alone, which is in join()
  *
  * A process that dies here has two open transactions, or one: page_state.holder tells which pages to free.
  */

@@ -10,7 +10,9 @@
 #include "lib/page/part.h"
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
+#include "lib/transaction/queue.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
@@ -52,7 +54,7 @@ static int begin(struct tx *t, struct part *part)
 {
     struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
-    struct patience patience = staging_patience(t);
+    struct patience patience = claim_patience(t);
     if (reservation_take(f, s, &patience) < 0)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
@@ -122,10 +124,10 @@ static int cut_lower(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     struct size_range range = range_of(t, f, size, part->low);
-    struct patience patience = staging_patience(t);
+    struct patience patience = claim_patience(t);
     uint64_t before = t->hold.n, last = size / PAGE_BYTES;
     /* The last page keeps its bytes up to the end, so it is held, and not drained. */
-    if (size % PAGE_BYTES && staging_claim(t, f, last, last) < 0)
+    if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
         return -1;
     if (size_drain(&range, &patience) < 0) {
         hold_release_from(&t->hold, before);
@@ -163,10 +165,10 @@ static int clear_tail(struct tx *t, struct part *part)
 {
     struct file *f = part->mapping->file;
     uint64_t page = part->old / PAGE_BYTES;
-    if (staging_claim(t, f, page, page) < 0)
+    if (claim_range(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return tail_clear(part->mapping, staging_find(t, f, page));
+    return tail_clear(part->mapping, claim_find(t, f, page));
 }
 
 /* Gives both files the new length on the media. */
@@ -221,7 +223,7 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
     struct part *part = parts_of_file(t, m->file);
-    staging_drain(t); /* queued writes may lie beyond the new end */
+    queue_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;
     if (!begun && begin(t, part) < 0)
@@ -233,7 +235,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     else if (size > part->size)
         r = grow(t, part, size);
     if (r < 0) {
-        staging_give_back(t, before);
+        claim_give_back(t, before);
         __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
         if (!begun)
             resize_end(t, part);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pages of a transaction, and its reads and writes there.
+ * The reads and writes of a transaction, and what makes its pages ready for the commit.
  *
  * A call first reserves the pages that it touches and does not have yet (in the order of its addresses: waits.h
  * says why that may fail), then allocates space, and only then stores. So if a call fails, the transaction is as it
  * was: pages that the call reserved are released, and no pending slice is overwritten.
  *
- * Short writes are queued, and stored when that becomes necessary, at the latest before the commit. The reason: a
- * page is reserved by a locked instruction, which waits until all earlier stores have drained. For 32 pages, one
- * after the other, that would take longer than the rest of their transaction.
+ * claim.h has the pages, queue.h the short writes that are not stored yet.
  *
  * Offsets and lengths lie within the file, by its size as the transaction sees it.
  */
@@ -51,22 +49,8 @@ void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
 /* Adds all slices of the range to the pending masks. */
 void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
-/* Stores the queued writes. */
-void staging_drain(struct tx *t);
-
-/* Returns true if queued writes are going to change several pages, and the pages are so few that any lane of a
- * journal can hold them. */
-bool staging_is_for_several(const struct tx *t);
-
 /* Bytes of address space that the transaction uses for its queue and its pages, and keeps when it is over. */
 uint64_t staging_kept_bytes(const struct tx *t);
-
-/* Forgets the queued writes. */
-void staging_forget(struct tx *t);
-
-/* Reserves all pages of spans, which are in order (hold.h), as a plain operation does. The transaction has no pages
- * yet and will need no others. Returns 0; -1: some pages may be reserved. */
-int staging_claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
 
 /* Before the commit, in domain msync: staging_flush() makes pending slices durable in their invalid homes. If the
  * pages are sorted, adjacent ones are flushed in one call, and so are their words later. */
@@ -74,24 +58,5 @@ bool staging_has_to_be_flushed(const struct tx *t);
 bool staging_is_sorted(const struct tx *t);
 void staging_sort(struct tx *t);
 int staging_flush(struct tx *t);
-
-/* Gives the list of pages a fixed place until tx_unmake(), so that other threads may read it. Returns 0; -1 with
- * ENOMEM. */
-int staging_pin(struct tx *t);
-
-/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
-int staging_make_room(struct tx *t, uint64_t more);
-
-/* How a call of the transaction waits that begins now. */
-struct patience staging_patience(const struct tx *t);
-
-/* Returns a page that the transaction has; NULL if it has not. */
-struct held *staging_find(struct tx *t, struct file *f, uint64_t page);
-
-/* Releases the pages from the n-th on: the call for which they were reserved has failed. */
-void staging_give_back(struct tx *t, uint64_t n);
-
-/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
-int staging_claim(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 #endif

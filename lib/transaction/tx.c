@@ -9,6 +9,7 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/transaction/parts.h"
+#include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
 
@@ -18,10 +19,10 @@
 int tx_make_durable(struct tx *t)
 {
     struct commit flip = {.hold = &t->hold, .parts = t->parts, .nparts = t->nparts};
-    if (staging_is_for_several(t) && t->nparts == 1 &&
+    if (queue_is_for_several(t) && t->nparts == 1 &&
         commit_prepare(t->parts[0].mapping, &t->hold, t->hold.n) < 0)
         return -1;
-    staging_drain(t);
+    queue_drain(t);
     int r = 0;
     if (staging_has_to_be_flushed(t)) {
         /* An epoch's pages, which readers look at, are sorted already (epoch_commit()). */
@@ -85,7 +86,7 @@ void tx_let_go(struct tx *t)
 void tx_empty(struct tx *t)
 {
     uint64_t pages = t->hold.n;
-    staging_forget(t);
+    queue_forget(t);
     forget_behind(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
@@ -120,7 +121,7 @@ void tx_forget_all(void)
 {
     struct tx *t;
     for (unsigned i = 1; (t = handle_nth(i)); i++) {
-        staging_forget(t);
+        queue_forget(t);
         t->hold.n = 0;
         t->hold.pages = t->hold.small;
         t->hold.room = HOLD_SMALL;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which pages a transaction holds: it reserves them, finds them again, and gives them back if a call fails.
+ */
+#ifndef ATO_LIB_TRANSACTION_CLAIM_H
+#define ATO_LIB_TRANSACTION_CLAIM_H
+
+#include "lib/file/page.h"
+#include "lib/page/handle.h"
+#include "lib/page/page_set.h"
+
+/* Returns a page that the transaction has; NULL if it has not. */
+static inline struct held *claim_find(struct tx *t, struct file *f, uint64_t page)
+{
+    struct page_state *s = shared_peek(&f->shared, page);
+    uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_RELAXED) : 0;
+    uint64_t at = (uint32_t)tx;
+    /* Valid only if the transaction's own memory says the same. */
+    if (tx >> 32 != t->hold.tag || at >= t->hold.n || t->hold.pages[at].state != s)
+        return NULL;
+    return &t->hold.pages[at];
+}
+
+/* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
+struct held *claim_page(struct tx *t, struct file *f, uint64_t page);
+
+/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
+int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
+
+/* The same; but on failure some pages may be reserved, and with `not_for_tx` it does not wait for transactions: it
+ * returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *page (hold_await()). */
+int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, bool not_for_tx,
+                  uint64_t *page);
+
+/* Reserves all pages of spans, which are in order (hold.h), as a plain operation does. The transaction has no pages
+ * yet and will need no others. Returns 0; -1: some pages may be reserved. */
+int claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
+
+/* Releases the pages from the n-th on: the call for which they were reserved has failed. */
+void claim_give_back(struct tx *t, uint64_t n);
+
+/* Gives the list of pages a fixed place until tx_unmake(), so that other threads may read it. Returns 0; -1 with
+ * ENOMEM. */
+int claim_pin(struct tx *t);
+
+/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
+int claim_make_room(struct tx *t, uint64_t more);
+
+/* Returns how a call of the transaction that begins now waits. */
+struct patience claim_patience(const struct tx *t);
+
+#endif

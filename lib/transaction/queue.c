@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/transaction/queue.h"
+
+#include "lib/transaction/staged.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+bool queue_is_for_several(const struct tx *t)
+{
+    const struct queue *q = t->queue;
+    if (queue_is_empty(t) || t->hold.n > QUEUE_WRITES)
+        return false;
+    unsigned i = 0;
+    while (i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL) &&
+           q->writes[i].place == q->writes[0].place)
+        i++;
+    return i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL);
+}
+
+void queue_forget(struct tx *t)
+{
+    if (t->queue)
+        t->queue->n = t->queue->used = 0;
+}
+
+static const char *valid(const struct held *at, unsigned slice)
+{
+    const char *page =
+        at->state->bitmap >> slice & 1 ? file_r(at->file, at->page) : file_o(at->file, at->page);
+    return page + slice * SLICE_BYTES;
+}
+
+/* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
+ * store_fetch(). */
+static inline __attribute__((always_inline)) void fetch_parts(const struct held *at,
+                                                              const struct queued *w)
+{
+    const unsigned end = w->begin + w->bytes;
+    if (w->begin % SLICE_BYTES)
+        __builtin_prefetch(valid(at, w->begin / SLICE_BYTES));
+    if (end % SLICE_BYTES)
+        __builtin_prefetch(valid(at, end / SLICE_BYTES));
+}
+
+/* Completes the first and last slice of the first write to a page, so that whole slices are stored. */
+static void complete(struct queue *q, const struct held *at, struct queued *w)
+{
+    const unsigned before = w->begin % SLICE_BYTES, end = w->begin + w->bytes;
+    const unsigned behind = (SLICE_BYTES - end % SLICE_BYTES) % SLICE_BYTES;
+    if (before)
+        memcpy(q->bytes + w->from - before, valid(at, w->begin / SLICE_BYTES), before);
+    if (behind)
+        memcpy(q->bytes + w->from + w->bytes, valid(at, end / SLICE_BYTES) + end % SLICE_BYTES,
+               behind);
+    w->from -= before;
+    w->begin = (uint16_t)(w->begin - before);
+    w->bytes = (uint16_t)(w->bytes + before + behind);
+}
+
+void queue_drain(struct tx *t)
+{
+    struct queue *q = t->queue;
+    if (queue_is_empty(t))
+        return;
+    /* All reads come before all stores: so the loads wait for nothing. */
+    for (struct queued *w = q->writes; w < q->writes + q->n; w++)
+        if (w->first)
+            complete(q, &t->hold.pages[w->place], w);
+    for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
+        struct held *at = &t->hold.pages[w->place];
+        at->pending = staged_put(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
+    }
+    queue_forget(t);
+}
+
+bool queue_add(struct tx *t, const struct held *at, bool first, unsigned begin, unsigned n,
+               const char *bytes, unsigned flags)
+{
+    struct queue *q = t->queue;
+    if (__builtin_expect(!q, 0)) {
+        q = mmap(NULL, sizeof(*q), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (q == MAP_FAILED)
+            return false;
+        t->queue = q;
+    }
+    unsigned from = q->used + begin % SLICE_BYTES;
+    if (q->n == QUEUE_WRITES || from + n > QUEUE_BYTES)
+        return false;
+    struct queued *w = &q->writes[q->n++];
+    *w = (struct queued){.place = (uint32_t)(at - t->hold.pages),
+                         .from = from,
+                         .begin = (uint16_t)begin,
+                         .bytes = (uint16_t)n,
+                         .flags = (uint8_t)flags,
+                         .first = first};
+    if (first)
+        fetch_parts(at, w);
+    memcpy(q->bytes + from, bytes, n);
+    q->used = (from + n + SLICE_BYTES - 1) & ~(SLICE_BYTES - 1u);
+    return true;
+}
