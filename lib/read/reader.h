@@ -18,7 +18,7 @@
  * shared_showing says for each of them, and for the size, whether the state before the mark is current, or the
  * media are. shared_slot.reloaded says the latter of all of them, once a writer has begun to take them over, even
  * if that one died too. Only a process that recovers changes any of that, and the reader notices it after its copy
- * (footing() in reader.c). So a read sees an operation of a dead process as a whole or not at all, just as recovery
+ * (footing() in reader_beside.c). So a read sees an operation of a dead process as a whole or not at all, just as recovery
  * will leave it, and what was read stays (takeover.pml, several.pml). If shared_showing refers to memory that
  * cannot be read here, or does not say: EAGAIN.
  */

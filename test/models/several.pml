@@ -7,7 +7,7 @@
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
  * page. Process 3 has both mapped, and reads one and then the other. Whoever comes upon a page whose holder is dead
- * recovers; but for process 3 with RO, which goes by what is told (view_of_marked() in reader.c). KILLS of them all are killed, each at any step; the kernel drops their locks.
+ * recovers; but for process 3 with RO, which goes by what is told (view_of_marked() in reader_beside.c). KILLS of them all are killed, each at any step; the kernel drops their locks.
  *
  * Words count from 0 to 1. What a power cut leaves is takeover.pml's, with whom a commit to one file dies, and memory
  * is sequentially consistent, as there.
@@ -182,7 +182,7 @@ inline view(f, is)
     }
 }
 
-/* note(), copy_page() and is_as_noted() of reader.c, or read.c */
+/* note(), copy_page() and is_as_noted() of reader_beside.c, or read.c */
 inline read(f, got)
 {
     do

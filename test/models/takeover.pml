@@ -10,7 +10,7 @@
  * lane (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
  * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. Whoever
  * waits for a page looks at the slot of its holder, and if that is dead recovers (recover()). With RO process 3 may
- * not: it reads what the dead one's memory says that holds (view_of_marked() in reader.c).
+ * not: it reads what the dead one's memory says that holds (view_of_marked() in reader_beside.c).
  *
  * Words are numbers of operations: `word` as it is visible, `durable` as a power cut would leave it at
  * most behind: it keeps either, for each line by itself. So with the lane's commit line and `retired`.
@@ -514,7 +514,7 @@ proctype newcomer(byte id)
 #define view(p) 0
 #endif
 
-/* load_look(), steady_version(); note() in reader.c */
+/* load_look(), steady_version(); note() in reader_beside.c */
 inline note(p)
 {
     do
