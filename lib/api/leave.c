@@ -7,6 +7,7 @@
 #include "lib/commit/journals.h"
 #include "lib/commit/scarce.h"
 #include "lib/file/attach.h"
+#include "lib/file/shared_places.h"
 #include "lib/file/views.h"
 #include "lib/read/reader.h"
 #include "lib/recovery/peers.h"
@@ -145,7 +146,7 @@ static int detach(struct file *f)
     files_remove(f);
     journals_detach(f);
     views_unmap(f);
-    shared_forget_holder(&f->shared, f->holder);
+    shared_places_forget_holder(&f->shared, f->holder);
     attach_leave(f);
     files_destroy(f, false); /* closing its descriptor drops the locks */
     return 0;

@@ -29,7 +29,7 @@ static bool is_within_limit(uint64_t end)
     return getrlimit(RLIMIT_FSIZE, &limit) < 0 || end <= limit.rlim_cur;
 }
 
-static int allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 {
     if (!is_within_limit(at + n))
         return report_error(EFBIG,
@@ -191,7 +191,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
-    if (allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
+    if (shared_allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
         map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
         goto fail;
     struct shared_header *h = s->header;
@@ -251,7 +251,8 @@ static int open_others(struct shared *s, const struct manifest_record *record,
     if (fstat(s->fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(s->fd, &h, sizeof(h), 0) < 0)) {
         report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
     } else if (!S_ISREG(st.st_mode) || !ownership_maker(file, &st)) {
-        report_error(EACCES, "the shared memory /dev/shm%s is of user %u, who may not write to %s",
+        report_error(EACCES,
+                     "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                      s->name, (unsigned)st.st_uid, path);
     } else if (!is_object_of(&h, record) || st.st_size < SHARED_BLOCKS_AT) {
         report_error(
@@ -319,7 +320,7 @@ static uint64_t new_group(struct shared *s)
         }
         /* Idempotent, so racing callers need no lock, in other processes too. */
         uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
-        if (allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
+        if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
             return UINT64_MAX;
         if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have, have + GROUPS_IN_BATCH,
                                         false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -331,8 +332,8 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
 {
     uint64_t group = page / GROUP_PAGES, batch = group / SHARED_BATCH;
     if (!__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE)) {
-        if (allocate(s, SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
-                     "a directory of page states") < 0)
+        if (shared_allocate(s, SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4, SHARED_BATCH * 4ull,
+                            "a directory of page states") < 0)
             return NULL;
         __atomic_store_n(&s->ready[batch], 1, __ATOMIC_RELEASE);
     }
@@ -395,43 +396,12 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
     return NULL;
 }
 
-/* ---- counters ---- */
-
-static char *block(struct shared *s, unsigned i)
-{
-    return s->base + SHARED_BLOCKS_AT + (uint64_t)i * SHARED_BLOCK_BYTES;
-}
-
-int shared_take_block(struct shared *s, uint32_t holder, void **taken)
-{
-    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
-        uint32_t nobody = 0;
-        if (!__atomic_compare_exchange_n(&s->block_holders[i], &nobody, holder, false,
-                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            continue;
-        const uint64_t at = (uint64_t)(block(s, i) - s->base);
-        if (allocate(s, at, SHARED_BLOCK_BYTES, "counters") == 0) {
-            *taken = memset(block(s, i), 0, SHARED_BLOCK_BYTES);
-            return 1;
-        }
-        __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
-        return -1;
-    }
-    return 0;
-}
-
-void shared_give_block(struct shared *s, const void *taken)
-{
-    const uint64_t i = (uint64_t)((const char *)taken - block(s, 0)) / SHARED_BLOCK_BYTES;
-    __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
-}
-
 /* ---- what threads are showing ---- */
 
 int shared_clear_showings(struct shared *s, unsigned slot)
 {
     const uint64_t bytes = SHARED_SHOWINGS_BYTES;
-    if (allocate(s, SHARED_SHOWINGS_AT + slot * bytes, bytes, "a process") < 0)
+    if (shared_allocate(s, SHARED_SHOWINGS_AT + slot * bytes, bytes, "a process") < 0)
         return -1;
     memset(shared_showing_of(s, slot, 0), 0, bytes);
     return 0;
@@ -447,7 +417,7 @@ static enum shared_what ask_object(int fd, const struct shared_showing *at,
 {
     const unsigned slot = shared_slot_of(at->holder);
     struct shared_header h;
-    struct shared_slot his;
+    struct shared_slot its;
     struct shared_showing told;
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !ownership_maker(file, &st) ||
@@ -455,11 +425,11 @@ static enum shared_what ask_object(int fd, const struct shared_showing *at,
         !read_at(fd, &told, sizeof(told),
                  SHARED_SHOWINGS_AT + (uint64_t)slot * SHARED_SHOWINGS_BYTES +
                      at->thread * sizeof(told)) ||
-        !read_at(fd, &his, sizeof(his), SHARED_SLOTS_AT + slot * sizeof(his)))
+        !read_at(fd, &its, sizeof(its), SHARED_SLOTS_AT + slot * sizeof(its)))
         return SHOWING_UNTOLD;
     if (h.magic != SHARED_MAGIC || h.version != SHARED_VERSION || memcmp(h.id, at->id, 16) != 0 ||
-        h.generation != at->generation || his.state == SLOT_FREE || his.reloaded ||
-        shared_holder(slot, his.generation) != at->holder)
+        h.generation != at->generation || its.state == SLOT_FREE || its.reloaded ||
+        shared_holder(slot, its.generation) != at->holder)
         return SHOWING_UNTOLD;
     return told.what == SHOWING_MARKS || told.what == SHOWING_WORDS ? told.what : SHOWING_UNTOLD;
 }
@@ -474,53 +444,4 @@ enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const str
     const enum shared_what told = ask_object(fd, at, file);
     close(fd);
     return told;
-}
-
-/* ---- labels ---- */
-
-struct shared_label *shared_take_label(struct shared *s, uint64_t key)
-{
-    for (unsigned i = 0; i < SHARED_LABELS; i++) {
-        uint64_t nobody = 0;
-        struct shared_label *at = &s->labels[i];
-        if (!__atomic_load_n(&at->key, __ATOMIC_RELAXED) &&
-            __atomic_compare_exchange_n(&at->key, &nobody, key, false, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            return at;
-    }
-    return NULL;
-}
-
-/* The label is cleared first: the next user of the place must not find it. */
-void shared_give_label(struct shared_label *at)
-{
-    __atomic_store_n(&at->label, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&at->key, 0, __ATOMIC_RELEASE);
-}
-
-uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back)
-{
-    uint64_t highest = 0;
-    *back = false;
-    for (unsigned i = 0; key && i < SHARED_LABELS; i++) {
-        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_ACQUIRE) != key)
-            continue;
-        const uint64_t label = __atomic_load_n(&s->labels[i].label, __ATOMIC_RELAXED);
-        *back |= own && label == own;
-        if (label > highest)
-            highest = label;
-    }
-    return highest;
-}
-
-void shared_forget_holder(struct shared *s, uint32_t holder)
-{
-    for (unsigned i = 0; i < SHARED_LABELS; i++)
-        if (__atomic_load_n(&s->labels[i].key, __ATOMIC_RELAXED) >> 32 == holder)
-            shared_give_label(&s->labels[i]);
-    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
-        uint32_t his = holder;
-        __atomic_compare_exchange_n(&s->block_holders[i], &his, 0, false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED);
-    }
 }

@@ -232,13 +232,11 @@ int shared_watch(struct shared *s, const struct manifest_record *record, const s
  * seen. */
 struct page_state *shared_look(struct shared *s, uint64_t page);
 
+/* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
+int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);
+
 /* The name of a pairing's object in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
-
-/* Takes a block of zeros for counters, for the process `holder`. Returns 1; 0: none is free, and the caller counts
- * elsewhere; -1 with ENOSPC. */
-int shared_take_block(struct shared *s, uint32_t holder, void **block);
-void shared_give_block(struct shared *s, const void *block);
 
 /* The entry of a thread, by its number, of a slot's process. */
 static inline struct shared_showing *shared_showing_of(const struct shared *s, unsigned slot,
@@ -253,16 +251,6 @@ enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const str
 
 /* Allocates a slot's entries and sets them to zeros. Returns 0; -1 with ENOSPC. */
 int shared_clear_showings(struct shared *s, unsigned slot);
-
-/* Takes a place for a label. NULL: none is free. */
-struct shared_label *shared_take_label(struct shared *s, uint64_t key);
-void shared_give_label(struct shared_label *label);
-
-/* Returns the highest label stored with `key`; 0: there is none. Sets *back if `own` is among them. */
-uint64_t shared_look_at_labels(const struct shared *s, uint64_t key, uint64_t own, bool *back);
-
-/* Gives back a dead process's blocks and labels. */
-void shared_forget_holder(struct shared *s, uint32_t holder);
 
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
  * made meanwhile may be missed, unless the caller prevents that. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/page/labels.h"
 
+#include "lib/file/shared_places.h"
 #include "lib/page/handle.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static void show(struct labels *l, uint64_t label)
 static void give(const struct labels_place *p)
 {
     if (p->at)
-        shared_give_label(p->at);
+        shared_places_give_label(p->at);
 }
 
 /* Returns the place for a transaction and a file; NULL without memory. */
@@ -75,7 +76,7 @@ static void put(struct labels *l, const struct tx *t, struct file *f)
         return;
     give(p);
     p->key = key;
-    p->at = shared_take_label(&f->shared, key);
+    p->at = shared_places_take_label(&f->shared, key);
     if (p->at)
         __atomic_store_n(&p->at->label, l->shown, __ATOMIC_RELEASE);
 }
@@ -102,7 +103,7 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
     if (!l->n) /* a thread that holds no page is in no cycle */
         return false;
     bool back;
-    const uint64_t seen = shared_look_at_labels(&f->shared, key, l->own, &back);
+    const uint64_t seen = shared_places_look_at_labels(&f->shared, key, l->own, &back);
     if (key != l->waits_for || !l->own) {
         l->waits_for = key;
         l->own = new_label(seen);

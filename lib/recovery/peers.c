@@ -2,6 +2,7 @@
 #include "lib/recovery/peers.h"
 
 #include "lib/file/attach.h"
+#include "lib/file/shared_places.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -35,7 +36,7 @@ static int recover_locked(struct file *f, uint32_t holder)
         return 0;
     if (takeover(f, holder) < 0)
         return -1;
-    shared_forget_holder(&f->shared, holder);
+    shared_places_forget_holder(&f->shared, holder);
     if (attach_holder_of(f, shared_slot_of(holder)) == holder)
         __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
     report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
