@@ -4,25 +4,15 @@
 #include "connection.h"
 #include "fault.h"
 #include "mask.h"
+#include "view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-/* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
-#define DEFAULT_MAX_SIZE (64ull << 30)
-/* Without so much address space a quarter is tried, and so on, down to this, or to LEAST_GROWTH times the length. */
-#define LEAST_MAX_SIZE (16ull << 20)
-enum { LEAST_GROWTH = 4 };
-
-/* The length that an empty file is mapped with. */
-enum { LEAST_LENGTH = 4096 };
 
 struct kept_descriptor {
     struct kept_descriptor *next;
@@ -184,48 +174,6 @@ static void forget_unused(struct database *db)
     free(db);
 }
 
-/* The short struct_size saves counting slices. */
-static int domain_of(void *view)
-{
-    struct ato_status st = {.struct_size = offsetof(struct ato_status, slices_in_reflection)};
-    return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
-}
-
-static int policy_of(void *view)
-{
-    struct ato_status st = {.struct_size = offsetof(struct ato_status, size)};
-    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
-}
-
-/* Maps all of the file, so that it can grow. */
-static struct view map(int fd, const struct database_wish *wish, const struct stat *st)
-{
-    struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
-    struct ato_options o = {
-        .struct_size = sizeof(o), .max_size = wish->max_size, .flags = wish->flags};
-    const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
-    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
-    /* No descriptor of the file may be closed (database.h). */
-    o.flags |= ATO_BORROW_FD;
-    /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
-    const char *policy =
-        secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
-    o.read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
-    if (!o.max_size)
-        o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
-    v.at = ato_mmap_opt(v.length, fd, 0, &o);
-    /* EFBIG: other processes have mapped it with a smaller max_size. */
-    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !wish->max_size)) &&
-           o.max_size / 4 > least) {
-        o.max_size /= 4;
-        v.at = ato_mmap_opt(v.length, fd, 0, &o);
-    }
-    if (v.at == MAP_FAILED)
-        v.at = NULL;
-    v.max_size = o.max_size > v.length ? o.max_size : v.length;
-    return v;
-}
-
 /* A connection that may only read uses the view of those that write, if there is one. */
 static const struct view *view_for(const struct database *db, bool writable)
 {
@@ -295,15 +243,15 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
         *by_system = false;
         begin_long_work(db);
-        const struct view v = map(d->fd, wish, &st);
+        const struct view v = view_map(d->fd, wish->max_size, wish->flags, &st);
         end_long_work(db);
         db->views[wish->writable] = v;
         if (db->views[wish->writable].at) {
             db->fd = d->fd;
             db->max_size = wish->max_size;
-            db->domain = domain_of(db->views[wish->writable].at);
+            db->domain = view_domain(db->views[wish->writable].at);
             if (wish->writable)
-                db->policy = policy_of(db->views[1].at);
+                db->policy = view_policy(db->views[1].at);
         }
     }
     if (view_for(db, wish->writable))
@@ -363,21 +311,13 @@ static bool keep_out(struct database *db, const struct connection *self)
     return true;
 }
 
-/* Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
-static bool unmap_fast(const struct view *v)
-{
-    return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
-}
-
 static struct view map_again(const struct database *db, const char *name)
 {
     struct stat st;
-    struct database_wish wish = {.max_size = db->max_size};
     if (fstat(db->fd, &st) < 0)
         return (struct view){0};
-    if (wish.max_size < (size_t)st.st_size)
-        wish.max_size = 0;
-    struct view v = map(db->fd, &wish, &st);
+    const size_t max_size = db->max_size < (size_t)st.st_size ? 0 : db->max_size;
+    struct view v = view_map(db->fd, max_size, 0, &st);
     if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
     return v;
@@ -398,12 +338,12 @@ static bool is_home(const struct database *db)
 static void renew(struct database *db, bool prefer_file, const char *name)
 {
     struct view *v = &db->views[1];
-    if (!db->lost && ((prefer_file && !is_home(db)) || !unmap_fast(v)))
+    if (!db->lost && ((prefer_file && !is_home(db)) || !view_unmap_fast(v)))
         return;
     *v = map_again(db, name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
-        unmap_fast(v))
+        view_unmap_fast(v))
         *v = (struct view){0};
     db->lost = !v->at;
     if (v->at)
@@ -435,64 +375,17 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     pthread_mutex_unlock(&lock);
 }
 
-/* `fd`: the file, open for writing; only needed for ATO_UNMAP_SPATIAL. */
-static void unmap_view(const struct view *v, int mode, int fd, const char *name)
-{
-    const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
-    const int r = is_spatial ? mask_refresh(v->at, fd) : 0;
-    if (r < 0)
-        fault_ignored("cannot bring the guard up to date of", name);
-    /* The guard is out of date, or another connection writes: the file must not be made plain. */
-    if (r != 0)
-        mode = ATO_UNMAP_FAST;
-    if (ato_munmap(v->at, v->length, mode) < 0) {
-        fault_ignored("cannot make plain", name);
-        /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
-         * mapping is gone, and the next process to map the file completes what is left. */
-        (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
-    }
-    if (is_spatial)
-        mask_unlock(fd);
-}
-
-static bool has_reflection(void *view)
-{
-    struct ato_status st = {.struct_size = sizeof(st)};
-    return ato_stat(view, &st) == 0 && st.reflection_bytes;
-}
-
-/* Makes a file plain whose last connection could only read: this process may be allowed to write to it all the same. */
-static void make_plain(const char *name)
-{
-    struct stat st;
-    const struct database_wish wish = {.path = name, .writable = true};
-    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct view v = {0};
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        v = map(fd, &wish, &st);
-    if (v.at)
-        unmap_view(&v, ATO_UNMAP_SPATIAL, fd, name);
-    else
-        (void)fault(
-            SQLITE_WARNING,
-            "%s was closed by a process that may not write to it or cannot map it: it is not an "
-            "ordinary file until a process that may write opens and closes it through ato",
-            name);
-    if (fd >= 0)
-        close(fd);
-}
-
 static void unmap(const struct database *db, const char *name)
 {
     const struct view *read = &db->views[0], *write = &db->views[1];
     const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
-    const bool left = read->at && !write->at && !db->unmap_fast && has_reflection(read->at);
+    const bool left = read->at && !write->at && !db->unmap_fast && view_has_reflection(read->at);
     if (read->at)
-        unmap_view(read, ATO_UNMAP_FAST, -1, name);
+        view_unmap(read, ATO_UNMAP_FAST, -1, name);
     if (write->at)
-        unmap_view(write, mode, find_kept(db, true)->fd, name);
+        view_unmap(write, mode, find_kept(db, true)->fd, name);
     if (left)
-        make_plain(name);
+        view_make_plain(name);
 }
 
 void database_close(struct database *db, struct connection *c, const char *name)
@@ -517,15 +410,6 @@ void database_close(struct database *db, struct connection *c, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-/* Deploying more than this takes longer than an exit should. */
-#define MOST_AT_EXIT (1ull << 30)
-
-static bool is_quick(const struct view *v)
-{
-    struct ato_status st = {.struct_size = sizeof(st)};
-    return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
-}
-
 /* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
@@ -543,7 +427,7 @@ static void leave(struct database *db)
     }
     for (struct connection *c = db->connections; c; c = c->next)
         pending_abort(&c->pending);
-    if (is_quick(&db->views[1]))
+    if (view_is_quick(&db->views[1]))
         unmap(db, name);
     db->views[0] = db->views[1] = (struct view){0};
     for (struct connection *c = db->connections; c; c = c->next)

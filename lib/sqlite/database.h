@@ -12,6 +12,7 @@
 
 #include "api.h"
 #include "ato.h"
+#include "view.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,13 +20,6 @@
 
 struct connection;
 struct kept_descriptor;
-
-/* A mapping. */
-struct view {
-    void *at;        /* NULL: none */
-    size_t length;   /* for ato_munmap() */
-    size_t max_size; /* bytes that the file may grow to */
-};
 
 struct database {
     struct database *next;

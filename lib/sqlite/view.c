@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "view.h"
+
+#include "api.h"
+#include "fault.h"
+#include "mask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
+#define DEFAULT_MAX_SIZE (64ull << 30)
+/* Without so much address space a quarter is tried, and so on, down to this, or to LEAST_GROWTH times the length. */
+#define LEAST_MAX_SIZE (16ull << 20)
+enum { LEAST_GROWTH = 4 };
+
+/* The length that an empty file is mapped with. */
+enum { LEAST_LENGTH = 4096 };
+
+/* The short struct_size saves counting slices. */
+int view_domain(void *view)
+{
+    struct ato_status st = {.struct_size = offsetof(struct ato_status, slices_in_reflection)};
+    return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
+}
+
+int view_policy(void *view)
+{
+    struct ato_status st = {.struct_size = offsetof(struct ato_status, size)};
+    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
+}
+
+struct view view_map(int fd, size_t max_size, unsigned flags, const struct stat *st)
+{
+    struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
+    struct ato_options o = {.struct_size = sizeof(o), .max_size = max_size, .flags = flags};
+    const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
+    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
+    /* No descriptor of the file may be closed (database.h). */
+    o.flags |= ATO_BORROW_FD;
+    /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
+    const char *policy =
+        secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
+    o.read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
+    if (!o.max_size)
+        o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
+    v.at = ato_mmap_opt(v.length, fd, 0, &o);
+    /* EFBIG: other processes have mapped it with a smaller max_size. */
+    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !max_size)) &&
+           o.max_size / 4 > least) {
+        o.max_size /= 4;
+        v.at = ato_mmap_opt(v.length, fd, 0, &o);
+    }
+    if (v.at == MAP_FAILED)
+        v.at = NULL;
+    v.max_size = o.max_size > v.length ? o.max_size : v.length;
+    return v;
+}
+
+bool view_unmap_fast(const struct view *v)
+{
+    return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
+}
+
+void view_unmap(const struct view *v, int mode, int fd, const char *name)
+{
+    const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
+    const int r = is_spatial ? mask_refresh(v->at, fd) : 0;
+    if (r < 0)
+        fault_ignored("cannot bring the guard up to date of", name);
+    /* The guard is out of date, or another connection writes: the file must not be made plain. */
+    if (r != 0)
+        mode = ATO_UNMAP_FAST;
+    if (ato_munmap(v->at, v->length, mode) < 0) {
+        fault_ignored("cannot make plain", name);
+        /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
+         * mapping is gone, and the next process to map the file completes what is left. */
+        (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+    }
+    if (is_spatial)
+        mask_unlock(fd);
+}
+
+bool view_has_reflection(void *view)
+{
+    struct ato_status st = {.struct_size = sizeof(st)};
+    return ato_stat(view, &st) == 0 && st.reflection_bytes;
+}
+
+void view_make_plain(const char *name)
+{
+    struct stat st;
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct view v = {0};
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        v = view_map(fd, 0, 0, &st);
+    if (v.at)
+        view_unmap(&v, ATO_UNMAP_SPATIAL, fd, name);
+    else
+        (void)fault(
+            SQLITE_WARNING,
+            "%s was closed by a process that may not write to it or cannot map it: it is not an "
+            "ordinary file until a process that may write opens and closes it through ato",
+            name);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Deploying more than this takes longer than an exit should. */
+#define MOST_AT_EXIT (1ull << 30)
+
+bool view_is_quick(const struct view *v)
+{
+    struct ato_status st = {.struct_size = sizeof(st)};
+    return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
+}
