@@ -14,14 +14,11 @@ static enum verdict stale(const struct pairing_wish *wish)
     return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
 }
 
-enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
-                               enum manifest_finding found, const struct pairing_wish *wish)
+/* The manifest has no valid copy. */
+static enum verdict of_invalid(const struct pairing *pr, const struct lookup_names *n,
+                               enum manifest_finding found, bool has_attribute,
+                               const struct pairing_wish *wish)
 {
-    struct attribute a;
-    enum attribute_finding attribute =
-        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
-    if (attribute == ATTRIBUTE_BAD)
-        return VERDICT_REFUSE;
     if (found == MANIFEST_DAMAGED) {
         report_error(EUCLEAN, "the manifest %s/%s is damaged: neither of its copies is valid",
                      pr->folder.path, n->manifest);
@@ -32,58 +29,61 @@ enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
                      pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
         return VERDICT_REFUSE;
     }
-    if (found == MANIFEST_UNBORN) {
-        /* Another program may have emptied a manifest. (After a birth that was cut the reflection holds
-         * nothing.) */
-        int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;
-        if (holds)
-            return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
-        if (attribute != ATTRIBUTE_FOUND)
-            return VERDICT_BEAR;
-        report_error(ESTALE,
-                     "%s carries the attribute of a reflection, but the manifest %s/%s is "
-                     "empty",
-                     pr->path, pr->folder.path, n->manifest);
-        return stale(wish);
+    /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
+     * holds nothing.) */
+    int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;
+    if (holds)
+        return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
+    if (!has_attribute)
+        return VERDICT_BEAR;
+    report_error(ESTALE,
+                 "%s carries the attribute of a reflection, but the manifest %s/%s is "
+                 "empty",
+                 pr->path, pr->folder.path, n->manifest);
+    return stale(wish);
+}
+
+/* The file has an attribute. `same`: the manifest is of the file's inode. */
+static enum verdict of_attribute(struct pairing *pr, const struct lookup_names *n,
+                                 const struct attribute *a, bool same,
+                                 const struct pairing_wish *wish)
+{
+    if (memcmp(a->id, pr->record.id, 16) == 0 && same) {
+        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
+        return pr->record.state == MANIFEST_DEPLOYED ? VERDICT_START_OVER : VERDICT_ADOPT;
     }
-    bool same = identity_same_inode(&pr->identity, &pr->record);
-    if (attribute == ATTRIBUTE_FOUND) {
-        if (memcmp(a.id, pr->record.id, 16) == 0 && same) {
-            pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
-            return pr->record.state == MANIFEST_DEPLOYED ? VERDICT_START_OVER : VERDICT_ADOPT;
-        }
-        report_error(ESTALE,
-                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
-                     "%s says: was it copied together with its attribute?",
-                     pr->folder.path, n->manifest, pr->path);
-        /* In a folder that only the attribute names, this may be the pairing of a file that is in use
-         * there. */
-        return lookup_is_own(pr, wish) ? stale(wish) : VERDICT_REFUSE;
-    }
-    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
-        return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
-    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
-        /* The file never had one: its file system answers for attributes, but takes none. */
-        attribute = ATTRIBUTE_UNSUPPORTED;
-        pr->has_attributes = false;
-    }
-    if (same && attribute == ATTRIBUTE_UNSUPPORTED &&
-        (pr->identity.has_birth || pr->identity.has_generation))
+    report_error(ESTALE,
+                 "the manifest %s/%s belongs to another file or pairing than the attribute of "
+                 "%s says: was it copied together with its attribute?",
+                 pr->folder.path, n->manifest, pr->path);
+    /* In a folder that only the attribute names, this may be the pairing of a file that is in use
+     * there. */
+    return lookup_is_own(pr, wish) ? stale(wish) : VERDICT_REFUSE;
+}
+
+/* The file has no attribute, and the manifest is of its inode. `lost`: the file once had an attribute. */
+static enum verdict of_same_inode(const struct pairing *pr, const struct lookup_names *n, bool lost,
+                                  const struct pairing_wish *wish)
+{
+    const bool known = pr->identity.has_birth || pr->identity.has_generation;
+    if (!lost && known)
         return VERDICT_ADOPT;
-    if (same && !(pr->identity.has_birth || pr->identity.has_generation)) {
+    if (!known)
         report_error(ESTALE,
                      "there is a reflection %s/%s, but neither attribute, birth time nor "
                      "generation tells whether it belongs to %s",
                      pr->folder.path, n->reflection, pr->path);
-        return stale(wish);
-    }
-    if (same) {
+    else
         report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
                      pr->path, pr->folder.path, n->reflection);
-        return stale(wish);
-    }
-    /* It belongs to another file. In a folder that the user chose, files of several file systems meet, and
-     * one inode number may be in use twice: never set aside the pairing of a file that exists. */
+    return stale(wish);
+}
+
+/* The file has no attribute, and the manifest is of another inode. In a folder that the user chose, files of several
+ * file systems meet, and one inode number may be in use twice: never set aside the pairing of a file that exists. */
+static enum verdict of_another(struct pairing *pr, const struct lookup_names *n,
+                               const struct pairing_wish *wish)
+{
     if (pr->record.device != pr->identity.device && wish->folder) {
         report_error(ESTALE,
                      "the reflection %s/%s belongs to a file of another file system with "
@@ -99,6 +99,31 @@ enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
     if (removal_set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
         return VERDICT_REFUSE;
     return VERDICT_START_OVER;
+}
+
+enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
+                               enum manifest_finding found, const struct pairing_wish *wish)
+{
+    struct attribute a;
+    enum attribute_finding attribute =
+        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
+    if (attribute == ATTRIBUTE_BAD)
+        return VERDICT_REFUSE;
+    if (found != MANIFEST_VALID)
+        return of_invalid(pr, n, found, attribute == ATTRIBUTE_FOUND, wish);
+    const bool same = identity_same_inode(&pr->identity, &pr->record);
+    if (attribute == ATTRIBUTE_FOUND)
+        return of_attribute(pr, n, &a, same, wish);
+    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
+        return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
+    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
+        /* The file never had one: its file system answers for attributes, but takes none. */
+        attribute = ATTRIBUTE_UNSUPPORTED;
+        pr->has_attributes = false;
+    }
+    if (same)
+        return of_same_inode(pr, n, attribute == ATTRIBUTE_NONE, wish);
+    return of_another(pr, n, wish);
 }
 
 int identity_check_may_be_unborn(const struct pairing *pr, const struct lookup_names *n,
