@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "look.h"
 
+#include "judge.h"
 #include "lanes.h"
 
 #include "lib/sqlite/mask.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/growth.h"
-#include "reflection/pairing/guard.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +35,7 @@ const char *look_state_meaning(enum look_state state)
         [LOOK_BORN] = "its reflection was being made, nothing is stored in it yet",
         [LOOK_IN_USE] = "mapped by a process",
         [LOOK_RECOVERY_DUE] = "its last user died; the next map recovers it",
-        [LOOK_CLEAN] = "nobody has it mapped, its reflection is kept",
+        [LOOK_CLEAN] = "no process has it mapped, its reflection is kept",
         [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
         [LOOK_COPIED] = "a copy, made while the file was not plain",
         [LOOK_LOST] = "its reflection is not to be found",
@@ -204,19 +202,9 @@ int look_words(int reflection, uint64_t length, uint64_t size, struct look_words
 
 /* ---- which folder ---- */
 
-static void __attribute__((format(printf, 3, 4)))
-set_state(struct look *l, enum look_state state, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(l->problem, sizeof(l->problem), format, args);
-    va_end(args);
-    l->state = state;
-}
-
 enum { PLACES = 3 };
 
-/* Where a manifest may be: where the attribute says, beside the file, where the user says. */
+/* Lists where a manifest may be: where the attribute says, beside the file, where the user says. */
 static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
 {
     const char *slash = strrchr(l->path, '/');
@@ -236,19 +224,19 @@ static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
     return n;
 }
 
-/* Is this manifest what the file's attribute (or, without one, its inode) asks for? */
+/* Returns true if this manifest is the one that the file's attribute (or, without one, its inode) asks for. */
 static bool is_wanted(const struct look *l, const struct look_manifest *m)
 {
     if (l->has_attribute != ATTRIBUTE_FOUND || l->attribute.inode != l->who.inode)
-        return true; /* any: whose it is will be seen */
+        return true; /* any: judge() finds out which file it belongs to */
     if (m->found == MANIFEST_DAMAGED || m->found == MANIFEST_FOREIGN)
         return true; /* nothing tells that it is not */
     return m->found == MANIFEST_VALID && memcmp(m->record.id, l->attribute.id, 16) == 0 &&
            m->record.inode == l->who.inode;
 }
 
-/* Opens l->folder and l->manifest, when there is one. 0, or -1: could not look. A folder that is
- * refused is a problem of the file's. */
+/* Opens l->folder and l->manifest, if there is one. Returns 0; -1: that cannot be told. A folder that is
+ * refused is a problem of the file. */
 static int find_manifest(struct look *l)
 {
     char places[PLACES][PATH_MAX];
@@ -256,7 +244,7 @@ static int find_manifest(struct look *l)
     for (unsigned i = 0; i < n; i++) {
         int there = look_folder(&l->folder, places[i]);
         if (there == -2 && l->state != LOOK_DAMAGED)
-            set_state(l, LOOK_DAMAGED, "%s", report_sentence());
+            judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
         if (there == -1)
             return -1;
         if (there != 1)
@@ -276,8 +264,6 @@ static int find_manifest(struct look *l)
     return 0;
 }
 
-/* ---- what it means ---- */
-
 static void open_reflection(struct look *l)
 {
     struct lookup_names n = lookup_names(l->who.inode);
@@ -288,137 +274,6 @@ static void open_reflection(struct look *l)
         return;
     l->reflection_length = (uint64_t)st.st_size;
     l->reflection_storage = (uint64_t)st.st_blocks * 512;
-}
-
-/* Is the file right whoever wrote to it (adopt_lost_nothing())? */
-static bool lost_nothing(const struct look *l)
-{
-    return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
-           !l->manifest.shrunk && l->reflection >= 0 &&
-           l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
-           lookup_holds_slices(&l->folder, l->who.inode) == 0;
-}
-
-/* What the manifest says of a file that is its own. */
-static void judge_sizes(struct look *l)
-{
-    const struct manifest_record *r = &l->manifest.record;
-    uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
-    l->cut_growth = l->manifest.has_size &&
-                    growth_was_cut(l->fd, l->who.size, longest, l->manifest.growth) == 1;
-    l->cut_shrink = l->manifest.has_size && l->manifest.shrunk && l->who.size >= l->manifest.size &&
-                    (l->who.size <= longest || l->cut_growth);
-    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r) && !lost_nothing(l))
-        set_state(l, LOOK_DAMAGED,
-                  "was written by other means since it was unmapped, while its reflection may hold "
-                  "parts of it");
-    else if (!l->manifest.has_size)
-        set_state(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
-    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
-             !lost_nothing(l))
-        set_state(l, LOOK_DAMAGED,
-                  "is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                  ": it was cut or grew by other means",
-                  l->who.size, l->manifest.size);
-    else if (r->format != 0)
-        set_state(l, LOOK_DAMAGED, "its reflection has format %u, which is not known", r->format);
-    else if (l->reflection < 0 && l->reflection_error == ENOENT)
-        set_state(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
-                  l->who.inode);
-    else if (l->reflection < 0)
-        set_state(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
-                  l->folder.path, l->who.inode, strerror(l->reflection_error));
-    else if (l->reflection_length < layout_reflection_bytes(l->manifest.size))
-        set_state(l, LOOK_DAMAGED,
-                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64,
-                  l->folder.path, l->who.inode, l->reflection_length,
-                  layout_reflection_bytes(l->manifest.size));
-}
-
-static void judge_own(struct look *l)
-{
-    const struct manifest_record *r = &l->manifest.record;
-    bool used = l->holders.count || l->holders.attaching;
-    if (r->state == MANIFEST_BORN || r->state == MANIFEST_DEPLOYED) {
-        l->state = r->state == MANIFEST_BORN ? LOOK_BORN : LOOK_DEPLOYED;
-        /* Found by its attribute it is adopted; else it is begun anew, whatever is there. */
-        if (r->state == MANIFEST_BORN && l->has_attribute == ATTRIBUTE_FOUND)
-            judge_sizes(l);
-        return;
-    }
-    if (r->state == MANIFEST_CLEAN)
-        l->state = l->commits ? LOOK_RECOVERY_DUE : LOOK_CLEAN;
-    else
-        l->state = used ? LOOK_IN_USE : LOOK_RECOVERY_DUE;
-    judge_sizes(l);
-}
-
-/* May what was found speak for the file, if this user maps it? */
-static bool is_trusted(struct look *l)
-{
-    struct lookup_names n = lookup_names(l->who.inode);
-    struct trust trust = identity_trust(&l->who);
-    if (ownership_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
-        (l->reflection < 0 ||
-         ownership_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
-        return true;
-    set_state(l, LOOK_DAMAGED, "%s", report_sentence());
-    return false;
-}
-
-static void judge(struct look *l)
-{
-    const struct look_manifest *m = &l->manifest;
-    const char *folder = l->folder.path;
-    uint64_t inode = l->who.inode;
-    bool has = l->has_attribute == ATTRIBUTE_FOUND;
-    if (m->fd < 0) {
-        if (has)
-            set_state(l, LOOK_LOST,
-                      "its attribute says that its reflection lies in '%s', and there is no such "
-                      "reflection there",
-                      l->attribute.folder);
-        return;
-    }
-    if (!is_trusted(l))
-        return;
-    if (m->found == MANIFEST_DAMAGED) {
-        set_state(l, LOOK_DAMAGED,
-                  "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
-                  folder, inode);
-        return;
-    }
-    if (m->found == MANIFEST_FOREIGN) {
-        set_state(l, LOOK_DAMAGED,
-                  "the manifest %s/%" PRIu64 ".manifest is of version %u, which is not known",
-                  folder, inode, m->record.version);
-        return;
-    }
-    if (m->found == MANIFEST_UNBORN) {
-        l->state = LOOK_BORN;
-        return;
-    }
-    bool same = identity_same_inode(&l->who, &m->record);
-    bool known = l->who.has_birth || l->who.has_generation;
-    if (!same && !has) {
-        set_state(l, LOOK_PLAIN,
-                  "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
-                  "number before; the next map sets it aside",
-                  folder, inode);
-    } else if (!same) {
-        set_state(l, LOOK_DAMAGED,
-                  "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
-                  "or generation",
-                  folder, inode);
-    } else if (!has && m->record.state != MANIFEST_BORN && m->record.state != MANIFEST_DEPLOYED &&
-               (!known || (l->has_attribute == ATTRIBUTE_NONE &&
-                           (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
-        set_state(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
-                  known ? "its attribute user.ato was taken away"
-                        : "nothing tells that it belongs to this file");
-    } else {
-        judge_own(l);
-    }
 }
 
 /* ---- looking ---- */
@@ -438,7 +293,7 @@ static void forget(struct look *l)
     memset(&l->holders, 0, sizeof(l->holders));
 }
 
-/* Is the manifest still what it was read as? Then what was seen meanwhile goes together. */
+/* Returns true if the manifest still is as it was read: then all that was seen meanwhile belongs together. */
 static bool is_unchanged(const struct look *l)
 {
     static char now[MANIFEST_BYTES];
@@ -475,13 +330,13 @@ static int look_once(struct look *l)
     if (l->has_attribute == ATTRIBUTE_BAD && errno != EUCLEAN)
         return -1;
     if (l->has_attribute == ATTRIBUTE_BAD) {
-        set_state(l, LOOK_DAMAGED, "its attribute user.ato is damaged");
+        judge_set(l, LOOK_DAMAGED, "its attribute user.ato is damaged");
         return 0;
     }
     if (find_manifest(l) < 0)
         return -1;
     if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->who.inode) {
-        set_state(l, LOOK_COPIED,
+        judge_set(l, LOOK_COPIED,
                   "carries the attribute of the file with inode %" PRIu64
                   ", from which it was copied or moved while that was not plain: parts of the "
                   "content may be in that file's reflection only",
@@ -502,7 +357,7 @@ static int look_once(struct look *l)
     if (l->state != LOOK_DAMAGED)
         judge(l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
-        set_state(l, LOOK_COPIED,
+        judge_set(l, LOOK_COPIED,
                   "is a copy of an SQLite database, made while libato held that: parts of the "
                   "content may be in "
                   "the reflection of the other file only");
@@ -537,10 +392,10 @@ int look_at(struct look *l, const char *name)
             errno = saved;
             return -1;
         }
-        /* Others are mapping or unmapping it: once more. */
+        /* Other processes are mapping or unmapping it: try again. */
         nanosleep(&(struct timespec){.tv_nsec = 3 * 1000 * 1000}, NULL);
     }
-    /* It never stood still: somebody is at work, and no two things that were read go together. */
+    /* It changed all the time: a process is at work on it, and what was read does not belong together. */
     if (l->holders.count && l->manifest.found == MANIFEST_VALID) {
         l->state = LOOK_IN_USE;
         l->problem[0] = '\0';

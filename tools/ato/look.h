@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads a file, its attribute, manifest and reflection, and the processes that have it mapped.
+ * Looks at a file: its attribute, manifest and reflection, and the processes that have it mapped.
  *
- * Nothing is changed, locked or mapped: bytes are read by pread(), since a load from a mapping of a
- * file that another process truncates is SIGBUS, and locks are only queried. Everything is checked
- * before it is used (I5). What another process is changing is read again.
+ * Nothing is changed, locked or mapped: bytes come through pread() into buffers of their own,
+ * because a mapping could be cut meanwhile, and locks are only asked about. Nothing that is read is
+ * believed before it was checked (I5). What other processes are just changing is looked at again.
  */
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
@@ -36,8 +36,8 @@ enum { LOOK_HOLDERS = MANIFEST_SLOTS };
 struct look_holders {
     unsigned count; /* locked slots */
     struct look_holder first[LOOK_HOLDERS];
-    bool readers;   /* at least one process that may only read has it mapped, too */
-    bool attaching; /* a process is mapping, unmapping or recovering the file */
+    bool readers;   /* processes that may only read have it mapped too */
+    bool attaching; /* a process maps, unmaps or recovers the file at this moment */
 };
 
 enum look_state {
@@ -92,16 +92,15 @@ int look_folder(struct folder *f, const char *path);
 int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m);
 void look_manifest_close(struct look_manifest *m);
 
-/* Returns true if the file begins with a masked header of an SQLite database
- * (lib/sqlite/mask.h). */
+/* Returns true if the file begins with the header of an SQLite database that other programs refuse (lib/sqlite/mask.h). */
 bool look_is_masked(int fd);
 
 /* Opens a regular file in a folder for reading, without blocking. -1 with errno: EINVAL if it is
  * not a regular file. */
 int look_into(const struct folder *f, const char *name, struct stat *st);
 
-/* Returns true if the file was not changed for a minute: a call that makes such a file finishes
- * it at once, so its maker has died. */
+/* Returns true if a file that a call makes and finishes at once was not touched for a minute: no process is at work on
+ * it any more. */
 bool look_is_old(const struct stat *st);
 
 /* Opens the shared memory that the manifest names for reading, and reads its header. -1: there is none, or
@@ -109,7 +108,7 @@ bool look_is_old(const struct stat *st);
 struct shared_header;
 int look_shared(const struct manifest_record *record, struct shared_header *h);
 
-/* Finds the processes that have slots of a manifest. Returns 0; -1 on error. */
+/* Finds the processes that have the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
 /* Stores "pid 12 (name)", or "a process that cannot be named", in `to`, and returns `to`. */

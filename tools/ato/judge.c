@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "judge.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
+#include "reflection/pairing/guard.h"
+#include "reflection/pairing/lookup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void judge_set(struct look *l, enum look_state state, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(l->problem, sizeof(l->problem), format, args);
+    va_end(args);
+    l->state = state;
+}
+
+/* Returns true if the file is right, even if other programs wrote to it (adopt_lost_nothing()). */
+static bool lost_nothing(const struct look *l)
+{
+    return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
+           !l->manifest.shrunk && l->reflection >= 0 &&
+           l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
+           lookup_holds_slices(&l->folder, l->who.inode) == 0;
+}
+
+/* Judges by the sizes in the manifest, which belongs to the file. */
+static void judge_sizes(struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
+    l->cut_growth = l->manifest.has_size &&
+                    growth_was_cut(l->fd, l->who.size, longest, l->manifest.growth) == 1;
+    l->cut_shrink = l->manifest.has_size && l->manifest.shrunk && l->who.size >= l->manifest.size &&
+                    (l->who.size <= longest || l->cut_growth);
+    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r) && !lost_nothing(l))
+        judge_set(l, LOOK_DAMAGED,
+                  "was written by other means since it was unmapped, while its reflection may hold "
+                  "parts of it");
+    else if (!l->manifest.has_size)
+        judge_set(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
+    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
+             !lost_nothing(l))
+        judge_set(l, LOOK_DAMAGED,
+                  "is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                  ": it was cut or grew by other means",
+                  l->who.size, l->manifest.size);
+    else if (r->format != 0)
+        judge_set(l, LOOK_DAMAGED, "its reflection has format %u, which is not known", r->format);
+    else if (l->reflection < 0 && l->reflection_error == ENOENT)
+        judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
+                  l->who.inode);
+    else if (l->reflection < 0)
+        judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
+                  l->folder.path, l->who.inode, strerror(l->reflection_error));
+    else if (l->reflection_length < layout_reflection_bytes(l->manifest.size))
+        judge_set(l, LOOK_DAMAGED,
+                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64,
+                  l->folder.path, l->who.inode, l->reflection_length,
+                  layout_reflection_bytes(l->manifest.size));
+}
+
+static void judge_own(struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    bool used = l->holders.count || l->holders.attaching;
+    if (r->state == MANIFEST_BORN || r->state == MANIFEST_DEPLOYED) {
+        l->state = r->state == MANIFEST_BORN ? LOOK_BORN : LOOK_DEPLOYED;
+        /* Found by its attribute it is adopted; else it is begun anew, whatever is there. */
+        if (r->state == MANIFEST_BORN && l->has_attribute == ATTRIBUTE_FOUND)
+            judge_sizes(l);
+        return;
+    }
+    if (r->state == MANIFEST_CLEAN)
+        l->state = l->commits ? LOOK_RECOVERY_DUE : LOOK_CLEAN;
+    else
+        l->state = used ? LOOK_IN_USE : LOOK_RECOVERY_DUE;
+    judge_sizes(l);
+}
+
+/* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
+static bool is_trusted(struct look *l)
+{
+    struct lookup_names n = lookup_names(l->who.inode);
+    struct trust trust = identity_trust(&l->who);
+    if (ownership_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
+        (l->reflection < 0 ||
+         ownership_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
+        return true;
+    judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
+    return false;
+}
+
+void judge(struct look *l)
+{
+    const struct look_manifest *m = &l->manifest;
+    const char *folder = l->folder.path;
+    uint64_t inode = l->who.inode;
+    bool has = l->has_attribute == ATTRIBUTE_FOUND;
+    if (m->fd < 0) {
+        if (has)
+            judge_set(l, LOOK_LOST,
+                      "its attribute says that its reflection lies in '%s', and there is no such "
+                      "reflection there",
+                      l->attribute.folder);
+        return;
+    }
+    if (!is_trusted(l))
+        return;
+    if (m->found == MANIFEST_DAMAGED) {
+        judge_set(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
+                  folder, inode);
+        return;
+    }
+    if (m->found == MANIFEST_FOREIGN) {
+        judge_set(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest is of version %u, which is not known",
+                  folder, inode, m->record.version);
+        return;
+    }
+    if (m->found == MANIFEST_UNBORN) {
+        l->state = LOOK_BORN;
+        return;
+    }
+    bool same = identity_same_inode(&l->who, &m->record);
+    bool known = l->who.has_birth || l->who.has_generation;
+    if (!same && !has) {
+        judge_set(l, LOOK_PLAIN,
+                  "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
+                  "number before; the next map sets it aside",
+                  folder, inode);
+    } else if (!same) {
+        judge_set(l, LOOK_DAMAGED,
+                  "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
+                  "or generation",
+                  folder, inode);
+    } else if (!has && m->record.state != MANIFEST_BORN && m->record.state != MANIFEST_DEPLOYED &&
+               (!known || (l->has_attribute == ATTRIBUTE_NONE &&
+                           (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
+        judge_set(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
+                  known ? "its attribute user.ato was taken away"
+                        : "nothing tells that it belongs to this file");
+    } else {
+        judge_own(l);
+    }
+}
