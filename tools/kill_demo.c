@@ -11,6 +11,7 @@
  * The parent never maps the file itself: each writer, and each reader after a kill, is a fresh
  * process, as after a crash.
  */
+#include "kill_report.h"
 #include "record.h"
 #include "view.h"
 
@@ -35,21 +36,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_BYTES       (16u << 20) /* more of the file would make it slow, not better */
-#define LONGEST_DELAY_NS 3000000u    /* from the first acknowledged write to the kill */
-#define STUCK_SECONDS    60          /* a child that takes longer hangs */
+#define MOST_BYTES    (16u << 20) /* more of the file would make it slow, not better */
+#define STUCK_SECONDS 60          /* a child that takes longer hangs */
 
 struct ack {
     uint64_t version;
     uint32_t record;
     uint32_t path; /* enum commit_path; told with the first write only */
-};
-
-struct tally {
-    unsigned kills, torn, damaged;
-    uint64_t acked, lost;
-    unsigned ended_old, ended_new; /* what became of the interrupted write */
-    unsigned rtm, journal;         /* rounds by the commit path of their first write */
 };
 
 /* The copy under test and what is known about it. */
@@ -205,14 +198,14 @@ static _Noreturn void read_and_exit(const struct subject *s, int policy, bool sp
     _exit(0);
 }
 
-/* How a child ended, when it should not have ended like that. */
-static _Noreturn void blame(const char *who, int status)
+/* Ends the program: says how a child ended that should not have ended like that. */
+static _Noreturn void blame(const char *child, int status)
 {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        errx(1, "%s hung: killed after %d s", who, STUCK_SECONDS);
+        errx(1, "%s hung: killed after %d s", child, STUCK_SECONDS);
     if (WIFSIGNALED(status))
-        errx(1, "%s died of signal %d (%s)", who, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    errx(1, "%s failed (status %d): see the line above", who, WEXITSTATUS(status));
+        errx(1, "%s died of signal %d (%s)", child, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    errx(1, "%s failed (status %d): see the line above", child, WEXITSTATUS(status));
 }
 
 /* What a process that comes after the kill sees, into s->now. */
@@ -254,7 +247,7 @@ static bool next_ack(int pipe, struct ack *a)
     return n != 0;
 }
 
-static void note_ack(struct subject *s, struct tally *t, const struct ack *a)
+static void note_ack(struct subject *s, struct kill_tally *t, const struct ack *a)
 {
     if (a->version != s->version + 1 || a->record != record_of(s, a->version))
         errx(2, "acknowledgements out of order: version %" PRIu64 " after %" PRIu64, a->version,
@@ -274,7 +267,7 @@ static void sleep_ns(uint64_t ns)
 }
 
 /* Write until killed; s->version and s->acked tell what was acknowledged. */
-static void kill_writer(struct subject *s, struct tally *t, enum way way)
+static void kill_writer(struct subject *s, struct kill_tally *t, enum way way)
 {
     struct ack a;
     int fd[2], status;
@@ -306,7 +299,7 @@ static void kill_writer(struct subject *s, struct tally *t, enum way way)
     t->kills++;
 }
 
-static void judge(const struct subject *s, struct tally *t)
+static void judge(const struct subject *s, struct kill_tally *t)
 {
     static _Alignas(64) unsigned char committed[RECORD_SIZE], pending[RECORD_SIZE];
     uint32_t in_doubt = record_of(s, s->version + 1);
@@ -347,7 +340,7 @@ static void judge(const struct subject *s, struct tally *t)
         t->damaged++;
 }
 
-static void one_kill(struct subject *s, struct tally *t, enum way way, unsigned round)
+static void one_kill(struct subject *s, struct kill_tally *t, enum way way, unsigned round)
 {
     kill_writer(s, t, way);
     read_after_kill(s, way, round, false);
@@ -357,17 +350,6 @@ static void one_kill(struct subject *s, struct tally *t, enum way way, unsigned 
 }
 
 /* ---- All of them ---- */
-
-/* A line that is written over on a terminal, a few lines elsewhere. */
-static void progress(const char *what, unsigned done, unsigned total, unsigned torn)
-{
-    bool terminal = isatty(STDERR_FILENO);
-
-    if (done != total && done % (terminal ? 10 : 100) != 0)
-        return;
-    fprintf(stderr, "%s  %-6s %4u of %u kills, %u torn records%s", terminal ? "\r" : "", what, done,
-            total, torn, terminal && done != total ? "" : "\n");
-}
 
 static struct subject subject_make(const char *folder, const char *name,
                                    const unsigned char *original, size_t size)
@@ -417,64 +399,6 @@ static bool plain_again(struct subject *s)
     return as_before && memcmp(plain, s->now, s->size) == 0;
 }
 
-static void row(const char *what, const struct tally *t)
-{
-    printf("  %-31s %6u %14u %21" PRIu64 " %14" PRIu64 "\n", what, t->kills, t->torn, t->acked,
-           t->lost);
-}
-
-static int verdict(const struct tally *plain, const struct tally *rtm, const struct tally *journal,
-                   bool is_plain_again)
-{
-    if (rtm->torn + journal->torn) {
-        puts("FAILED: libato left torn records.");
-        return 1;
-    }
-    if (rtm->lost + journal->lost) {
-        puts("FAILED: libato lost acknowledged writes.");
-        return 1;
-    }
-    if (rtm->damaged + journal->damaged + plain->damaged) {
-        puts("FAILED: bytes that nobody wrote to have changed.");
-        return 1;
-    }
-    if (!is_plain_again) {
-        puts("FAILED: after the spatial unmap, read(2) and libato see different bytes.");
-        return 1;
-    }
-    if (plain->torn == 0) {
-        puts("FAILED: plain mmap left no torn record, so this run proves nothing. Try it again on\n"
-             "a machine that is less busy, or with more kills.");
-        return 1;
-    }
-    puts("libato left every record whole and lost nothing; plain mmap did not.");
-    return 0;
-}
-
-static int report(const struct tally *plain, const struct tally *rtm, const struct tally *journal,
-                  const struct subject *s, bool is_plain_again)
-{
-    puts("");
-    printf("SIGKILL while records of %u KiB are written (%u records, 0 to %u ms after the first)\n",
-           RECORD_SIZE >> 10, s->records, LONGEST_DELAY_NS / 1000000);
-    printf("  %-31s %6s %14s %21s %14s\n", "", "kills", "torn records", "acknowledged writes",
-           "of them lost");
-    row("mmap + memcpy", plain);
-    row(rtm->rtm > rtm->journal ? "libato, hardware transactions" : "libato, as it chose: journal",
-        rtm);
-    row("libato, redo journal", journal);
-    puts("  (How many were acknowledged is no measure of speed: most writers die while still "
-         "cold.)");
-    puts("");
-    printf("The write that a kill interrupted: with mmap %u times old bytes, %u times new, the rest"
-           "\ntorn; with libato %u times old and %u times new.\n",
-           plain->ended_old, plain->ended_new, rtm->ended_old + journal->ended_old,
-           rtm->ended_new + journal->ended_new);
-    printf("After a spatial unmap, read(2) sees %s.\n",
-           is_plain_again ? "byte for byte what libato showed" : "other bytes than libato showed");
-    return verdict(plain, rtm, journal, is_plain_again);
-}
-
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
@@ -496,7 +420,7 @@ static unsigned parse_kills(const char *word)
 
 static int demonstrate(const char *file, const char *folder, unsigned kills)
 {
-    struct tally plain = {0}, by_turns[2] = {{0}};
+    struct kill_tally plain = {0}, by_turns[2] = {{0}};
     size_t size;
     const unsigned char *original = load(file, &size);
     struct subject mmapped = subject_make(folder, "through-mmap", original, size);
@@ -505,16 +429,16 @@ static int demonstrate(const char *file, const char *folder, unsigned kills)
 
     for (unsigned i = 0; i < kills && !interrupted; i++) {
         one_kill(&mmapped, &plain, WAY_MMAP, i);
-        progress("mmap", i + 1, kills, plain.torn);
+        kill_report_progress("mmap", i + 1, kills, plain.torn);
     }
     for (unsigned i = 0; i < kills && !interrupted; i++) {
         one_kill(&ours, &by_turns[i % 2], i % 2 ? WAY_ATO_JOURNAL : WAY_ATO, i);
-        progress("libato", i + 1, kills, by_turns[0].torn + by_turns[1].torn);
+        kill_report_progress("libato", i + 1, kills, by_turns[0].torn + by_turns[1].torn);
     }
     is_plain_again = plain_again(&ours);
     if (interrupted)
         errx(128 + interrupted, "interrupted");
-    return report(&plain, &by_turns[0], &by_turns[1], &ours, is_plain_again);
+    return kill_report(&plain, &by_turns[0], &by_turns[1], ours.records, is_plain_again);
 }
 
 int main(int argc, char **argv)
