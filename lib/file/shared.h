@@ -108,7 +108,7 @@ enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
 /*
  * What a thread is doing, for readers that may not recover (reader_beside.c). If the thread dies while pages are marked as
- * flipping, this says which state of them is current, until they are freed.
+ * flipping, this tells which of their states is current, until they are freed.
  */
 struct shared_showing {
     uint16_t what; /* enum shared_what */

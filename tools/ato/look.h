@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Looks at a file: its attribute, manifest and reflection, and the processes that have it mapped.
+ * Reads a file, its attribute, manifest and reflection, and the processes that have it mapped.
  *
- * Nothing is changed, locked or mapped: bytes come through pread() into buffers of their own,
- * because a mapping could be cut meanwhile, and locks are only asked about. Nothing that is read is
- * believed before it was checked (I5). What other processes are just changing is looked at again.
+ * Nothing is changed, locked or mapped: bytes are read by pread(), since a load from a mapping of a
+ * file that another process truncates is SIGBUS, and locks are only queried. Everything is checked
+ * before it is used (I5). What another process is changing is read again.
  */
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
@@ -36,7 +36,7 @@ enum { LOOK_HOLDERS = MANIFEST_SLOTS };
 struct look_holders {
     unsigned count; /* locked slots */
     struct look_holder first[LOOK_HOLDERS];
-    bool readers;   /* processes that may only read have it mapped too */
+    bool readers;   /* at least one process that may only read has it mapped, too */
     bool attaching; /* a process maps, unmaps or recovers the file at this moment */
 };
 
