@@ -115,7 +115,15 @@ void database_before_fork(void)
 void database_after_fork(bool in_child)
 {
     if (in_child) {
-        databases = NULL; /* the parent's: their descriptors stay open here */
+        /* An open file description lock (mask_lock()) lives as long as a descriptor of it, in any process. */
+        for (struct database *db = databases; db; db = db->next) {
+            db->fd = -1;
+            for (struct kept_descriptor *d = db->kept; d; d = d->next) {
+                close(d->fd);
+                d->fd = -1;
+            }
+        }
+        databases = NULL;
         idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
         forks++;
     }
@@ -325,28 +333,41 @@ static struct view map_again(const struct database *db, const char *name)
 
 /* Returns whether the file is complete without its reflection, and not masked: a guard that a killed process left does not
  * count (mask.h). */
-static bool is_home(const struct database *db)
+static bool is_home(const struct database *db, void *view)
 {
     char in_file[MASK_HEADER];
     struct ato_status st = {.struct_size = sizeof(st)};
-    if (ato_stat(db->views[1].at, &st) < 0 || st.slices_in_reflection)
+    if (ato_stat(view, &st) < 0 || st.slices_in_reflection)
         return false;
     return !st.guard_bytes ||
            (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file));
 }
 
+/* The view that all connections use: the one that may write, if there is one, or was. */
+static struct view *main_view(struct database *db)
+{
+    return &db->views[db->lost ? db->lost - 1 : db->views[1].at != NULL];
+}
+
 static void renew(struct database *db, bool prefer_file, const char *name)
 {
-    struct view *v = &db->views[1];
-    if (!db->lost && ((prefer_file && !is_home(db)) || !view_unmap_fast(v)))
+    struct view *v = main_view(db), *read = &db->views[0];
+    if (!db->lost && prefer_file && !is_home(db, v->at))
+        return;
+    if (read != v && read->at) {
+        if (!view_unmap_fast(read))
+            return;
+        *read = (struct view){0};
+    }
+    if (!db->lost && !view_unmap_fast(v))
         return;
     *v = map_again(db, name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
         view_unmap_fast(v))
         *v = (struct view){0};
-    db->lost = !v->at;
-    if (v->at)
+    db->lost = v->at ? 0 : 1 + (v != read);
+    if (v->at && v != read)
         (void)ato_set_read_policy(v->at, db->policy);
 }
 
@@ -360,7 +381,7 @@ static void try_renew(struct database *db, const struct connection *self, bool p
     renew(db, prefer_file, name);
     end_long_work(db);
     for (struct connection *c = db->connections; c; c = c->next)
-        use(c, &db->views[1]);
+        use(c, main_view(db));
     let_in(db, self, NULL);
 }
 
@@ -370,20 +391,20 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     pthread_mutex_lock(&lock);
     if (db->process == forks)
         wait_until_idle(db);
-    if (db->process == forks && (db->views[1].at || db->lost) && !db->views[0].at)
+    if (db->process == forks && (db->views[0].at || db->views[1].at || db->lost))
         try_renew(db, self, prefer_file, name);
     pthread_mutex_unlock(&lock);
 }
 
-static void unmap(const struct database *db, const char *name)
+static void unmap(const struct database *db, bool is_locked, const char *name)
 {
     const struct view *read = &db->views[0], *write = &db->views[1];
     const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
     const bool left = read->at && !write->at && !db->unmap_fast && view_has_reflection(read->at);
     if (read->at)
-        view_unmap(read, ATO_UNMAP_FAST, -1, name);
+        view_unmap(read, ATO_UNMAP_FAST, -1, true, name);
     if (write->at)
-        view_unmap(write, mode, find_kept(db, true)->fd, name);
+        view_unmap(write, mode, find_kept(db, true)->fd, is_locked, name);
     if (left)
         view_make_plain(name);
 }
@@ -403,7 +424,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
     db->unmap_fast = c->unmap_fast;
     if (!db->connections) {
         begin_long_work(db);
-        unmap(db, name);
+        unmap(db, false, name);
         end_long_work(db);
     }
     forget_unused(db);
@@ -414,6 +435,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
 static void leave(struct database *db)
 {
     const char *name = db->connections->name;
+    bool is_locked = false;
     for (struct connection *c = db->connections; c; c = c->next) {
         if (pthread_mutex_trylock(&c->in_call) != 0) {
             let_in(db, NULL, c);
@@ -424,11 +446,12 @@ static void leave(struct database *db)
             return;
         }
         db->unmap_fast |= c->unmap_fast;
+        is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
     for (struct connection *c = db->connections; c; c = c->next)
         pending_abort(&c->pending);
     if (view_is_quick(&db->views[1]))
-        unmap(db, name);
+        unmap(db, is_locked, name);
     db->views[0] = db->views[1] = (struct view){0};
     for (struct connection *c = db->connections; c; c = c->next)
         use(c, &db->views[1]);

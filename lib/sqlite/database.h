@@ -25,7 +25,7 @@ struct database {
     struct database *next;
     unsigned
         process; /* the number of forks when it was made: of a parent's process, if smaller than now */
-    bool lost; /* it had a view, and could not be mapped again */
+    int lost;    /* 1 + the index of a view that could not be mapped again; 0: none */
     bool busy; /* a thread maps or unmaps it, without holding the lock */
     dev_t device;
     ino_t inode;

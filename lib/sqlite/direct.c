@@ -136,8 +136,7 @@ static int look_at_header(struct connection *c)
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
     if (c->direct)
         c->cut_to = 0;
-    /* Where nothing is staged the view is not used. */
-    if (c->direct && has_view && !stages_none && database_length(c->db) != length_of_view(c))
+    if (c->direct && has_view && database_length(c->db) != length_of_view(c))
         database_renew(c->db, c, true, c->name);
     return r;
 }

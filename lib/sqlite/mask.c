@@ -24,7 +24,10 @@ enum { AHEAD = 1 << 20 };
 
 /* SQLite's PENDING lock. A connection holds it for a moment while it gets SHARED, and until EXCLUSIVE is given back once it
  * waits for that. */
-enum { PENDING_BYTE = 0x40000000, TRIES = 100 };
+enum { PENDING_BYTE = 0x40000000 };
+
+/* How often to try for it, a millisecond apart: others that close the database hold it while they deploy. */
+enum { TRIES = 10000 };
 
 static bool begins_with(const void *header, unsigned char fraction)
 {
@@ -215,7 +218,7 @@ void mask_unlock(int fd)
     errno = saved;
 }
 
-int mask_refresh(char *view, int fd)
+int mask_refresh(char *view, int fd, bool is_locked)
 {
     struct ato_status st;
     if (read_guard(view, &st) < 0)
@@ -223,13 +226,13 @@ int mask_refresh(char *view, int fd)
     if (!st.guard_bytes)
         return 0;
     int tries = 0;
-    while (mask_lock(fd) < 0) {
+    while (!is_locked && mask_lock(fd) < 0) {
         if (++tries == TRIES)
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     const int r = refresh(view, fd);
-    if (r < 0)
+    if (r < 0 && !is_locked)
         mask_unlock(fd);
     return r;
 }

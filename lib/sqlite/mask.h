@@ -82,11 +82,11 @@ int mask_lock(int fd);
 void mask_unlock(int fd);
 
 /* To be called before the file is made plain by ato_munmap(): brings the guard of a masked file up to date, and removes the
- * guard of a file without a mask. `fd` is the file, open for writing. Returns 0; 1 if another connection writes: the file must
- * not be made plain then; -1 as above. After 0 it may hold mask_lock(): the caller calls mask_unlock() when the file is plain.
+ * guard of a file without a mask. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
+ * 1 if another connection writes: the file must not be made plain then; -1 as above. After 0 it may hold mask_lock(): the caller calls mask_unlock() when the file is plain.
  * Meanwhile SQLite's own VFS reads nothing: it could cache byte 21 beside the counter that stays, and would not look again. And
  * no other process commits what the guard does not know. */
-int mask_refresh(char *view, int fd);
+int mask_refresh(char *view, int fd, bool is_locked);
 
 /* Deploys all of the file, then takes the mask off, if there is one, and removes the guard. `fd` is a descriptor of the file.
  * The caller has mask_lock() or the EXCLUSIVE lock, or knows that no other connection exists. The database becomes as long as

@@ -133,6 +133,9 @@ static int unlock(struct connection *c, int level)
         transaction_abandon(c);
         if (c->has_staged)
             direct_leave(c);
+        /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
+        if (c->direct)
+            length_find(c);
     }
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)

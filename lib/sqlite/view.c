@@ -65,10 +65,10 @@ bool view_unmap_fast(const struct view *v)
     return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
 }
 
-void view_unmap(const struct view *v, int mode, int fd, const char *name)
+void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const char *name)
 {
     const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
-    const int r = is_spatial ? mask_refresh(v->at, fd) : 0;
+    const int r = is_spatial ? mask_refresh(v->at, fd, is_locked) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     /* The guard is out of date, or another connection writes: the file must not be made plain. */
@@ -80,7 +80,7 @@ void view_unmap(const struct view *v, int mode, int fd, const char *name)
          * mapping is gone, and the next process to map the file completes what is left. */
         (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
     }
-    if (is_spatial)
+    if (is_spatial && !is_locked)
         mask_unlock(fd);
 }
 
@@ -98,7 +98,7 @@ void view_make_plain(const char *name)
     if (fd >= 0 && fstat(fd, &st) == 0)
         v = view_map(fd, 0, 0, &st);
     if (v.at)
-        view_unmap(&v, ATO_UNMAP_SPATIAL, fd, name);
+        view_unmap(&v, ATO_UNMAP_SPATIAL, fd, false, name);
     else
         (void)fault(
             SQLITE_WARNING,

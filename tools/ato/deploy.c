@@ -106,7 +106,7 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
     }
     const int r = is_lost || (request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED)
                       ? mask_take_off(at, fd)
-                      : mask_refresh(at, fd);
+                      : mask_refresh(at, fd, false);
     if (r > 0)
         end_as(d, MAPPED, "a process is writing to it through SQLite; try again");
     else if (r < 0)
