@@ -4,21 +4,13 @@
 #ifndef ATO_TEST_UNIT_TX_JOIN_LAB_H
 #define ATO_TEST_UNIT_TX_JOIN_LAB_H
 
-#include "support/child.h"
-#include "support/mapped.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <memory>
-#include <thread>
+#include "tx_lab.h"
 
 namespace tx_join_lab
 {
 
 using namespace support;
+using tx_lab::refused;
 
 constexpr size_t PAGE = 4096, SIZE = 20 * PAGE + 300, MOST = 1 << 20;
 
@@ -113,16 +105,6 @@ class TxJoin : public testing::TestWithParam<int>
         a.mine = a.model;
         b.mine = b.model;
         expect_others();
-    }
-
-    static testing::AssertionResult refused(bool failed, int err, const std::string &words)
-    {
-        int seen = errno;
-        std::string sentence = ato_errormsg();
-        if (failed && seen == err && sentence.find(words) != std::string::npos)
-            return testing::AssertionSuccess();
-        return testing::AssertionFailure()
-               << (failed ? "" : "no failure; ") << strerror(seen) << ": " << sentence;
     }
 
     // Another thread writes to every page, changes the sizes, and unmaps: no transaction holds anything.
