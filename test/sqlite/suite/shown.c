@@ -100,7 +100,7 @@ static struct shown **find_name(const char *name)
 {
     struct shown **found = NULL, **s = &all;
     for (; *s; s = &(*s)->next)
-        if (is_shown(*s, name) && (!found || ((*s)->is_database && connection_of(*s)->staged.tx)))
+        if (is_shown(*s, name) && (!found || ((*s)->is_database && connection_of(*s)->pending.tx)))
             found = s;
     return found ? found : s;
 }
@@ -125,17 +125,17 @@ static void forget_name(const char *name)
 
 /* failing.c's, which these are not: nobody asked for errors of them. */
 void *__real_ato_memcpy(void *dst, const void *src, size_t n);
-int __real_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
+int __real_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
 
 static sqlite3_int64 length_of(const struct shown *s)
 {
     sqlite3_int64 size = -1;
     if (!s->is_database)
         (void)s->methods->xFileSize(s->file, &size);
-    else if (connection_of(s)->staged.tx)
-        size = connection_of(s)->staged.size;
-    else if (connection_of(s)->staged.view)
-        size = (sqlite3_int64)ato_size(connection_of(s)->staged.view);
+    else if (connection_of(s)->pending.tx)
+        size = connection_of(s)->pending.size;
+    else if (connection_of(s)->pending.view)
+        size = (sqlite3_int64)ato_size(connection_of(s)->pending.view);
     return size;
 }
 
@@ -143,9 +143,9 @@ static bool read_all(const struct shown *s, void *to, int n)
 {
     if (!s->is_database)
         return s->methods->xRead(s->file, to, n, 0) == SQLITE_OK;
-    struct staged *staged = &connection_of(s)->staged;
-    return staged->tx ? __real_staged_read(staged, to, n, 0) == 0
-                      : __real_ato_memcpy(to, staged->view, (size_t)n) != NULL;
+    struct pending *pending = &connection_of(s)->pending;
+    return pending->tx ? __real_pending_read(pending, to, n, 0) == 0
+                       : __real_ato_memcpy(to, pending->view, (size_t)n) != NULL;
 }
 
 static bool copy_open(const struct shown *s, struct bytes *to)
@@ -239,15 +239,15 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_unlock(&lock);
 }
 
-int __real_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name, enum journal_left left);
-int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name, enum journal_left left);
+int __real_memory_journal_open(struct memory_journal *j, struct connection *its_own,
+                               sqlite3_vfs *below, const char *name, enum journal_left left);
+int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
+                               sqlite3_vfs *below, const char *name, enum journal_left left);
 
-int __wrap_journal_open(struct journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name, enum journal_left left)
+int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
+                               sqlite3_vfs *below, const char *name, enum journal_left left)
 {
-    const int r = __real_journal_open(j, its_own, below, name, left);
+    const int r = __real_memory_journal_open(j, its_own, below, name, left);
     if (r == SQLITE_OK)
         show(&j->as_file, name, false);
     return r;
