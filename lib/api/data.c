@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public calls that move data: they find the mapping of each side of a copy, and check that the side lies
- * in it as a whole. The functions that they call rely on a valid mapping and offset.
+ * The public calls that move data. They find the mapping of each side of a copy, and check that the whole
+ * side lies in it: the functions that they call rely on a valid mapping and offset.
  */
 #include "lib/api/write.h"
 #include "lib/commit/deploy.h"
@@ -33,9 +33,9 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
     return epoch_write(to->m, to->offset, n, &source, flags);
 }
 
-/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be
- * held because this process may only read its file. Reads the whole source as it is at one moment, then
- * writes it from memory. */
+/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
+ * be held because this process may only read its file. Reads a consistent copy of the whole source, then
+ * writes that from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = malloc(n);
@@ -148,10 +148,10 @@ int ato_deploy(const void *addr, size_t n)
         return range_none(addr, addr);
     CALL_ON(call, s.m);
     if (s.m->reader)
-        return report_error(EACCES,
-                            "the mapping at %p is of a read-only descriptor: it brings nothing "
-                            "home",
-                            addr);
+        return report_error(
+            EACCES,
+            "the mapping at %p has a read-only descriptor, through which nothing can be deployed",
+            addr);
     return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
@@ -170,9 +170,9 @@ int ato_msync(void *addr, size_t n, int flags)
     const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
     uint64_t at = (uint64_t)(uintptr_t)addr;
     if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
-        return report_error(EINVAL, "msync flags 0x%x", (unsigned)flags);
+        return report_error(EINVAL, "msync flags 0x%x are not valid", (unsigned)flags);
     if (at % PAGE_BYTES)
-        return report_error(EINVAL, "%p is not at a page's beginning", addr);
+        return report_error(EINVAL, "%p is not the beginning of a page", addr);
     struct mapping *m = table_find(addr);
     CALL_ON(call, m);
     uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;

@@ -72,11 +72,12 @@ void files_destroy(struct file *f, bool remove_shared)
 
 void files_exit(void)
 {
-    /* The lock is taken if exit() was called within a call of the library, or another thread is in one. Then
-     * everything stays as after a kill. */
+    /* The lock is taken if exit() was called within a call of the library, or another thread is in one.
+     * Then the state is left as after a kill. */
     if (pthread_mutex_trylock(&lock) != 0)
         return;
-    /* Waits for nothing: if another process has the attach lock the object stays, for the next map to remove. */
+    /* Does not wait: if another process has the attach lock, the object stays, and the next map
+     * removes it. */
     for (struct file *f = all; f; f = f->next) {
         if (f->reader || locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
             continue;

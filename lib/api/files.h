@@ -5,27 +5,27 @@
 
 #include "lib/file/file.h"
 
-/* Held around each change to the mappings of the process. */
+/* The lock is held during each change to the mappings of the process. */
 void files_lock(void);
 void files_unlock(void);
 
-/* The other functions, but files_exit(), are called with the lock. */
+/* The caller of the other functions, except files_exit(), holds the lock. */
 
-/* Returns the file with this inode, mapped for reading only or not; NULL. */
+/* Returns the file with this inode, mapped for reading only or not; NULL if there is none. */
 struct file *files_find(const struct identity *who, bool reader);
 
-/* Returns a file that is mapped for writing and has this id; NULL. */
+/* Returns the file that is mapped for writing and has this id; NULL if there is none. */
 const struct file *files_with_id(const uint8_t id[16]);
 
 void files_add(struct file *f);
 void files_remove(struct file *f);
 
-/* Frees a file that is mapped for writing and not, or not any more, in the list. Closing its descriptors drops its locks. Keeps
- * errno. `remove_shared`: no other process uses the shared memory. */
+/* Frees a file that is mapped for writing and is not in the list (any more). Closing its descriptors drops its
+ * locks. Keeps errno. `remove_shared`: no other process uses the shared memory. */
 void files_destroy(struct file *f, bool remove_shared);
 
-/* At exit with files still mapped: removes the shared-memory objects that no other process uses. The files
- * stay `in use`, as after a kill, and lose nothing. */
+/* At exit with files still mapped: removes the shared-memory objects that no other process uses. The
+ * files stay `in use`, as after a kill, and no data is lost. */
 void files_exit(void);
 
 /* In a forked child: closes descriptors and forgets all files. */

@@ -22,26 +22,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Returns 0; -1 with ESTALE if a file was cut by other means: then parts of the original to deploy to, or
- * words to go by, may be missing. */
+/* Returns 0; -1 with ESTALE if another program truncated one of the files: then bytes of the original
+ * to deploy to, or bitmap words, may be missing. */
 static int check_length(const struct file *f)
 {
     struct stat st;
     uint64_t size = file_size(f);
     if (fstat(f->pairing.reflection, &st) < 0)
-        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
     if ((uint64_t)st.st_size < layout_reflection_bytes(size))
-        return report_error(
-            ESTALE,
-            "the reflection of %s was cut by other means while it was mapped: the file "
-            "cannot be made plain",
-            f->pairing.path);
+        return report_error(ESTALE,
+                            "another program truncated the reflection of %s while the file was "
+                            "mapped: the file cannot be made plain",
+                            f->pairing.path);
     if (fstat(f->pairing.original, &st) < 0)
-        return report_errno(errno, "cannot look at %s", f->pairing.path);
+        return report_errno(errno, "cannot stat %s", f->pairing.path);
     if ((uint64_t)st.st_size < size)
         return report_error(ESTALE,
-                            "%s was cut by other means while it was mapped, to %lld bytes of %llu: "
-                            "it is not made plain before it is as long as it was",
+                            "another program truncated %s while it was mapped, to %lld bytes of "
+                            "%llu: make it that long again, then unmap it",
                             f->pairing.path, (long long)st.st_size, (unsigned long long)size);
     return 0;
 }
@@ -70,12 +69,13 @@ static int bring_home(struct file *f, struct leaving *l)
         return -1;
     if (!l->scarce) {
         const int r = deploy_file(f, &l->deploying);
-        /* Not where reading a hole may be SIGBUS: scarce.c makes holes, and readers without a lock could read
-         * them. */
+        /* Not on file systems where reading a hole may be SIGBUS: scarce.c makes holes, which readers
+         * without a lock could read. */
         l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
         return l->scarce ? 1 : r;
     }
-    /* persist-order R4 (reader: W5 in scarce.c): words not touched since a process died become durable, too. */
+    /* persist-order R4 (reader: W5 in scarce.c): words that were not touched since a process
+     * died become durable, too. */
     if (!f->settled && open_flush_words(f) < 0)
         return -1;
     return scarce_deploy(f, &l->deploying);
@@ -94,17 +94,18 @@ static int make_ready(struct file *f, struct leaving *l)
     const int home = l->plain ? bring_home(f, l) : 0;
     if (home != 0)
         return home;
-    /* State `clean` says that words are durable as they are visible, also words that were not touched since a
-     * process died. They are durable before the record is stored, not with it: the record may become visible
-     * and its writer die, and the process that finds it flushes no words. */
+    /* State `clean` means that all words are durable as they are visible, including words that were not
+     * touched since a process died. They must be durable before the record is stored, not together with
+     * it: if the record becomes visible and its writer dies, the process that finds it flushes no words. */
     if (!l->plain && !f->settled && open_flush_words(f) < 0)
         return -1;
     l->entered = entered;
     return 0;
 }
 
-/* Takes the attach lock and looks whether this is the last process that has the file mapped. Returns 1 if so:
- * what dead processes held is freed, or l->doubt is set; 0 if not; -1 with errno and without the lock. */
+/* Takes the attach lock and checks whether this is the last process that has the file mapped. Returns 1 if
+ * so: the pages that dead processes held are freed, or l->doubt is set; 0 if not; -1 with errno and
+ * without the lock. */
 static int lock_and_look(struct file *f, struct leaving *l)
 {
     struct pairing *pr = &f->pairing;
@@ -131,7 +132,10 @@ static int lock_and_look(struct file *f, struct leaving *l)
         if (others < 0)
             return -1;
     }
-    return report_error(EBUSY, "processes that have %s mapped keep dying", pr->path);
+    return report_error(EBUSY,
+                        "other processes that have %s mapped died again and again while this one "
+                        "unmapped it: try again",
+                        pr->path);
 }
 
 /* Detaches from a file that other processes keep mapped. With the attach lock. */
@@ -147,9 +151,9 @@ static int detach(struct file *f)
     return 0;
 }
 
-/* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone from here
- * on, even on failure: the media are consistent, and the next map recovers a state that could not be written.
- * Returns 0; -1 with errno. */
+/* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone even on
+ * failure: the media are consistent, and if the new state could not be written, the next map recovers the
+ * file. Returns 0; -1 with errno. */
 static int detach_last(struct file *f, const struct leaving *l)
 {
     struct pairing *pr = &f->pairing;
@@ -160,18 +164,18 @@ static int detach_last(struct file *f, const struct leaving *l)
     views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
     char shared[sizeof(f->shared.name)];
     memcpy(shared, f->shared.name, sizeof(shared));
-    /* Removed while there still is a manifest that tells its name. */
+    /* Removed as long as the manifest contains its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
     if (l->doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
-                         "recovers",
+                         "of the file finishes or drops",
                          pr->path);
     else if (!l->doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
     int saved = errno;
-    if (!removed) /* retry: after this nothing tells the name */
+    if (!removed) /* try again: after this no manifest contains the name */
         (void)fsops->shm_unlink(shared);
     errno = saved;
     files_destroy(f, true);
@@ -200,8 +204,9 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
     }
     *kept = true;
     int last = lock_and_look(f, &l);
-    /* Make ready without the attach lock, since processes that are about to map the file wait for it. Repeat
-     * that if others came and went meanwhile. EFAULT: they made the file shorter. */
+    /* Deploys without the attach lock, since processes that are about to map the file wait for that lock.
+     * Repeated if other processes attached and detached meanwhile. EFAULT: one of them made the file
+     * shorter. */
     for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
         if (attach_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
             return -1;
@@ -233,6 +238,9 @@ void leave_abandon(struct file *f)
     files_remove(f);
     journals_detach(f);
     bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
+    if (last && f->pairing.newborn &&
+        f->shared.header->entered == 1) /* no other process wrote to it */
+        removal_of_failed_birth(&f->pairing);
     attach_leave(f);
     files_destroy(f, last);
     errno = saved;

@@ -149,11 +149,11 @@ static int access_of(int fd)
 static int check_range(size_t length, off_t offset)
 {
     if (length == 0)
-        return report_error(EINVAL, "a mapping of 0 bytes");
+        return report_error(EINVAL, "the length of the mapping is 0");
     if (offset < 0 || (uint64_t)offset % PAGE_BYTES)
         return report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
     if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
-        return report_error(EFBIG, "a mapping beyond 256 TiB");
+        return report_error(EFBIG, "the end of the mapping is beyond 256 TiB");
     return 0;
 }
 
@@ -175,7 +175,7 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
         return MAP_FAILED;
     }
     if (!(prot & PROT_READ) || (prot & ~(PROT_READ | PROT_WRITE))) {
-        report_error(EINVAL, "protection 0x%x: PROT_READ, with or without PROT_WRITE",
+        report_error(EINVAL, "protection 0x%x is not PROT_READ, with or without PROT_WRITE",
                      (unsigned)prot);
         return MAP_FAILED;
     }
@@ -183,7 +183,10 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
     if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
         return MAP_FAILED;
     if ((prot & PROT_WRITE) && access != O_RDWR) {
-        report_error(EACCES, "PROT_WRITE, but descriptor %d is read-only", fd);
+        report_error(EACCES,
+                     "PROT_WRITE needs a descriptor that is open for writing, and descriptor %d is "
+                     "read-only",
+                     fd);
         return MAP_FAILED;
     }
     struct view_wish v = {addr, length, prot, offset};
@@ -210,8 +213,8 @@ int ato_set_read_policy(void *addr, int policy)
         return -1;
     if (m->reader && policy != ATO_READ_GATHER)
         return report_error(EACCES,
-                            "the mapping at %p is of a read-only descriptor: it brings nothing "
-                            "home, and reads gather",
+                            "the mapping at %p has a read-only descriptor, through which nothing "
+                            "can be deployed: its read policy is gather",
                             addr);
     __atomic_store_n(&m->policy, policy, __ATOMIC_RELAXED); /* read by policy_of() */
     return 0;
@@ -248,7 +251,8 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
                      addr, (unsigned long long)m->length, length);
     } else if (has_transactions(m) && !gives_up(m)) {
         report_error(
-            EBUSY, "the mapping at %p has to do with a transaction or an epoch that is open", addr);
+            EBUSY, "an open transaction or epoch uses the mapping at %p: commit or abort it first",
+            addr);
     } else {
         bool kept;
         CALLS_NONE(m);

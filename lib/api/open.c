@@ -10,6 +10,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
+#include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
 
 #include <fcntl.h>
@@ -30,11 +31,12 @@ int open_flush_words(struct file *f)
     for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(f->pairing.reflection, chunk, chunks);
         if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
+            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         if (chunk == chunks)
             break;
-        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with small
-         * blocks, parts of the page may be holes, after a backup: so it needs space first. */
+        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
+         * small blocks, parts of that page may be holes after a backup was restored: allocate them
+         * first. */
         if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
             return -1;
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
@@ -44,15 +46,16 @@ int open_flush_words(struct file *f)
     return 0;
 }
 
-/* For the first process to attach: makes the shared memory anew, whatever dead processes left. With the
- * attach lock. Returns 0; -1 with errno. */
+/* For the first process that attaches: makes new shared memory, and removes that of dead processes.
+ * With the attach lock. Returns 0; -1 with errno. */
 static int attach_first(struct file *f)
 {
     struct pairing *pr = &f->pairing;
     const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
     if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
-        /* All words at once: a system call at the first touch of each page would cost far more. */
+        /* Flushes all words now: a system call at the first touch of each page would cost far
+         * more. */
         if (open_flush_words(f) < 0)
             return -1;
         pr->settled = true;
@@ -95,10 +98,11 @@ static int fit_others(struct file *f, const struct file_wish *wish)
         f->limit = f->max_size = most;
         return 0;
     }
-    return report_error(EFBIG,
-                        "%s is mapped by other processes, with room for %llu bytes in all: a "
-                        "mapping up to %llu does not fit",
-                        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
+    return report_error(
+        EFBIG,
+        "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
+        "not fit. Use a smaller max_size, or map the file when they have unmapped it",
+        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
@@ -109,8 +113,8 @@ static int check_not_mapped_twice(const struct file *f)
     const struct file *g = files_with_id(f->pairing.record.id);
     if (g)
         return report_error(EBUSY,
-                            "%s is an image of %s, which this process has mapped: they carry the "
-                            "same id",
+                            "%s and %s, which this process has mapped, have the same id: one is an "
+                            "image of the other. Unmap that file first",
                             f->pairing.path, g->pairing.path);
     return 0;
 }
@@ -171,11 +175,13 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
         pairing_unlock_attach(&f->pairing) == 0) {
         files_add(f);
         if (f->pairing.joined)
-            (void)peers_recover_all(f); /* if it fails, the calls that need it report that */
+            (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
         return f;
     }
     if (f->shared.header)
         attach_leave(f);
+    if (f->pairing.newborn)
+        removal_of_failed_birth(&f->pairing);
     files_destroy(f, !f->pairing.joined);
     return NULL;
 }
@@ -185,17 +191,18 @@ static int fits(const struct file *f, const struct file_wish *wish)
     const struct ato_options *o = wish->options;
     if (f->pairing.borrowed || (o->flags & ATO_BORROW_FD))
         return report_error(EBUSY,
-                            "%s is mapped in this process: with ATO_BORROW_FD it is mapped once",
+                            "this process has %s mapped already, and with ATO_BORROW_FD a file can "
+                            "be mapped only once",
                             f->pairing.path);
     if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
-        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
-                            f->pairing.path, domain_name(f->persist.domain),
-                            domain_name(o->domain));
+        return report_error(
+            EXDEV, "%s is mapped in domain %s; it cannot be mapped in domain %s at the same time",
+            f->pairing.path, domain_name(f->persist.domain), domain_name(o->domain));
     if (o->max_size > f->limit || wish->end > f->max_size)
         return report_error(
             EFBIG,
-            "%s is mapped with a largest size of %llu bytes; a mapping up to %llu "
-            "does not fit",
+            "%s is mapped with a max_size of %llu bytes; a mapping up to byte %llu does not fit. "
+            "Unmap it, then map it with a larger max_size",
             f->pairing.path, (unsigned long long)f->limit,
             (unsigned long long)(o->max_size > wish->end ? o->max_size : wish->end));
     return file_check(f);

@@ -19,7 +19,7 @@ int options_take(void *to, size_t known, const void *from, const char *name)
     memcpy(to, &known, sizeof(known));
     for (size_t i = known; i < given; i++)
         if (((const char *)from)[i])
-            return report_error(EINVAL, "%s has a field set that this version does not know", name);
+            return report_error(EINVAL, "%s sets a field that this version does not know", name);
     return 0;
 }
 
@@ -55,17 +55,17 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_SPARSE)
-        return report_error(ENOTSUP, "the sparse format is not in this version");
+        return report_error(ENOTSUP, "this version does not have the sparse format");
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
     if (o->flags &
         ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if ((o->flags & both) == both)
-        return report_error(EINVAL, "file and reflection cannot both be preferred");
+        return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");
     if (o->max_size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->max_reflection_bytes)
-        return report_error(ENOTSUP, "a space budget is not in this version");
+        return report_error(ENOTSUP, "this version does not have max_reflection_bytes");
     if (o->read_policy == ATO_READ_LAZY) {
         o->read_policy = policy_from_environment();
         if (o->read_policy < 0)

@@ -47,8 +47,8 @@ static void in_parent(void)
     unlock_all();
 }
 
-/* The child has none of the views (MADV_DONTFORK) and must not keep a lock alive. It only closes descriptors: an
- * unlock would drop the parent's locks. */
+/* The child has none of the views (MADV_DONTFORK), and must not keep a lock of the parent alive. It only
+ * closes descriptors: an unlock would drop the parent's locks. */
 static void in_child(void)
 {
     for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
@@ -86,8 +86,8 @@ static void try_to_set_up(void)
         page_set_up();
 }
 
-/* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its work
- * once per process; what fails is tried again by the next calls. */
+/* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its
+ * work once per process; after a failure, the next call tries again. */
 int process_set_up(void)
 {
     static unsigned next;
@@ -97,5 +97,5 @@ int process_set_up(void)
         return 0;
     if (i + 1 < SET_UP_TRIES)
         __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    return report_error(ENOMEM, "no memory to be told of forks and of the end of the process");
+    return report_error(ENOMEM, "no memory to register the handlers of fork and exit");
 }

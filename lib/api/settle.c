@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which commits are under way, for a program that takes a lock over from a process that was killed.
+ * ato_settle(): waits for the commits that are under way, for a program that takes over a lock of a killed process.
  *
  * When the words of a commit are durable, the commit is going to become visible, even if its process is killed
  * before that: the process that frees what the dead one held makes it visible, perhaps much later. For libato's
@@ -49,7 +49,8 @@ static void pause_a_moment(unsigned i)
         nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
 }
 
-/* Frees what the holder has, if it is dead. *until: when to give up; 0: not set yet. Returns 0: try again; -1. */
+/* Frees the pages of the holder, if it is dead. *until: when to give up; 0: not set yet. Returns
+ * 0: try again; -1. */
 static int look_after(struct file *f, uint32_t holder, int64_t *until)
 {
     const bool freed = peers_recover(f, holder) == 0;
@@ -61,9 +62,11 @@ static int look_after(struct file *f, uint32_t holder, int64_t *until)
     if (now <= *until)
         return 0;
     if (!freed)
-        return -1; /* a reader cannot free it, and no writer has */
-    return report_error(ETIMEDOUT, "another process was in a commit to %s all the time",
-                        f->pairing.path);
+        return -1; /* a reader cannot free them, and no writer has done so */
+    return report_error(
+        ETIMEDOUT,
+        "a commit of another process to %s did not end within a second: call ato_settle() again",
+        f->pairing.path);
 }
 
 struct commit {

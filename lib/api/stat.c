@@ -51,7 +51,7 @@ static int look_at_size(struct file *f, uint64_t *size)
     /* The size itself, not file_size(): with another process's larger max_size it may lie beyond the end of the
      * mapping. */
     const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
-    /* A larger value is not a size: another program has stored it there. */
+    /* A larger value is not a valid size: another program stored it. */
     *size = is < LAYOUT_MAX_BYTES ? is : file_size(f);
     if (__builtin_expect(!f->reader, 1))
         return 0;
@@ -103,7 +103,7 @@ int ato_stat(const void *addr, struct ato_status *st)
         .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
         .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
-    /* What takes long is done only if the caller has asked for it. */
+    /* Slow fields are filled only if the caller's struct has them. */
     if (given > offsetof(struct ato_status, guard_offset)) {
         const struct manifest_guard guard = guard_of(f);
         all.guard_offset = guard.offset;
@@ -112,7 +112,7 @@ int ato_stat(const void *addr, struct ato_status *st)
     }
     if (given > offsetof(struct ato_status, reflection_bytes) && f->pairing.reflection >= 0 &&
         fstat(f->pairing.reflection, &rs) < 0)
-        return report_errno(errno, "cannot look at the reflection of %s", f->pairing.path);
+        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
     if (given > offsetof(struct ato_status, slices_in_reflection) &&
         count_slices(f, size, &all.slices_in_reflection) < 0)

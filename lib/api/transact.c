@@ -30,10 +30,12 @@
 
 static int not_open(void)
 {
-    return report_error(EINVAL, "that is no open transaction: it was never begun, or is over");
+    return report_error(
+        EINVAL,
+        "the handle is not of an open transaction: the transaction was never begun, or has ended");
 }
 
-/* Waits while another thread finds out whether it may take the transaction over. Returns the owner after that. */
+/* Waits while another thread tries to take the transaction over. Returns the owner after that. */
 static uint64_t await_owner(const struct tx *t)
 {
     uint64_t owner;
@@ -61,7 +63,8 @@ static struct tx *enter(const ato_tx *tx)
             return t;
         /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
     }
-    report_error(EPERM, "the transaction is another thread's: ato_tx_adopt() takes it over");
+    report_error(EPERM,
+                 "the transaction belongs to another thread: take it over by ato_tx_adopt() first");
     return NULL;
 }
 
@@ -104,7 +107,7 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
         report_error(EINVAL, "max_bytes is more than 1 TiB");
         return NULL;
     }
-    /* As a deadline it would overflow, and be over at once. */
+    /* A larger value would overflow the deadline, which would then lie in the past. */
     if (o.wait_ms > UINT32_MAX) {
         report_error(EINVAL, "wait_ms is more than 2^32 - 1");
         return NULL;
@@ -130,7 +133,7 @@ int ato_tx_adopt(ato_tx *tx)
     bool fenced = page_barrier();
     bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
     bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
-    /* Its thread may have ended it meanwhile, in a call that was under way. */
+    /* The owner may have ended the transaction meanwhile, in a call that was under way. */
     if (!__atomic_compare_exchange_n(&t->owner, &asks, mine ? own : owner, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED)) {
         mine = false;
@@ -145,17 +148,18 @@ int ato_tx_adopt(ato_tx *tx)
         return 0;
     }
     if (!fenced)
-        return report_error(ENOTSUP, "the kernel has no membarrier(2), which it takes to give a "
-                                     "transaction to another thread");
+        return report_error(ENOTSUP, "the kernel has no membarrier(2), which ato_tx_adopt() needs");
     if (over)
         return not_open();
-    return report_error(EBUSY, "the transaction's thread is in a call on it");
+    return report_error(
+        EBUSY,
+        "the thread of the transaction is in a call on it: try again when that call has returned");
 }
 
 int ato_tx_join(ato_tx *into, ato_tx *from)
 {
     if (into == from)
-        return report_error(EINVAL, "a transaction is not joined with itself");
+        return report_error(EINVAL, "a transaction cannot be joined with itself");
     struct tx *to = enter(into);
     if (!to)
         return -1;
@@ -273,7 +277,7 @@ static struct mapping *find_to_resize(void *addr, off_t size)
     struct mapping *m = table_find_to_change(addr);
     if (!m || size >= 0)
         return m;
-    report_error(EINVAL, "a size of %lld bytes", (long long)size);
+    report_error(EINVAL, "%lld bytes is not a valid size", (long long)size);
     return NULL;
 }
 

@@ -2,8 +2,8 @@
 /*
  * Reserve all pages; copy to invalid homes (I2); flip (commit.c); release.
  *
- * Until the flip no valid slice has changed, so every way out before it is safe: an error, a source that faults and
- * kills the process, a power cut.
+ * Until the flip no valid slice has changed, so the operation may end anywhere before it: by an error, by a fault
+ * on the source that kills the process, by a power cut.
  */
 #include "lib/api/write.h"
 
@@ -26,7 +26,7 @@
 
 struct source {
     const char *bytes;    /* consecutive; or a page of one byte */
-    bool repeats;         /* the latter */
+    bool repeats;         /* it is a page of one byte */
     struct mapping *from; /* or the source mapping, its pages held; else NULL */
     uint64_t from_offset;
 };
@@ -125,7 +125,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     uint64_t from = src->from_offset;
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
-    /* With SKIP_EQUAL it is not known yet whether two pages will flip. */
+    /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, npages) < 0)
         return -1;
     for (uint64_t i = 0; i < npages; i++)

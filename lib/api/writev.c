@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Writes of several ranges in one step. All their pages are known before the first one is reserved. So they are
- * reserved in order, as those of one range, and not in the order of a transaction's calls.
+ * reserved in ascending order, like those of one range, and not in the order of calls, like those of a
+ * transaction.
  */
 #include "ato.h"
 
@@ -59,7 +60,7 @@ static void add_span(struct transfers *r, const struct range *s, uint64_t n)
     r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
 }
 
-/* Copies the source to memory, as it is at one moment. */
+/* Makes a consistent copy of the source in memory. */
 static int copy_source(struct transfer *at, uint64_t n)
 {
     at->copy = malloc(n);
@@ -94,9 +95,8 @@ static int add(struct transfers *r, const struct ato_iovec *v)
         add_span(r, &at->from, v->n);
     bool epoch = at->to.m->epoch || (at->from.m && at->from.m->epoch);
     if (epoch && (at->from.m || at->to.m != r->each[0].to.m))
-        return report_error(EINVAL,
-                            "ranges of an epoch go with others of the same mapping only, and "
-                            "take their bytes from memory");
+        return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
+                                    "of that mapping, and their sources in memory");
     r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src};
     r->with_epoch += epoch;
     r->n++;
@@ -138,7 +138,9 @@ static int write_all(struct tx *t, struct transfers *r, unsigned flags)
 static int write_ranges(struct transfers *r, unsigned flags)
 {
     if (r->with_epoch && r->with_epoch != r->n)
-        return report_error(EINVAL, "ranges of an epoch go with others of the same mapping only");
+        return report_error(
+            EINVAL,
+            "with a range of a mapping with ATO_EPOCHS, all ranges must be of that mapping");
     if (r->with_epoch)
         return epoch_writev(r->each[0].to.m, r->epoch, r->n, flags);
     struct tx *t = handle_make(thread_id(), 0);

@@ -98,7 +98,7 @@ int deploy_held(struct mapping *m, struct hold *h)
             r = copy_home(m, &h->pages[i]);
     if (m->file->persist.domain == PERSIST_MSYNC && flush_homes(m->file, h) < 0)
         r = -1;
-    /* The pages that were copied may flip whatever happened to the rest. */
+    /* The pages that were copied may flip even if others failed. */
     int flips = commit_each_page(m, h);
     return r < 0 ? r : flips;
 }
@@ -244,7 +244,7 @@ int deploy_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *wor
     ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
     return got == (ssize_t)(n * 8)
                ? 0
-               : report_error(EIO, "cannot read the bitmaps of pages %llu on of %s",
+               : report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
                               (unsigned long long)first, f->pairing.path);
 }
 
@@ -259,11 +259,11 @@ void deploy_tell(const struct file *f, struct deploying *d, uint64_t bytes)
     d->options->progress(d->options->progress_arg, bytes, size);
 }
 
-/* Bytes. With less free space nothing is begun that takes space: this covers the pages of a few chunks, and
- * what a file system needs to give space back. */
+/* Bytes. With less free space, deploying does not go on: this covers the pages of a few chunks, and the
+ * space that a file system needs to free other space. */
 enum { PLENTY = 8 << 20 };
 
-/* Returns true if going on could take the last free space: scarce.c needs some to begin with. */
+/* Returns true if deploying more could use up the free space: scarce.c needs some at its start. */
 static bool is_scarce(const struct file *f)
 {
     struct statfs fs;
@@ -388,6 +388,7 @@ int deploy_file(struct file *f, struct deploying *d)
         deploy_tell(f, d, UINT64_MAX);
         return 0;
     }
-    /* The thread that failed may be another one, and a sentence (ato_errormsg()) belongs to one thread. */
-    return report_errno(e.error, "cannot bring all of %s home", f->pairing.path);
+    /* The thread that failed may be another one, but the sentence of ato_errormsg() belongs to
+     * the calling thread. */
+    return report_errno(e.error, "cannot deploy all of %s", f->pairing.path);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deploying when the disk is full. All that is new in a file lies in its reflection. If there is no room for it
- * twice, pages that are deployed give the space of their copy in the reflection to the next ones.
+ * Deploying when the disk is full. All new bytes of a file lie in its reflection. If there is no room for a second
+ * copy, the space of pages that are deployed is freed in the reflection, for the next pages.
  *
  * This runs only while no other process has the file mapped. Space that is given back becomes a hole, and in a page
  * cache a hole may cost the pages beside it their space too (domain_make_storable()): a process that knows that a
@@ -34,8 +34,8 @@ bool scarce_is(int error)
  * for them once more. */
 static int make_clean(struct file *f, uint64_t at, uint64_t n)
 {
-    /* explorer: drop flush survives: its files lie in memory, where no space is given back; and what must be
-     * durable was made durable before. */
+    /* explorer: drop flush survives: its files lie in memory, where no space is given back; and what must
+     * be durable is durable already. */
     if (f->persist.domain == PERSIST_MSYNC)
         return file_flush_data(f, f->r + at, n);
     if (f->persist.domain == PERSIST_PROCESS && msync(f->r + at, n, MS_SYNC) < 0)

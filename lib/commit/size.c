@@ -56,7 +56,7 @@ static int clear_words(struct file *f, uint64_t size)
     for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
         chunk = meta_next(fd, chunk, chunks);
         if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot look for the bitmaps of %s", f->pairing.path);
+            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         if (chunk >= chunks)
             break;
         uint64_t page = chunk * CHUNK_PAGES < first ? first : chunk * CHUNK_PAGES;
@@ -106,7 +106,7 @@ static int clear_in_place(struct file *f, uint64_t from, uint64_t to)
         if (f->holes_fault || fsops->fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
                                                (off_t)from, (off_t)(end - from)) < 0) {
             if (!f->holes_fault && errno != EOPNOTSUPP)
-                return report_errno(errno, "cannot clear what lies behind the end of %s",
+                return report_errno(errno, "cannot clear the bytes beyond the end of %s",
                                     f->pairing.path);
             store_zeros(f, from, end);
         }
@@ -158,7 +158,7 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
         errno != EOPNOTSUPP)
         r = -1;
     return r < 0
-               ? report_errno(errno, "cannot clear what lies behind the end of %s", f->pairing.path)
+               ? report_errno(errno, "cannot clear the bytes beyond the end of %s", f->pairing.path)
                : 0;
 }
 

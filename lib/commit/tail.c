@@ -80,7 +80,8 @@ int tail_clear(struct mapping *m, struct held *last)
         return -1;
     if (clear_behind_slice(f, last, end) < 0)
         return -1;
-    /* Zeros that are visible may be another process's and not durable yet; with G2 they become durable.
+    /* Visible zeros may have been stored by another process, and not be durable yet; G2 makes them
+     * durable.
      * explorer: drop flush survives: no process in its worlds stores beyond the end of a file. */
     if (f->persist.domain != PERSIST_MSYNC &&
         persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,

@@ -29,7 +29,8 @@ int attach_unlock(struct file *f)
     return r;
 }
 
-/* Chooses a slot that is not given out and has an unlocked byte. The first process has its slot already. */
+/* Chooses a slot that is not given out and whose byte is unlocked. The first process has its
+ * slot already. */
 static int choose_slot(struct pairing *pr, const struct shared_slot *all)
 {
     if (!pr->joined)
@@ -45,8 +46,10 @@ static int choose_slot(struct pairing *pr, const struct shared_slot *all)
             return 0;
         }
     }
-    return report_error(EAGAIN, "%s is mapped by %d processes, and cannot be by more", pr->path,
-                        MANIFEST_SLOTS);
+    return report_error(
+        EAGAIN,
+        "%s is mapped by %d processes, which is the most that can map it: end one of them first",
+        pr->path, MANIFEST_SLOTS);
 }
 
 int attach_enter(struct file *f)
@@ -85,6 +88,6 @@ bool attach_is_dead(const struct file *f, uint32_t holder)
         return false;
     if (attach_holder_of(f, slot) != holder) /* the slot was given to another process */
         return true;
-    /* Not asked about the own slot: its lock is this process's. */
+    /* This process's own slot is not tested: a process sees its own lock as free. */
     return slot != f->pairing.slot && locks_ask(f->pairing.lock, 1 + (off_t)slot, 1) == LOCKS_FREE;
 }

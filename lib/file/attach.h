@@ -3,8 +3,8 @@
  * The processes that have one file mapped, and which of them are alive.
  *
  * Each process has a slot: an entry in the shared memory, and a byte of the manifest that it keeps locked. The
- * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until all that its
- * process held is free (peers.h).
+ * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until everything
+ * that its process held is free (peers.h).
  */
 #ifndef ATO_LIB_FILE_ATTACH_H
 #define ATO_LIB_FILE_ATTACH_H
@@ -26,11 +26,12 @@ static inline uint32_t attach_holder_of(const struct file *f, unsigned slot)
  * slots are given out, ENOSPC, or no randomness. */
 int attach_enter(struct file *f);
 
-/* Frees this process's slot: it holds nothing of the file any more. The caller holds the attach lock. */
+/* Frees this process's slot. The process holds no page of the file any more. The caller holds
+ * the attach lock. */
 void attach_leave(struct file *f);
 
-/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that cannot
- * be told. */
+/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that
+ * cannot be found out. */
 bool attach_is_dead(const struct file *f, uint32_t holder);
 
 #endif

@@ -26,8 +26,8 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
         r = file_check(f);
     pthread_mutex_unlock(&f->medium);
     return r < 0 ? report_error(EIO,
-                                "the medium of %s failed: what was not durable yet may be lost; "
-                                "unmap the file everywhere and map it anew",
+                                "the medium of %s failed: bytes that were not durable yet may be "
+                                "lost. Unmap the file in all processes, then map it again",
                                 f->pairing.path)
                  : 0;
 }
@@ -35,8 +35,8 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
 int file_say_poisoned(const struct file *f)
 {
     return report_error(EIO,
-                        "the medium of %s failed while a commit was made durable; unmap the file "
-                        "everywhere and map it anew",
+                        "the medium of %s failed while a commit was made durable. Unmap the file "
+                        "in all processes, then map it again",
                         f->pairing.path);
 }
 
@@ -44,7 +44,7 @@ int file_in_doubt(struct file *f, const char *what)
 {
     file_poison(f);
     return report_errno(EIO,
-                        "the medium failed while %s was made durable in %s: whether it counts is "
-                        "seen when the file is mapped anew",
+                        "the medium failed while %s was made durable in %s: it may be durable or "
+                        "not. Unmap the file in all processes, then map it again",
                         what, f->pairing.path);
 }

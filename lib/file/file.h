@@ -2,10 +2,10 @@
 /*
  * A mapped file and its mappings, as data.
  *
- * An original has one struct file, whatever descriptors and ranges it is mapped by, with one reflection and
- * one set of page states. (It has two if it was mapped by a read-only descriptor first and then for writing.)
- * The views `o` and `r` are private to the library; each mapping has a view of its own for its caller
- * (map.c).
+ * An original has one struct file, for all descriptors and ranges that it is mapped by, with one reflection
+ * and one set of page states. (It has two if it was mapped by a read-only descriptor first and then for
+ * writing.) The views `o` and `r` are private to the library; each mapping has a view of its own for its
+ * caller (map.c).
  */
 #ifndef ATO_LIB_FILE_FILE_H
 #define ATO_LIB_FILE_FILE_H
@@ -20,9 +20,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* What a process knows of the space of 512 pages. It stays true: while a file is mapped, space is given back
- * by a shrink only (and by scarce.c, which clears what it makes untrue), and growth makes no earlier page a
- * hole. */
+/* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only a shrink
+ * frees space (and scarce.c, which clears these bits), and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
@@ -53,10 +52,10 @@ struct file {
     uint64_t empty_from;
     uint64_t empty_to;
     bool written;                  /* the original was stored to; the shared header says so, too */
-    uint8_t clock;                 /* moves with every FILE_TICK bytes that a thread writes */
+    uint8_t clock;                 /* grows by 1 with every FILE_TICK bytes that a thread writes */
     struct journals_use *journals; /* journals that its commits went through (journals.c) */
     pthread_mutex_t medium;        /* held around each flush in domain msync */
-    pthread_mutex_t attach;        /* keeps threads apart in attach_lock() */
+    pthread_mutex_t attach;        /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. */
     uint64_t growing;
 };
@@ -118,8 +117,8 @@ struct mapping {
     struct epoch *epoch; /* for ATO_EPOCHS; else NULL */
 };
 
-/* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it once.
- * Relaxed: it publishes nothing, and each policy is right at any moment. */
+/* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it
+ * once. Relaxed: it publishes no other data, and each policy is right at any moment. */
 static inline int policy_of(const struct mapping *m)
 {
     return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
@@ -197,7 +196,7 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
     return (uint64_t *)(f->r + layout_word(page));
 }
 
-/* Returns the logical size. Never more than fits in the views: shared memory is not trusted. */
+/* Returns the logical size. At most the size of the views: shared memory is not trusted. */
 static inline uint64_t file_size(const struct file *f)
 {
     const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
@@ -217,8 +216,8 @@ static inline uint64_t file_end(const struct file *f)
  * with EIO and a sentence.
  *
  * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
- * to the first msync() of the file, and then takes the pages for clean. So flushes run one at a time, and
- * each fails if another one has got the report.
+ * to the first msync() of the file, and then treats the pages as clean. So flushes run one at a time, and
+ * each fails if an earlier one got the report.
  */
 int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site);
 

@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a thread that waits spins, in iterations, before it yields the CPU. */
+/* A waiting thread spins for so many iterations before it yields the CPU. */
 enum { SPINS = 200 };
 
-/* A sleep is limited so that a waiter notices when the holder has died. Where the kernel has no membarrier, the limit is also
- * how late a thread may notice a wake-up that it missed. */
+/* A sleep is limited so that a waiter notices when the holder has died. Without membarrier in the kernel, the limit
+ * is also the delay after a missed wake-up. */
 enum { SLEEP_NS = 10 * 1000 * 1000 };
 
 /* `notes` is byte 2 of word_of_sleepers(). */
@@ -55,7 +55,8 @@ static sleep_word *word_of_sleepers(struct page_state *s)
 void page_sleep(struct page_state *s)
 {
     __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
-    /* Stands in for the barrier that page_release() does not have. Global: another process may hold the page. */
+    /* Replaces the barrier that page_release() does not have. Global: another process may hold
+     * the page. */
     (void)page_barrier();
     uint32_t seen = __atomic_load_n(word_of_sleepers(s), __ATOMIC_RELAXED) | NOTE_IN_WORD;
     if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED))

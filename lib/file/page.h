@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a page in shared memory: who has it reserved, and how a change becomes visible.
+ * The state of a page in shared memory: the holder of its reservation, and how a change becomes visible.
  *
  * Guarantees for a page state s:
  *   P1  s.bitmap, s.version and s.flags are changed only by the process that s.holder names, or, if that is dead,

@@ -4,8 +4,9 @@
  *
  * There is one POSIX shared-memory object per original, `/ato-<id>-<generation>`. The first process to map the file
  * makes it anew (that includes recovery after all users died), the last one removes it. Later processes find its
- * generation in the manifest. Nothing in it has to outlive its users: the media hold the truth. All states are zero
- * at birth and take their bitmap from the media at first touch, so mapping a large file costs nothing.
+ * generation in the manifest. The object need not outlive its users: the media hold the authoritative state. All
+ * states are zero at first, and the bitmap of a page is loaded from the media at first touch, so the cost of
+ * mapping does not grow with the file.
  *
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
@@ -20,11 +21,11 @@
  * The directory keeps memory proportional to the pages that are used, wherever they are in the file; scattered
  * writes would allocate all of a flat array.
  *
- * Trust. A process that may write the file may write its object. So nothing in the object is believed blindly: an
- * index is brought within the object, a size within the views, and what an operation relies on from one of its
- * steps to the next is in its own memory. By storing anything here a process can cause wrong bytes in this file,
- * which it could have written itself; or make other processes wait for it, or die of SIGBUS, which it could have
- * done by cutting the file. It can reach no other memory and no other file.
+ * Trust. A process that may write the file may write its object. So no value in the object is used unchecked: an
+ * index is limited to the object, a size to the views, and values that an operation uses in several steps are kept
+ * in private memory. By storing arbitrary values here, a process can cause wrong bytes in this file, which it could
+ * write anyway; or make other processes wait for it, or die of SIGBUS, which it could do by truncating the file. It
+ * can reach no other memory and no other file.
  *
  * Space. On tmpfs touching a hole of a full file system is SIGBUS, even to read it. So directory and groups are
  * allocated in batches before they are touched: ENOSPC is an error like any other.
@@ -45,7 +46,7 @@
 #define PAGE_R_ALLOCATED 2u /* stores to R and to the word meet space */
 
 /* page_state.notes: set by other threads than the holder */
-#define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is free */
+#define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is released */
 #define PAGE_READS    0x7fu /* reads since the last write, for the adaptive policy */
 
 struct page_state {
@@ -82,7 +83,7 @@ struct shared_slot {
     uint32_t generation; /* changes when the slot is given out */
     uint32_t state;      /* enum shared_slot_state */
     uint64_t process;    /* identity_process() */
-    uint32_t pid;        /* information only: pids mislead across pid namespaces */
+    uint32_t pid;        /* information only: a pid has no meaning in another pid namespace */
     /* The process died and a takeover has read all its pages from the media: the bitmaps there are current. */
     uint16_t reloaded;
     uint16_t threads;       /* one more than the highest thread number that was in a commit */
@@ -101,13 +102,13 @@ static inline unsigned shared_slot_of(uint32_t holder)
     return (holder & 0x7ff) - 1;
 }
 
-/* Whether the slot is given out. Whether its process is alive, the lock on its byte of the manifest tells
- * (pairing.h). */
+/* Whether the slot is given out. The lock on its byte of the manifest shows whether its process is
+ * alive (pairing.h). */
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
 /*
  * What a thread is doing, for readers that may not recover (reader.c). If the thread dies while pages are marked as
- * flipping, this says which state of them is current, until they are freed.
+ * flipping, this tells which of their states is current, until they are freed.
  */
 struct shared_showing {
     uint16_t what; /* enum shared_what */
@@ -127,8 +128,8 @@ struct shared_showing {
 enum shared_what {
     SHOWING_MARKS = 0,     /* the state before the marks is current: not all pages are marked */
     SHOWING_WORDS = 1,     /* the media are current, durably: all pages were marked */
-    SHOWING_ELSEWHERE = 2, /* the shared memory of another file says which of the two */
-    SHOWING_UNTOLD = 3,    /* which of the two is not known */
+    SHOWING_ELSEWHERE = 2, /* the shared memory of another file tells which of the two */
+    SHOWING_UNTOLD = 3,    /* it is unknown which of the two */
 };
 
 struct shared_label {
@@ -152,7 +153,8 @@ struct shared_header {
     uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
     uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
     uint64_t coming;        /* bytes: the new `size`, while `sizing` is marked */
-    /* Bytes: the least size that the file was cut to; pages beyond it may have no space. */
+    /* Bytes: the smallest size that the file was made shorter to; pages beyond it may have no
+     * space. */
     uint64_t lowest;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */
@@ -215,8 +217,9 @@ struct shared {
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, const struct trust *file);
 
-/* Maps the object that others have made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence, also
- * if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for sentences. */
+/* Maps the object that other processes made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence,
+ * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
+ * sentences. */
 #define SHARED_NOT_THERE 1
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path);

@@ -6,6 +6,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/growth.h"
 #include "reflection/pairing/shrink.h"
+#include "reflection/recovery/pool.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -18,9 +19,10 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX: none.
- * Returns 0; -1 on error: the caller must not guess, since a meta page without space means that its words are 0.
- * Space that was never stored to may count as none: then a needless fallocate() follows, which does no harm. */
+/* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
+ * none. Returns 0; -1 on error: the caller must not assume a result, since a meta page without space means that
+ * its words are 0. Space that was never stored to may be reported as none: then an unnecessary, harmless
+ * fallocate() follows. */
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
     const char *which = fd == f->pairing.original ? "" : "the reflection of ";
@@ -32,17 +34,18 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     if (errno != ENXIO || fstat(fd, &st) < 0)
         return report_errno(errno, "cannot find out which parts of %s%s have space", which,
                             f->pairing.path);
-    /* Only holes, or beyond the end of the file? */
+    /* There are only holes, or `from` is beyond the end of the file. */
     if ((uint64_t)st.st_size <= from)
-        return report_error(ESTALE,
-                            "%s%s was cut by other means while it was mapped, to %lld bytes", which,
-                            f->pairing.path, (long long)st.st_size);
+        return report_error(
+            ESTALE,
+            "%s%s was truncated by another program, to %lld bytes, while the file was mapped",
+            which, f->pairing.path, (long long)st.st_size);
     return 0;
 }
 
-/* Returns how many pages of a chunk of the original, the first ones, are known to have space. Not asked on tmpfs,
- * where files are lists of pages, not of extents: to find the next hole the kernel would go through all pages up to
- * it, or of the whole file. There each page is checked by itself. */
+/* Returns how many pages of a chunk of the original, the first ones, are known to have space. 0 on tmpfs, where
+ * files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to it.
+ * There each page is checked separately. */
 static uint16_t o_pages(const struct file *f, uint64_t chunk)
 {
     int fd = f->pairing.original;
@@ -71,8 +74,8 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
-    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Either answer is
-     * right, a mixture might not be. */
+    /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Each answer
+     * is right, a mixture may be wrong. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         if (known & CHUNK_ASKED)
@@ -86,17 +89,26 @@ static bool was_cut_off(const struct file *f, uint64_t page)
     return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
 }
 
+static int no_space(const struct file *f, const char *beside, uint64_t at, uint64_t n,
+                    const char *what)
+{
+    return report_errno(
+        errno,
+        "no space for %s%llu bytes at %llu of %s %s (a journal in the folder %s, which commits of "
+        "several pages need, takes at least %llu bytes until the files are unmapped)",
+        beside, (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
+        f->pairing.folder.path, (unsigned long long)pool_bytes(JOURNAL_WORDS));
+}
+
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
 {
     int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
     if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
-        return report_errno(errno, "no space for %llu bytes at %llu of %s %s",
-                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+        return no_space(f, "", at, n, what);
     /* On tmpfs, allocated pages can be stored to. */
     if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
         domain_make_storable(f->persist.domain, view + at, n) < 0)
-        return report_errno(errno, "no space for the pages beside %llu bytes at %llu of %s %s",
-                            (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
+        return no_space(f, "the pages beside ", at, n, what);
     return 0;
 }
 
@@ -111,8 +123,8 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 static int make_readable(struct file *f, uint64_t page)
 {
     uint64_t data;
-    /* A range that was found empty is not searched again: to find the next data the kernel goes through all pages
-     * that have space and were never stored to. If two threads mix their results, a needless fallocate() follows. */
+    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
+     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
     if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
         page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
         return allocate_o(f, page, 1);
@@ -152,8 +164,8 @@ int space_look_r(struct file *f, uint64_t page)
     return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
-/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs in a
- * page cache: the file was cut there. */
+/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs
+ * in a page cache: the file was made shorter there. */
 static bool lost_neighbours(const struct file *f, uint64_t chunk)
 {
     return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
@@ -219,7 +231,7 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 
 void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
-    /* I2: as a store to invalid homes. If it fails, no space is given back, which does no harm. */
+    /* I2: as a store to invalid homes. If it fails, the space is kept, which is harmless. */
     (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
                       (off_t)(n * PAGE_BYTES));
 }
@@ -241,8 +253,8 @@ void space_forget(struct file *f)
  *
  * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
  * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
- * before this, a cut and another growth happen, and then find that the file reaches so far: it reads zeros, which
- * is right, or, if the disk is full by then, gets SIGBUS.)
+ * before this; then a shrink and another growth happen, and it may find that the file reaches so far: it reads
+ * zeros, which is right, or, if the disk is full by then, gets SIGBUS.)
  */
 void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s)
 {

@@ -21,7 +21,7 @@ struct mapping *table_find_to_change(const void *addr)
     if (!m)
         report_error(EINVAL, "%p does not lie in a mapping of this process", addr);
     else if (!m->writable)
-        report_error(EACCES, "the mapping at %p is for reading only", addr);
+        report_error(EACCES, "the mapping at %p was made for reading only", addr);
     return m && m->writable ? m : NULL;
 }
 

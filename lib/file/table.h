@@ -8,7 +8,7 @@
  *
  * A reader of the table never finds a mapping that is going away, unless its caller passes an address of a mapping
  * that another thread is unmapping, which is the caller's error. Entries are cleared before the addresses are given
- * back to the kernel, so plain memory that the kernel puts there later is found to be plain.
+ * back to the kernel, so memory that the kernel maps there later is treated as plain memory.
  */
 #ifndef ATO_LIB_FILE_TABLE_H
 #define ATO_LIB_FILE_TABLE_H

@@ -29,7 +29,7 @@ extern __thread uint64_t thread_own_id __attribute__((tls_model("initial-exec"))
 
 uint64_t thread_make_id(void);
 
-/* The thread's id. Never 0, and never another thread's, even after this one has ended. */
+/* The thread's id. Never 0, and never reused by another thread, even after this one has ended. */
 static inline uint64_t thread_id(void)
 {
     uint64_t id = thread_own_id;

@@ -9,7 +9,7 @@
  * file would be SIGBUS; the size check of each call prevents it. Returns 0; -1 with errno. */
 int views_map(struct file *f);
 
-/* Does nothing if there are none. */
+/* Does nothing if there are no views. */
 void views_unmap(struct file *f);
 
 /* Makes the views longer if other processes have made the file longer than they are. No thread is in a call

@@ -20,7 +20,7 @@ static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
 static int have_key;
-/* The thread's end will put `kept` away. */
+/* The end of the thread puts `kept` back into the table. */
 static __thread bool armed __attribute__((tls_model("initial-exec")));
 
 static void put_away(struct tx *t)

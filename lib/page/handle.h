@@ -3,7 +3,7 @@
  * A transaction: its pages, its mappings, the new sizes of their files, and its owner.
  *
  * A caller's handle is not a pointer but a number: the transaction's place in a table, and how often that place was
- * used before. So the use of a handle after its end is detected, whatever the place is used for by then. Places are
+ * used before. So the use of a handle after its end is detected, even if the place is in use again. Places are
  * never freed.
  *
  * page_state.tx of a transaction's page has the lower half of that number, and the page's place in the
@@ -11,7 +11,7 @@
  * may write to that memory.
  *
  * What the transaction writes lies in invalid homes (I2), and in `pending` masks in its own memory: no other thread
- * sees it, and to forget it is to abort.
+ * sees it, and an abort only forgets it.
  */
 #ifndef ATO_LIB_PAGE_HANDLE_H
 #define ATO_LIB_PAGE_HANDLE_H
@@ -24,7 +24,7 @@
 /* Pages that a transaction may touch by default: 1 GiB, and 32 MiB for accesses that are scattered or not aligned. */
 #define TX_PAGES JOURNAL_WORDS
 
-/* The most that options may ask for. */
+/* The largest value of the option. */
 #define TX_MOST_PAGES (1ull << 28)
 
 enum { TX_FEW_PARTS = 4 };
@@ -56,11 +56,12 @@ struct tx {
     struct tx *next_free;
 };
 
-/* Results of handle_owner_of() that are no thread. */
+/* Results of handle_owner_of() other than a thread. */
 #define TX_NOBODY      0ull
 #define TX_ALL_THREADS (UINT64_MAX >> 1)
 
-/* In tx.owner, beside the id of a thread: ato_tx_adopt() of that thread is finding out whether it may have it. */
+/* Flag in tx.owner, with the id of a thread: ato_tx_adopt() of that thread is checking whether
+ * it may take the transaction over. */
 #define TX_UNDECIDED (1ull << 63)
 
 /* Returns the owner of the transaction that page_state.tx names, in this process; TX_NOBODY, TX_ALL_THREADS. */
@@ -75,7 +76,7 @@ struct tx *handle_at(uint64_t handle);
 /* Begins a transaction of the thread `owner`, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
 struct tx *handle_make(uint64_t owner, unsigned flags);
 
-/* Gives an empty transaction a new handle: what was noted of the old one is out of date. */
+/* Gives an empty transaction a new handle: notes of the old handle become invalid. */
 void handle_renew(struct tx *t);
 
 /* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */

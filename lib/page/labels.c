@@ -16,8 +16,8 @@ static uint64_t key_of(uint32_t holder, uint32_t tag)
 /* The highest label that threads of this process have shown. */
 static uint64_t highest;
 
-/* Returns a label that no other thread makes. It is higher than `seen`, and than all that this process has
- * shown: a label of an earlier wait may still go round, and would hide a lower one. */
+/* Returns a label that no other thread makes. It is higher than `seen`, and than all that this process
+ * has shown: a label of an earlier wait may still be passed on, and would hide a lower one. */
 static uint64_t new_label(uint64_t seen)
 {
     static uint64_t made;
@@ -97,9 +97,9 @@ bool labels_step(struct labels *l, uint64_t thread, const struct file *f,
 {
     const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
     const uint64_t key = key_of(holder, __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32);
-    /* At each look: other threads commit and begin epochs. */
+    /* Repeated at each look, since other threads commit and begin epochs. */
     handle_each_of(thread, put_transaction, l);
-    if (!l->n) /* a thread that holds nothing is in no cycle */
+    if (!l->n) /* a thread that holds no page is in no cycle */
         return false;
     bool back;
     const uint64_t seen = shared_look_at_labels(&f->shared, key, l->own, &back);

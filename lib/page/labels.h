@@ -8,7 +8,7 @@
  * shows, and than all that its process ever showed. From then on it looks now and then at what that thread
  * shows, if that waits, too, and shows the same if it is higher. So the highest label of a cycle goes round
  * it, against the direction of waiting, until the thread that made it sees it shown by the thread that it
- * waits for. Only this thread of the cycle is told.
+ * waits for. Only this thread of the cycle gets EDEADLK.
  *
  * A page names its holder by a process and a transaction. So a thread shows its label in the shared memory of
  * each file of which its transactions may have pages, beside the transaction. An open epoch belongs to all
@@ -19,7 +19,7 @@
  *
  * Cycles within the process are found at once (waits.c), cycles through others after some looks. All calls
  * are under the lock of waits.c. The label that completes a cycle may come from a thread that has just given
- * up: then a thread may be told without need.
+ * up: then a thread may get EDEADLK without need.
  */
 #ifndef ATO_LIB_PAGE_LABELS_H
 #define ATO_LIB_PAGE_LABELS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lane of one of the process's journals, taken for a commit (journals.h). */
+/* A lane of a journal of this process, taken for a commit (journals.h). */
 #ifndef ATO_LIB_PAGE_LANE_H
 #define ATO_LIB_PAGE_LANE_H
 

@@ -30,7 +30,9 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
     while (r == 0) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
         if (patience->deadline && clock_ns() >= patience->deadline) {
-            r = report_error(ETIMEDOUT, "others held a part of %s all the time", f->pairing.path);
+            r = report_error(
+                ETIMEDOUT, "a part of %s stayed reserved for the whole wait_ms of the transaction",
+                f->pairing.path);
         } else {
             page_sleep(s);
             r = look_after(f, s, holder);
@@ -79,7 +81,8 @@ int reservation_beyond(struct file *f, uint64_t end)
     uint64_t size = file_size(f);
     if (end <= size)
         return RESERVATION_AGAIN;
-    return report_error(EFAULT, "up to byte %llu of %s, which is %llu bytes long by now",
+    return report_error(EFAULT,
+                        "the call goes up to byte %llu of %s, which is only %llu bytes long now",
                         (unsigned long long)end, f->pairing.path, (unsigned long long)size);
 }
 

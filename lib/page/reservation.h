@@ -5,7 +5,7 @@
  * A plain operation reserves several pages in ascending order of (file id, page), so plain operations cannot
  * deadlock with each other. Transactions reserve in any order, and wait by the rules of waits.h.
  *
- * Reads take no reservation: read.c explains why a stale read does no harm.
+ * Reads take no reservation: read.c explains why a stale read is harmless.
  */
 #ifndef ATO_LIB_PAGE_RESERVATION_H
 #define ATO_LIB_PAGE_RESERVATION_H

@@ -19,8 +19,8 @@ static const struct waiter *find(uint64_t thread)
     return w;
 }
 
-/* Returns the thread that must act before the page is free; TX_NOBODY if there is none in this process, or if the
- * waiting thread is about to stop waiting. */
+/* Returns the thread that has to act before the page is free; TX_NOBODY if that is no thread of this process,
+ * or if the waiting thread is about to stop waiting. */
 static uint64_t owner_of(const struct waiter *w)
 {
     if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
@@ -52,11 +52,11 @@ static int check(struct waiter *w)
 {
     if (look(w) == 0 && !labels_step(&w->labels, w->thread, w->file, w->state))
         return 0;
-    return report_error(
-        EDEADLK,
-        "a part of %s is held by a transaction that cannot end before this call does: "
-        "its own thread's, its process's epoch, or one that waits for this thread",
-        w->file->pairing.path);
+    return report_error(EDEADLK,
+                        "deadlock: a part of %s belongs to a transaction that cannot end before "
+                        "this call ends. It is a transaction of this thread, an epoch of this "
+                        "process, or it waits for this thread. Abort a transaction, and try again",
+                        w->file->pairing.path);
 }
 
 int waits_begin(struct waiter *w, struct file *f, struct page_state *s,

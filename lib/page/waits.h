@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which thread waits for which: finds threads that wait for themselves.
+ * Records which thread waits for which, and finds cycles of waiting threads.
  *
  * Only a transaction keeps pages from one call to the next. So all threads in a cycle of waiting are owners of
- * transactions: each waits for a page that a transaction of the next one holds. A thread that holds a page only for
- * the length of one call waits only for threads of the same kind, in their common order, and comes to an end
- * (reservation.h).
+ * transactions: each waits for a page that a transaction of the next one holds. A thread that holds a page only
+ * during one call waits only for threads of the same kind, in their common order, so its wait ends (reservation.h).
  *
  * An open epoch belongs to every thread of the process. A thread that waits for one of its pages, other than
  * through the epoch's mapping, waits for itself. A thread that waits through that mapping, for a transaction, holds
@@ -40,7 +39,7 @@ struct waiter {
 int waits_begin(struct waiter *w, struct file *f, struct page_state *s,
                 const struct patience *patience);
 
-/* Checks again whether the thread waits for itself. Returns as waits_begin(). */
+/* Checks again for a cycle. Returns as waits_begin(). */
 int waits_check(struct waiter *w);
 
 void waits_end(struct waiter *w);

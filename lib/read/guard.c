@@ -39,17 +39,17 @@ struct manifest_guard guard_of(struct file *f)
         return record.guard;
     }
     pthread_mutex_lock(&lock);
-    /* Another process may be writing one copy, and then at once the other one: try again. */
+    /* Another process may have written both copies, one after the other, meanwhile: try again. */
     for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
         found = manifest_read(f->pairing.manifest, &record, &which);
     pthread_mutex_unlock(&lock);
     return record.guard;
 }
 
-/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one that
- * names as plain what the file now has instead. Otherwise a program that maps a file again, and takes the
- * bytes that it finds for the plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or another
- * errno. */
+/* Checks whether the guard `kept` may be replaced by `wish`: not by one at another place, nor by one
+ * that names as plain what the file now has instead. Otherwise a program that maps a file again, and
+ * gives the masked bytes as plain ones, would lose the plain ones. Returns 0; -1 with EEXIST or
+ * another errno. */
 static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
                            const struct manifest_guard *wish)
 {
@@ -57,18 +57,17 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     const char *path = m->file->pairing.path;
     unsigned long long at = kept->offset;
     if (kept->offset != wish->offset || kept->bytes != wish->bytes)
-        return report_error(
-            EEXIST,
-            "%s has a guard, of %u bytes at %llu: take it away (0 bytes) before it gets "
-            "another one",
-            path, kept->bytes, at);
+        return report_error(EEXIST,
+                            "%s has a guard, of %u bytes at %llu: remove that (a guard of 0 bytes) "
+                            "before you set another one",
+                            path, kept->bytes, at);
     if (read_bytes(m, wish->offset, now, wish->bytes) < 0)
         return -1;
     if (memcmp(now, wish->plain, wish->bytes) == 0)
         return report_error(
             EEXIST,
-            "%s is guarded, and these bytes at %llu are what it has instead of the plain "
-            "ones; to have no guard, take it away (0 bytes)",
+            "%s has a guard, and the bytes given for %llu are the masked ones of the file, not its "
+            "plain ones: give the plain bytes, or remove the guard (a guard of 0 bytes)",
             path, at);
     return 0;
 }
@@ -104,7 +103,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     }
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
-    (void)attach_unlock(f); /* r stands; the next attach reports the failure */
+    (void)attach_unlock(f); /* the result stays r; the next attach reports a failed unlock */
     return r;
 }
 
@@ -115,9 +114,10 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
         return -1;
     CALL_ON(call, m);
     if (n > MANIFEST_GUARD_MAX)
-        return report_error(EINVAL, "%zu guarded bytes: at most %d are kept", n,
+        return report_error(EINVAL, "%zu guarded bytes are too many: at most %d are possible", n,
                             MANIFEST_GUARD_MAX);
     if (offset < 0 || (uint64_t)offset > LAYOUT_MAX_BYTES - n)
-        return report_error(EINVAL, "guarded bytes at %lld", (long long)offset);
+        return report_error(EINVAL, "%lld is not a valid offset of guarded bytes",
+                            (long long)offset);
     return set(m, (uint64_t)offset, plain, (uint32_t)n);
 }

@@ -6,7 +6,7 @@
 int range_outside(const void *addr, size_t n)
 {
     if (!addr)
-        return report_error(EINVAL, "a NULL pointer to %zu bytes", n);
+        return report_error(EINVAL, "NULL is given as the address of %zu bytes", n);
     return report_error(EFAULT,
                         "[%p, +%zu) lies only partly in a mapping, or beyond the end of its "
                         "file",

@@ -18,7 +18,7 @@
  *      across t, so all pages were copied as they were at t. An operation on several pages marks all of them
  *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so
  *      at t it had not begun to become visible, or was entirely visible.
- *   4. Bitmaps in memory change only when the flip is durable (I4): what is read cannot be lost.
+ *   4. Bitmaps in memory change only when the flip is durable (I4): bytes that were read cannot be lost.
  *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the
  *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
  *      size after a version, and the same version after its copy, copied before the shrink became visible.
@@ -83,7 +83,7 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     return 0;
 }
 
-/* One try. Returns 1; 0: a version moved; -1: an error, such as a page state that cannot be had. */
+/* One try. Returns 1; 0: a version moved; -1: an error, such as ENOSPC for a page state. */
 static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     uint64_t before = 0, after = 0;

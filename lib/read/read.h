@@ -7,9 +7,9 @@
 #include "reflection/media/bitmap.h"
 #include "reflection/media/races.h"
 
-/* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they lie
- * within the file. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file was cut meanwhile): dst may hold
- * anything then. */
+/* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they
+ * lie within the file. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
+ * may hold anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* Iterates over the pages of [offset, offset + n). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files of which this process has a read-only descriptor and no other mapping. A reader, in this file, is such a
- * process: it reads by gather, and changes nothing on the media or in shared memory.
+ * Files of which this process has a read-only descriptor and no other mapping. Such a process is called a reader
+ * here. It reads by gather, and changes neither the media nor shared memory.
  *
  * While a writer (a process that may write to the file) has the file mapped, the reader watches: it maps the shared
  * memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer does not
@@ -40,8 +40,8 @@ void reader_forget(struct file *f); /* in a forked child, which has no views */
 /* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN: recovery is necessary. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be told; EAGAIN: recovery is
- * necessary. */
+/* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be found out; EAGAIN:
+ * recovery is necessary. */
 int reader_refresh(struct file *f);
 
 /* Returns true if the reader watches: a writer has the file mapped, or had since this process first looked. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Implements visible_memory (visible.h): the page states of all files of a dead process's commit, for the
- * process that finishes that commit. It need not have these files mapped. */
+/* Implements visible_memory (visible.h): the page states of all files of a dead process's commit, for
+ * the process that finishes that commit. The process need not have these files mapped. */
 #ifndef ATO_LIB_RECOVERY_FINISH_H
 #define ATO_LIB_RECOVERY_FINISH_H
 

@@ -38,7 +38,8 @@ static int recover_locked(struct file *f, uint32_t holder)
     shared_forget_holder(&f->shared, holder);
     if (attach_holder_of(f, shared_slot_of(holder)) == holder)
         __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
-    report_log(REPORT_INFO, "freed what a dead process held of %s", f->pairing.path);
+    report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
+               f->pairing.path);
     return 0;
 }
 
@@ -49,8 +50,8 @@ int peers_recover(struct file *f, uint32_t holder)
         return 0;
     if (f->reader)
         return report_error(EAGAIN,
-                            "what a dead process held of %s is to be freed by one that may write "
-                            "to it",
+                            "a dead process has pages of %s reserved: a process that may write to "
+                            "the file has to free them, by mapping it",
                             pr->path);
     const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
     /* If the slot has been given out again, its former process is not known: then recover the journals of all that

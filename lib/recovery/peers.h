@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The processes that have one file mapped: which of them are alive, and what the dead ones have left.
+ * The processes that have one file mapped: which of them are alive, and what the dead ones held.
  *
  * Each process has a slot: an entry in the shared memory, and a byte of the manifest that it keeps locked. The
  * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until all that its

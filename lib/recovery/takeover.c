@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bitmaps on the media are the truth. What the dead process was about to make visible in memory, or had made
- * visible in part, is taken from there: all its pages are marked as flipping, all words are reloaded, all marks are
- * removed. So readers of several pages see its last operation as a whole or not at all. Modelled in takeover.pml,
- * except for the size.
+ * The bitmaps on the media are authoritative. The dead process may have made them visible in memory in part, or not
+ * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
+ * several pages see its last operation as a whole or not at all. Modelled in takeover.pml, except for the size.
  *
  * A shrink that is durable becomes visible as in commit.c. Pages that got a state after the dead process had drained
  * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
@@ -51,8 +50,9 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
         const uint64_t room = d->room ? 2 * d->room : 64;
         struct page *more = realloc(d->pages, room * sizeof(*more));
         if (!more)
-            return report_error(ENOMEM, "no memory to free what a dead process held of %s",
-                                d->f->pairing.path);
+            return report_error(
+                ENOMEM, "no memory to free the pages of %s that a dead process had reserved",
+                d->f->pairing.path);
         d->pages = more;
         d->room = room;
     }
@@ -164,7 +164,7 @@ static int find_words(struct dead *d, uint64_t chunk, const uint64_t **words)
     const uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
     *words = NULL;
     if (there == UINT64_MAX)
-        return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+        return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
     if (there != chunk)
         return 0;
     if ((chunk + 1) * CHUNK_PAGES * PAGE_BYTES <= d->f->max_size) {

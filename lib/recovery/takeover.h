@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frees what a killed process held of a file. */
+/* Frees the pages, and the size, that a killed process held. */
 #ifndef ATO_LIB_RECOVERY_TAKEOVER_H
 #define ATO_LIB_RECOVERY_TAKEOVER_H
 
@@ -11,8 +11,9 @@
  * killed anywhere, and done again. */
 int takeover(struct file *f, uint32_t gone);
 
-/* Marks a page that a dead process holds, if it is loaded: its readers wait until it is freed, whatever the dead
- * process was making visible. The calling process need not have mapped the file. May be done again. */
+/* Marks a page that a dead process holds, if it is loaded: its readers wait until it is freed, whichever
+ * state the dead process was making visible. The calling process need not have mapped the file. May be done
+ * again. */
 void takeover_hide(struct page_state *s);
 
 /* The same for all pages that `gone` holds, and the size. */

@@ -60,6 +60,13 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER] = {0};
     const bool may_have_mask = !c->direct || c->lock < SQLITE_LOCK_SHARED;
+    /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. */
+    if (may_have_mask && offset + n <= MASK_HEADER &&
+        read_bytes(c, header, MASK_HEADER, 0) == SQLITE_OK) {
+        memcpy(to, header + offset, (size_t)n);
+        mask_uncover(to, (size_t)n, offset, header);
+        return SQLITE_OK;
+    }
     int r = read_bytes(c, to, n, offset), r_of_header = SQLITE_OK;
     if (!may_have_mask || offset >= MASK_HEADER || !is_read(r))
         return r;
@@ -77,7 +84,7 @@ static int check_writable(const struct connection *c)
 {
     if (c->cut_to)
         return fault(SQLITE_IOERR_WRITE,
-                     "%s was cut to %lld bytes by another program while it was open", c->name,
+                     "another program truncated %s to %lld bytes while it was open", c->name,
                      (long long)c->cut_to - 1);
     return c->writable ? SQLITE_OK : SQLITE_READONLY;
 }

@@ -2,9 +2,10 @@
 /*
  * A database file in this process: its connections, one mapping for those that write, and one for those that may only read.
  *
- * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its locks
- * on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is closed while
- * the database has a connection: the first connection that needs a mapping makes it, and it goes with the last connection.
+ * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its
+ * locks on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is
+ * closed while the database has a connection: the first connection that needs a mapping makes it, and the last
+ * connection removes it.
  */
 #ifndef ATO_SQLITE_DATABASE_H
 #define ATO_SQLITE_DATABASE_H
@@ -66,7 +67,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
  * there is. */
 bool database_read_header(const struct database *db, void *to, size_t n);
 
-/* Returns the length of the file itself; -1 if that cannot be told. */
+/* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
 
 /* Returns whether a commit is durable without an fsync. */

@@ -27,7 +27,8 @@ int direct_go(struct connection *c)
 void direct_leave(struct connection *c)
 {
     if ((c->becomes_wal || is_eager(c)) && direct_go(c) < 0)
-        fault_ignored("other programs still refuse", c->name);
+        fault_ignored("other programs still refuse the database, for the mask cannot be taken off",
+                      c->name);
     c->has_staged = false;
 }
 
@@ -45,19 +46,19 @@ static int check_guard(struct connection *c, const char *header)
     if (c->db->guarded)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
     /* Another connection may have taken mask and guard off since the header was read: SQLite tries again. */
     if (!st.guard_bytes && database_read_header(c->db, in_file, MASK_HEADER) &&
         !mask_is_on(in_file))
         return SQLITE_BUSY;
     if (!st.guard_bytes && !(c->takes_file && c->writable))
-        return fault(
-            SQLITE_CANTOPEN,
-            "%s: is a copy of a database that was not plain: some of its pages are old or missing; "
-            "copy it again when the original is closed, or say prefer=file to use it as it is",
-            c->name);
+        return fault(SQLITE_CANTOPEN,
+                     "%s: this is a copy of a database that was not plain, so that pages may be "
+                     "outdated or missing: copy it again when the original is closed, or open it "
+                     "with prefer=file to use it as it is",
+                     c->name);
     if (!st.guard_bytes && mask_set_plain(c->pending.view, header) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot guard", c->name);
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
     c->db->guarded = true;
     return SQLITE_OK;
 }
@@ -69,7 +70,8 @@ static int unmask(struct connection *c)
         return SQLITE_BUSY;
     const int r = direct_go(c);
     mask_unlock(c->db->fd);
-    return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name) : SQLITE_OK;
+    return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot take the mask off", c->name)
+                 : SQLITE_OK;
 }
 
 /* Sets *left to whether a file without a mask has slices in its reflection, or a guard: left by a process that was killed, or
@@ -81,7 +83,7 @@ static int look_at_reflection(struct connection *c, bool *left)
     if (c->db->whole)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot look at", c->name);
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
     *left = st.slices_in_reflection || st.guard_bytes;
     c->db->whole = !*left;
     return SQLITE_OK;
@@ -126,11 +128,10 @@ static int look_at_header(struct connection *c)
     if (has_view && c->writable && unmasks)
         r = unmask(c);
     else if (has_view && is_masked && mask_is_wal(header))
-        r = fault(
-            SQLITE_READONLY_ROLLBACK,
-            "%s: a process was killed while it switched to WAL mode; one that may write has to "
-            "open the database first",
-            c->name);
+        r = fault(SQLITE_READONLY_ROLLBACK,
+                  "%s: a process was killed while it switched the database to WAL mode: open it "
+                  "for writing once, then read it",
+                  c->name);
     if (!c->direct && direct_maps_below(c))
         (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
     if (c->direct)
@@ -152,5 +153,5 @@ int direct_settle(struct connection *c)
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY
                      : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
                                         : SQLITE_IOERR_LOCK;
-    return fault_of_libato(code, "cannot lock", c->name);
+    return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
 }

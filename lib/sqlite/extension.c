@@ -18,7 +18,6 @@ int sqlite3_extension_init(sqlite3 *db, char **sentence, const sqlite3_api_routi
     /* If the VFS is registered already it may be the default one, and stays so. */
     if (sqlite3_vfs_find("ato") || vfs_register(false) == SQLITE_OK)
         return SQLITE_OK_LOAD_PERMANENTLY;
-    *sentence =
-        sqlite3_mprintf("the VFS ato cannot be registered (SQLite %s)", sqlite3_libversion());
+    *sentence = sqlite3_mprintf("cannot register the VFS ato (SQLite %s)", sqlite3_libversion());
     return SQLITE_ERROR;
 }

@@ -40,9 +40,11 @@ int length_get(struct connection *c, sqlite3_int64 *size)
         *size = length_committed(c);
         if (is_outgrown(c, *size))
             return fault(SQLITE_IOERR_FSTAT,
-                         "another process has made %s longer than it is mapped here", c->name);
+                         "another process made %s longer than this process has it mapped: close "
+                         "all its connections here, then open it again",
+                         c->name);
     }
-    return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot tell the size of", c->name)
+    return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot find the size of", c->name)
                      : SQLITE_OK;
 }
 
@@ -72,8 +74,9 @@ int length_require(struct connection *c, int code)
     length_find(c);
     if (database_length(c->db) == length_of_view(c))
         return SQLITE_OK;
-    return fault(code,
-                 "%s was made longer or shorter while several processes had it open through ato: "
-                 "each of them has to read or close it before it can be written to",
-                 c->name);
+    return fault(
+        code,
+        "another program changed the length of %s while several processes had it open through ato: "
+        "each of these has to read or close the database before it can be written to",
+        c->name);
 }

@@ -27,12 +27,12 @@
  *   3. All later writes of the header, to either copy, are masked.
  *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself; the guard goes.
  *
- * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. The latter is an
- * ordinary database, perhaps with a guard. Other programs may write to it. The VFS (when it closes the file) and `ato deploy`
- * remove the guard. Another program that maps the file by libato and makes it plain puts the outdated bytes back. In a masked
- * file only the counter may be plain. It means the same, but connections of SQLite's own VFS may have cached that counter with
- * pages from before the mask, or with byte 21 of the mask. So it is raised and masked before the next write, and before the mask
- * is taken off.
+ * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. An
+ * unmasked file is an ordinary database, perhaps with a guard. Other programs may write to it. The VFS (when it closes
+ * the file) and `ato deploy` remove the guard. Another program that maps the file by libato and makes it plain puts the
+ * outdated bytes back. In a masked file only the counter may be plain. It means the same, but connections of SQLite's
+ * own VFS may have cached that counter with pages from before the mask, or with byte 21 of the mask. So it is raised
+ * and masked before the next write, and before the mask is taken off.
  *
  * Not masked are: a database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them
  * is in the reflection; and, outside transactions, a database that is read eagerly. Beside a masked file no hot rollback

@@ -112,11 +112,10 @@ static int delete_left(sqlite3_vfs *below, const char *name)
     if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT ||
         memory_journal_on_disk(name) == JOURNAL_COLD)
         return SQLITE_OK;
-    return fault(
-        SQLITE_CANTOPEN,
-        "%s cannot be deleted: this journal of a dead process would be played back over later "
-        "commits",
-        name);
+    return fault(SQLITE_CANTOPEN,
+                 "cannot delete %s, the journal of a dead process, which SQLite would play back "
+                 "over later commits: delete it",
+                 name);
 }
 
 int memory_journal_open(struct memory_journal *j, struct connection *its_own, sqlite3_vfs *below,

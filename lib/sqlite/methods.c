@@ -30,8 +30,8 @@ static struct connection *enter(sqlite3_file *file)
     return c;
 }
 
-/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it, and would
- * take an ENXIO of ours (from SEEK_DATA) for a damaged file system. */
+/* Restores errno after a success. The VFS below may look at errno after a failure of its own that did not set it,
+ * and would report an ENXIO of libato's (from SEEK_DATA) as a damaged file system. */
 static int leave(struct connection *c, int result)
 {
     if (result == SQLITE_OK)
@@ -94,7 +94,8 @@ static int settle(sqlite3_file *file)
     return leave(c, r);
 }
 
-/* A connection that could not begin to stage is told so here, where SQLITE_BUSY makes SQLite try again. */
+/* A connection that cannot begin to stage gets the error here, where SQLITE_BUSY makes SQLite
+ * try again. */
 static int reserve(sqlite3_file *file)
 {
     struct connection *c = enter(file);
@@ -108,13 +109,11 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return c->denied
-                   ? fault(
-                         c->denied,
-                         "%s can only be read: when it was opened no reflection could be made (an "
-                         "earlier entry says why)",
-                         c->name)
-                   : SQLITE_READONLY;
+        return c->denied ? fault(c->denied,
+                                 "%s can only be read, since no reflection could be made when it "
+                                 "was opened; an earlier entry of the log gives the reason",
+                                 c->name)
+                         : SQLITE_READONLY;
     const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK && first)

@@ -34,8 +34,8 @@ static int choose(const char *name, const char *parameter, const char *value,
             *which = i;
     if (*which >= 0)
         return SQLITE_OK;
-    return fault(SQLITE_CANTOPEN, "%s: %s=%s, but it has to be %s or %s", name, parameter, value,
-                 words[0], words[1]);
+    return fault(SQLITE_CANTOPEN, "%s: %s=%s is not possible: it must be %s or %s", name, parameter,
+                 value, words[0], words[1]);
 }
 
 static int read_word(const char *name, const char *parameter, const char *const *words, int *which)
@@ -51,9 +51,8 @@ static int read_max_size(const char *name, size_t *bytes)
         return SQLITE_OK;
     const unsigned long long most = strtoull(word, &end, 10);
     if (*word < '0' || *word > '9' || *end || most > MOST_BYTES)
-        return fault(SQLITE_CANTOPEN,
-                     "%s: max_size=%s, which is not a number of bytes from 0 to 256 TiB", name,
-                     word);
+        return fault(SQLITE_CANTOPEN, "%s: max_size=%s is not a number of bytes from 0 to 256 TiB",
+                     name, word);
     *bytes = (size_t)most;
     return SQLITE_OK;
 }
@@ -74,8 +73,8 @@ static void name_unknown(const char *name)
             !is_among(key, of_others, sizeof(of_others) / sizeof(*of_others)))
             (void)fault(
                 SQLITE_WARNING,
-                "%s: the parameter %s is not known; those of this VFS are journal=memory|file, "
-                "max_size=BYTES, prefer=file|reflection and unmap=plain|fast",
+                "%s: the parameter %s is not known; this VFS has the parameters "
+                "journal=memory|file, max_size=BYTES, prefer=file|reflection and unmap=plain|fast",
                 name, key);
 }
 

@@ -69,7 +69,7 @@ static int read_policy(struct connection *c, char **words)
     if (words[2]) {
         int policy = find(words[2], policies, POLICIES);
         if (policy < 0)
-            return refuse(c, words, "it has to be lazy, gather, adaptive or eager");
+            return refuse(c, words, "it must be lazy, gather, adaptive or eager");
         if (ato_set_read_policy(c->pending.view, policy) < 0)
             return refuse(c, words, ato_errormsg());
         c->db->policy = policy;
@@ -85,7 +85,7 @@ static int unmap(struct connection *c, char **words)
     if (words[2]) {
         int mode = find(words[2], modes, MODES);
         if (mode < 0)
-            return refuse(c, words, "it has to be plain or fast");
+            return refuse(c, words, "it must be plain or fast");
         c->unmap_fast = mode;
     }
     return answer(words, modes[c->unmap_fast]);

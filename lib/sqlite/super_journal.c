@@ -122,9 +122,9 @@ int super_bind(struct connection *c, const char *name)
     struct super *s = find(name);
     if (!s)
         r = fault(SQLITE_IOERR_FSYNC,
-                  "%s cannot take part in a transaction over several databases whose main one uses "
-                  "another VFS, or has its journal on the disk: open all with vfs=ato, or all with "
-                  "journal=file",
+                  "%s cannot be part of a transaction over several databases whose main database "
+                  "uses another VFS, or has its journal on the disk: open all with vfs=ato, or all "
+                  "with journal=file",
                   c->name);
     else if (c->super != s) {
         c->super = s;
@@ -159,7 +159,8 @@ static int join_and_commit(struct super *s)
         if (!first)
             first = c;
         else if (pending_join(&first->pending, &c->pending) < 0)
-            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit, with others,", c->name);
+            return fault_of_libato(SQLITE_IOERR_FSYNC,
+                                   "cannot make one commit with the other databases of", c->name);
     }
     if (first && pending_commit(&first->pending) < 0)
         return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
@@ -282,8 +283,8 @@ static bool is_name(const void *from, int n)
            memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
 }
 
-/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves: there is no
- * file of the database's name. Returns true if that cannot be told. */
+/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves:
+ * there is no file of the database's name. Returns true if that cannot be found out. */
 static bool has_file(const char *journal, size_t n)
 {
     char name[PATH_MAX];
@@ -310,8 +311,8 @@ static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int6
     if (f->super ? on_disk && f->super->needs_memory : in_memory)
         return fault(
             SQLITE_IOERR_WRITE,
-            "%s: in a transaction over several databases all journals are in memory or all on the "
-            "disk: open all with vfs=ato and none with journal=file, or all with journal=file",
+            "%s: in a transaction over several databases, all journals must be in memory or all on "
+            "the disk: open all with vfs=ato and none with journal=file, or all with journal=file",
             (const char *)from);
     if (f->super && on_disk) {
         int r = move_to_disk(f);

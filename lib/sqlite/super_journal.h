@@ -7,10 +7,10 @@
  * prepared is bound to its super-journal, which is in memory. The deletion joins what the bound databases have staged to one
  * transaction of libato, and commits that.
  *
- * If SQLite rolls back instead, it does so database by database. For each it looks whether the super-journal still exists: if
- * not, it takes the transaction for committed. The last one deletes the super-journal, when SQLite finds no journal that
- * names it. So a super-journal that was given up exists for as long as one of its databases is being written to, even if it
- * was deleted.
+ * If SQLite rolls back instead, it does so database by database. For each it looks whether the super-journal still
+ * exists: if not, it treats the transaction as committed. The last one deletes the super-journal, when SQLite finds no
+ * journal that names it. So a super-journal that was given up exists for as long as one of its databases is being
+ * written to, even if it was deleted.
  *
  * A super-journal that names a database of another VFS, or one whose journal is on the disk, has to be on the disk, where
  * recovery looks for it. None of its databases may have its journal in memory then.

@@ -44,7 +44,7 @@ int transaction_sync(struct connection *c, const char *super)
     c->checkpointed = false;
     if (super) {
         if (guard_new_file(c) < 0)
-            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot guard", c->name);
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
         int r = super_bind(c, super);
         c->refused = r != SQLITE_OK;
         return r;
@@ -55,7 +55,8 @@ int transaction_sync(struct connection *c, const char *super)
     return transaction_commit(c, SQLITE_IOERR_FSYNC);
 }
 
-/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the file is cut later. */
+/* Only a VFS above that held its writes back has any now. If a new size cannot be committed, the
+ * file is truncated later. */
 int transaction_end(struct connection *c)
 {
     if (c->super)
@@ -65,7 +66,7 @@ int transaction_end(struct connection *c)
         if (r != SQLITE_OK)
             return r;
     } else if (c->pending.tx && pending_commit(&c->pending) < 0) {
-        fault_ignored("cannot cut", c->name);
+        fault_ignored("cannot truncate", c->name);
         pending_abort(&c->pending);
     }
     length_cut(c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals (journal.c) and
- * super-journals (super.c) are in memory. All else (WALs, temporary files, paths, time, random numbers) is left to the VFS
- * below, SQLite's own.
+ * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals
+ * (memory_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
+ * numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
 
@@ -231,7 +231,7 @@ int vfs_register(bool make_default)
             return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
         (void)ato_tx_abort(nothing);
         if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-            return fault(SQLITE_NOMEM, "no memory to be told of forks");
+            return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
         ato.pAppData = unix_vfs;
         ato.mxPathname = unix_vfs->mxPathname;
         ato.szOsFile = unix_vfs->szOsFile;

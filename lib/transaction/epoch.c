@@ -160,8 +160,9 @@ int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct sta
         if (seen)
             turn(e, first, last);
         staging_put(e->t, f, offset, n, src, flags, seen);
-        /* persist-order E1 (readers: epoch_read, and the commit by another thread): what was stored is
-         * visible before other threads are told of it, and durable before they commit it (W1). */
+        /* persist-order E1 (readers: epoch_read, and the commit by another thread): what was stored
+         * is visible before other threads can see that it exists, and durable before they commit it
+         * (W1). */
         persist_fence(&f->persist);
         if (!seen) {
             turn(e, first, last);

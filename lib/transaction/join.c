@@ -21,7 +21,7 @@ static int check_alike(const struct tx *into, const struct tx *from)
     return 0;
 }
 
-/* Does all that may fail. Others see nothing of it. */
+/* Does all that may fail, without an effect on other threads. */
 static int get_ready(struct tx *into, const struct tx *from)
 {
     if (check_alike(into, from) < 0 || parts_make_room(into, from->nparts) < 0)

@@ -2,11 +2,11 @@
 /*
  * Joins two transactions of one thread: `into` gets all that `from` has.
  *
- * Three things change hands: lists in the transactions' own memory, the numbers in page_state.tx of pages and
+ * Three things are moved: lists in the transactions' own memory, the numbers in page_state.tx of pages and
  * of sizes, and the handle. All that may fail comes first. Then `into` has the pages in its list, then the
  * numbers change, and only then the handle of `from` becomes invalid.
  *
- * What others see meanwhile:
+ * What other threads and modules see meanwhile:
  *   a thread that wants a page  finds it reserved all the time, by a transaction of the same process
  *   waits.c                     goes from the number to the thread, which is the same for both. A number that
  *                               it has read is still valid: it reads and follows numbers under its lock, which
@@ -14,7 +14,7 @@
  *   labels.c, other processes   reads either number. If it finds the new one at its next look, it takes that
  *                               for another transaction that has got the page, and makes a new label
  *   epoch.c                     looks for its own number, which is neither
- *   staging.c                     is called by the owner alone, which is in join()
+ *   staging.c                   is called by the owner alone, which is in join()
  *
  * A process that dies here has two open transactions, or one: page_state.holder tells which pages to free.
  */

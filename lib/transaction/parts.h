@@ -20,7 +20,7 @@ int parts_make_room(struct tx *t, unsigned more);
 /* For join.c: moves parts, without the sizes, to a transaction that has room for them. */
 void parts_move(struct tx *to, const struct tx *from);
 
-/* Forgets parts from the n-th on: the call for which they were made has failed. */
+/* Removes the parts from the n-th on, since the call for which they were made has failed. */
 void parts_drop(struct tx *t, unsigned n);
 
 /* Returns the part that speaks for a file, for which it must have one. */

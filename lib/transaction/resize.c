@@ -41,7 +41,7 @@ static int refresh_size(struct file *f)
     if (f->pairing.size <= f->max_size)
         return 0;
     return report_error(EFBIG,
-                        "%s is %llu bytes long by now, and was mapped here with a largest size of "
+                        "%s is now %llu bytes long, and this process mapped it with a max_size of "
                         "%llu: map it with a larger max_size to change its size",
                         f->pairing.path, (unsigned long long)f->pairing.size,
                         (unsigned long long)f->limit);
@@ -116,7 +116,8 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
-/* Makes the file shorter than it was so far in the transaction: all others are kept from what is cut off. */
+/* Makes the file shorter than it was so far in the transaction: all others are kept from the
+ * part that is cut off. */
 static int cut_lower(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
@@ -141,7 +142,7 @@ static int check_guard(struct file *f, uint64_t size)
         return 0;
     return report_error(EINVAL,
                         "%s has guarded bytes, %u at %llu, and cannot be made %llu bytes long: "
-                        "take the guard away before",
+                        "remove the guard first",
                         f->pairing.path, guard.bytes, (unsigned long long)guard.offset,
                         (unsigned long long)size);
 }
@@ -207,11 +208,11 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     if (size > f->limit)
-        return report_error(
-            ENOSPC,
-            "%s is mapped with a largest size of %llu bytes, and cannot grow to %llu: "
-            "map it with a larger max_size",
-            f->pairing.path, (unsigned long long)f->limit, (unsigned long long)size);
+        return report_error(ENOSPC,
+                            "%s is mapped with a max_size of %llu bytes, and cannot grow to %llu: "
+                            "map it with a larger max_size",
+                            f->pairing.path, (unsigned long long)f->limit,
+                            (unsigned long long)size);
     return lengthen(t, part, size) < 0 ? -1 : write_zeros(t, part, size);
 }
 

@@ -25,7 +25,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size);
 /* Called before the commit: S1 for each file that gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);
 
-/* Called after the commit: throws away what was cut off. */
+/* Called after the commit: discards the bytes that were cut off. */
 void resize_clear(const struct tx *t);
 
 /* For join.c: moves the size that `part` speaks for to the transaction `to`, which has a part for the file too. */

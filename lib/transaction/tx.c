@@ -43,7 +43,7 @@ int tx_make_durable(struct tx *t)
 
 void tx_bring_home(struct tx *t)
 {
-    /* After a failure pages may be left with pending masks, which the next call would take for its own. */
+    /* After a failure, pages may still have pending masks, which the next call would use. */
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->hold) < 0)
             return;

@@ -77,7 +77,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
         return 0;
     }
     if (h.version != JOURNAL_VERSION) {
-        report_error(EUCLEAN, "journal %s is of version %u, this library reads %u", name, h.version,
+        report_error(EUCLEAN, "journal %s has version %u, this library reads %u", name, h.version,
                      JOURNAL_VERSION);
         return 0;
     }
@@ -93,7 +93,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
         goto nonsense;
     return 4096 + bytes + h.folders * sizeof(struct journal_folder);
 nonsense:
-    report_error(EUCLEAN, "journal %s has a header that makes no sense", name);
+    report_error(EUCLEAN, "journal %s has an invalid header", name);
     return 0;
 }
 
@@ -122,10 +122,10 @@ int journal_name_folder(const struct journal *j, const struct persist *p, unsign
 {
     struct journal_folder entry = {{0}, 0};
     if (!route_write(route, entry.where, sizeof(entry.where)))
-        return report_error(ENAMETOOLONG,
-                            "the path of a reflection folder has %zu bytes, and a "
-                            "journal holds %zu",
-                            strlen(route->absolute), sizeof(entry.where) - 1);
+        return report_error(
+            ENAMETOOLONG,
+            "the path of a reflection folder has %zu bytes, but a journal has room for %zu",
+            strlen(route->absolute), sizeof(entry.where) - 1);
     entry.checksum = checksum(&entry, offsetof(struct journal_folder, checksum));
     struct journal_folder *at = folder_at(j, k);
     persist_copy(p, at, &entry, sizeof(entry));
@@ -204,8 +204,9 @@ int journal_finish(struct journal_writer *w)
 
 int journal_commit(struct journal_writer *w)
 {
-    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of the
-     * commit changes. Otherwise nothing could finish the commit after a cut between two flips. */
+    /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of
+     * the commit changes. Otherwise the commit could not be finished after an interruption between two
+     * flips. */
     persist_line(w->persist, w->lane, (const char *)&w->line);
     if (persist_flush_data(w->persist, w->lane, sizeof(w->line)) < 0)
         return -1;
@@ -241,9 +242,9 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     char *at = lane_at(j, lane);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
-    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired`
-     * and not fenced it. Whatever this recovery decides, a power cut after it must find the same lane. Of an
-     * idle lane only the first two lines matter. */
+    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its
+     * `retired` and not fenced it. A recovery after a power cut must find the same lane as this one. Of
+     * an idle lane only the first two lines matter. */
     size_t n = FILES;
     if (fits(j, lane, &line))
         n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
@@ -253,7 +254,7 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     return 0;
 }
 
-/* I5: may a word have been written by libato? */
+/* I5. Returns true if libato may have written the word. */
 static bool makes_sense(const struct journal_word *at, unsigned files)
 {
     const struct journal_word w = *at;

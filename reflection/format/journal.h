@@ -20,15 +20,15 @@
  *
  * A lane holds a commit if and only if (1) its sequence is `retired` + 1, (2) its counts are within the lane,
  * (3) its checksum, over sequence, counts, files and words, fits. A lane with the sequence `retired` is idle.
- * One with a checksum that does not fit was cut while it was written and never committed. Any other sequence,
- * or counts out of bounds, is damage.
+ * The writing of a lane with a wrong checksum was interrupted: it was never committed. Any other sequence, or
+ * counts out of bounds, is damage.
  *
  * The files of one commit may lie in several reflection folders (linked.h). Files in the journal's own folder
  * have folder 0. Files in another one have the number of its entry in the table, from 1 on. An entry is
- * written once, durably, before the first commit that names it (J5), and never changed. An entry with a
- * checksum that does not fit was cut while it was written: no commit names it.
+ * written once, durably, before the first commit that names it (J5), and never changed. The writing of an
+ * entry with a wrong checksum was interrupted: no commit names it.
  *
- * The protocol (persist-order tags J1..J3, in lib/flip.c and below):
+ * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below):
  *   data, files and words   | fence
  *   commit line             | fence    <- the commit point
  *   every word flipped      | fence
@@ -138,8 +138,8 @@ struct journal {
 void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
                   uint64_t words);
 
-/* Takes an existing journal. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not one, or
- * damaged. */
+/* Begins to use an existing journal. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is
+ * not a journal, or damaged. */
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
 
 /* Returns true if this looks like the beginning of a journal. */
@@ -221,9 +221,9 @@ static inline uint64_t journal_word_offset(const struct journal_word *w)
     return w->word & JOURNAL_WORD_OFFSET;
 }
 
-/* Makes durable what a dead process left visible in the lane. To be called for each lane before
- * journal_look() is believed. The folder table needs no such call: it was durable before any lane that names
- * it. */
+/* Makes durable what a dead process left visible in the lane. To be called for each lane before the
+ * result of journal_look() is used. The folder table needs no such call: it was durable before any lane
+ * that names it. */
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
 
 int journal_retire_view(const struct persist *p, const struct journal_view *v);

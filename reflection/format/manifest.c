@@ -30,7 +30,7 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
     return MANIFEST_VALID;
 }
 
-/* Returns true if there is nothing but, perhaps, parts of a first copy A and of the words. */
+/* Returns true if there are only zeros, except for parts of a first copy A and of the words. */
 static bool never_used(const uint8_t *b)
 {
     const size_t record = sizeof(struct manifest_record), words = MANIFEST_SHRINK_WORD + 8;
@@ -83,7 +83,8 @@ int manifest_write(const struct persist *p, void *bytes, struct manifest_record 
     return 0;
 }
 
-/* CRC-16/CCITT of the 48 bits. Not 0 for size 0, so a word that was never written is not a size. */
+/* CRC-16/CCITT of the 48 bits. It is not 0 for size 0, so a word that was never written is not a
+ * valid size. */
 static uint16_t size_check(uint64_t size)
 {
     uint16_t crc = 0xffff;

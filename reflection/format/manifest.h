@@ -17,10 +17,10 @@
  * A record is valid if and only if (1) its magic and version are the ones below, (2) its checksum fits, (3)
  * format, domain and state are known values, (4) its guard and sizes are within bounds. Of two valid copies
  * the one with the higher sequence holds (by the sign of their 64-bit difference: 0 follows the highest
- * number, which only another program can have written). An update writes the other copy, so that a cut in the
- * middle leaves the older one. Copy A is written first in a manifest's life, B only with or after the state
- * `in use`. So a manifest without a valid copy and with zeros in all but copy A's record and the words has
- * never seen a store, and may be born anew.
+ * number, which only another program can have written). An update writes the other copy, so that an
+ * interrupted update leaves the older one. Copy A is written first in a manifest's life, B only with or after
+ * the state `in use`. So a manifest without a valid copy and with zeros in all but copy A's record and the
+ * words has never seen a store, and may be born anew.
  *
  * Byte 0 carries the attach lock, byte 1 + s the lock of slot s (open file description locks; pairing.h). The
  * locks have nothing to do with the content.

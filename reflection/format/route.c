@@ -28,7 +28,8 @@ size_t route_write(const struct route *r, char *to, size_t room)
     return write_part(to, way, room, inode);
 }
 
-/* Returns the text at *at, if it ends before `end`, and moves *at behind it; NULL if there is none. */
+/* Returns the text at *at, if it ends before `end`, and sets *at to the byte after it; NULL if
+ * there is no such text. */
 static const char *read_part(const char **at, const char *end)
 {
     const char *text = *at, *last = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;

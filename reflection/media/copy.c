@@ -20,7 +20,7 @@ const struct copy_kernel *copy_best(void)
         return k;
     const struct copy_kernel *const *try = copy_kernels;
     while (try[1] && !(*try)->usable())
-        try++; /* SSE2, the last one, is in every x86-64 CPU */
+        try++; /* every x86-64 CPU has SSE2, the last one */
     __atomic_store_n(&best, *try, __ATOMIC_RELAXED);
     return *try;
 }

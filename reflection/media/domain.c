@@ -73,7 +73,7 @@ void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int f
         void *view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
         if (view != MAP_FAILED || (errno != EOPNOTSUPP && errno != EINVAL))
             return view;
-        /* The domain was forced on a medium of another kind: the caller's choice counts. */
+        /* The caller chose this domain for a medium of another kind. */
     }
     return mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
 }

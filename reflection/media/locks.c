@@ -39,8 +39,8 @@ enum locks_answer locks_ask(int fd, off_t start, off_t n)
     return l.l_type == F_UNLCK ? LOCKS_FREE : LOCKS_TAKEN;
 }
 
-/* No process of libato holds a lock that another one waits for as long as this. But a process that may only
- * read the file can lock it without end. */
+/* No process of libato holds a lock that another one waits for as long as this. But a process that may
+ * only read the file can hold a lock on it forever. */
 #ifdef ATO_SEAM
 unsigned locks_patience_ms = 30000;
 #else
@@ -66,8 +66,8 @@ void locks_let_others(void)
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
 }
 
-/* The kernel may need memory to keep the rest of a range. So a failure is tried once more: nothing could go
- * on without it. */
+/* The kernel may need memory to keep the rest of a range. So a failed call is tried once more: without
+ * the lock no operation could go on. */
 int locks_drop(int fd, off_t start, off_t n)
 {
     int r = apply(fd, F_OFD_SETLK, F_UNLCK, start, n);
@@ -93,7 +93,7 @@ void locks_keep(int fd)
     replace_kept(0, fd + 1);
 }
 
-/* In the child. It only closes: unlocking would drop the parent's locks. */
+/* In the child. Only closes: unlocking would drop the parent's locks. */
 void locks_forget(void)
 {
     for (unsigned i = 0; i < KEPT; i++) {

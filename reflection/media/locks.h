@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Byte locks that tell which processes live: open file description locks (Linux 3.15).
+ * Byte locks that show which processes are alive: open file description locks (Linux 3.15).
  *
  * The kernel drops them when the last descriptor of the open file description is closed, at the latest when
- * the process dies, and in every pid namespace. Rules that follow:
+ * the process dies, and in every pid namespace. Consequences:
  *   - asking about a byte through the description that locked it says 'free', so a process never
  *     asks about its own byte;
  *   - a forked child shares the description: its F_UNLCK would drop its parent's lock, so a child

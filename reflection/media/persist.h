@@ -25,7 +25,7 @@
  * would fetch them first. All other stores there, and all in `msync`, are ordinary ones, which x86 keeps in
  * order.
  *
- * flush_* return -1 with errno on failure (msync: EIO). The data may then be durable or not.
+ * flush_* return -1 with errno on failure (msync: EIO). The data may be durable or not, then.
  *
  * Tests build the library with ATO_SEAM: every call then goes through `persist_ops`, by default the real
  * functions, and carries the place of the call.

@@ -122,8 +122,8 @@ static inline void persist_real_fence(const struct persist *p, const char *site)
 {
     (void)p;
     (void)site;
-    /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and our own
-     * non-temporal stores would not be drained. */
+    /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and
+     * libato's non-temporal stores would not be drained. */
     _mm_sfence();
 }
 

@@ -4,7 +4,8 @@
  *
  * ThreadSanitizer checks accesses of up to 16 bytes only, hence RACES_WATCHED in copy.c: wider copy kernels
  * would hide all copies from it. It does not know fences: it reports accesses that a fence orders as races,
- * or, where it is told to ignore them, does not judge. test/threads/README.md says which tests cover the rest.
+ * or, where they are declared as intended, ignores them. test/threads/README.md says which tests cover the
+ * rest.
  */
 #ifndef ATO_REFLECTION_MEDIA_RACES_H
 #define ATO_REFLECTION_MEDIA_RACES_H

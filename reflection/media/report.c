@@ -44,7 +44,7 @@ static void log_to_environment(int level, const char *text)
     if (fd < 0)
         return;
     ssize_t ignored = write(fd, line, (size_t)n);
-    (void)ignored; /* there is no place to report that a log cannot be written */
+    (void)ignored; /* a log that cannot be written cannot be reported */
     if (!to_stderr)
         close(fd);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What went wrong: errno for the program, a sentence for the user.
+ * Errors: errno for the program, a sentence for the user.
  *
- * Each failing function of the library calls report_error() once, where most is known; its callers pass the
- * failure on. Each thread has its own sentence. Nothing is printed unless a log was asked for.
+ * A failing function of the library calls report_error() once, where the most is known; its callers pass
+ * the failure on. Each thread has its own sentence. Nothing is printed unless a log was asked for.
  */
 #ifndef ATO_REFLECTION_MEDIA_REPORT_H
 #define ATO_REFLECTION_MEDIA_REPORT_H
@@ -17,14 +17,14 @@ int report_error(int err, const char *format, ...) __attribute__((format(printf,
 /* As report_error(), with ": <strerror(err)>" appended to the sentence. */
 int report_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Logs news that no return value tells. Keeps errno and the thread's sentence. */
+/* Logs an event that no return value reports. Keeps errno and the thread's sentence. */
 void report_log(enum report_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Returns the thread's last sentence, "" if there is none. */
 const char *report_sentence(void);
 
-/* A failure that is kept while other ways are tried. */
+/* A failure that is kept while alternatives are tried. */
 #define REPORT_SENTENCE 768
 struct report_kept {
     int error; /* 0: none */

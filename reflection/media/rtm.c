@@ -3,11 +3,11 @@
  * Hardware transactions: many words change at once, or none does.
  *
  * Usable only where what is visible is durable. On persistent memory without eADR the lines that a
- * transaction wrote reach the media one by one after XEND, so a power cut could keep half of the flips.
- * (Acumen's paper does not mention this.)
+ * transaction wrote reach the media one by one after XEND, so a power cut could keep half of the flips. (The
+ * paper on Acumen does not mention this.)
  *
- * Compiled with -mrtm; nothing in here runs before CPUID was checked. There are Intel CPUs with RTM in CPUID
- * on which microcode aborts every transaction, hence the trial.
+ * Compiled with -mrtm; nothing in here runs before CPUID was checked. On some Intel CPUs CPUID has RTM but
+ * microcode aborts every transaction, hence the trial.
  */
 #include "reflection/media/persist.h"
 #include "reflection/media/persist_real.h"

@@ -14,7 +14,7 @@ enum seam_point {
     SEAM_RESERVE,  /* about to try to reserve a page */
     SEAM_RESERVED, /* just reserved a page */
     SEAM_RELEASE,  /* about to release a page */
-    SEAM_WAIT,     /* waiting for a page that another thread holds: may be called without end */
+    SEAM_WAIT, /* waiting for a page that another thread holds: may be called any number of times */
     SEAM_VERSION,  /* a reader has noted its versions and is about to copy */
     SEAM_CHECK,    /* a reader has copied and is about to check that no version changed */
     SEAM_FLIP,     /* about to mark pages as flipping in memory */

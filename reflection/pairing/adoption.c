@@ -25,8 +25,8 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
         return 0;
     if (who->size == r->clean_size && wish->prefer_reflection) {
         report_log(REPORT_WARNING,
-                   "%s was written by other means since it was unmapped; what its reflection holds "
-                   "is taken all the same",
+                   "another program wrote to %s since it was unmapped; its reflection is used all "
+                   "the same, as ATO_PREFER_REFLECTION asks",
                    pr->path);
         return 0;
     }
@@ -38,11 +38,12 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
         snprintf(why, sizeof(why),
                  "its mtime is %" PRId64 ".%09" PRIu32 ", it was %" PRId64 ".%09" PRIu64,
                  who->mtime_sec, who->mtime_nsec, r->clean_mtime_sec, r->clean_mtime_nsec);
-    return report_error(ESTALE,
-                        "%s was written by other means since it was unmapped (%s), while its "
-                        "reflection %s/%" PRIu64
-                        " holds parts of it: which of the two is right cannot be known",
-                        pr->path, why, pr->folder.path, who->inode);
+    return report_error(
+        ESTALE,
+        "another program wrote to %s since it was unmapped (%s), and its reflection %s/%" PRIu64
+        " holds parts of the content: choose a side with ATO_PREFER_FILE or ATO_PREFER_REFLECTION "
+        "('ato deploy --prefer=')",
+        pr->path, why, pr->folder.path, who->inode);
 }
 
 static int check_reflection(struct pairing *pr, const struct lookup_names *n, uint64_t size)
@@ -58,28 +59,28 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
     if (ownership_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
         return -1;
     if (fstat(pr->reflection, &st) < 0)
-        return report_errno(errno, "cannot look at %s/%s", pr->folder.path, n->reflection);
-    /* A user with permission to rename other users' files could put one of those here. libato, running as its
-     * owner, would then open it to all users of this file, and write to it. So it must be like the manifest
-     * that it was made with. Or like the original: birth_follow() was cut, or one user made the manifest and
-     * another one this, and both may write to the original. Then it is open to all of them already. */
+        return report_errno(errno, "cannot stat %s/%s", pr->folder.path, n->reflection);
+    /* A user with permission to rename other users' files could put such a file here. libato, running as
+     * the owner of that file, would then open it to all users of the original, and write to it. So it must
+     * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
+     * interrupted, or if the makers of manifest and reflection were two users that may both write to the
+     * original: then it is open to these users already. */
     const struct identity *who = &pr->identity;
     struct stat own;
     if (fstat(pr->lock, &own) < 0)
-        return report_errno(errno, "cannot look at the manifest of %s", pr->path);
+        return report_errno(errno, "cannot stat the manifest of %s", pr->path);
     if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
         ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
          st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
-        return report_error(
-            EACCES,
-            "%s/%s has another owner, group or mode than its manifest: they were not "
-            "made together",
-            pr->folder.path, n->reflection);
+        return report_error(EACCES,
+                            "%s/%s differs from its manifest in owner, group or mode: the two were "
+                            "not made together, and are refused",
+                            pr->folder.path, n->reflection);
     uint64_t need = layout_reflection_bytes(size);
     if ((uint64_t)st.st_size < need)
-        return report_error(EUCLEAN,
-                            "the reflection %s/%s is %lld bytes long, it should be %" PRIu64,
-                            pr->folder.path, n->reflection, (long long)st.st_size, need);
+        return report_error(
+            EUCLEAN, "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64,
+            pr->folder.path, n->reflection, (long long)st.st_size, need);
     return 0;
 }
 
@@ -128,11 +129,13 @@ int adopt_used(struct pairing *pr, const struct lookup_names *n, const struct pa
     uint8_t boot[16];
     identity_boot(boot);
     if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
-        report_error(EBUSY, "%s is locked by another process, which does not have it mapped",
+        report_error(EBUSY,
+                     "the manifest of %s is locked by another process, which does not have the "
+                     "file mapped; end that process, or try again",
                      pr->path);
         return PAIRING_NOT_YET;
     }
-    /* The size may change at any moment: it is read from the mapping, as one word. */
+    /* The size may change at any time: it is read from the mapping, as one word. */
     if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
         birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
         check_reflection(pr, n, pr->size) < 0)
@@ -165,10 +168,10 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
         memcmp(boot, pr->record.boot_id, 16) != 0)
         report_log(REPORT_WARNING,
-                   "the kernel went down while %s was mapped in domain process, which promises "
-                   "nothing for that case",
+                   "the machine was restarted while %s was mapped in domain process, which "
+                   "promises nothing for that case: writes may be lost",
                    pr->path);
-    /* The dead processes flushed nothing: their bytes become durable before their words do (I1). */
+    /* The dead processes did not flush: their bytes must become durable before their words (I1). */
     bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
                      pr->persist.domain != PERSIST_PROCESS;
     /* persist-order R6 (writer: W6 in lib/api/write.c): a word that a dead process stored in place may be visible and not durable. */
@@ -178,8 +181,8 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was cut
-     * right after setting it. */
+    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was
+     * interrupted right after setting it. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     if (settle_manifest(pr, n) < 0)
@@ -215,9 +218,10 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
         return 0;
     }
     report_log(REPORT_INFO,
-               "%s was written by other means; its reflection %s/%s holds nothing of it", pr->path,
-               pr->folder.path, n->reflection);
-    /* persist-order P2: a removal that is cut is recognized as one. */
+               "another program wrote to %s; its reflection %s/%s holds no part of the content, "
+               "and is replaced",
+               pr->path, pr->folder.path, n->reflection);
+    /* persist-order P2: an interrupted removal is recognized. */
     if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;

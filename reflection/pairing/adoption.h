@@ -14,14 +14,15 @@
 int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
           const struct pairing_wish *wish);
 
-/* The part of adopt() that gives reflection and manifest the file's owner, group and mode. For a recovery
- * that is due, which goes by these. */
+/* The part of adopt() that gives reflection and manifest the file's owner, group and mode. Called
+ * before a recovery, which relies on these. */
 void adopt_follow(struct pairing *pr, const struct lookup_names *n, const char *bytes);
 
-/* After adopt() failed with ESTALE: does the reflection hold nothing of the file, and is the guard, if any,
- * off? Then the file is right, and may get a new reflection, whatever wrote to it. Returns 1 if so: the
- * manifest now says `deployed`, without a guard (or still `born`). 0 if not, with adopt()'s errno and
- * sentence. -1 with a sentence if it cannot be told. */
+/* Called after adopt() failed with ESTALE. If the reflection holds no slice of the file, and the guard,
+ * if any, is off, then the file is complete, and may get a new reflection, whichever program wrote to
+ * it. Returns 1 in that case: the state in the manifest is now `deployed`, without a guard (or still
+ * `born`). 0 otherwise, with adopt()'s errno and sentence. -1 with a sentence if that cannot be found
+ * out. */
 int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const char *bytes,
                        const struct pairing_wish *wish);
 

@@ -31,7 +31,7 @@ void birth_follow(const struct pairing *pr, int fd, const char *name)
     struct stat st;
     if (ownership_give(&file, fd) < 0 && fstat(fd, &st) == 0 && (st.st_mode & 0666 & ~file.mode))
         report_log(REPORT_WARNING,
-                   "%s/%s has mode %03o, which allows more than that of %s: its owner should "
+                   "%s/%s has mode %03o, which permits more than the mode of %s: its owner has to "
                    "change it",
                    pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
 }
@@ -40,16 +40,18 @@ void birth_follow(const struct pairing *pr, int fd, const char *name)
 
 static int make_reflection(struct pairing *pr, const struct lookup_names *n)
 {
-    /* What a cut birth or removal left holds nothing: begin with a new file, with bitmaps of zeros. */
+    /* A reflection that an interrupted birth or removal left has no content: begin with a new
+     * file, with bitmaps of zeros. */
     if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot clear away %s/%s", pr->folder.path, n->reflection);
+        return report_errno(errno, "cannot remove the leftover reflection %s/%s", pr->folder.path,
+                            n->reflection);
     pr->reflection = fsops->create(pr->folder.fd, n->reflection, O_RDWR | O_EXCL, 0600);
     if (pr->reflection < 0)
         return report_errno(errno, "cannot make the reflection %s/%s", pr->folder.path,
                             n->reflection);
     uint64_t bytes = layout_reflection_bytes(pr->identity.size);
     if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
-        return report_errno(errno, "cannot give the reflection %s/%s its size of %" PRIu64 " bytes",
+        return report_errno(errno, "cannot make the reflection %s/%s %" PRIu64 " bytes long",
                             pr->folder.path, n->reflection, bytes);
     if (dress(pr, pr->reflection, n->reflection) < 0)
         return -1;
@@ -71,8 +73,9 @@ int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
     if (domain == PERSIST_AUTO)
         domain = medium;
     else if (domain_weaker(medium, domain) == medium && medium != (enum persist_domain)domain)
-        report_log(REPORT_WARNING, "%s is mapped in domain %s as asked, its medium offers only %s",
-                   pr->path, domain_name(domain), domain_name(medium));
+        report_log(REPORT_WARNING,
+                   "%s is mapped in domain %s, as asked, but its medium offers only %s", pr->path,
+                   domain_name(domain), domain_name(medium));
     persist_init(&pr->persist, domain);
     return 0;
 }
@@ -86,7 +89,9 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
     if (wished < 0)
         return -1;
     if (wished != PERSIST_AUTO && wished != (int)domain)
-        return report_error(EXDEV, "%s is mapped in domain %s; it cannot be in domain %s too",
+        return report_error(EXDEV,
+                            "%s is mapped in domain %s by another process; it cannot be mapped in "
+                            "domain %s at the same time",
                             pr->path, domain_name(domain), domain_name(wished));
     persist_init(&pr->persist, domain);
     return 0;
@@ -98,11 +103,13 @@ int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
         if (errno == EOPNOTSUPP)
-            return report_error(EOPNOTSUPP,
-                                "the file system of %s cannot allocate space before it is written "
-                                "to (fallocate), which libato needs",
-                                pr->folder.path);
-        return report_errno(errno, "no space for the manifest %s/%s", pr->folder.path, n->manifest);
+            return report_error(
+                EOPNOTSUPP,
+                "the file system of %s has no fallocate(2), which libato needs: name a folder on "
+                "another one by ATO_REFLECTION_DIR or reflection_dir",
+                pr->folder.path);
+        return report_errno(errno, "cannot allocate the manifest %s/%s", pr->folder.path,
+                            n->manifest);
     }
     int fd = folder_reopen(pr->lock);
     if (fd < 0)
@@ -144,12 +151,14 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
 {
     if (!pr->has_attributes && pr->identity.links > 1)
         return report_error(EINVAL,
-                            "%s has %" PRIu64 " links on a file system without extended "
-                            "attributes: its reflection could not be found by its other names",
+                            "%s has %" PRIu64
+                            " links on a file system without extended attributes, where its "
+                            "reflection is found by one name only: remove the other links",
                             pr->path, pr->identity.links);
     if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
         return -1;
-    /* A half-made manifest may be here: it is zeroed first. Copy B stays zeros until the first use. */
+    /* An incomplete manifest may exist: it is zeroed first. Copy B stays zeros until the first
+     * use. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
@@ -174,12 +183,13 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
     if (pr->has_attributes && write_attribute(pr, name) < 0) {
         if (errno != ENOTSUP && errno != EPERM)
             return -1;
-        /* Some file systems answer a reader that there is no attribute, although none can be set. */
+        /* On some file systems a read reports that there is no attribute, although none can be
+         * set. */
         pr->has_attributes = false;
         if (pr->identity.links > 1)
             return report_error(EINVAL,
-                                "%s has several links, and no extended attribute can be "
-                                "set on it",
+                                "%s has several links, and its file system stores no extended "
+                                "attribute: remove the other links",
                                 pr->path);
     }
     if (pr->has_attributes)

@@ -3,8 +3,8 @@
  * Makes a pairing's files: reflection, manifest and attribute, in the order of birth at the head of
  * pairing.h. Also the steps that adopting a pairing shares with this.
  *
- * For pairing_open.c and what it calls. The caller holds the attach lock and all slots. On failure what was made
- * stays; the next birth begins anew over it. Results: 0, or -1 with a sentence.
+ * For pairing_open.c and what it calls. The caller holds the attach lock and all slots. On failure the files
+ * stay; the next birth replaces them. Results: 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_PAIRING_BIRTH_H
 #define ATO_REFLECTION_PAIRING_BIRTH_H
@@ -27,8 +27,8 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
 /* Maps the manifest, with space allocated for all of it. pr->persist is set. */
 int birth_map_manifest(struct pairing *pr, const struct lookup_names *n);
 
-/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the reflection
- * holds content of the original. As far as the caller may; otherwise logs a warning. */
+/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
+ * reflection holds content of the original. If the caller has no permission for that, logs a warning. */
 void birth_follow(const struct pairing *pr, int fd, const char *name);
 
 /* Writes the next version of pr->record, durably. */

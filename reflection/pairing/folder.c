@@ -26,7 +26,9 @@ static int open_parent(const char *path, const char **name)
     *name = slash + 1;
     int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        report_errno(errno, "cannot open the folder %s", parent);
+        report_errno(errno,
+                     "cannot open the folder %s, in which the reflection folder has its place",
+                     parent);
     return fd;
 }
 
@@ -36,7 +38,8 @@ char *folder_unfinished(char to[NAME_MAX + 1], const char *name)
     if (identity_random(&random, sizeof(random)) < 0)
         return NULL;
     if (snprintf(to, NAME_MAX + 1, "%s.%016" PRIx64 UNFINISHED, name, random) > NAME_MAX) {
-        report_error(ENAMETOOLONG, "no name can be made from %s, it is too long", name);
+        report_error(ENAMETOOLONG, "the name %s is too long for libato to add a suffix to it",
+                     name);
         return NULL;
     }
     return to;
@@ -50,14 +53,18 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
-/* Makes the folder under another name first, so that a process that sees it sees it complete. */
+/* Makes the folder under another name first, so that other processes find it only when it is
+ * complete. */
 static int make_folder(int around, const struct stat *like, const char *name, const char *path)
 {
     char unfinished[NAME_MAX + 1];
     if (!folder_unfinished(unfinished, name))
         return -1;
     if (fsops->mkdirat(around, unfinished, 0700) < 0)
-        return report_errno(errno, "cannot make the reflection folder %s", path);
+        return report_errno(errno,
+                            "cannot make the reflection folder %s (ATO_REFLECTION_DIR or "
+                            "reflection_dir names another one)",
+                            path);
     int result = -1, fd = openat(around, unfinished, OPEN_FLAGS);
     if (fd < 0) {
         report_errno(errno, "cannot open the new reflection folder %s", path);
@@ -70,13 +77,19 @@ static int make_folder(int around, const struct stat *like, const char *name, co
     mode_t mode = ownership_mode(around, like->st_mode & 07777);
     if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
         fsops->fchown(fd, (uid_t)-1, like->st_gid) < 0)
-        report_log(REPORT_INFO, "the reflection folder %s keeps its maker as owner", path);
+        report_log(REPORT_INFO,
+                   "cannot give the reflection folder %s the owner and group of the folder around "
+                   "it: its maker stays the owner",
+                   path);
     if (fstat(fd, &st) == 0 && st.st_gid != like->st_gid)
         mode = (mode & 01700) | (mode & mode >> 3 & 0007);
     if (fsops->fchmod(fd, mode) < 0)
         report_errno(errno, "cannot set the mode of the reflection folder %s", path);
     else if (fsops->renameat(around, unfinished, name) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-        report_errno(errno, "cannot make the reflection folder %s", path);
+        report_errno(errno,
+                     "cannot make the reflection folder %s (ATO_REFLECTION_DIR or reflection_dir "
+                     "names another one)",
+                     path);
     else
         result = 0;
 out:;
@@ -88,8 +101,8 @@ out:;
     return result;
 }
 
-/* Was a folder made by a member of the group that may rename names around it? Only members can give a folder
- * that group. */
+/* Returns true if the maker of the folder is a member of the group that may rename names around it: only
+ * members can give a folder that group. */
 static bool is_of_the_group(const struct stat *folder, const struct stat *parent)
 {
     return (parent->st_mode & S_IWGRP) && !(parent->st_mode & S_ISVTX) &&
@@ -100,14 +113,15 @@ static int check_trust(const struct folder *f, const struct stat *parent)
 {
     struct stat st;
     if (fstat(f->fd, &st) < 0)
-        return report_errno(errno, "cannot look at %s", f->path);
+        return report_errno(errno, "cannot stat %s", f->path);
     if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid &&
         !is_of_the_group(&st, parent))
-        return report_error(EACCES,
-                            "the reflection folder %s belongs to user %u, who is neither the "
-                            "caller, nor root, nor the owner of the folder around it, nor one of "
-                            "the group that may write there",
-                            f->path, (unsigned)st.st_uid);
+        return report_error(
+            EACCES,
+            "the reflection folder %s belongs to user %u, and is refused: it must belong to the "
+            "caller, to root, to the owner of the folder around it, or to the group that may write "
+            "there. Name another one by ATO_REFLECTION_DIR or reflection_dir",
+            f->path, (unsigned)st.st_uid);
     return 0;
 }
 
@@ -137,7 +151,7 @@ int folder_open(struct folder *f, const char *path, bool make)
     struct stat around;
     int result = -1;
     if (fstat(parent, &around) < 0) {
-        report_errno(errno, "cannot look at the folder around %s", f->path);
+        report_errno(errno, "cannot stat the folder around %s", f->path);
         goto out;
     }
     f->fd = openat(parent, name, OPEN_FLAGS);
@@ -148,10 +162,15 @@ int folder_open(struct folder *f, const char *path, bool make)
     }
     if (f->fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR)
-            report_error(EACCES, "%s is a symbolic link or no folder: refused as reflection folder",
+            report_error(EACCES,
+                         "%s is a symbolic link or not a folder, and is refused as reflection "
+                         "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
                          f->path);
         else
-            report_errno(errno, "cannot open the reflection folder %s", f->path);
+            report_errno(errno,
+                         "cannot open the reflection folder %s (for a file without a reflection, "
+                         "ATO_REFLECTION_DIR or reflection_dir names another one)",
+                         f->path);
         goto out;
     }
     result = check_trust(f, &around);
@@ -176,9 +195,9 @@ int folder_names(const struct folder *f, const char *name, int fd)
 {
     struct stat held, named;
     if (fstat(fd, &held) < 0)
-        return report_errno(errno, "cannot look at %s/%s", f->path, name);
+        return report_errno(errno, "cannot stat %s/%s", f->path, name);
     if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : report_errno(errno, "cannot look at %s/%s", f->path, name);
+        return errno == ENOENT ? 0 : report_errno(errno, "cannot stat %s/%s", f->path, name);
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
@@ -229,7 +248,8 @@ int folder_sync_name(const struct folder *f)
         return -1;
     int result = 0;
     if (fsops_fsync(parent) < 0)
-        result = report_errno(errno, "cannot make the reflection folder %s durable", f->path);
+        result =
+            report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
     int saved = errno;
     close(parent);
     errno = saved;
@@ -239,6 +259,6 @@ int folder_sync_name(const struct folder *f)
 int folder_sync_from(const struct folder *f, const char *site)
 {
     if (fsops->fsync(f->fd, site) < 0)
-        return report_errno(errno, "cannot make the names in %s durable", f->path);
+        return report_errno(errno, "cannot sync the folder %s", f->path);
     return 0;
 }

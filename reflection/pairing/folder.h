@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reflection folder: found or made, and checked before anything in it is believed.
+ * The reflection folder: found or made, and checked before any content is used.
  *
  * Refused: a symbolic link, and a folder that belongs neither to the caller, nor to root, nor to the owner of
- * the folder around it: its owner could exchange reflections at any time. Accepted too is a folder with the
+ * the folder around it: its owner could replace reflections at any time. Accepted too is a folder with the
  * group of the one around it, if that group may rename names there.
  */
 #ifndef ATO_REFLECTION_PAIRING_FOLDER_H
@@ -21,14 +21,14 @@ struct folder {
     char path[PATH_MAX]; /* absolute, for the attribute and for sentences */
 };
 
-/* Opens `path`; makes it (one level, with owner, group and mode of its parent) if `make` is set. Relative
- * paths begin at the working directory. Returns 0, or -1 with errno: EACCES (also: not to be trusted),
- * ENOENT, ... */
+/* Opens `path`; makes it (one level, with owner, group and mode of its parent) if `make` is set.
+ * Relative paths begin at the working directory. Returns 0, or -1 with errno: EACCES (also if it is
+ * not trusted), ENOENT, ... */
 int folder_open(struct folder *f, const char *path, bool make);
 void folder_close(struct folder *f);
 
-/* Returns 1 if `name` in the folder is (still) the name of the file open as `fd`, else 0; -1 with a sentence
- * if that is unknown. */
+/* Returns 1 if `name` in the folder is (still) the name of the file open as `fd`, else 0; -1 with a
+ * sentence on error. */
 int folder_names(const struct folder *f, const char *name, int fd);
 
 /* Opens the file that is open as `fd` once more, for reading and writing, independently of its name. Returns
@@ -49,8 +49,8 @@ char *folder_unfinished(char to[NAME_MAX + 1], const char *name);
 /* Returns true if `found` is such a name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);
 
-/* Makes the folder's own name durable. The process that made the folder may have died before that: so every
- * process that relies on finding it again calls this, not only its maker. */
+/* Makes the folder's own name durable. The maker may have died before that: so each process that relies
+ * on the folder calls this. */
 int folder_sync_name(const struct folder *f);
 
 /* Makes the names in the folder durable as they are now. */

@@ -37,7 +37,8 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
 static int cut_off(struct pairing *pr, uint64_t longest)
 {
     if (fsops->ftruncate(pr->original, (off_t)longest) < 0)
-        return report_errno(errno, "cannot take back that %s grew", pr->path);
+        return report_errno(errno, "cannot cut off what an interrupted growth of %s left",
+                            pr->path);
     return 0;
 }
 
@@ -53,22 +54,24 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
 {
     struct stat st;
     if (fstat(pr->original, &st) < 0)
-        return report_errno(errno, "cannot look at %s", pr->path);
+        return report_errno(errno, "cannot stat %s", pr->path);
     uint64_t is = (uint64_t)st.st_size, longest = growth_longest(pr->size, shrunk);
     int was_cut = growth_was_cut(pr->original, is, longest, growth);
     if (was_cut < 0)
-        return report_errno(errno, "cannot read what lies behind the end of %s", pr->path);
+        return report_errno(errno, "cannot read the bytes beyond the recorded end of %s", pr->path);
     if (was_cut && cut_off(pr, longest) < 0)
         return -1;
     if (!was_cut && (is < pr->size || is > longest))
-        return report_error(ESTALE,
-                            "%s is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                            ": it %s by other means",
-                            pr->path, is, pr->size, is < pr->size ? "was cut" : "grew");
-    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the
-     * growth word changes or is removed: without that word nothing tells that the file is too long.
-     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed in a
-     * living process is cut off when its file is made plain, and no case has such a failure. */
+        return report_error(
+            ESTALE,
+            "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
+            ": another program %s it. Give it that length again, or map it with ATO_PREFER_FILE "
+            "('ato deploy --prefer=file'), which sets its reflection aside",
+            pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
+    /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
+     * word changes or is removed: without that word the file is not known to be too long.
+     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed
+     * in a living process is cut off when its file is made plain, and no case has such a failure. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
@@ -85,7 +88,7 @@ uint64_t *growth_size_word(const struct pairing *pr)
     return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
 }
 
-/* I5: the bits of new pages must be 0. Those in holes are. */
+/* I5: the bits of new pages must be 0. Bits in holes are 0. */
 static int check_words(const struct pairing *pr, uint64_t to)
 {
     uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
@@ -93,7 +96,7 @@ static int check_words(const struct pairing *pr, uint64_t to)
     for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
         chunk = meta_next(pr->reflection, chunk, chunks);
         if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+            return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
         if (chunk == chunks)
             return 0;
         uint64_t page = chunk * CHUNK_PAGES;
@@ -133,9 +136,10 @@ int growth_end(struct pairing *pr)
     persist_store_word(&pr->persist, word, 0);
     if (persist_flush_word(&pr->persist, word) < 0)
         return lost(pr, "the manifest of");
-    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file: zeros
-     * that it appends must not be taken for those of the growth.
-     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds appends zeros. */
+    /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file:
+     * zeros that it appends must not count as those of the growth.
+     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds
+     * appends zeros. */
     persist_fence(&pr->persist);
     return 0;
 }
@@ -150,8 +154,9 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         persist_store_word(&pr->persist, word, manifest_encode_size(to));
         if (persist_flush_word(&pr->persist, word) < 0)
             return lost(pr, "the manifest of");
-        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before the
-         * original has it. Otherwise that could not be told from a file that another program made longer. */
+        /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before
+         * the original has it. Otherwise the file could not be distinguished from one that another
+         * program made longer. */
         persist_fence(&pr->persist);
     }
     if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How an original gets longer, so that a cut leaves it with its old length or with the new one.
+ * How an original gets longer, so that an interruption leaves it with its old length or with the new one.
  *
  *   1. the growth word of the manifest says the new length           (persist-order G1)
  *   2. reflection and original get that length                       (persist-order G2)
  *   3. the size word says it: the step that counts
  *
- * Each is durable before the next. If an original is longer than its size word says, no longer than the
- * growth word says, and zeros from the one to its end, a growth stopped between 1 and 3: the excess is cut
- * off. When a growth ends without step 3, or the file has got shorter since, the growth word is withdrawn: 0 (persist-order
- * G5). (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth
- * word says.) Any other length was given by another program, except for files that were made shorter
- * (shrink.h).
+ * Each is durable before the next. If an original is longer than in the size word, but not longer than in the growth
+ * word, and has only zeros beyond the size word, then a growth was interrupted between 1 and 3: the excess is cut off.
+ * When a growth ends without step 3, or the file has got shorter since, the growth word is withdrawn: 0 (persist-order
+ * G5). (A transaction may take steps 1 and 2 several times, so the original may be shorter than the growth word says.)
+ * Any other length was given by another program, except for files that were made shorter (shrink.h).
  */
 #ifndef ATO_REFLECTION_PAIRING_GROWTH_H
 #define ATO_REFLECTION_PAIRING_GROWTH_H
@@ -29,8 +28,9 @@ static inline uint64_t growth_longest(uint64_t size, uint64_t shrunk)
     return shrunk > size ? shrunk : size;
 }
 
-/* Is `is` the length that a growth that was cut gave the original? It was `longest` bytes long before; its
- * growth word says `growth` (0: none). Returns 1, 0, or -1 and errno. Reads the new bytes, except holes. */
+/* Returns 1 if an interrupted growth gave the original its length `is`, 0 if not, -1 with errno. The
+ * length before was at most `longest`; the growth word contains `growth` (0: none). Reads the new bytes,
+ * except holes. */
 int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth);
 
 /* Steps 1 and 2, from pr->size to `to`, which is more. growth_settle() has been called, and all that both

@@ -75,11 +75,12 @@ static int store(struct pairing *pr, const struct window *w)
     /* On tmpfs a store into a hole is SIGBUS if there is no space. */
     if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
                          (off_t)w->bytes) < 0)
-        return report_errno(errno, "no space to put the guarded bytes of %s back", pr->path);
+        return report_errno(errno, "cannot allocate space to restore the guarded bytes of %s",
+                            pr->path);
     char *map = domain_map(p.domain, NULL, w->bytes, PROT_READ | PROT_WRITE, pr->original,
                            (off_t)(w->page * PAGE_BYTES));
     if (map == MAP_FAILED)
-        return report_errno(errno, "cannot map %s to put its guarded bytes back", pr->path);
+        return report_errno(errno, "cannot map %s to restore its guarded bytes", pr->path);
     memcpy(words, map + w->at, w->n);
     memcpy(words + w->at_guard, g->plain, g->bytes);
     /* The word of the first byte comes last: guard_is_off() looks at that byte, and so may programs that mask a header. */
@@ -99,15 +100,15 @@ int guard_put_back(struct pairing *pr)
     if (!rec->guard.bytes)
         return 0;
     int there = read_guarded(pr, now);
-    if (there <= 0) /* the file has no such bytes: nothing to put back */
+    if (there <= 0) /* the file does not have these bytes */
         return there;
     bool ours = true;
     for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
         ours = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
     if (!ours) {
         report_log(REPORT_WARNING,
-                   "the guarded bytes of %s, %" PRIu32 " at %" PRIu64
-                   ", were written by other means: they stay as they are",
+                   "another program wrote to the guarded bytes of %s, %" PRIu32 " at %" PRIu64
+                   ": they are not restored",
                    pr->path, rec->guard.bytes, rec->guard.offset);
         return 0;
     }

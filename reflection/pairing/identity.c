@@ -26,13 +26,13 @@ int identity_of(int fd, struct identity *who)
     struct statx sx;
     memset(who, 0, sizeof(*who));
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &sx) < 0)
-        return report_errno(errno, "cannot look at descriptor %d", fd);
+        return report_errno(errno, "cannot stat descriptor %d", fd);
     if (!S_ISREG(sx.stx_mode))
         return report_error(EINVAL, "descriptor %d is not a regular file", fd);
     if (sx.stx_nlink == 0)
         return report_error(EINVAL,
-                            "descriptor %d is a file without a name: it has no place for "
-                            "a reflection that would be found again",
+                            "descriptor %d is a file without a name: its reflection could not be "
+                            "found again. Give the file a name first",
                             fd);
     who->inode = sx.stx_ino;
     who->device = makedev(sx.stx_dev_major, sx.stx_dev_minor);
@@ -71,13 +71,14 @@ int identity_path(int fd, const struct identity *who, char *path, char **name)
     char *slash = strrchr(path, '/');
     int there = stat(path, &st);
     if (there < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-        return report_errno(errno, "cannot look at '%s', the path of descriptor %d", path, fd);
+        return report_errno(errno, "cannot stat '%s', the path of descriptor %d", path, fd);
     if (path[0] != '/' || !slash || there < 0 || st.st_ino != who->inode ||
         st.st_dev != who->device)
-        return report_error(EINVAL,
-                            "descriptor %d has no path here that names it (it says '%s'): was it "
-                            "renamed meanwhile, or opened in another mount namespace?",
-                            fd, path);
+        return report_error(
+            EINVAL,
+            "descriptor %d has the path '%s' in /proc, which does not name its file: the file was "
+            "renamed meanwhile, or opened in another mount namespace",
+            fd, path);
     *name = slash + 1;
     return 0;
 }
@@ -210,7 +211,7 @@ int identity_random(void *bytes, size_t n)
         got = getrandom(bytes, n, 0);
     while (got < 0 && errno == EINTR);
     if (got != (ssize_t)n)
-        return report_errno(got < 0 ? errno : EIO, "the kernel gives no random bytes");
+        return report_errno(got < 0 ? errno : EIO, "cannot get random bytes from the kernel");
     return 0;
 }
 

@@ -47,8 +47,8 @@ static inline struct trust identity_trust(const struct identity *who)
     return (struct trust){who->owner, who->group, who->mode};
 }
 
-/* Returns true if both are the same inode, in the same use of its number, by birth time and generation. Only
- * what both sides know is compared. */
+/* Returns true if both are the same inode, in the same use of its number, by birth time and generation.
+ * Only values that both sides have are compared. */
 bool identity_same_inode(const struct identity *who, const struct manifest_record *record);
 
 /* Returns true if size and mtime are those in a record of state `clean`. */
@@ -71,7 +71,8 @@ enum attribute_finding attribute_read(int fd, const char *path, struct attribute
 int attribute_write(int fd, const char *path, const struct attribute *a);
 int attribute_remove(int fd, const char *path);
 
-/* Parses `n` bytes of an attribute's value, which no NUL follows. Returns false if they are not one. */
+/* Parses `n` bytes of an attribute's value, which no NUL follows. Returns false if they are not
+ * a valid attribute. */
 bool attribute_parse(const char *value, size_t n, struct attribute *a);
 
 void identity_hex(const uint8_t id[16], char out[33]);

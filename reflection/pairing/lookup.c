@@ -24,8 +24,8 @@ struct lookup_names lookup_names(uint64_t inode)
 
 /* ---- reading manifests without locking them ---- */
 
-/* Reads the manifest of `inode` in a folder, if it may be believed for the file `whose`. Returns 1 if there
- * is one, valid or not (*found tells); 0 if there is none; -1 on error. */
+/* Reads the manifest of `inode` in a folder, if it is trusted for the file `whose`. Returns 1 if there
+ * is one, valid or not (see *found); 0 if there is none; -1 on error. */
 static int peek(const struct folder *f, uint64_t inode, const struct identity *whose,
                 struct manifest_record *record, enum manifest_finding *found)
 {
@@ -49,7 +49,8 @@ static int peek(const struct folder *f, uint64_t inode, const struct identity *w
         result = 1;
     if (result == 1)
         *found = manifest_read(bytes, record, &which);
-    /* Nothing is locked, so both copies may have been written one after the other while they were read. */
+    /* Without a lock, both copies may have been written, one after the other, while they were
+     * read. */
     for (int i = 0; i < 3 && result == 1 && *found == MANIFEST_DAMAGED; i++)
         if (pread(fd, bytes, MANIFEST_BYTES, 0) >= 0)
             *found = manifest_read(bytes, record, &which);
@@ -87,7 +88,8 @@ int lookup_holds_slices(const struct folder *f, uint64_t inode)
         return 0;
     int result = fd < 0 ? -1 : slices_in(fd);
     if (result < 0)
-        report_errno(errno, "cannot see what lies in the reflection %s/%s", f->path, n.reflection);
+        report_errno(errno, "cannot read the bitmaps of the reflection %s/%s", f->path,
+                     n.reflection);
     int saved = errno;
     if (fd >= 0)
         close(fd);
@@ -107,10 +109,10 @@ static int attribute_folder(const struct pairing *pr, const char *name, const st
     else
         n = snprintf(out, PATH_MAX, "%.*s/%s", (int)(name - 1 - pr->path), pr->path, a->folder);
     if (n >= PATH_MAX)
-        return report_error(ENAMETOOLONG,
-                            "the reflection folder that the attribute of %s names "
-                            "has too long a path",
-                            pr->path);
+        return report_error(
+            ENAMETOOLONG,
+            "the attribute user.ato of %s names a reflection folder whose path is too long",
+            pr->path);
     return 0;
 }
 
@@ -142,10 +144,9 @@ static int holds_pairing(struct folder *f, const char *path, const struct attrib
         there = report_error(EUCLEAN, "the manifest %s/%" PRIu64 ".manifest is damaged", f->path,
                              a->inode);
     else if (found == MANIFEST_FOREIGN)
-        there = report_error(EUCLEAN,
-                             "the manifest %s/%" PRIu64 ".manifest is of version %u, this library "
-                             "reads %d",
-                             f->path, a->inode, record->version, MANIFEST_VERSION);
+        there = report_error(
+            EUCLEAN, "the manifest %s/%" PRIu64 ".manifest has version %u, this library reads %d",
+            f->path, a->inode, record->version, MANIFEST_VERSION);
     else
         there = found == MANIFEST_VALID && memcmp(record->id, a->id, 16) == 0 &&
                 record->inode == a->inode;
@@ -167,9 +168,9 @@ static int holds_inode(struct folder *f, const char *path, const struct identity
     return there;
 }
 
-/* Did the source of a copy have all slices in O when it was copied? -1 on error. Its present state does not
- * tell: it may have been deployed since. But each session that stored anything leaves a new mtime, and a tool
- * that copies attributes copies mtime too. */
+/* Returns whether the source of a copy had all slices in O when it was copied; -1 on error. The present
+ * state of the source is not enough: it may have been deployed since. But each session with stores leaves
+ * a new mtime, and a tool that copies attributes copies mtime too. */
 static int was_plain(const struct pairing *copy, const struct folder *f,
                      const struct manifest_record *source)
 {
@@ -181,9 +182,9 @@ static int was_plain(const struct pairing *copy, const struct folder *f,
     return holds < 0 ? -1 : !holds;
 }
 
-/* For an attribute that came along with a copy of another file. Drops it if the source is found and had no
- * slice in R, or if the file is preferred. Else fails and keeps it: the copied bytes may not be what the
- * source held. */
+/* For an attribute that was copied with the bytes of another file. Removes it if the source is found
+ * and had no slice in R, or with ATO_PREFER_FILE. Else fails and keeps it: the copied bytes may differ
+ * from the content of the source. */
 static int drop_copied(struct pairing *pr, const char *name, const char *sibling,
                        const struct attribute *a, const struct pairing_wish *wish)
 {
@@ -211,29 +212,29 @@ static int drop_copied(struct pairing *pr, const char *name, const char *sibling
      * reflection, so it stays. */
     if (!found && wish->prefer_file)
         return attribute_remove(pr->original, pr->path);
-    if (!found && failed) { /* the source may be there all the same */
+    if (!found && failed) { /* the source may exist */
         errno = failed;
         return -1;
     }
     if (!found)
-        return report_error(
-            ESTALE,
-            "%s was copied or moved from a file that was not plain, and that file's "
-            "reflection (inode %" PRIu64 ", in '%s') is not to be found from here: "
-            "parts of the content may be there only. Make the source plain and copy "
-            "it again, or, if these bytes are the right ones, remove the attribute "
-            "user.ato",
-            pr->path, a->inode, a->folder);
+        return report_error(ESTALE,
+                            "%s was copied or moved while it was not plain, and the reflection of "
+                            "its source (inode %" PRIu64
+                            ", in '%s') is not found from here: it may hold parts of the content. "
+                            "Make the source plain and copy it again; to keep the bytes of this "
+                            "file, map it with ATO_PREFER_FILE, or remove the attribute user.ato",
+                            pr->path, a->inode, a->folder);
     if (plain != 1 && !wish->prefer_file)
         return report_error(ESTALE,
-                            "%s is a copy of a mapped or fast-unmapped file, of which parts lay in "
-                            "its reflection, or may have: its bytes need not be those of the file. "
-                            "Make the source plain and copy it again; or, if these bytes are the "
-                            "right ones, say that the file is preferred",
+                            "%s is a copy of a file that was mapped or fast-unmapped, and whose "
+                            "reflection may have held parts of the content: the bytes of the copy "
+                            "may be outdated. Make the source plain and copy it again; to keep the "
+                            "bytes of this file, map it with ATO_PREFER_FILE",
                             pr->path);
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    report_log(REPORT_WARNING, "%s carried the attribute of the file it was copied from; dropped",
+    report_log(REPORT_WARNING,
+               "removed from %s the attribute user.ato of the file that it was copied from",
                pr->path);
     return 0;
 }
@@ -255,8 +256,9 @@ bool lookup_is_own(const struct pairing *pr, const struct pairing_wish *wish)
     return found;
 }
 
-/* Does the original still carry that attribute? A process that makes the file plain removes the attribute
- * first, the manifest last. So if the manifest is missing, the attribute is read again. */
+/* Returns true if the original still carries that attribute. A process that makes the file plain
+ * removes the attribute first, the manifest last. So if the manifest is missing, the attribute is read
+ * again. */
 static bool still_says(const struct pairing *pr, const struct attribute *a)
 {
     struct attribute now;
@@ -291,10 +293,11 @@ static int find_by_attribute(struct pairing *pr, const char *sibling, const char
 
 static int say_missing(const struct pairing *pr, const char *told, const char *sibling)
 {
-    return report_error(ESTALE,
-                        "the reflection of %s is missing: its attribute says it lies in "
-                        "%s, and it is neither there nor in %s",
-                        pr->path, told, sibling);
+    return report_error(
+        ESTALE,
+        "the reflection of %s is missing: it is neither in %s, which the attribute user.ato names, "
+        "nor in %s. Bring it back; to keep the bytes of the file, map it with ATO_PREFER_FILE",
+        pr->path, told, sibling);
 }
 
 int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish *wish)
@@ -308,10 +311,11 @@ int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish 
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
     if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode)
-        return report_error(EAGAIN,
-                            "%s carries the attribute of the file that it was copied from: who may "
-                            "write to it has to map it first",
-                            pr->path);
+        return report_error(
+            EAGAIN,
+            "%s carries the attribute user.ato of the file that it was copied from: a process has "
+            "to map it for writing, or 'ato deploy' it, before it can be read",
+            pr->path);
     if (found == ATTRIBUTE_FOUND) {
         if (attribute_folder(pr, name, &a, told) < 0)
             return -1;
@@ -353,14 +357,14 @@ int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish 
             return there < 0 ? -1 : 0;
         if (attribute_remove(pr->original, pr->path) < 0)
             return -1;
-        report_log(REPORT_WARNING,
-                   "the reflection of %s is missing; the file is taken as it is, since it is "
-                   "preferred",
-                   pr->path);
+        report_log(
+            REPORT_WARNING,
+            "the reflection of %s is missing; the file is mapped as it is, as ATO_PREFER_FILE asks",
+            pr->path);
     }
     if (wish->folder && !pr->has_attributes) {
-        /* Without attributes nothing on the file tells where a reflection that a crash left lies: look beside
-         * the file before another one is made elsewhere. */
+        /* Without attributes the file does not name the folder of a reflection that a crash left: look
+         * beside the file before another one is made elsewhere. */
         int there = holds_inode(&pr->folder, sibling, &pr->identity);
         if (there != 0)
             return there < 0 ? -1 : 0;

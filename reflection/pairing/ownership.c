@@ -80,7 +80,7 @@ bool ownership_maker(const struct trust *file, const struct stat *found)
 {
     if (found->st_uid == 0 || found->st_uid == geteuid() || found->st_uid == file->owner)
         return true;
-    /* One of the file's group: only its members can give a file that group. */
+    /* A member of the file's group: only members can give a file that group. */
     if ((file->mode & S_IWGRP) && found->st_gid == file->group)
         return true;
     return file->mode & S_IWOTH;
@@ -89,12 +89,13 @@ bool ownership_maker(const struct trust *file, const struct stat *found)
 int ownership_kind(const struct stat *found, const char *folder, const char *name)
 {
     if (!S_ISREG(found->st_mode))
-        return report_error(EUCLEAN, "%s/%s is no regular file", folder, name);
+        return report_error(EUCLEAN, "%s/%s is not a regular file", folder, name);
     if (found->st_nlink > 1)
-        return report_error(EACCES,
-                            "%s/%s has %lu names and must have one: by another it may be somebody "
-                            "else's file, or a copy's by hard links",
-                            folder, name, (unsigned long)found->st_nlink);
+        return report_error(
+            EACCES,
+            "%s/%s has %lu links, and must have one: by another link it may be another user's "
+            "file, or belong to a copy of this folder. Remove the other links",
+            folder, name, (unsigned long)found->st_nlink);
     return 0;
 }
 
@@ -102,12 +103,12 @@ int ownership_check(const struct trust *file, int fd, const char *folder, const 
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
-        return report_errno(errno, "cannot look at %s/%s", folder, name);
+        return report_errno(errno, "cannot stat %s/%s", folder, name);
     if (!ownership_maker(file, &st))
         return report_error(EACCES,
-                            "%s/%s belongs to user %u, who is neither the caller, nor root, nor "
-                            "anybody who may write to the file it is about: refused. If the two "
-                            "belong together, give it that file's owner",
+                            "%s/%s belongs to user %u, and is refused: it must belong to the "
+                            "caller, to root, or to a user that may write to the mapped file. If "
+                            "the two belong together, give it the owner of that file",
                             folder, name, (unsigned)st.st_uid);
     return ownership_kind(&st, folder, name);
 }

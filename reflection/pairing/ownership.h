@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which files in a reflection folder may be believed?
+ * Which files in a reflection folder are trusted.
  *
  * Where several users may make names in one folder, each of them can put a manifest, a reflection or a
- * journal there that says anything about another user's file. So a file counts only if its maker could have
- * written to the original itself: the caller, root, the owner of the original, or, as its mode allows, one of
- * its group or any user.
+ * journal there that refers to another user's file. So a file counts only if its maker could have written to
+ * the original itself: the caller, root, the owner of the original, or, as its mode allows, one of its group
+ * or any user.
  *
  * And it must be a regular file with one name: by a second name a user can make another user's file appear
  * where a side file is expected, to be overwritten.
@@ -32,19 +32,19 @@ static inline struct trust ownership_of(const struct stat *file)
  * list the group's bits of st_mode are a mask, wider than the group's own permissions. */
 mode_t ownership_mode(int fd, mode_t mode);
 
-/* Returns `mode` without permissions for users that may only read: for a file that its readers could lock. */
+/* Returns `mode` without permissions for users that may only read: they could lock the file. */
 mode_t ownership_writers(mode_t mode);
 
-/* Gives `fd` the file's owner, group and mode, as far as the caller may. Without that group it gets no group
- * permissions, and for all users no more than the group had. On the way it is never wider than that. Returns
- * 0; -1 and errno if its mode could not be set. */
+/* Gives `fd` the file's owner, group and mode, as far as the caller may. Without that group it gets no
+ * group permissions, and for all users no more than the group had. Meanwhile the permissions are never
+ * wider than that. Returns 0; -1 and errno if its mode could not be set. */
 int ownership_give(const struct trust *file, int fd);
 
 /* Returns true if the maker of `found` could have written to the file. */
 bool ownership_maker(const struct trust *file, const struct stat *found);
 
-/* Is `found` a regular file with one name? Returns 0; -1 with EUCLEAN or EACCES and a sentence that says what
- * is wrong with `folder`/`name`. */
+/* Checks that `found` is a regular file with one name. Returns 0; -1 with EUCLEAN or EACCES and a sentence
+ * about `folder`/`name`. */
 int ownership_kind(const struct stat *found, const char *folder, const char *name);
 
 /* Checks maker and kind of the file that is open as `fd`. Returns as ownership_kind(); EACCES also for another

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pairing of an original with its reflection: what belongs to it, and the locks of a process that has it
- * open.
+ * The pairing of an original with its reflection: its parts, and the locks of a process that has it open.
  *
- * lookup.h finds a pairing, identity_check.h judges whether it is the file's, birth.h makes one, adoption.h takes an
- * existing one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
+ * lookup.h finds a pairing, identity_check.h checks whether it is the file's, birth.h makes one, adoption.h adopts
+ * an existing one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
  *
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
  * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.
@@ -57,6 +56,7 @@ struct pairing {
     bool has_attributes;
     bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
     bool orphaned; /* the last user died, so mtime was not set after its writes */
+    bool newborn;  /* made by this pairing_open(): it holds nothing until a process writes */
     bool joined;   /* other processes have the file mapped, or had when this one opened it */
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */

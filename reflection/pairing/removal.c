@@ -27,17 +27,17 @@ static int remove_unfinished(void *arg, const char *name)
     return 0;
 }
 
-/* Removes unfinished manifests of makers that died. A maker that lives finds that its file is gone, and
- * begins anew. */
+/* Removes unfinished manifests of dead makers. A living maker finds that its file is gone, and
+ * starts again. */
 static void remove_all_unfinished(const struct pairing *pr, const struct lookup_names *n)
 {
     struct makers m = {&pr->folder, n->manifest};
     (void)folder_each_name(&pr->folder, remove_unfinished, &m); /* leftovers are harmless */
 }
 
-/* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a file
- * that still needs its reflection never lacks it. The manifest is removed last, because it tells how far the
- * removal came. */
+/* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
+ * file that still needs its reflection never lacks it. The manifest is removed last: without it an
+ * interrupted removal would not be found. */
 static int finish_removal(struct pairing *pr, const struct lookup_names *n)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
@@ -54,6 +54,15 @@ static int finish_removal(struct pairing *pr, const struct lookup_names *n)
     return folder_sync(&pr->folder);
 }
 
+void removal_of_failed_birth(struct pairing *pr)
+{
+    const struct lookup_names n = lookup_names(pr->identity.inode);
+    struct report_kept why = {0};
+    report_keep(&why);
+    (void)finish_removal(pr, &n); /* what is left is removed by the next map */
+    (void)report_again(&why);
+}
+
 int removal_start_over(struct pairing *pr, const struct lookup_names *n)
 {
     /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, if its writer was
@@ -62,7 +71,8 @@ int removal_start_over(struct pairing *pr, const struct lookup_names *n)
     if (fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
-    /* P4: if the attribute is gone this was done before, and the bytes may be another program's. */
+    /* P4: if the attribute is gone, the bytes were put back before, and another program may have
+     * written to them since. */
     struct attribute a;
     bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
     if (pr->record.state == MANIFEST_DEPLOYED &&
@@ -87,8 +97,8 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr, &n);
 }
 
-/* Chooses free names. If an earlier setting aside of this pairing was cut, one of its two renames may have
- * lasted and a birth have begun since, so the first choice may be taken. */
+/* Chooses free names. If an earlier renaming of this pairing was interrupted, one of its two renames
+ * may be durable, and a birth may have begun since, so the first choice may be in use. */
 static void choose_stale_name(const struct pairing *pr, const struct lookup_names *n, char to[80])
 {
     char id[33], manifest[96];
@@ -110,12 +120,12 @@ int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const ch
     if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
                             n->reflection);
-    /* persist-order P3 (reader: identity_check_of()): the manifest is renamed last, because without it a birth takes
-     * the reflection for a leftover and removes it. */
+    /* persist-order P3 (reader: identity_check_of()): the manifest is renamed last, because without it a birth
+     * removes the reflection as a leftover. */
     if (folder_sync(&pr->folder) < 0)
         return -1;
-    report_log(REPORT_WARNING, "the reflection %s/%s %s; set aside as %s", pr->folder.path,
-               n->reflection, why, to);
+    report_log(REPORT_WARNING, "the reflection %s/%s %s: it is set aside, renamed to %s",
+               pr->folder.path, n->reflection, why, to);
     strcat(to, ".manifest");
     if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
         return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
@@ -131,12 +141,11 @@ int removal_forget(struct pairing *pr, const struct lookup_names *n)
     if (g->bytes)
         report_log(REPORT_WARNING,
                    "%s has guarded bytes, %u at %" PRIu64
-                   ": they stay as they are in the file; plain "
-                   "they were %.*s",
+                   ": they stay as they are in the file; their plain values are %.*s",
                    pr->path, g->bytes, g->offset, (int)g->bytes * 2, plain);
-    /* The attribute first: if this is cut afterwards, the file looks like one that lost its attribute, and
-     * the reflection can be set aside again. */
+    /* The attribute first: after an interruption the file looks like one whose attribute was removed,
+     * and the reflection can be set aside again. */
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    return removal_set_aside(pr, n, "is not wanted, since the file is preferred to it");
+    return removal_set_aside(pr, n, "is not used, as ATO_PREFER_FILE asks");
 }

@@ -3,8 +3,8 @@
  * Ends a pairing: removes it when all slices are deployed, or sets it aside when it is not this file's. In
  * the order of death at the head of pairing.h.
  *
- * Except pairing_remove(), for pairing_open.c and what it calls. The caller holds the attach lock and all slots. Each
- * function may be cut anywhere; the next map finishes it. All return 0, or -1 with a sentence.
+ * Except pairing_remove() and removal_of_failed_birth(), for pairing_open.c and what it calls. The caller holds the attach lock
+ * and all slots. Each function may be interrupted anywhere; the next map finishes it. All return 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_PAIRING_REMOVAL_H
 #define ATO_REFLECTION_PAIRING_REMOVAL_H
@@ -14,14 +14,17 @@
 /* The order of death from `deployed` on. All slices are deployed and durable. */
 int pairing_remove(struct pairing *pr);
 
-/* Removes what a birth or a removal that was cut left: it holds nothing. */
+/* Removes the files that an interrupted birth or removal left: they have no content. */
 int removal_start_over(struct pairing *pr, const struct lookup_names *n);
 
-/* Renames a pairing under this inode number that belonged to a file that is gone, or is not wanted. `why` is
- * for the warning. */
+/* Removes what a birth made that failed, or whose map failed: the record is not in use yet. Keeps the error, errno too. */
+void removal_of_failed_birth(struct pairing *pr);
+
+/* Renames a pairing under this inode number that belonged to a file that is gone, or that is not
+ * preferred. `why` is for the warning. */
 int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const char *why);
 
-/* Sets the pairing aside, since the file is right as it is. */
+/* Sets the pairing aside, since the file is preferred. */
 int removal_forget(struct pairing *pr, const struct lookup_names *n);
 
 #endif

@@ -37,10 +37,11 @@ int shrink_announce(struct pairing *pr)
     if (shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
         return 0;
     persist_store_word(&pr->persist, word, manifest_encode_size(pr->size));
-    /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the size
-     * word says less. Otherwise the file could not be told from one that another program made longer. No
-     * fence is needed: a size word that is stored by itself lies in the same cache line, which keeps the
-     * order of its stores; and J1's fence comes before the commit line of a lane with a size word. */
+    /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the
+     * size word says less. Otherwise the file could not be distinguished from one that another program
+     * made longer. No fence is needed: a size word that is stored by itself lies in the same cache line,
+     * which keeps the order of its stores; and J1's fence comes before the commit line of a lane with a
+     * size word. */
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
     return 0;
@@ -56,19 +57,19 @@ static int clear_words(const struct pairing *pr)
     uint64_t chunk = page / CHUNK_PAGES, at = layout_meta_page(chunk);
     uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
     if (there == UINT64_MAX)
-        return report_errno(errno, "cannot look for the bitmaps of %s", pr->path);
+        return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
     if (there != chunk)
         return 0;
     /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)
-        return report_errno(errno, "no space for the bitmaps of %s", pr->path);
+        return report_errno(errno, "cannot allocate the bitmaps of %s", pr->path);
     char *map = domain_map(pr->persist.domain, NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
                            pr->reflection, (off_t)at);
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map the bitmaps of %s", pr->path);
     if (domain_make_storable(pr->persist.domain, map, PAGE_BYTES) < 0) {
         munmap(map, PAGE_BYTES);
-        return report_error(ENOSPC, "no space beside the bitmaps of %s", pr->path);
+        return report_error(ENOSPC, "no space for the pages beside the bitmaps of %s", pr->path);
     }
     uint64_t *words = (uint64_t *)map;
     for (uint64_t i = page % CHUNK_PAGES; i < CHUNK_PAGES; i++) {
@@ -88,7 +89,7 @@ static int cut(const struct pairing *pr, int fd, uint64_t to, const char *what)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
-        return report_errno(errno, "cannot look at %s%s", what, pr->path);
+        return report_errno(errno, "cannot stat %s%s", what, pr->path);
     if ((uint64_t)st.st_size > to && fsops->ftruncate(fd, (off_t)to) < 0)
         return report_errno(errno, "cannot make %s%s %llu bytes long", what, pr->path,
                             (unsigned long long)to);
@@ -113,8 +114,8 @@ int shrink_finish(struct pairing *pr)
     persist_store_word(&pr->persist, word, 0);
     if (persist_flush_word(&pr->persist, word) < 0)
         return manifest_failed(pr);
-    /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean: what
-     * another program appends then must not be taken for what was cut off. */
+    /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean:
+     * bytes that another program appends then must not count as the part that was cut off. */
     persist_fence(&pr->persist);
     return 0;
 }
@@ -123,6 +124,6 @@ int shrink_wipe(struct pairing *pr)
 {
     uint64_t from = shrink_from(pr);
     if (from && fsops_punch(pr->original, (off_t)pr->size, (off_t)(from - pr->size)) < 0)
-        return report_errno(errno, "cannot clear what was cut off of %s", pr->path);
+        return report_errno(errno, "cannot clear the bytes beyond the end of %s", pr->path);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How an original gets shorter, so that a cut leaves it with its old length or with the new one.
+ * How an original gets shorter, so that an interruption leaves it with its old length or with the new one.
  *
  *   1. the shrink word of the manifest says the old length           (persist-order S1)
  *   2. the size word says the new one: the step that counts          (persist-order S2)
@@ -15,7 +15,7 @@
  * longer again, when all that is behind the end is durably zeros (persist-order S3); beyond that, as growth.h
  * says.
  *
- * What a cut may leave, with size s, growth word g, shrink word k (counting: k > s) and length l:
+ * What an interruption may leave, with size s, growth word g, shrink word k (counting: k > s) and length l:
  *
  *   k        l            cut in                                      becomes
  *   <= s     s            nothing, or a shrink before its step 2      -
@@ -46,8 +46,8 @@ int shrink_announce(struct pairing *pr);
  * -1 or GROWTH_LOST with a sentence. */
 int shrink_finish(struct pairing *pr);
 
-/* Clears what was cut off, of a file that another program gave another length: that length stays. Returns 0;
- * -1 with a sentence. */
+/* Clears the part that was cut off from a file whose length another program changed: that length stays.
+ * Returns 0; -1 with a sentence. */
 int shrink_wipe(struct pairing *pr);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Does a journal matter to a file that is about to be mapped? */
+/* Decides whether a journal matters to a file that is about to be mapped. */
 #include "reflection/recovery/recover.h"
 
 #include "reflection/media/locks.h"
@@ -20,9 +20,9 @@ static int judge_forbidden(const struct folder *f, const char *name,
     if (fstatat(f->fd, name, &journal, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT
                    ? 0
-                   : report_errno(errno, "cannot look at the journal %s/%s", f->path, name);
+                   : report_errno(errno, "cannot stat the journal %s/%s", f->path, name);
     if (fstat(file->manifest, &own) < 0)
-        return report_errno(errno, "cannot look at a manifest in %s", f->path);
+        return report_errno(errno, "cannot stat a manifest in %s", f->path);
     const bool alike = (journal.st_uid == own.st_uid || (own.st_mode & S_IWGRP)) &&
                        journal.st_gid == own.st_gid &&
                        (journal.st_mode & 0666) == ownership_writers(own.st_mode & 0666);
@@ -30,7 +30,9 @@ static int judge_forbidden(const struct folder *f, const char *name,
     const bool for_all = file->in_use && (journal.st_mode & own.st_mode & S_IWOTH);
     if (!alike && !for_all)
         return 0;
-    return report_error(EACCES, "no permission to open the journal %s/%s, which may name this file",
+    return report_error(EACCES,
+                        "no permission to open the journal %s/%s, which may hold a commit of this "
+                        "file: map the file once as a user that may open it",
                         f->path, name);
 }
 

@@ -20,18 +20,18 @@ int found_open(const struct folder *f, const char *name, struct stat *st, const 
     if ((fd >= 0 ? fstat(fd, st) : fstatat(f->fd, name, st, AT_SYMLINK_NOFOLLOW)) < 0) {
         if (errno == ENOENT)
             return FOUND_GONE;
-        report_errno(errno, "cannot look at the journal %s/%s", path, name);
+        report_errno(errno, "cannot stat the journal %s/%s", path, name);
     } else if (!ownership_maker(file, st)) {
-        report_log(REPORT_INFO, "the journal %s/%s of user %u is not for this file", path, name,
-                   (unsigned)st->st_uid);
+        report_log(REPORT_INFO,
+                   "skipped the journal %s/%s: its owner, user %u, may not write to the file", path,
+                   name, (unsigned)st->st_uid);
         if (fd >= 0)
             close(fd);
         return FOUND_OTHERS;
     } else if (fd < 0 && err == EACCES) {
         return FOUND_FORBIDDEN;
     } else if (fd < 0) {
-        report_errno(err, "cannot open the journal %s/%s to see whether it needs recovery", path,
-                     name);
+        report_errno(err, "cannot open the journal %s/%s, which may need recovery", path, name);
     } else if (ownership_kind(st, path, name) == 0) {
         return fd;
     }
@@ -42,7 +42,7 @@ int found_open(const struct folder *f, const char *name, struct stat *st, const 
     return -1;
 }
 
-/* ---- of users that may not write to the file any more ---- */
+/* ---- journals of users that may no longer write to the file ---- */
 
 bool found_was_of_group(const struct stat *found, const struct trust *file)
 {
@@ -73,12 +73,11 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
     struct pool pool;
     int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT
-                   ? 0
-                   : report_errno(errno,
-                                  "cannot open the journal %s/%s of a dead process, of a user who "
-                                  "may not write to the file any more",
-                                  f->path, name);
+        return errno == ENOENT ? 0
+                               : report_errno(errno,
+                                              "cannot open the journal %s/%s of a dead process, "
+                                              "whose owner may no longer write to the file",
+                                              f->path, name);
     enum locks_answer owner = locks_ask(fd, 0, 1);
     for (unsigned i = 0; i < naps && owner == LOCKS_TAKEN; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
@@ -88,10 +87,11 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
     if (found == 1)
         found = found_names_file(&pool.journal, file);
     if (found == 1 && owner == LOCKS_FREE)
-        found = report_error(EACCES,
-                             "the journal %s/%s of a dead process holds a commit of the file, and "
-                             "is of a user who may not write to that any more",
-                             f->path, name);
+        found = report_error(
+            EACCES,
+            "the journal %s/%s of a dead process holds a commit of the file, but its owner may no "
+            "longer write to the file: give back that permission, then map the file",
+            f->path, name);
     int saved = errno;
     pool_peek_end(&pool);
     close(fd);
@@ -101,8 +101,8 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
 
 /* ---- journals of other folders ---- */
 
-/* Does the journal that is open as `fd` know the folder that led to it? Returns 1, 0, -1. A journal that
- * cannot be read counts as the right one: its recovery reports what is wrong. */
+/* Returns 1 if the journal that is open as `fd` names the folder that led to it, 0 if not, -1 on
+ * error. A journal that cannot be read counts as the right one: its recovery reports the error. */
 static int is_meant(const struct found_way *to, int fd)
 {
     struct pool pool;
@@ -123,7 +123,8 @@ static int follow_one(struct found_way *to, int which, const struct trust *file)
         return FOUND_GONE;
     }
     int fd = found_open(&to->folder, to->journal.name, &to->journal.st, file);
-    if (fd == FOUND_OTHERS) { /* the pointer's maker is trusted, so it meant another journal */
+    if (fd ==
+        FOUND_OTHERS) { /* the pointer's maker is trusted, so the pointer means another journal */
         errno = ESTALE;
         return FOUND_GONE;
     }
@@ -180,41 +181,40 @@ int found_judge_gone(const struct found_way *to, const struct folder *f, const c
 {
     const struct pointer *p = &to->pointer;
     const int err = errno;
-    const char *found = err == ENOENT   ? "is not"
-                        : err == ESTALE ? "has another folder in place of this one"
+    const char *found = err == ENOENT   ? "does not exist"
+                        : err == ESTALE ? "does not name this folder"
                                         : "cannot be reached";
     if (file->in_use)
-        return report_error(err == ENOENT ? ESTALE : err,
-                            "%s/%s says that the journal %s lies in %s, where it %s: it may hold a "
-                            "commit of the file, whose last user died. If it is gone for good, "
-                            "remove the former",
-                            f->path, name, p->journal, p->route.absolute, found);
+        return report_error(
+            err == ENOENT ? ESTALE : err,
+            "%s/%s points to the journal %s in %s, but that journal %s. It may hold a commit of "
+            "the file, whose last user died: bring it back or, if it is lost, remove the pointer",
+            f->path, name, p->journal, p->route.absolute, found);
     report_log(REPORT_WARNING,
-               "%s/%s says that the journal %s lies in %s, where it %s: no matter for a file that "
-               "nobody died with",
+               "%s/%s points to the journal %s in %s, but that journal %s. The file does not need "
+               "it, since no process died with the file mapped",
                f->path, name, p->journal, p->route.absolute, found);
     return 0;
 }
 
-/* Reads a pointer of a maker that could write to the file as one of its group, and may not any more. Returns
- * 1; 0 if it is not such a pointer; -1. */
+/* Reads a pointer whose maker could write to the file as a member of its group, and may no
+ * longer. Returns 1; 0 if it is not such a pointer; -1. */
 static int read_others_pointer(struct pointer *to, const struct folder *f, const char *name,
                                const struct recover_file *file)
 {
     struct stat st;
     if (fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : report_errno(errno, "cannot look at %s/%s", f->path, name);
+        return errno == ENOENT ? 0 : report_errno(errno, "cannot stat %s/%s", f->path, name);
     if (!S_ISREG(st.st_mode) || ownership_maker(&file->trust, &st) ||
         !found_was_of_group(&st, &file->trust))
         return 0;
     int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT
-                   ? 0
-                   : report_errno(errno,
-                                  "cannot open %s/%s, of a user who may not write to the file any "
-                                  "more",
-                                  f->path, name);
+        return errno == ENOENT ? 0
+                               : report_errno(errno,
+                                              "cannot open the pointer %s/%s, whose owner may no "
+                                              "longer write to the file",
+                                              f->path, name);
     int result = pointer_read(to, fd, f, name) < 0 ? -1 : 1;
     int saved = errno;
     close(fd);

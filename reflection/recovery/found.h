@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals in a reflection folder, and pointers to journals in other folders: which process made them,
- * may they be believed, and where do they lead?
+ * The journals in a reflection folder, and pointers to journals in other folders: their makers, whether they
+ * are trusted, and where they lead.
  *
- * They count for a file if their makers may write to that file. Other users may have made files under such
- * names too: those are neither waited for nor read. One exception: a maker may have been allowed to write to
- * the file as one of its group when it was mapped, and not be any more. Such a journal is read, without
- * storing or locking anything: passing over its commit of the file would leave half of that.
+ * They count for a file if their makers may write to that file. Files of other users under such names are
+ * neither waited for nor read. One exception: a maker may have been a member of the file's group, with
+ * permission to write, when the file was mapped, and not be any more. Such a journal is read, without a
+ * store or a lock: if its commit of the file were skipped, half of it could be lost.
  */
 #ifndef ATO_REFLECTION_RECOVERY_FOUND_H
 #define ATO_REFLECTION_RECOVERY_FOUND_H
@@ -15,11 +15,12 @@
 #include "reflection/pairing/ownership.h"
 #include "reflection/recovery/linked.h"
 
-/* A file that is about to be used, or that a dead process had mapped: which journals matter to it? */
+/* A file that is about to be used, or that a dead process had mapped, to decide which journals
+ * matter to it. */
 struct recover_file {
     uint8_t id[16];
     int manifest; /* a descriptor of it */
-    bool in_use;  /* the manifest says so: mapped, or the last user died */
+    bool in_use;  /* by its manifest: mapped, or the last user died */
     struct trust trust;
 };
 
@@ -48,8 +49,8 @@ struct found_way {
 int found_follow(struct found_way *to, const struct folder *f, const char *name,
                  const struct trust *file);
 
-/* Does a pointer with FOUND_GONE, and found_follow()'s errno, matter? Returns 0 if not; -1 with ESTALE, ...:
- * a commit of the file may be lost. */
+/* Decides whether a pointer with FOUND_GONE, and found_follow()'s errno, matters. Returns 0 if not; -1
+ * with ESTALE, ...: a commit of the file may be lost. */
 int found_judge_gone(const struct found_way *to, const struct folder *f, const char *name,
                      const struct recover_file *file);
 
@@ -62,10 +63,10 @@ bool found_names_file(const struct journal *j, const struct recover_file *file);
  * the folder. */
 bool found_was_of_group(const struct stat *found, const struct trust *file);
 
-/* Judges such a journal: commits of the file must be finished before the file, or what a dead process held of
- * it, is used again. `naps`: how many ms to wait for an owner that is dying. Returns 0 if the journal holds
- * no commit of the file; if it holds one or is being written to, 1 while the owner is not dead, -1 with
- * EACCES when it is; -1 also on other errors. */
+/* Checks such a journal: commits of the file must be finished before the file, or a page that a dead
+ * process held, is used again. `naps`: how many ms to wait for an owner that is dying. Returns 0 if the
+ * journal holds no commit of the file; if it holds one or is being written to, 1 while the owner is not
+ * dead, -1 with EACCES when it is; -1 also on other errors. */
 int found_judge(const struct folder *f, const char *name, const struct recover_file *file,
                 unsigned naps);
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* By the errno of a failed step: true if the file is not there, false if that is unknown. */
+/* Returns true if errno says that the file does not exist, false if that is unknown. */
 static bool is_absence(int error)
 {
     return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENXIO;
@@ -43,7 +43,7 @@ static int open_made(const struct linked *j, const struct folder *f, const char 
     return result;
 }
 
-/* Does a route from `f` lead to the journal? Returns 1, 0, -1. */
+/* Returns 1 if a route from `f` leads to the journal, 0 if not, -1 on error. */
 static int arrives(const struct linked *j, const struct folder *f, const struct route *route)
 {
     int error = 0;
@@ -62,7 +62,7 @@ static int arrives(const struct linked *j, const struct folder *f, const struct 
     return here ? 1 : error ? -1 : 0;
 }
 
-/* Does `f` have a pointer for entry `k`, and does it lead to the journal? */
+/* Checks whether `f` has a pointer for entry `k` that leads to the journal. */
 static enum linked_answer look_for_pointer(const struct linked *j, const struct folder *f,
                                            unsigned k)
 {
@@ -106,7 +106,7 @@ static int is_marked(const struct linked *j, const struct folder *f)
     return 1;
 }
 
-/* Judges the folder that one of the routes leads to. */
+/* Checks the folder that one of the routes leads to. */
 static enum linked_answer look_at(const struct linked *j, unsigned k, const struct route *route,
                                   int which, struct folder *to)
 {
@@ -117,7 +117,8 @@ static enum linked_answer look_at(const struct linked *j, unsigned k, const stru
     return marked < 0 ? LINKED_FAILED : marked ? LINKED_GONE : answer;
 }
 
-/* Returns the better answer of both routes. If both fail, errno is that of one that is more than absence. */
+/* Returns the better answer of both routes. If both fail, errno is one that means more than
+ * absence, if there is one. */
 static enum linked_answer look(const struct linked *j, unsigned k, const struct route *route,
                                struct folder *to)
 {
@@ -138,7 +139,7 @@ static enum linked_answer look(const struct linked *j, unsigned k, const struct 
             folder_close(&f);
         }
     }
-    /* If one place could not be looked at, the other answer is not sure. */
+    /* If one place could not be read, the other answer is not certain. */
     if (best != LINKED_OPEN && error != ENOENT)
         best = LINKED_FAILED;
     if (best != LINKED_OPEN && best != LINKED_GONE)
@@ -147,8 +148,8 @@ static enum linked_answer look(const struct linked *j, unsigned k, const struct 
     return best;
 }
 
-/* For an entry that leads to no linked folder: is it the folder that led here, moved? Then opens that once
- * more. */
+/* For an entry that leads to no linked folder: if the entry means the folder that led here, which was
+ * moved, opens that folder again. */
 static enum linked_answer take_origin(const struct linked *j, unsigned k, const struct route *route,
                                       struct folder *to)
 {
@@ -169,23 +170,24 @@ static void say_why(const struct linked *j, const struct route *route, enum link
 {
     switch (answer) {
     case LINKED_FAILED:
-        report_errno(error,
-                     "cannot open the folder %s, whose files the journal %s/%s names: it is not "
-                     "finished before it can, and stays (a file %s" POOL_GONE
-                     " in a folder in that place says that they are gone)",
-                     route->absolute, j->folder->path, j->name, j->name);
+        report_errno(
+            error,
+            "cannot open the folder %s, whose files the journal %s/%s names: the journal stays "
+            "until that succeeds. If these files are lost, make an empty file %s" POOL_GONE
+            " in a folder at that place",
+            route->absolute, j->folder->path, j->name, j->name);
         break;
     case LINKED_STRANGER:
         report_error(ESTALE,
-                     "the journal %s/%s names files in %s, where there is no pointer for it: is "
-                     "this another folder than it was, or is it not mounted? (A file %s" POOL_GONE
-                     " in it says that the files are gone)",
+                     "the journal %s/%s names files in %s, which has no pointer to it: the folder "
+                     "was replaced, or is not mounted. Bring it back; if its files are lost, make "
+                     "an empty file %s" POOL_GONE " in it",
                      j->folder->path, j->name, route->absolute, j->name);
         break;
     case LINKED_ASTRAY:
         report_error(ESTALE,
-                     "the journal %s/%s names files in %s, whose pointer leads to another place: "
-                     "is one of them a copy, or was one of them moved? (Move it back)",
+                     "the journal %s/%s names files in %s, whose pointer leads to another journal: "
+                     "one of the two folders was moved or copied. Move it back",
                      j->folder->path, j->name, route->absolute);
         break;
     case LINKED_GONE:
@@ -211,7 +213,7 @@ enum linked_answer linked_open(const struct linked *j, const struct journal *tab
     }
     answer = look(j, k, route, to);
     int error = errno;
-    /* Not after other failures: the folder may be at the place that could not be looked at. */
+    /* Not after other failures: the folder may be at the place that could not be read. */
     if (answer == LINKED_STRANGER || (answer == LINKED_FAILED && error == ENOENT)) {
         enum linked_answer origin = take_origin(j, k, route, to);
         if (origin != LINKED_STRANGER) {
@@ -231,8 +233,8 @@ int linked_knows_origin(const struct linked *j, const struct journal *table)
 {
     struct folder to;
     struct stat here, there;
-    /* No valid entry: the table is damaged, or the pointer is forged. The pointer counts if it leads here; a
-     * forged one does no harm, since the folders that lanes name are looked for without it. */
+    /* No valid entry: the table is damaged, or the pointer is forged. The pointer counts if it leads
+     * here; a forged one is harmless, since the folders that lanes name are found without it. */
     if (!journal_folder(table, j->index, NULL)) {
         enum linked_answer answer = look_for_pointer(j, j->from, j->index);
         return answer == LINKED_FAILED ? -1 : answer == LINKED_OPEN;
@@ -259,8 +261,9 @@ static int remove_in(const struct linked *j, const struct folder *at, unsigned k
     case LINKED_OPEN:
         return pointer_remove(at, j->name) < 0 ? -1 : REMOVED;
     case LINKED_ASTRAY:
-        return report_error(ESTALE, "the pointer for %s in %s leads to another place", j->name,
-                            at->path);
+        return report_error(
+            ESTALE, "the pointer to the journal %s in the folder %s leads to another journal",
+            j->name, at->path);
     case LINKED_STRANGER:
         break;
     case LINKED_GONE:
@@ -289,7 +292,7 @@ int linked_remove(const struct linked *j, const struct journal *table, unsigned 
         struct folder at;
         if (route_open(route, j->folder, which, &at) == 0) {
             done = remove_in(j, &at, k);
-            looked = true; /* a restored folder cannot be told from a new one in its place */
+            looked = true; /* a restored folder looks like a new one in its place */
             done = done == GIVEN_UP ? NOT_THERE : done;
         } else if (!is_absence(errno)) {
             error = errno;
@@ -297,7 +300,9 @@ int linked_remove(const struct linked *j, const struct journal *table, unsigned 
         folder_close(&at);
     }
     if (done == NOT_THERE && (!looked || error != ENOENT))
-        done = report_errno(error, "cannot find the folder that was %s", route->absolute);
+        done =
+            report_errno(error, "cannot find the folder %s, which may hold a pointer to a journal",
+                         route->absolute);
     int saved = errno;
     free(route);
     errno = saved;

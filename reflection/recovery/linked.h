@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which folder does an entry of a journal's table mean? Which journal does a pointer mean?
+ * Finds the folder that an entry of a journal's table means, and the journal that a pointer means.
  *
- * Names prove nothing: a folder may have been moved, copied, restored from a backup, or be covered by a
+ * A name is not enough: a folder may have been moved, copied, restored from a backup, or be covered by a
  * mount. Journal and folder belong together if each leads to the other. The folder has a pointer, made by a
  * user that may write to the journal, with the number of the entry, and this pointer leads to this journal.
- * And the journal's entry leads to the folder. Instead of the latter, the folder may just have been moved:
- * then the entry leads to no linked folder, the journal was found from this folder, and the folder has the
- * inode in the entry and lies on the journal's own file system. (In a snapshot all inodes are the same as
- * before.)
+ * And the journal's entry leads to the folder. If the entry does not lead to the folder, the folder may
+ * have been moved: then the entry leads to no linked folder, the journal was found from this folder, and
+ * the folder has the inode in the entry and lies on the journal's own file system. (In a snapshot all
+ * inodes are the same as before.)
  *
  * Files of a folder that is lost for good are given up by a mark: a file `journal-ID.gone` in the place of
  * the folder, made by a user that may write to the journal.
@@ -34,7 +34,7 @@ struct linked {
 
 enum linked_answer {
     LINKED_FAILED = -1,  /* with errno and a sentence: it is missing or unreachable */
-    LINKED_GONE = 0,     /* a mark at its place gives up its files; `to` is that place */
+    LINKED_GONE = 0,     /* a mark at its place says that its files are lost; `to` is that place */
     LINKED_OPEN = 1,     /* `to` is open */
     LINKED_STRANGER = 2, /* also failed: there is a folder, without a pointer to this journal */
     LINKED_ASTRAY = 3,   /* also failed: the folder's pointer leads to another place */
@@ -44,8 +44,8 @@ enum linked_answer {
 enum linked_answer linked_open(const struct linked *j, const struct journal *table, unsigned k,
                                struct folder *to);
 
-/* Does the journal know the folder that led to it? Returns 1; 0 if not: the pointer is a copy of another
- * folder's, or forged; -1 with a sentence. */
+/* Returns 1 if the journal names the folder that led to it; 0 if not: the pointer is a copy of
+ * another folder's, or forged; -1 with a sentence. */
 int linked_knows_origin(const struct linked *j, const struct journal *table);
 
 /* Removes the pointer in folder `k`, or the mark there, durably: also if another process has removed it and

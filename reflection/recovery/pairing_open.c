@@ -25,9 +25,9 @@
 
 /* ---- taking the manifest ---- */
 
-/* Makes an empty manifest under its name, unless there is one by now. It gets owner, group and mode before
- * its name: even if its maker dies, no user that may write to the file finds a manifest that cannot be
- * opened. */
+/* Makes an empty manifest under its name, unless there is one already. It gets owner, group and mode
+ * before its name: even if its maker dies, no user that may write to the file finds a manifest that
+ * cannot be opened. */
 static int make_manifest(struct pairing *pr, const struct lookup_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
@@ -57,14 +57,17 @@ static int take_manifest(struct pairing *pr, const struct lookup_names *n)
         pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (pr->lock < 0 && errno == ENOENT) {
             if (make_manifest(pr, n) < 0)
-                return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path,
-                                    n->manifest);
+                return report_errno(
+                    errno,
+                    "cannot make the manifest %s/%s (for a file without a reflection, "
+                    "ATO_REFLECTION_DIR or reflection_dir names another folder)",
+                    pr->folder.path, n->manifest);
             continue;
         }
         if (pr->lock < 0)
             return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
                                 n->manifest);
-        /* Before the lock is waited for: locks on a file that is not believed do not count. */
+        /* Before waiting for the lock: locks on a file that is not trusted do not count. */
         if (ownership_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
             return -1;
         if (locks_wait(pr->lock, 0, 1) < 0)
@@ -73,7 +76,7 @@ static int take_manifest(struct pairing *pr, const struct lookup_names *n)
         int named = folder_names(&pr->folder, n->manifest, pr->lock);
         if (named != 0)
             return named < 0 ? -1 : 0;
-        close(pr->lock); /* removed or set aside meanwhile: its lock protects nothing now */
+        close(pr->lock); /* removed or set aside meanwhile: its lock has no meaning any more */
     }
 }
 
@@ -105,7 +108,7 @@ static int take_slots(struct pairing *pr, const struct lookup_names *n)
     return 1;
 }
 
-/* ---- what is found ---- */
+/* ---- the pairing that is found ---- */
 
 /* Opens the pairing of a file that no other process has mapped. Returns 1 done, 0 try again; -1. */
 static int open_alone(struct pairing *pr, const struct lookup_names *n, const char *name,
@@ -129,6 +132,9 @@ static int open_alone(struct pairing *pr, const struct lookup_names *n, const ch
         break;
     case VERDICT_BEAR:
         result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
+        pr->newborn = result > 0;
+        if (result < 0)
+            removal_of_failed_birth(pr);
         break;
     case VERDICT_START_OVER:
         /* After removal_set_aside() the name is free already. Removing is idempotent. */
@@ -223,7 +229,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
     pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
     pr->identity = *who;
     if (wish->domain == PERSIST_AUTO && domain_from_name(wish->domain_word) < 0)
-        return -1; /* before anything is made */
+        return -1; /* before any file is made */
     if (who->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
     pr->borrowed = wish->borrow;
@@ -255,17 +261,18 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *who,
         if (r < 0)
             goto fail;
         pairing_let_go(pr);
-        /* No owner takes this long to die: the journal cannot be recovered. EIO ends it at once: a medium may
-         * report a failure only once, and bytes may be lost. */
+        /* No owner takes so long to exit: the journal cannot be recovered. EIO ends it at once: a medium
+         * may report a failure only once, and bytes may be lost. */
         if (r == DUE && kept.error && (kept.error == EIO || i > 10)) {
             report_again(&kept);
             goto fail;
         }
         if (i == 5000) {
-            report_error(EBUSY,
-                         "a journal in %s holds a commit of %s, and its owner neither lives "
-                         "nor dies",
-                         pr->folder.path, pr->path);
+            report_error(
+                EBUSY,
+                "a journal in %s holds a commit of %s, and its process has been exiting for 10 s "
+                "and still holds the lock: map the file again when that process is gone",
+                pr->folder.path, pr->path);
             goto fail;
         }
         if (r == NOT_YET || i > 2)
@@ -296,7 +303,7 @@ int pairing_clean(struct pairing *pr, bool written)
      * its own length back. */
     if (growth_end(pr) < 0 || shrink_finish(pr) < 0)
         return -1;
-    /* In domain process nothing is durable yet. */
+    /* In domain process no byte is durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
     /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
@@ -316,7 +323,7 @@ int pairing_clean(struct pairing *pr, bool written)
             report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
     }
     if (fstat(pr->original, &st) < 0)
-        return report_errno(errno, "cannot look at %s", pr->path);
+        return report_errno(errno, "cannot stat %s", pr->path);
     /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the record
      * that it will be compared with. Otherwise after a power cut an untouched file could look as if another
      * program had written to it. */

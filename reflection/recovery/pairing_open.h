@@ -3,9 +3,9 @@
  * How a process begins to use the pairing of a file, and how the last one ends it.
  *
  * Journals of dead processes are recovered before the attach lock is taken, as the order of locks demands
- * (recover.h). A process may die in between: whether a journal has to be recovered is asked again under the
- * lock, and if so, the lock is given up and all begins anew. Then the pairing is judged (identity_check.h), and made
- * (birth.h), taken (adoption.h), removed or set aside (removal.h).
+ * (recover.h). A process may die in between: whether a journal has to be recovered is asked again under the lock,
+ * and if so, the lock is released and all steps are repeated. Then the pairing is checked (identity_check.h), and
+ * made (birth.h), adopted (adoption.h), removed or set aside (removal.h).
  *
  * The orders of birth and death, and the locks, are at the head of pairing.h.
  */
@@ -14,10 +14,10 @@
 
 #include "reflection/pairing/pairing.h"
 
-/* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either the
- * caller is the file's only user, what a crash left is recovered, and the state is still the old one; or
- * pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in ato.h. Then
- * nothing is held; a half-made birth stays, which the next call continues. */
+/* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either
+ * the caller is the file's only user, the file is recovered, and the state in the manifest is still
+ * the old one; or pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in
+ * ato.h. Then no lock is held; an incomplete birth stays, which the next call continues. */
 int pairing_open(struct pairing *pr, int fd, const struct identity *who,
                  const struct pairing_wish *wish);
 

@@ -130,7 +130,7 @@ int participants_add(struct participants *n, const struct journal_view *v)
     return 0;
 }
 
-/* Sorts the files and drops duplicates. A forged journal may name a hundred thousand. */
+/* Sorts the files and drops duplicates. A forged journal may name very many files. */
 static void sort_files(struct participants *n)
 {
     size_t kept = 0;
@@ -154,13 +154,14 @@ struct participants_file *participants_find(const struct participants *n,
 
 /* ---- one file ---- */
 
-/* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another one, -1. */
+/* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another
+ * one, -1 on error. */
 static int read_manifest(const struct linked *j, struct participants_file *file,
                          const char *manifest, struct manifest_record *record)
 {
     const struct folder *f = file->folder;
     int which;
-    /* Zeros: a cut birth may have left a shorter manifest. */
+    /* Zeros: an interrupted birth may have left a shorter manifest. */
     char *bytes = calloc(1, MANIFEST_BYTES);
     if (!bytes)
         return report_error(ENOMEM, "no memory to read %s/%s", f->path, manifest);
@@ -227,8 +228,9 @@ static int map_reflection(const struct linked *j, struct participants_file *file
     return 0;
 }
 
-/* Is the lock of the open manifest held already? A journal may name several pairings of one inode, of which
- * all but one are gone. They have the same manifest file: waiting for its lock would be a deadlock. */
+/* Returns true if the lock of the open manifest is held already. A journal may name several pairings of
+ * one inode, of which all but one are gone. They have the same manifest file: waiting for its lock would
+ * be a deadlock. */
 static bool is_held(const struct participants *n, struct participants_file *file,
                     const struct stat *manifest)
 {
@@ -263,8 +265,8 @@ static int acquire_file(struct participants *n, struct participants_file *file)
     if (!ownership_maker(&file->owner, &j->st))
         return report_error(EACCES,
                             "the journal %s/%s of user %u names a file of user %u (inode %" PRIu64
-                            ", in %s), who gave him no permission to write to it: it is not "
-                            "finished before it is his again, and stays",
+                            ", in %s) that the owner of the journal may not write to: give that "
+                            "permission back; the journal stays until then",
                             j->folder->path, j->name, (unsigned)j->st.st_uid, (unsigned)st.st_uid,
                             file->who.inode, f->path);
     if (ownership_check(&maker, file->lock, f->path, manifest) < 0)
@@ -303,7 +305,7 @@ int participants_acquire(struct participants *n)
         release_file(file);
         report_log(REPORT_WARNING,
                    "the journal %s/%s names a file (inode %" PRIu64
-                   ", in %s) whose reflection is gone",
+                   ", in %s) whose reflection is gone: the commit to this file is skipped",
                    n->journal->folder->path, n->journal->name, file->who.inode, file->folder->path);
     }
     return 0;
@@ -330,7 +332,7 @@ static int make_space(const struct journal_view *v, struct participants_file *co
         if ((hole &&
              fsops->fallocate(file->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0) ||
             domain_make_storable(file->persist.domain, file->map + page, 4096) < 0)
-            return report_errno(errno, "no space for the bitmaps in %s/%s", file->folder->path,
+            return report_errno(errno, "cannot allocate the bitmaps in %s/%s", file->folder->path,
                                 file->name);
     }
     return 0;
@@ -344,7 +346,7 @@ int participants_targets(struct participants *n, const struct journal_view *v,
     for (unsigned i = 0; result == 0 && i < v->nfiles; i++) {
         struct participants_file *file = files[i] = participants_find(n, &v->files[i]);
         if (!file) /* another process changed the lane meanwhile */
-            result = report_error(EUCLEAN, "the journal %s/%s is being written to",
+            result = report_error(EUCLEAN, "another process changes the journal %s/%s",
                                   n->journal->folder->path, n->journal->name);
         else
             targets[i] = (struct participants_target){
@@ -364,9 +366,9 @@ int participants_targets(struct participants *n, const struct journal_view *v,
 
 /* ---- pointers ---- */
 
-/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers is
- * durable before the journal is removed. Includes pointers of folders that no lane named in the end. One
- * folder is open at a time: a forged table may be long. */
+/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers
+ * is durable before the journal is removed. Includes pointers of folders that no lane named in the end.
+ * One folder is open at a time, since a forged table may be long. */
 int participants_remove_pointers(struct participants *n)
 {
     const struct linked *j = n->journal;
@@ -376,7 +378,7 @@ int participants_remove_pointers(struct participants *n)
             continue;
         /* The folder was moved, is not mounted, or is mounted read-only. Or the pointer is another user's, in
          * a folder where users can remove only their own files. */
-        report_log(REPORT_WARNING, "the journal %s/%s holds nothing any more, and stays: %s",
+        report_log(REPORT_WARNING, "the journal %s/%s holds no commit any more, but stays: %s",
                    j->folder->path, j->name, report_sentence());
         result = 0;
     }

@@ -106,7 +106,8 @@ int pointer_make(const struct folder *at, const char *journal, unsigned index,
         report_errno(errno, "cannot make the pointer %s/%s to the journal in %s", at->path, name,
                      route->absolute);
     else if ((named = folder_names(at, name, lock)) == 0)
-        report_error(EACCES, "the pointer %s/%s is not the file that was made", at->path, name);
+        report_error(EACCES, "the pointer %s/%s was replaced by another file while it was made",
+                     at->path, name);
     else if (named == 1 && folder_sync(at) == 0) {
         close(lock);
         return 0;
@@ -163,7 +164,7 @@ int pointer_read(struct pointer *to, int fd, const struct folder *at, const char
         return report_errno(errno, "cannot read the pointer %s/%s", at->path, name);
     text[n] = '\0';
     if (n == MOST_BYTES || !parse(text, (size_t)n, to))
-        return report_error(EUCLEAN, "%s/%s says of no journal where it is", at->path, name);
+        return report_error(EUCLEAN, "%s/%s is not a valid journal pointer", at->path, name);
     snprintf(to->journal, sizeof(to->journal), "%.*s", (int)(strlen(name) - strlen(POOL_POINTER)),
              name);
     return 0;

@@ -21,7 +21,7 @@
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/ownership.h"
 
-/* What a pointer says: the name of a journal, and where it lies. */
+/* The content of a pointer: the name of a journal, and its folder. */
 struct pointer {
     unsigned index; /* the entry for the pointer's folder */
     struct route route;

@@ -39,7 +39,8 @@ enum { ROOT_SLACK = 4096 };
 static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
 {
     char path[64];
-    /* Not by its name: another user could replace that by a link, which libpmemobj would follow. */
+    /* Not by its name: another user could replace the name by a link, which libpmemobj would
+     * follow. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
     if (!pop) {
@@ -135,8 +136,8 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
 
-    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If the
-     * file was cleared away before it was locked, another one is made. */
+    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If
+     * the file was removed before it was locked, another one is made. */
     int named;
     do {
         locks_close(pool->lock);
@@ -152,15 +153,17 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
             goto fail;
     } while (named == 0);
     if (fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes) < 0) {
-        report_errno(errno, "no space for the journal %s/%s (%" PRIu64 " bytes)", f->path,
-                     unfinished, pool->bytes);
+        report_errno(errno,
+                     "cannot allocate the journal %s/%s: a commit of several pages needs a "
+                     "journal, which takes %" PRIu64 " bytes in that folder",
+                     f->path, unfinished, pool->bytes);
         goto fail;
     }
     uint64_t at = make_pool(f, unfinished, pool->lock, words);
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
     journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
-    /* Only now: until here libpmemobj was used, which trusts what it reads. */
+    /* Only now: libpmemobj, which was used until here, trusts the bytes that it reads. */
     if (ownership_give(like, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
         goto fail;
@@ -174,8 +177,8 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
      * it. */
     named = folder_names(f, pool->name, pool->lock);
     if (named == 0) /* another file took its place before the renaming */
-        report_error(EACCES, "the journal %s/%s is not the file that was made", f->path,
-                     pool->name);
+        report_error(EACCES, "the journal %s/%s was replaced by another file while it was made",
+                     f->path, pool->name);
     if (named == 1 && folder_sync(f) == 0)
         return 0;
     snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
@@ -189,7 +192,7 @@ fail:;
     return -1;
 }
 
-/* Returns true if there is so little space that holes of a pool might not get any. */
+/* Returns true if there may be too little space to fill the holes of a pool. */
 static bool is_tight(int fd, uint64_t bytes)
 {
     struct statfs fs;
@@ -224,7 +227,7 @@ static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
                                       struct pool_place *place)
 {
     if (fstat(fd, st) < 0) {
-        report_errno(errno, "cannot look at the journal %s", full);
+        report_errno(errno, "cannot stat the journal %s", full);
         return POOL_NOT_KNOWN;
     }
     if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size < POOL_LEAST_BYTES)
@@ -253,7 +256,7 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
      * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
     if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
         fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
-        report_errno(errno, "no space for the journal %s (%" PRIu64 " bytes)", full, bytes);
+        report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, bytes);
         return POOL_NOT_KNOWN;
     }
     char *map = domain_map(PERSIST_PMEM, NULL, bytes, prot, fd, 0);
@@ -264,7 +267,7 @@ static enum pool_finding map_found(struct pool *pool, int fd, int prot, const st
     return take_journal(pool, map, place, full);
 }
 
-/* A journal for the default's largest commits has some MiB. The length of this one is claimed by a maker that
+/* The largest length: a journal for the largest commits by default has some MiB, and the maker of this one
  * is not trusted. */
 #define MOST_COPIED (1ull << 28)
 
@@ -309,7 +312,8 @@ int pool_open(struct pool *pool, const struct folder *f, const char *name, int l
     snprintf(pool->name, sizeof(pool->name), "%s", name);
     snprintf(full, sizeof(full), "%s/%s", f->path, name);
     pool->lock = -1;
-    /* Not by libpmemobj: it trusts what it reads, and may crash on a damaged pool (I5). */
+    /* Not by libpmemobj: it trusts the bytes that it reads, and may crash on a damaged pool
+     * (I5). */
     switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
     case POOL_FOUND:
         break;

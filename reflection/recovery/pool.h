@@ -3,20 +3,20 @@
  * The file of a journal: the libpmemobj pool `journal-<id>` in a reflection folder.
  *
  * libpmemobj makes the pool and allocates in it. The journal is its root object, laid out and written by
- * journal.c. After that libpmemobj is not used any more: it trusts what it reads, and would raise a signal,
- * or worse, on what a crash, a bad disk or a user that may write to the pool left there. A pool is made by
- * one process under the name `journal-<id>.tmp`, and renamed when it is complete.
+ * journal.c. After that libpmemobj is not used any more: it trusts the bytes that it reads, and would raise
+ * a signal, or worse, if a crash, a bad disk or a user that may write to the pool has damaged them. A pool
+ * is made by one process under the name `journal-<id>.tmp`, and renamed when it is complete.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel when the process dies):
  *   byte 0   the owner: held while the process that commits through the journal lives
  *   byte 1   recovery: held by a process that replays the journal, after the owner died
- * They tell whether the owner lives. The pool's own lock cannot: a pool that does not open may be one that
- * another process recovers.
+ * They show whether the owner lives. The pool's own lock does not: a pool that cannot be opened may be in recovery
+ * by another process.
  *
- * The first half of an id is its maker's identity_process(). So it is known which journals to recover before
- * what a dead process held is released. The other half is random.
+ * The first half of an id is its maker's identity_process(). So the journals that have to be recovered,
+ * before pages of a dead process are released, are known. The other half is random.
  *
- * `journal-<id>.at` in another folder says where the journal is: pointer.h.
+ * `journal-<id>.at` in another folder points to the journal (pointer.h).
  */
 #ifndef ATO_REFLECTION_RECOVERY_POOL_H
 #define ATO_REFLECTION_RECOVERY_POOL_H
@@ -90,8 +90,8 @@ int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *nam
 void pool_peek_end(struct pool *pool);
 
 /* Finds where in a pool's file, `length` bytes long, the journal lies. Read, not mapped: the file is not
- * trusted yet. POOL_BROKEN (what looks like a journal is none) and POOL_NOT_KNOWN leave a sentence, in which
- * `full` names the file. */
+ * trusted yet. POOL_BROKEN (it begins like a journal, but is not valid) and POOL_NOT_KNOWN leave a
+ * sentence, in which `full` names the file. */
 enum pool_finding { POOL_FOUND, POOL_NONE, POOL_BROKEN, POOL_NOT_KNOWN };
 struct pool_place {
     uint64_t begin, bytes;

@@ -16,7 +16,7 @@ struct wanted {
     const struct recover_file *of; /* the file of recover_process() */
 };
 
-/* Is the owner of a journal dead? LOCKS_MINE: yes, and its byte is locked now. */
+/* Finds whether the owner of a journal is dead. LOCKS_MINE: yes, and its byte is locked now. */
 static enum locks_answer ask_owner(const struct wanted *wanted, int fd)
 {
     /* The kernel drops the locks of a dying process one by one. */
@@ -44,8 +44,8 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
             result = pool_open(&pool, f, journal->name, fd);
             if (result == 0) {
                 result = replay_all(journal, &pool);
-                /* May be another user's, in a folder where users can remove only their own files: it holds
-                 * nothing any more, and may stay. */
+                /* The journal may be another user's, in a folder where users can remove only their own
+                 * files: it holds no commit any more, and may stay. */
                 if (pool_close(&pool, f, result == 1) < 0 && errno != EPERM && errno != EACCES)
                     result = -1;
                 return result < 0 ? -1 : 0; /* pool_close() closed fd */
@@ -66,7 +66,8 @@ static int await_others(const struct folder *f, const char *name, const struct r
     int found = judge(f, name, file, PATIENCE_MS);
     return found == 1
                ? report_error(EBUSY,
-                              "the journal %s/%s is of a process that neither lives nor dies",
+                              "journal %s/%s: its process has been exiting for 30 s and still "
+                              "holds the lock; map the file again when that process is gone",
                               f->path, name)
                : found;
 }
@@ -74,7 +75,9 @@ static int await_others(const struct folder *f, const char *name, const struct r
 static int forbidden(const struct folder *f, const char *name, int fd)
 {
     return fd == FOUND_FORBIDDEN
-               ? report_error(EACCES, "no permission to open the journal %s/%s of a dead process",
+               ? report_error(EACCES,
+                              "no permission to open the journal %s/%s of a dead process: map the "
+                              "file once as a user that may open it",
                               f->path, name)
                : -1;
 }
@@ -86,9 +89,9 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
     int fd = found_open(f, name, &journal.st, wanted->file);
-    /* If it may not be opened, due.c judges whether that matters. But a journal of `process`, which had this
-     * very file mapped, was made so that all users that may write to the file can open it: then it is an
-     * error. */
+    /* If it may not be opened, due.c decides whether that matters. But a journal of `process`, which had
+     * this very file mapped, was made so that all users that may write to the file can open it: then it
+     * is an error. */
     if (fd == FOUND_OTHERS && wanted->process && found_was_of_group(&journal.st, wanted->file))
         return await_others(f, name, wanted->of, found_judge);
     if (fd < 0)
@@ -96,8 +99,8 @@ static int recover_journal(const struct folder *f, const char *name, const void 
     return recover_opened(&journal, fd, wanted);
 }
 
-/* Removes an unfinished journal or pointer: it holds nothing. Its maker has locked it, or is about to: then
- * it finds that the name is gone, and begins anew. */
+/* Removes an unfinished journal or pointer: it has no content. A living maker has locked it, or is about
+ * to: then the maker finds that the name is gone, and starts again. */
 static int clear_unfinished(const struct folder *f, const char *name, const void *arg)
 {
     const struct wanted *wanted = arg;
@@ -120,7 +123,8 @@ static int lost_way(const struct found_way *to, const struct folder *f, const ch
     if (fd == FOUND_FORBIDDEN)
         return to->folder.fd < 0 ? forbidden(f, name, fd)
                                  : forbidden(&to->folder, to->pointer.journal, fd);
-    return report_errno(errno, "the journal %s of a dead process, in %s, where %s/%s leads",
+    return report_errno(errno,
+                        "cannot open the journal %s of a dead process in %s, to which %s/%s points",
                         to->pointer.journal, to->pointer.route.absolute, f->path, name);
 }
 
@@ -131,7 +135,7 @@ static int recover_pointed(const struct folder *f, const char *name, const void 
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
     int fd = found_follow(&to, f, name, wanted->file);
-    int result = fd == -1 ? -1 : 0; /* due.c judges pointers that lead nowhere */
+    int result = fd == -1 ? -1 : 0; /* due.c decides about pointers that lead nowhere */
     if (fd >= 0)
         result = recover_opened(&to.journal, fd, wanted);
     else if (wanted->process && fd == FOUND_OTHERS)

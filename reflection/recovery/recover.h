@@ -2,10 +2,10 @@
 /*
  * Recovery of journals with a dead owner.
  *
- * The bitmaps on the media are the truth and need no recovery. A crash can leave commits of several words of
- * which only some are stored. Each is in a lane of a journal, in the reflection folder or in another one that
- * a pointer leads to (pointer.h). Replaying it stores the other words, in all files that it names, in any
- * folder.
+ * The bitmaps on the media are authoritative and need no recovery. A crash can leave commits of several words
+ * of which only some are stored. Each is in a lane of a journal, in the reflection folder or in another one
+ * that a pointer leads to (pointer.h). Replaying it stores the other words, in all files that it names, in
+ * any folder.
  *
  * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes, in
  * ascending order of ids. So the caller must not hold an attach lock of any file. Idempotent: recovery may be
@@ -19,19 +19,20 @@
 
 #include "reflection/recovery/found.h"
 
-/* Replays and removes each journal with a dead owner, in the folder or where a pointer in it leads; removes
- * unfinished ones. `file` is about to be mapped. Journals and pointers of makers that may not write to it are
- * skipped: neither waited for nor read. So is what a journal says of a file that its maker may not write to,
- * and pointers that lead nowhere. recover_is_due() tells whether any of this matters to a file. Returns 0. 1,
- * with errno and a sentence of the first failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO, or
- * errors of opening another folder. Nothing is lost then: that journal stays, and the others are recovered.
- * -1 if the folder cannot be read. */
+/* Replays and removes each journal with a dead owner, in the folder or where a pointer in it leads;
+ * removes unfinished ones. `file` is about to be mapped. Journals and pointers of makers that may
+ * not write to it are skipped: neither waited for nor read. Also skipped are words for a file that
+ * the journal's maker may not write to, and pointers that lead nowhere. recover_is_due() finds
+ * whether any of these matters to a file. Returns 0. 1, with errno and a sentence of the first
+ * failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO, or errors of opening another
+ * folder. No commit is lost then: that journal stays, and the others are recovered. -1 if the folder
+ * cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
 /*
- * Is there a journal that has to be recovered before the file `file` is used? The caller holds the file's
- * attach lock and all its slots: a process may have died since recover_folder() returned. Returns 1 yes, 0
- * no, -1 error.
+ * Returns 1 if a journal has to be recovered before the file `file` is used, 0 if not, -1 on error. The
+ * caller holds the file's attach lock and all its slots: a process may have died since recover_folder()
+ * returned.
  *
  * A journal with a commit of the file: yes, whether its owner byte is free or locked. If it is free, the
  * journal is first made durable as it is visible; it may have been replayed and not be removable. The byte

@@ -12,7 +12,7 @@
 
 /* ---- words ---- */
 
-/* I5. Returns 1 if the word is to be stored; 0 if its file is gone; -1 with a sentence. */
+/* I5. Returns 1 if the word has to be stored; 0 if its file is gone; -1 with a sentence. */
 static int check_word(const struct journal_view *v, const struct journal_word *w,
                       const struct participants_target *targets)
 {
@@ -20,7 +20,7 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
     const uint64_t offset = journal_word_offset(w);
     uint64_t size;
     if (file >= v->nfiles) /* another process changed the lane meanwhile */
-        return report_error(EUCLEAN, "a lane of a journal is being written to");
+        return report_error(EUCLEAN, "another process changes a lane of a journal");
     const struct participants_target *to = &targets[file];
     if (!(journal_word_is_size(w) ? (void *)to->size : (void *)to->reflection))
         return 0;
@@ -28,9 +28,9 @@ static int check_word(const struct journal_view *v, const struct journal_word *w
         if (manifest_decode_size(w->value, &size) && layout_reflection_bytes(size) <= to->bytes)
             return 1;
         return report_error(EUCLEAN,
-                            "a journal has the size word 0x%" PRIx64 " for the file of the "
-                            "reflection %s/%s, which is %" PRIu64 " bytes long: it is no size that "
-                            "fits",
+                            "a journal has the size word 0x%" PRIx64
+                            " for the file of the reflection %s/%s, which is %" PRIu64
+                            " bytes long: that is not a valid size for it",
                             w->value, to->folder, to->name, to->bytes);
     }
     if (layout_is_word(offset, to->bytes))
@@ -94,7 +94,7 @@ int replay_apply(const struct journal_view *v, const struct participants_target 
     for (uint64_t i = 0; i < v->nwords; i++)
         if (target_word(v, i, targets, &t) < 0)
             return -1;
-    /* persist-order R1 (writer: W1 in lib/flip.c): the bytes that these words make valid were durable
+    /* persist-order R1 (writer: W1 in lib/commit/commit.c): the bytes that these words make valid were durable
      * before the commit line existed, so the words may be stored in any order. I1.
      * explorer: tear word survives: the lane is committed until it is retired, and a process that finds
      * half of a word stores it again. */
@@ -148,7 +148,7 @@ static int replay_lane(struct participants *n, const struct persist *p,
     free(targets);
     if (applied < 0)
         return -1;
-    visible_show(visible, v); /* before the lane is retired, as in flip.c */
+    visible_show(visible, v); /* before the lane is retired, as in commit.c */
     if (journal_retire_view(p, v) < 0)
         return report_errno(errno, "cannot make the replayed journal %s/%s durable",
                             n->journal->folder->path, n->journal->name);
@@ -202,7 +202,8 @@ int replay_all(const struct linked *journal, struct pool *pool)
         replayed++;
     }
     if (replayed)
-        report_log(REPORT_INFO, "finished %" PRIu64 " commits of the dead journal %s/%s", replayed,
+        report_log(REPORT_INFO,
+                   "replayed %" PRIu64 " commits of the journal %s/%s of a dead process", replayed,
                    f->path, pool->name);
     result = participants_remove_pointers(&n);
 out:

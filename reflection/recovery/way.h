@@ -2,8 +2,8 @@
 /*
  * Makes and follows the routes from one reflection folder to another (route.h).
  *
- * The way is tried first: in a copy of the whole it leads to the copy. Neither is believed: linked.h checks
- * that the folder found is the one that was meant.
+ * The way is tried first: in a copy of the whole it leads to the copy. A route alone is not trusted:
+ * linked.h checks that the folder found is the one that was meant.
  */
 #ifndef ATO_REFLECTION_RECOVERY_WAY_H
 #define ATO_REFLECTION_RECOVERY_WAY_H

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <random>
 
 #include <unistd.h>
 
@@ -165,6 +166,9 @@ std::string control_job(const std::vector<Combination> &list, const std::string 
     return r.failures.empty() ? "" : r.failures[0].what;
 }
 
+// A change of everything must not make a check of minutes one of an hour.
+constexpr size_t MOST_OF_A_CHANGE = 16;
+
 class Hunt
 {
   public:
@@ -177,6 +181,12 @@ class Hunt
                    (!q.files.empty() && std::none_of(q.files.begin(), q.files.end(), is_there));
         };
         mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
+        if (!q.files.empty() && mutants.size() > MOST_OF_A_CHANGE) {
+            printf("%zu faults lie in files that changed: %zu of them, chosen by the seed\n",
+                   mutants.size(), MOST_OF_A_CHANGE);
+            std::shuffle(mutants.begin(), mutants.end(), std::mt19937_64(e.seed));
+            mutants.erase(mutants.begin() + MOST_OF_A_CHANGE, mutants.end());
+        }
     }
 
     Score run()

@@ -214,7 +214,7 @@ TEST_F(OnFileSystems, MovedAcrossFileSystemsIsAnErrorAndTheReflectionStays)
     expect_stale(by_number(there));
     const Everything before(there_is.path());
     expect_error(there, ESTALE,
-                 {there, "reflection (inode " + fs::path(reflection).filename().string()});
+                 {there, "source (inode " + fs::path(reflection).filename().string()});
     EXPECT_TRUE(before == Everything(there_is.path()));
     EXPECT_EQ(read_file(reflection), kept) << "the only place where the bytes are";
     // By hand, or by a tool: file and reflection together are the content still.

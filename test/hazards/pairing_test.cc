@@ -282,7 +282,7 @@ const std::vector<Scene> attributes = {
          ASSERT_TRUE(hazards::run_in(s.dir / "a", "cp -a copy file")); // times and attribute too
          ASSERT_EQ(inode_of(s.path), inode);
      },
-     garbage_by_number, REFUSED, ESTALE, "{file}|written by other means|{reflection}", EITHER}};
+     garbage_by_number, REFUSED, ESTALE, "{file}|another program wrote to|{reflection}", EITHER}};
 
 INSTANTIATE_TEST_SUITE_P(Names, PairingScene, testing::ValuesIn(names), name_of);
 INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes), name_of);
@@ -296,7 +296,7 @@ TEST_F(Pairing, CopyOfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)
     const std::string shared = reflection_of(path);
     Log log;
     expect_maps(now);
-    EXPECT_TRUE(log.has(ATO_LOG_WARNING, now + " carried the attribute"));
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "removed from " + now + " the attribute"));
     EXPECT_NE(id_of(now), id_of(path));
     EXPECT_NE(attribute_of(now).find(std::to_string(inode_of(now))), std::string::npos);
     const Bytes copied = content;

@@ -202,8 +202,8 @@ class Stage : public Hazard
             ASSERT_TRUE(m.write(5, pattern(300, 9))) << m.sentence;
             std::copy_n(pattern(300, 9).begin(), 300, seen.begin() + 5);
         }
-        EXPECT_TRUE(is_copy ||
-                    log.has(ATO_LOG_WARNING, file ? "preferred" : "written by other means"));
+        EXPECT_TRUE(is_copy || log.has(ATO_LOG_WARNING,
+                                       file ? "ATO_PREFER_FILE" : "another program wrote to"));
         Mapped again(now, wish(s));
         ASSERT_TRUE(again) << again.sentence;
         EXPECT_EQ(again.read(), seen);
@@ -255,7 +255,7 @@ class Stage : public Hazard
                 aside = name;
         ASSERT_NE(aside, "");
         EXPECT_TRUE(log.has(ATO_LOG_WARNING, folder + "/" + number + " "));
-        EXPECT_TRUE(log.has(ATO_LOG_WARNING, "set aside as " + aside));
+        EXPECT_TRUE(log.has(ATO_LOG_WARNING, "renamed to " + aside));
         EXPECT_EQ(read_file(folder + "/" + aside), reflection) << "evidence, and it was changed";
         EXPECT_EQ(read_file(folder + "/" + aside + ".manifest"), manifest);
         // Nothing is left under the number that any program could apply; and there is one warning.

@@ -37,7 +37,7 @@ void give_number_to_another(Stage &s, size_t size)
 
 const std::vector<Scene> bytes = {
     {"Written", slices, write_theirs, garbage_by_number, REFUSED, ESTALE,
-     "{file}|written by other means|{reflection}", EITHER},
+     "{file}|another program wrote to|{reflection}", EITHER},
     // In a slice that is valid in the reflection: it would vanish without a trace.
     {"OneByteWritten", slices,
      [](Stage &s) {
@@ -72,9 +72,9 @@ const std::vector<Scene> bytes = {
      },
      stale_alone, FOUND},
     {"CutAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, 5000); }, garbage_by_number,
-     REFUSED, ESTALE, "{file}|5000|{was}|cut by other means", ATO_PREFER_FILE},
+     REFUSED, ESTALE, "{file}|5000|{was}|another program truncated", ATO_PREFER_FILE},
     {"GrownAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, SIZE + 1); },
-     garbage_by_number, REFUSED, ESTALE, "{file}|{size}|grew by other means", ATO_PREFER_FILE},
+     garbage_by_number, REFUSED, ESTALE, "{file}|{size}|another program extended", ATO_PREFER_FILE},
     // The limit, written down in ato(7): the same size cannot be seen. Slices in the reflection win.
     {"WrittenAfterAKill", killed, write_theirs, garbage_by_number, UNSEEN},
     // Nor are stores through a mapping without libato, whatever times the kernel gave the file.

@@ -245,7 +245,7 @@ class Bank:
         if content[21] != 255 - 64:
             return False
         line = subprocess.run([ATO, 'info', self.path], capture_output=True, text=True, check=True).stdout.split('\n')[0]
-        if 'an SQLite database that libato holds' not in line or f'ato deploy {self.path}' not in line:
+        if 'an SQLite database that only the VFS ato reads' not in line or f'ato deploy {self.path}' not in line:
             raise AssertionError(line)
         content[21], content[24] = 64, content[24] ^ 0x80
         path = os.path.join(self.folder, 'unmasked.db')

@@ -36,7 +36,7 @@ TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
         (void)logged();
         const Db db(path(), parameters);
         EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
-        EXPECT_TRUE(logged("but it has to be")) << parameters;
+        EXPECT_TRUE(logged("is not possible: it must be")) << parameters;
     }
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(stock_sum(path()), "6");
@@ -116,8 +116,9 @@ TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
                 entry.erase(0, strlen(mark));
         whole += entry;
     }
-    EXPECT_NE(whole.find(deep + "/long.db: journal=wherever, but it has to be memory or file"),
-              std::string::npos)
+    EXPECT_NE(
+        whole.find(deep + "/long.db: journal=wherever is not possible: it must be memory or file"),
+        std::string::npos)
         << whole;
 }
 

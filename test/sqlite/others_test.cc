@@ -314,7 +314,7 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilSomebodyPrefersIt)
     for (const char *how :
          {"", "mode=ro", "mode=ro&prefer=file", "journal=file", "prefer=reflection"}) {
         EXPECT_EQ(Db(path("copy.db"), how).run("SELECT * FROM t"), SQLITE_CANTOPEN) << how;
-        EXPECT_TRUE(logged("copy.db: is a copy of a database that was not plain")) << how;
+        EXPECT_TRUE(logged("copy.db: this is a copy of a database that was not plain")) << how;
     }
     for (const bool shared : {true, false}) {
         const std::string name = path(shared ? "shared.db" : "copy.db");

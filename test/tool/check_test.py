@@ -41,7 +41,7 @@ class Check(Lab):
 
     def test_an_interrupted_growth_is_noted(self):
         self.make('growth')
-        self.check(self.file, status=0, words='it was to grow from 20000 bytes to 30000')
+        self.check(self.file, status=0, words='its growth from 20000 bytes to 30000 was interrupted')
         with open(self.file, 'r+b') as f:
             f.seek(29000)
             f.write(b'x')
@@ -60,14 +60,14 @@ class Check(Lab):
         self.make('fast')
         for copy in 0, 4096:
             self.patch(self.manifest(), copy + 100, b'\xaa\xaa')
-        found = self.check(self.file, status=1, words='has a checksum that does not fit')
+        found = self.check(self.file, status=1, words='has a wrong checksum')
         self.assertEqual([f['severity'] for f in found], ['error'])
         self.assertEqual(self.info(self.file)['state'], 'damaged')
 
     def test_fields_that_make_no_sense_are_an_error(self):
         self.make('fast')
         self.set_fields(self.manifest(), 20, struct.pack('<I', 9))
-        self.check(self.file, status=1, words='a field that makes no sense')
+        self.check(self.file, status=1, words='an invalid field')
 
     def test_another_version_is_an_error(self):
         self.make('fast')
@@ -84,7 +84,7 @@ class Check(Lab):
         for name in 'journal-foo', 'journal-' + 32 * 'a' + '.bak', '12x':
             with open(f'{self.dir}/.ato/{name}', 'wb') as f:
                 f.write(b'not ours')
-        found = self.check(self.dir, status=0, words='not a name that libato gives')
+        found = self.check(self.dir, status=0, words='not a name that libato uses')
         self.assertEqual([f['severity'] for f in found], 3 * ['note'])
         self.ato('deploy', self.file)
 
@@ -122,7 +122,7 @@ class Check(Lab):
     def test_slices_left_in_state_deployed_are_an_error(self):
         self.make('death')
         self.patch(self.reflection(), 0, b'\x01')
-        self.check(self.file, status=1, words='the state is deployed, and 1 slices')
+        self.check(self.file, status=1, words='the state is deployed, but 1 slices')
 
     def test_a_write_by_others_is_an_error(self):
         self.make('fast')
@@ -150,7 +150,7 @@ class Check(Lab):
         self.make('fast')
         os.unlink(self.manifest())
         self.check(self.file, status=1, words='no such reflection')
-        self.check(self.dir, status=1, words='a reflection without manifest')
+        self.check(self.dir, status=1, words='a reflection without a manifest')
 
     def test_a_copy_with_its_attribute_is_a_warning(self):
         shutil.copy2(self.make('fast'), self.dir + '/copy')
@@ -170,7 +170,7 @@ class Check(Lab):
         os.mkdir(self.dir + '/.ato')
         with open(self.dir + '/.ato/123', 'wb'):
             pass
-        self.check(self.dir, status=0, words='a reflection without manifest')
+        self.check(self.dir, status=0, words='a reflection without a manifest')
 
     def test_what_is_left_over_is_noted(self):
         self.make('fast')
@@ -188,7 +188,7 @@ class Check(Lab):
         self.assertEqual([f['severity'] for f in found], ['note'] * 3)
         for name in unfinished:
             os.utime(name, times=(time.time() - 120,) * 2)
-        found = self.check(self.dir, status=0, words='whose making was interrupted')
+        found = self.check(self.dir, status=0, words='made this reflection folder')
         self.assertEqual([f['severity'] for f in found], ['note'] * 7)
 
     def test_a_reused_inode_number_is_a_warning(self):
@@ -223,7 +223,7 @@ class Check(Lab):
     def test_a_pointer_to_no_journal_is_an_error(self):
         self.make('fast')
         pointer = self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n')
-        found = self.check(self.dir, status=1, words=f'lies in {self.dir}/elsewhere/.ato')
+        found = self.check(self.dir, status=1, words=f'to a journal in {self.dir}/elsewhere/.ato')
         self.assertTrue(any(f['file'] == pointer for f in found))
         for text in '', 'ato-journal-at 1 1 here\n', 'ato-journal-at 2 1 /\n':
             self.point(text)

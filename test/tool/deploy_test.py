@@ -67,7 +67,8 @@ class Deploy(Lab):
     def test_refuses_a_mapped_file_and_says_who_has_it(self):
         actor = self.hold(self.make())
         text = self.err('deploy', self.file, status=1)
-        self.assertEqual(text, f'{self.file}: is mapped by pid {actor.pid} (a"holder\\x0a)\n')
+        self.assertEqual(text, f'{self.file}: is mapped by pid {actor.pid} (a"holder\\x0a): '
+                               'unmap the file there, or end the process, and try again\n')
         found = self.json('deploy', self.file, status=1)['files'][0]
         self.assertEqual(found['result'], 'mapped')
         self.assertEqual(found['mapped_by'][0]['pid'], actor.pid)
@@ -81,7 +82,7 @@ class Deploy(Lab):
         # The medium is weaker; asked for that domain, the library says so.
         self.ato('deploy', self.file, ATO_LOG=log, ATO_DURABILITY='process')
         with open(log, encoding='utf-8') as f:
-            self.assertIn('in domain pmem as asked', f.read())
+            self.assertIn('in domain pmem, as asked', f.read())
 
     def test_leaves_what_is_damaged_as_it_is(self):
         self.make('fast')
@@ -145,7 +146,7 @@ class Deploy(Lab):
             self.check(path, status=1, words='cop')
             for side in [], ['--prefer=reflection']:
                 said = self.err('deploy', *side, path, status=1)
-                self.assertRegex(said, r'prefer=file +the file as it is: 8192 bytes(.|\n)*--prefer=reflection  is not to be had')
+                self.assertRegex(said, r'prefer=file +the file as it is: 8192 bytes(.|\n)*--prefer=reflection  not possible')
             self.assertIn('is plain', self.out('deploy', '--prefer=file', path))
             self.expect_plain(path)
             with contextlib.closing(sqlite3.connect(path)) as db:

@@ -98,7 +98,7 @@ class Info(Lab):
     def test_shows_the_guard(self):
         self.make('guard')
         self.assertEqual(self.info(self.file)['guard'], {'offset': 18, 'bytes': 2, 'plain': '7e85'})
-        self.assertIn('guard        2 bytes at 18, plain they are 7e85',
+        self.assertIn('guard        2 bytes at 18, plain values 7e85',
                       self.out('info', self.file))
 
     def test_tells_of_a_growth_that_was_interrupted(self):

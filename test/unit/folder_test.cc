@@ -94,7 +94,7 @@ TEST_F(Folder, IsNotMadeUnlessAskedForAndNotBelowWhatIsMissing)
 TEST_F(Folder, ThatIsAFileIsRefused)
 {
     write_file(dir / ".ato", Bytes(1));
-    expect_refused(dir / ".ato", true, EACCES, "no folder");
+    expect_refused(dir / ".ato", true, EACCES, "not a folder");
 }
 
 TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)

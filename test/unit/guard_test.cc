@@ -233,7 +233,7 @@ TEST_P(Guard, WhatOthersWroteSinceStays)
     Log log;
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
-    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "were written by other means"));
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "another program wrote to the guarded bytes"));
     EXPECT_EQ(m.read(at, n), theirs);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_EQ(seen(), theirs);

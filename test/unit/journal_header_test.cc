@@ -55,19 +55,19 @@ TEST(Journal, ChecksummedHeaderThatMakesNoSenseIsRefused)
     using Change = void (*)(journal_header &);
     const std::pair<Change, const char *> changes[] = {
         {[](journal_header &h) { h.version = 1; }, "version 1"},
-        {[](journal_header &h) { h.folders++; }, "no sense"},
-        {[](journal_header &h) { h.folders = UINT32_MAX; }, "no sense"},
-        {[](journal_header &h) { h.lanes = 0; }, "no sense"},
-        {[](journal_header &h) { h.lanes = UINT32_MAX; }, "no sense"},
-        {[](journal_header &h) { h.lanes = JOURNAL_LANES + 100; }, "no sense"},
-        {[](journal_header &h) { h.lane_bytes = 0; }, "no sense"},
-        {[](journal_header &h) { h.lane_bytes = ~0ull; }, "no sense"},
-        {[](journal_header &h) { h.lane_bytes += 8; }, "no sense"},
-        {[](journal_header &h) { h.large_bytes = 64; }, "no sense"},
-        {[](journal_header &h) { h.large_bytes += 8; }, "no sense"},
-        {[](journal_header &h) { h.large_bytes = ~7ull; }, "no sense"},
-        {[](journal_header &h) { h.domain = 0; }, "no sense"},
-        {[](journal_header &h) { h.domain = 5; }, "no sense"},
+        {[](journal_header &h) { h.folders++; }, "invalid header"},
+        {[](journal_header &h) { h.folders = UINT32_MAX; }, "invalid header"},
+        {[](journal_header &h) { h.lanes = 0; }, "invalid header"},
+        {[](journal_header &h) { h.lanes = UINT32_MAX; }, "invalid header"},
+        {[](journal_header &h) { h.lanes = JOURNAL_LANES + 100; }, "invalid header"},
+        {[](journal_header &h) { h.lane_bytes = 0; }, "invalid header"},
+        {[](journal_header &h) { h.lane_bytes = ~0ull; }, "invalid header"},
+        {[](journal_header &h) { h.lane_bytes += 8; }, "invalid header"},
+        {[](journal_header &h) { h.large_bytes = 64; }, "invalid header"},
+        {[](journal_header &h) { h.large_bytes += 8; }, "invalid header"},
+        {[](journal_header &h) { h.large_bytes = ~7ull; }, "invalid header"},
+        {[](journal_header &h) { h.domain = 0; }, "invalid header"},
+        {[](journal_header &h) { h.domain = 5; }, "invalid header"},
     };
     int n = 0;
     for (const auto &change : changes) {
@@ -87,8 +87,8 @@ TEST(Journal, RangeThatIsTooShortIsRefused)
     JournalLab lab;
     expect_not_taken(lab.bytes, 0, "shorter");
     expect_not_taken(lab.bytes, 4095, "shorter");
-    expect_not_taken(lab.bytes, 4096, "no sense");
-    expect_not_taken(lab.bytes, JOURNAL_BYTES - 8, "no sense");
+    expect_not_taken(lab.bytes, 4096, "invalid header");
+    expect_not_taken(lab.bytes, JOURNAL_BYTES - 8, "invalid header");
 }
 
 // ---- the table of folders -----------------------------------------------------------------------

@@ -131,7 +131,7 @@ TEST_F(Map, ProtectionOtherThanReadAndWriteIsRefused)
 TEST_F(Map, LengthAndOffsetAreChecked)
 {
     Fd fd(path);
-    expect_refused(EINVAL, "0 bytes", 0, RW, MAP_SHARED, fd, 0);
+    expect_refused(EINVAL, "is 0", 0, RW, MAP_SHARED, fd, 0);
     expect_refused(EINVAL, "offset 100", SIZE, RW, MAP_SHARED, fd, 100);
     expect_refused(EINVAL, "offset 512", SIZE, RW, MAP_SHARED, fd, 512);
     expect_refused(EINVAL, "offset -4096", SIZE, RW, MAP_SHARED, fd, -4096);

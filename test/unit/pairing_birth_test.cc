@@ -15,6 +15,7 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 using namespace support;
 
@@ -310,6 +311,9 @@ TEST_P(PairingStepFails, IsAnErrorWithASentenceAndTheNextTryWorks)
                 errors++;
                 EXPECT_EQ(m.error, GetParam()) << m.sentence << " at " << faults.calls[k];
                 EXPECT_NE(m.sentence, "");
+                EXPECT_EQ(attribute_of(path), "") << faults.calls[k];
+                EXPECT_FALSE(std::filesystem::exists(manifest_of(path))) << faults.calls[k];
+                EXPECT_FALSE(std::filesystem::exists(reflection_of(path))) << faults.calls[k];
             } else {
                 written = m.write(0, record);
                 if (!written) {

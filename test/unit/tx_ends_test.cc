@@ -211,14 +211,16 @@ TEST_P(Tx, PlainCallsOfItsThreadOnItsPagesAreRefused)
 {
     ato_tx *t = begin();
     put(t, 3 * PAGE, pattern(10, 2));
-    EXPECT_TRUE(refused(!ato_memcpy(m->base + 3 * PAGE, "x", 1), EDEADLK, "own"));
-    EXPECT_TRUE(refused(!ato_memset(m->base + PAGE, 1, 5 * PAGE), EDEADLK, "own"));
-    EXPECT_TRUE(refused(!ato_memcpy(m->base + 50 * PAGE, m->base + 3 * PAGE, 10), EDEADLK, "own"));
-    EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "own"));
+    EXPECT_TRUE(refused(!ato_memcpy(m->base + 3 * PAGE, "x", 1), EDEADLK, "of this thread"));
+    EXPECT_TRUE(refused(!ato_memset(m->base + PAGE, 1, 5 * PAGE), EDEADLK, "of this thread"));
+    EXPECT_TRUE(refused(!ato_memcpy(m->base + 50 * PAGE, m->base + 3 * PAGE, 10), EDEADLK,
+                        "of this thread"));
+    EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "of this thread"));
     ato_iovec v[2] = {{m->base + 9 * PAGE, "a", 1}, {m->base + 3 * PAGE, "b", 1}};
-    EXPECT_TRUE(refused(ato_writev(v, 2, 0) < 0, EDEADLK, "own"));
+    EXPECT_TRUE(refused(ato_writev(v, 2, 0) < 0, EDEADLK, "of this thread"));
     ato_tx *u = ato_tx_begin(0);
-    EXPECT_TRUE(refused(!ato_tx_memcpy(u, m->base + 3 * PAGE, "x", 1, 0), EDEADLK, "own"));
+    EXPECT_TRUE(
+        refused(!ato_tx_memcpy(u, m->base + 3 * PAGE, "x", 1, 0), EDEADLK, "of this thread"));
     EXPECT_EQ(ato_tx_commit(u), 0);
     EXPECT_EQ(m->read(), model);
     ASSERT_EQ(ato_tx_commit(t), 0);

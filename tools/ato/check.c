@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `ato check`: is everything in order that lies on the media? Reads only. */
+/* `ato check`: checks the data of files on the media. Reads only. */
 #include "check.h"
 
 #include "text.h"
@@ -47,7 +47,7 @@ bool seen_before(struct seen *s, uint64_t device, uint64_t inode)
 {
     if (seen_has(s, device, inode))
         return true;
-    /* Without memory it is looked at twice. */
+    /* Without memory the entry is checked twice. */
     if (2 * (s->n + 1) > s->room && !grow(s))
         return false;
     *find(s, device, inode) = (struct seen_one){device, inode, true};
@@ -71,7 +71,8 @@ static void check_one(struct check *c, const char *name)
 {
     struct stat st;
     if (stat(name, &st) < 0)
-        finding_add(&c->findings, FINDING_BLIND, name, "cannot look at it: %s", strerror(errno));
+        finding_add(&c->findings, FINDING_BLIND, name,
+                    "cannot stat it: %s; check the path and its permissions", strerror(errno));
     else if (S_ISDIR(st.st_mode))
         check_folder(c, name);
     else
@@ -90,7 +91,7 @@ static void write_json(const struct check *c, int status)
 
 static void say(const struct check *c, int status)
 {
-    static const char *const ends[] = {"in order", "damaged", "not all could be looked at"};
+    static const char *const ends[] = {"in order", "damaged", "some could not be looked at"};
     findings_say(&c->findings);
     printf("%" PRIu64 " plain, %" PRIu64 " with a reflection: %s\n", c->plain, c->paired,
            ends[status]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of `ato check`. Each looks at one kind of thing and adds what it finds.
+ * The parts of `ato check`. Each checks one kind of object and adds its findings.
  */
 #ifndef ATO_TOOLS_CHECK_H
 #define ATO_TOOLS_CHECK_H
@@ -8,7 +8,7 @@
 #include "findings.h"
 #include "look.h"
 
-/* A set of device and inode: what was looked at. A table that is probed from the hash on. */
+/* The objects that were checked, by device and inode: a hash table with linear probing. */
 struct seen {
     struct seen_one {
         uint64_t device, inode;
@@ -19,28 +19,28 @@ struct seen {
 
 bool seen_has(const struct seen *s, uint64_t device, uint64_t inode);
 
-/* Adds it; was it there already? */
+/* Adds the object. Returns true if it was in the set already. */
 bool seen_before(struct seen *s, uint64_t device, uint64_t inode);
 
 struct check {
     struct findings findings;
     struct seen files, folders; /* originals; reflection folders, their journals */
-    uint64_t plain, paired;     /* files looked at */
+    uint64_t plain, paired;     /* files that were checked */
 };
 
-/* A manifest and the reflection that goes with it, by themselves; `name` is what findings are
- * about. */
+/* Check a manifest, and the reflection of that manifest, without the file; findings are about
+ * `name`. */
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m);
 void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
                       const struct look_manifest *m);
 
-/* The journals of a folder; once a folder. */
+/* Checks the journals of a folder, each once. */
 void check_journals(struct check *c, const struct folder *f);
 
-/* A file and all that belongs to it. Plain files are none of the findings. */
+/* Checks a file and all that belongs to it. A plain file is not a finding. */
 void check_look(struct check *c, const char *name, const struct look *l);
 
-/* A folder of files, or a reflection folder. */
+/* Checks a folder of files, or a reflection folder. */
 void check_folder(struct check *c, const char *name);
 
 #endif

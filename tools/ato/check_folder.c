@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is in a folder of files, and in a reflection folder? Files with a reflection are checked
- * one by one; what remains in the reflection folder belongs to nobody who was found.
+ * Checks a folder of files, and a reflection folder. Files with a reflection are checked one by
+ * one; other entries of the reflection folder belong to no file that was found.
  */
 #include "check.h"
 
@@ -24,7 +24,8 @@ enum { PATH_ROOM = PATH_MAX + NAME_MAX + 2 };
 
 /* ---- names ---- */
 
-/* "123" and what follows: 1 and the number; else 0. */
+/* Reads "123" at the beginning of `name`, and sets *rest to what follows. Returns false if there
+ * is no number. */
 static bool starts_with_inode(const char *name, uint64_t *inode, const char **rest)
 {
     char *end;
@@ -50,11 +51,11 @@ static bool is_of_reflection_folder(const char *name)
 struct around {
     struct check *check;
     const struct folder *folder;
-    bool beside;           /* its originals are in the folder around it */
-    struct seen originals; /* these, by inode */
+    bool beside;           /* the originals are in the folder around `folder` */
+    struct seen originals; /* by inode */
 };
 
-/* A manifest whose file was not found, or may be anywhere. */
+/* Checks a manifest whose file was not found, or may be in any folder. */
 static void check_alone(struct around *a, const char *name, uint64_t inode)
 {
     static struct look_manifest m;
@@ -69,7 +70,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
         return;
     bool busy = look_holders(&m, &h) == 0 && (h.count || h.attaching);
     if (busy && m.found != MANIFEST_VALID)
-        goto out; /* in the making */
+        goto out; /* being made */
     check_manifest(a->check, name, &m);
     if (m.found != MANIFEST_VALID)
         goto out;
@@ -80,12 +81,12 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     } else if (errno == EACCES) {
         finding_add(f, FINDING_BLIND, name, "no permission to read its reflection");
     } else if (m.record.state != MANIFEST_DEPLOYED && m.record.state != MANIFEST_BORN && !busy) {
-        finding_add(f, FINDING_WARNING, name, "a manifest without its reflection");
+        finding_add(f, FINDING_WARNING, name, "the reflection of this manifest is missing");
     }
     if (a->beside && !busy)
         finding_add(f, FINDING_WARNING, name,
                     "an orphan: no file of the folder around it has inode %" PRIu64
-                    "; it was removed, or moved elsewhere",
+                    "; the file was removed or moved",
                     inode);
     else if (!a->beside && !busy && m.record.state == MANIFEST_IN_USE)
         finding_add(f, FINDING_NOTE, name, "recovery due: the last user of inode %" PRIu64 " died",
@@ -105,13 +106,13 @@ static void check_name(struct around *a, const char *entry)
     if (pool_name_of(entry) != POOL_NO_NAME)
         return; /* check_journals() */
     if (!starts_with_inode(entry, &inode, &rest)) {
-        finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
+        finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
         return;
     }
     n = lookup_names(inode);
     if (*rest == '\0') {
         if (!folder_has(a->folder, n.manifest) && folder_has(a->folder, entry))
-            finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without manifest");
+            finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without a manifest");
     } else if (strcmp(rest, ".manifest") == 0) {
         if (!seen_has(&a->originals, 0, inode))
             check_alone(a, name, inode);
@@ -119,18 +120,18 @@ static void check_name(struct around *a, const char *entry)
         struct stat st;
         if (fstatat(a->folder->fd, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 && look_is_old(&st))
             finding_add(f, FINDING_NOTE, name,
-                        "left over: whoever was making a manifest died; may be removed");
+                        "left over: a process died while it made this manifest; may be removed");
     } else if (strncmp(rest, ".stale-", 7) == 0) {
         finding_add(
             f, FINDING_NOTE, name,
-            "set aside: belonged to a file that had this inode number before, or the file was "
-            "preferred to it; may be removed when nobody misses what it holds");
+            "set aside: it belonged to another file that had this inode number before, or "
+            "ATO_PREFER_FILE preferred the file; may be removed if its content is not needed");
     } else {
-        finding_add(f, FINDING_NOTE, name, "not a name that libato gives");
+        finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
     }
 }
 
-/* Calls `visit` for each name; 0, or -1: could not look. */
+/* Calls `visit` for each name. Returns 0; -1 with errno if the folder cannot be listed. */
 static int each_name(int folder, void (*visit)(void *arg, const char *name), void *arg)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -157,17 +158,17 @@ static void check_reflections(struct around *a)
 {
     check_journals(a->check, a->folder);
     if (each_name(a->folder->fd, visit_name, a) < 0)
-        finding_add(&a->check->findings, FINDING_BLIND, a->folder->path, "cannot list it: %s",
-                    strerror(errno));
+        finding_add(&a->check->findings, FINDING_BLIND, a->folder->path,
+                    "cannot list the folder: %s", strerror(errno));
 }
 
 /* ---- the folder of the files ---- */
 
 struct listing {
     struct around *around;
-    const char *name; /* as the user gave it */
+    const char *name; /* as given by the user */
     int fd;
-    bool reflections; /* it holds reflections itself */
+    bool reflections; /* the folder itself holds reflections */
 };
 
 static bool has_manifest(const struct around *a, uint64_t inode)
@@ -202,14 +203,14 @@ static void visit_file(void *arg, const char *entry)
         if (look_is_old(&st))
             finding_add(
                 &c->findings, FINDING_NOTE, name,
-                "left over: a reflection folder whose making was interrupted; may be removed");
+                "left over: a process died while it made this reflection folder; may be removed");
         return;
     }
     if (!S_ISREG(st.st_mode))
         return;
     (void)seen_before(&l->around->originals, 0, st.st_ino);
     if (look_at(&look, name) < 0) {
-        /* What may not be read and has nothing here is somebody else's. */
+        /* A file that cannot be read and has no manifest here is not a finding. */
         if (errno != ENOENT && (errno != EACCES || has_manifest(l->around, st.st_ino)))
             finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
@@ -227,7 +228,8 @@ void check_folder(struct check *c, const char *name)
     char path[PATH_ROOM];
     l.fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l.fd < 0) {
-        finding_add(&c->findings, FINDING_BLIND, name, "cannot open it: %s", strerror(errno));
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot open the folder: %s",
+                    strerror(errno));
         return;
     }
     snprintf(path, sizeof(path), "%s/" FOLDER_NAME, name);
@@ -236,11 +238,12 @@ void check_folder(struct check *c, const char *name)
         finding_add(&c->findings, there == -2 ? FINDING_ERROR : FINDING_BLIND, path, "%s",
                     report_sentence());
     if (each_name(l.fd, visit_kind, &l) < 0 || (there != -2 && each_name(l.fd, visit_file, &l) < 0))
-        finding_add(&c->findings, FINDING_BLIND, name, "cannot list it: %s", strerror(errno));
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot list the folder: %s",
+                    strerror(errno));
     if (there == 1)
         check_reflections(&around);
     if (l.reflections) {
-        /* Whose files are elsewhere, or in the folder around it. */
+        /* The files of these reflections are elsewhere, or in the folder around this one. */
         free(around.originals.all);
         memset(&around.originals, 0, sizeof(around.originals));
         around.folder = &own;

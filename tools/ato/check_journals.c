@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Are the journals of a reflection folder in order, and is one of them to be replayed? */
+/* Checks the journals of a reflection folder, and finds those that need a replay. */
 #include "check.h"
 
 #include "lanes.h"
@@ -23,8 +23,8 @@ struct journal_check {
     char name[PATH_MAX + NAME_MAX + 2];
 };
 
-/* The reflection that a lane's file means, in folder `in`: its length; 0 when the pairing is gone, which
- * recovery passes over. */
+/* Returns the length of the reflection, in folder `in`, of a file of a lane; 0 if the pairing is
+ * gone: recovery skips such a file. */
 static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsigned lane,
                         const struct journal_file *file)
 {
@@ -45,7 +45,7 @@ static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsig
                     file->inode);
         return 0;
     }
-    /* As reflection/recovery/participants.c judges. */
+    /* The same rule as in reflection/recovery/participants.c. */
     if (there == 0 || m.found != MANIFEST_VALID || memcmp(m.record.id, file->id, 16) != 0 ||
         m.record.state != MANIFEST_IN_USE) {
         finding_add(f, FINDING_NOTE, jc->name,
@@ -78,11 +78,11 @@ static uint64_t find_target(struct journal_check *jc, const struct lanes *j, uns
     else if (found == LINKED_GONE)
         finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
                     "lane %u holds a commit of inode %" PRIu64
-                    ", which was given up by a mark in %s",
+                    ", whose files a mark in %s gives up",
                     lane, file->inode, in.path);
     else
         finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                    "lane %u holds a commit, no file of which can be mapped: %s", lane,
+                    "lane %u holds a commit whose files cannot be mapped: %s", lane,
                     report_sentence());
     folder_close(&in);
     return length;
@@ -111,7 +111,7 @@ static void check_commit(struct journal_check *jc, const struct lanes *j, unsign
             continue;
         if (journal_word_is_size(&v->words[i]))
             finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                        "lane %u has a size for which a reflection of %" PRIu64
+                        "lane %u has a size word for which a reflection of %" PRIu64
                         " bytes is too short",
                         lane, length);
         else
@@ -139,7 +139,7 @@ static void check_journal(void *arg, const struct lanes *j)
 {
     struct journal_check *jc = arg;
     struct findings *f = &jc->check->findings;
-    /* Once, from wherever it was found. */
+    /* A journal that several folders lead to is checked once. */
     if (j->at.st.st_ino && seen_before(&jc->check->folders, j->at.st.st_dev, j->at.st.st_ino))
         return;
     snprintf(jc->name, sizeof(jc->name), "%s/%s", j->at.folder->path, j->at.name);
@@ -152,26 +152,25 @@ static void check_journal(void *arg, const struct lanes *j)
         break;
     case LANES_NO_POINTER:
         finding_add(f, FINDING_ERROR, jc->name,
-                    "the pointer is damaged: it does not say where its journal is");
+                    "the pointer is damaged: it is not a valid journal pointer");
         break;
     case LANES_ASTRAY:
-        finding_add(
-            f, FINDING_ERROR, jc->name,
-            "it says that a journal lies in %s, where is none that knows this folder: its files "
-            "whose last user died cannot be mapped. If it is gone for good, and with it what "
-            "it may have held of a commit, remove the pointer",
-            j->leads_to);
+        finding_add(f, FINDING_ERROR, jc->name,
+                    "it points to a journal in %s, where no journal names this folder: files here "
+                    "whose last user died cannot be mapped. Bring the journal back; if it is lost, "
+                    "with commits that it may hold, remove the pointer",
+                    j->leads_to);
         break;
     case LANES_UNFINISHED:
-        if (!j->alive && look_is_old(&j->at.st)) /* or its maker is about to lock it */
+        if (!j->alive && look_is_old(&j->at.st)) /* a younger one may be about to be locked */
             finding_add(f, FINDING_NOTE, jc->name,
-                        "left over: a journal whose making was interrupted; the next map here "
+                        "left over: a process died while it made this journal; the next map here "
                         "removes it");
         break;
     case LANES_READ:
         if (!j->alive)
             finding_add(f, FINDING_NOTE, jc->name,
-                        "the journal of a process that died; the next map here removes it");
+                        "the journal of a dead process; the next map here removes it");
         check_lanes(jc, j);
         break;
     }

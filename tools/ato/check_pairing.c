@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Do manifest, reflection, attribute and file agree with themselves and each other? */
+/* Checks whether manifest, reflection, attribute and file are valid and agree with each other. */
 #include "check.h"
 
 #include "reflection/format/checksum.h"
@@ -21,7 +21,7 @@ static bool is_zero(const char *bytes, size_t n)
     return true;
 }
 
-/* Why a copy is not valid; NULL when it is. */
+/* Returns why a copy is not valid; NULL if it is valid. */
 static const char *why_not(const char *copy, struct manifest_record *r)
 {
     memcpy(r, copy, sizeof(*r));
@@ -30,14 +30,14 @@ static const char *why_not(const char *copy, struct manifest_record *r)
     if (r->magic != MANIFEST_MAGIC)
         return "has no magic number";
     if (r->checksum != checksum(r, offsetof(struct manifest_record, checksum)))
-        return "has a checksum that does not fit";
+        return "has a wrong checksum";
     if (r->version != MANIFEST_VERSION)
-        return "is of a version that is not known";
+        return "has an unknown version";
     if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
         r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED ||
         r->guard.bytes > MANIFEST_GUARD_MAX || r->guard.offset > LAYOUT_MAX_BYTES ||
         r->clean_size > LAYOUT_MAX_BYTES)
-        return "has a field that makes no sense";
+        return "has an invalid field";
     return NULL;
 }
 
@@ -54,20 +54,21 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
         return;
     }
     for (int i = 0; i < 2; i++) {
-        /* B is written with `in use`, or with the removal of what was never used. */
+        /* B is first written with `in use`, or with the removal of a pairing that was never
+         * used. */
         if (why[i] && i == 1 && is_zero(m->bytes + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES) &&
             r[0].state == MANIFEST_BORN)
             continue;
         if (why[i])
             finding_add(&c->findings, FINDING_WARNING, name,
-                        "copy %c of the manifest, at %d, %s; the other one holds", "AB"[i],
+                        "copy %c of the manifest, at %d, %s; the other one is valid", "AB"[i],
                         i * MANIFEST_COPY_BYTES, why[i]);
     }
     if (why[0] || why[1])
         return;
     if (memcmp(r[0].id, r[1].id, 16) != 0)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the two copies of the manifest carry different ids");
+                    "the two copies of the manifest have different ids");
     if (r[0].sequence + 1 != r[1].sequence && r[1].sequence + 1 != r[0].sequence)
         finding_add(&c->findings, FINDING_WARNING, name,
                     "the two copies of the manifest have sequences %" PRIu64 " and %" PRIu64
@@ -86,7 +87,8 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     }
     if (m->found == MANIFEST_FOREIGN) {
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the manifest is of version %u, which is not known here", m->record.version);
+                    "the manifest has version %u, which this program does not know",
+                    m->record.version);
         return;
     }
     check_copies(c, name, m);
@@ -100,19 +102,20 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     if (m->length != MANIFEST_BYTES)
         finding_add(&c->findings,
                     m->length < MANIFEST_SIZE_WORD + 8 ? FINDING_ERROR : FINDING_WARNING, name,
-                    "the manifest is %" PRIu64 " bytes long, it should be %d", m->length,
+                    "the manifest is %" PRIu64 " bytes long, it must be %d", m->length,
                     MANIFEST_BYTES);
     if (!m->has_size)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the size words of the manifest, at %d, are damaged", MANIFEST_SIZE_WORD);
     if (m->record.format != 0)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the reflection has format %u, which is not known here", m->record.format);
+                    "the reflection has format %u, which this program does not know",
+                    m->record.format);
 }
 
 /* ---- the reflection ---- */
 
-/* Is the manifest another one than was read? */
+/* Returns true if the manifest has changed since it was read. */
 static bool has_moved(const struct look_manifest *m)
 {
     static char now[MANIFEST_BYTES];
@@ -125,12 +128,12 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
 {
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size || m->record.format != 0)
-        return; /* nothing tells what it should be like */
+        return; /* the manifest does not tell what to expect */
     int looked = look_words(reflection, length, m->size, &w);
     if (has_moved(m))
-        return; /* it grows, or is unmapped: what was read does not go together, and says nothing */
+        return; /* the file grows or is being unmapped: what was read is inconsistent */
     uint64_t need = layout_reflection_bytes(m->size);
-    /* What a growth that was cut made longer stays so; what a shrink has not cut yet is longer. */
+    /* After an interrupted growth, or before a shrink truncates it, the reflection is longer. */
     if (length < need || (length > need && !m->growth && !m->shrunk))
         finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
@@ -139,7 +142,7 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }
-    if (w.words_beyond && !m->shrunk) /* else they are to be cleared still */
+    if (w.words_beyond && !m->shrunk) /* a shrink has not cleared them yet */
         finding_add(&c->findings, FINDING_ERROR, name,
                     "%" PRIu64 " bitmap words of pages beyond the end are not 0, the first is of "
                     "page %" PRIu64,
@@ -151,11 +154,11 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
                     layout_pages(m->size) - 1, w.slices_beyond);
     if (w.slices && m->record.state == MANIFEST_DEPLOYED)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the state is deployed, and %" PRIu64 " slices are still in the reflection",
+                    "the state is deployed, but %" PRIu64 " slices are still in the reflection",
                     w.slices);
     if (w.slices && m->record.state == MANIFEST_BORN)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the state is born, and %" PRIu64 " slices are in the reflection already",
+                    "the state is born, but %" PRIu64 " slices are in the reflection already",
                     w.slices);
 }
 
@@ -169,13 +172,13 @@ static void check_attribute(struct check *c, const char *name, const struct look
         return;
     if (r->inode != l->who.inode)
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the manifest says inode %" PRIu64 ", the file has %" PRIu64, r->inode,
+                    "the manifest names inode %" PRIu64 ", the file has inode %" PRIu64, r->inode,
                     l->who.inode);
     identity_hex(l->attribute.id, of_file);
     identity_hex(r->id, of_manifest);
     if (l->has_attribute == ATTRIBUTE_FOUND && strcmp(of_file, of_manifest) != 0)
-        finding_add(&c->findings, FINDING_ERROR, name, "the attribute says id %s, the manifest %s",
-                    of_file, of_manifest);
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the attribute has id %s, the manifest has id %s", of_file, of_manifest);
 }
 
 void check_look(struct check *c, const char *name, const struct look *l)
@@ -200,7 +203,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
         told = !l->manifest.has_size || l->manifest.record.format != 0 ||
                (l->reflection >= 0 &&
                 l->reflection_length < layout_reflection_bytes(l->manifest.size));
-        /* What no longer has to be there, or not yet, is missed by nobody. */
+        /* A reflection that does not exist yet, or not any more, is not a finding. */
         if (l->reflection < 0 && l->reflection_error == EACCES) {
             finding_add(&c->findings, FINDING_BLIND, name, "no permission to read its reflection");
             told = true;
@@ -210,13 +213,13 @@ void check_look(struct check *c, const char *name, const struct look *l)
         finding_add(&c->findings, severity, name, "%s", l->problem);
     if (l->cut_growth && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
-                    "it was to grow from %" PRIu64 " bytes to %" PRIu64 " and was interrupted; the "
-                    "next map or 'ato deploy' takes that back",
+                    "its growth from %" PRIu64 " bytes to %" PRIu64
+                    " was interrupted; the next map or 'ato deploy' undoes it",
                     l->manifest.size, l->manifest.growth);
     if (l->cut_shrink && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "it was made shorter, from %" PRIu64 " bytes to %" PRIu64
-                    ", and is not cut yet; the next map or 'ato deploy' cuts it",
+                    ", but not truncated yet; the next map or 'ato deploy' truncates it",
                     l->manifest.shrunk, l->manifest.size);
     if (l->state == LOOK_BORN && !busy && l->manifest.found == MANIFEST_VALID)
         finding_add(&c->findings, FINDING_NOTE, name,
@@ -230,7 +233,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
                     "recovery due: its last user died; the next map or 'ato deploy' recovers it");
     if (l->commits)
         finding_add(&c->findings, FINDING_NOTE, name,
-                    "recovery due: %u commit%s in the journal of a process that died", l->commits,
+                    "recovery due: %u commit%s in the journal of a dead process", l->commits,
                     l->commits == 1 ? " is" : "s are");
     if (l->folder.fd >= 0 && l->manifest.fd >= 0)
         check_journals(c, &l->folder);

@@ -2,9 +2,9 @@
 /*
  * `ato deploy`: makes files plain again, by mapping and unmapping them as every program can.
  *
- * A file that somebody has mapped, and one that would not survive a look (lost, copied, damaged),
- * is left as it is. It is mapped in the domain that it has: another one would be believed of it
- * afterwards, should this process die.
+ * A file that a process has mapped, and a lost, copied or damaged file, is left as it is. A file is
+ * mapped in the domain of its manifest: this process would record another domain there, and the
+ * next user would rely on it if this process dies.
  */
 #include "json.h"
 #include "look.h"
@@ -34,7 +34,7 @@ struct deployed {
     const char *name;
     enum result result;
     char why[1024];
-    uint64_t slices; /* that were brought home */
+    uint64_t slices; /* that were deployed */
     struct look_holders holders;
 };
 
@@ -65,13 +65,15 @@ static void say_mapped(struct deployed *d, const struct look *l)
                  look_holder_name(name, &l->holders.first[i]));
     }
     if (l->holders.count == 0)
-        end_as(d, MAPPED,
-               "a process is mapping, unmapping or recovering it at this moment; try again");
+        end_as(d, MAPPED, "a process is mapping, unmapping or recovering it now; try again");
     else
-        end_as(d, MAPPED, "is mapped by %s%s", all, l->holders.count > 4 ? " and others" : "");
+        end_as(d, MAPPED,
+               "is mapped by %s%s: unmap the file there, or end the process, and try again", all,
+               l->holders.count > 4 ? " and others" : "");
 }
 
-/* Somebody came between looking and mapping, or has it still now that it is unmapped: it is not plain then. */
+/* Another process mapped the file after it was looked at, or still has it mapped after the unmap
+ * here: then it is not plain. */
 static bool is_busy(struct deployed *d)
 {
     static struct look again;
@@ -87,8 +89,8 @@ static void show(void *arg, uint64_t done, uint64_t total)
     progress_show(arg, done, total);
 }
 
-/* An SQLite database may have a mask to be taken off, or a guard that is of no use (lib/sqlite/mask.h). False: it may not be
- * made plain. */
+/* Takes the mask off an SQLite database, and removes an outdated guard (lib/sqlite/mask.h). Returns false if the
+ * file must not be made plain. */
 static bool end_masks(struct deployed *d, const struct look *l, const struct tool_request *request,
                       void *at, int fd)
 {
@@ -97,17 +99,16 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
         d->slices = st.slices_in_reflection;
     const bool is_lost = !st.guard_bytes && look_is_masked(fd);
     if (is_lost && request->prefer != ATO_PREFER_FILE) {
-        end_as(
-            d, REFUSED,
-            "an SQLite database, of which it is not known what its header was; if these bytes are "
-            "the right ones, say --prefer=file");
+        end_as(d, REFUSED,
+               "is an SQLite database with a masked header, whose original header is unknown; to "
+               "keep these bytes, use --prefer=file");
         return false;
     }
     const int r = is_lost || (request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED)
                       ? mask_take_off(at, fd)
                       : mask_refresh(at, fd);
     if (r > 0)
-        end_as(d, MAPPED, "a process is writing to it by SQLite; try again");
+        end_as(d, MAPPED, "a process is writing to it through SQLite; try again");
     else if (r < 0)
         end_as(d, FAILED, "%s", ato_errormsg());
     return r == 0;
@@ -140,10 +141,13 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
                                   .domain = known ? (int)l->manifest.record.domain : 0};
     int fd = look_open(d->name, O_RDWR);
     if (fd < 0) {
-        end_as(d, BLIND, "cannot open it for writing: %s", strerror(errno));
+        end_as(
+            d, BLIND,
+            "cannot open it for writing: %s; only a user that may write to the file can deploy it",
+            strerror(errno));
         return;
     }
-    /* An empty file can be mapped, but not 0 bytes of it. */
+    /* An empty file can be mapped, but the length of a mapping is never 0. */
     size_t length = l->who.size ? l->who.size : 1;
     void *at = ato_mmap_opt(length, fd, 0, &options);
     int error = errno;
@@ -160,24 +164,24 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     close(fd);
 }
 
-/* Which side is right has to be said by somebody. A copy has but one. */
+/* The user has to choose a side; a copy has only the file. */
 static void refuse(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
     const bool is_copy = l->state == LOOK_COPIED;
     if (!request->json && !request->quiet) {
         text_put(stderr, d->name);
-        fputs(": there is\n", stderr);
+        fputs(": the sides are\n", stderr);
         sides_say(stderr, l);
     }
     if (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy))
         make_plain(d, l, request);
     else if (is_copy)
-        end_as(d, REFUSED,
-               "%s. Make that file plain and copy it again; or, if these bytes are the right "
-               "ones, say --prefer=file",
-               l->problem);
+        end_as(
+            d, REFUSED,
+            "%s. Make the source plain and copy it again; to keep these bytes, use --prefer=file",
+            l->problem);
     else
-        end_as(d, REFUSED, "%s: say by --prefer=file or --prefer=reflection what is right",
+        end_as(d, REFUSED, "%s. Choose a side with --prefer=file or --prefer=reflection",
                l->problem);
 }
 
@@ -252,11 +256,11 @@ static int run(const struct tool_request *request)
 {
     static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_GOOD, TOOL_BAD,
                                    TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
-    /* What goes wrong on the way counts: damage before what could not be looked at. */
+    /* The worst result counts: a failure outweighs a file that could not be read. */
     static const int weights[] = {0, 1, 3, 2};
     struct json j;
     int status = TOOL_GOOD;
-    ato_set_log(NULL, NULL); /* here the library is used: its news go where they always go */
+    ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
     if (request->json) {
         json_start(&j, "deploy");
         json_list(&j, "files");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `ato check` found, kept until all is looked at. And what of it the exit status says.
+ * The findings of `ato check`, kept until everything is checked, and the exit status.
  */
 #ifndef ATO_TOOLS_FINDINGS_H
 #define ATO_TOOLS_FINDINGS_H
@@ -10,26 +10,26 @@
 #include <stddef.h>
 
 enum severity {
-    FINDING_NOTE,    /* in order, but something is left to do or to clear away */
-    FINDING_WARNING, /* not as it should be; no byte is in danger */
+    FINDING_NOTE,    /* in order, but recovery or cleaning up is left */
+    FINDING_WARNING, /* something is wrong, but no byte is in danger */
     FINDING_ERROR,   /* damaged: a file cannot be mapped, or its bytes cannot be trusted */
-    FINDING_BLIND,   /* could not be looked at */
+    FINDING_BLIND,   /* could not be read */
 };
 
 struct findings {
     struct finding *all;
     size_t n, room;
-    bool lost; /* no memory for another one */
+    bool lost; /* no memory for another finding */
 };
 
-/* About the file `name`. */
+/* Adds a finding about the file `name`. */
 void finding_add(struct findings *f, enum severity severity, const char *name, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 
-/* TOOL_BAD if there is an error; else TOOL_BLIND if something could not be looked at; else TOOL_GOOD. */
+/* TOOL_BAD if there is an error; else TOOL_BLIND if something could not be read; else TOOL_GOOD. */
 int findings_status(const struct findings *f);
 
-void findings_say(const struct findings *f); /* a line each */
+void findings_say(const struct findings *f); /* prints a line for each */
 void findings_write(const struct findings *f, struct json *j);
 void findings_free(struct findings *f);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who has a file mapped: the slots whose byte of the manifest is locked, and their names.
+ * The processes that have a file mapped: the slots whose byte of the manifest is locked, and their
+ * names.
  *
- * The lock tells that somebody lives, in every pid namespace, and not who: the owner of an open
- * file description lock is no process. The pid is in the shared memory that the living keep. It
- * is believed when that process has the manifest open, or when it cannot be seen whether it has.
+ * The lock shows, in every pid namespace, that the process lives, but not its pid: an open file
+ * description lock has no owner process. The pid is in the shared memory. It is used if that
+ * process has the manifest open, or if this cannot be found out.
  */
 #include "look.h"
 
@@ -56,7 +57,7 @@ static struct shared_slot *read_slots(const struct manifest_record *record)
     return slots;
 }
 
-/* Has process `pid` the file open? 1 yes, 0 no, -1 it may not be seen. */
+/* Returns 1 if process `pid` has the file open, 0 if not, -1 if that cannot be found out. */
 static int has_open(uint32_t pid, const struct stat *file)
 {
     char path[64];
@@ -78,7 +79,7 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
                       const struct stat *manifest)
 {
     char path[64];
-    /* The number may be of another pid namespace, and somebody else's here. */
+    /* The pid may be of another pid namespace, and name another process here. */
     if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, manifest) != 1)
         return;
     snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
@@ -93,11 +94,11 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
     h->pid = slot->pid;
 }
 
-/* The next locked range within [start, end). 1 found, 0 none, -1 error. */
+/* Finds the next locked range within [start, end). Returns 1; 0 if there is none; -1 on error. */
 static int next_locked(int fd, off_t *start, off_t *after, off_t end)
 {
     off_t first = end;
-    /* The kernel tells of any one: there may be others before it. */
+    /* The kernel reports any one lock: there may be others before it. */
     while (first > *start) {
         struct flock l = {
             .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = *start, .l_len = first - *start};
@@ -125,7 +126,7 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     h->attaching = locked;
     struct shared_slot *slots = m->found == MANIFEST_VALID ? read_slots(&m->record) : NULL;
     for (at = 1; (locked = next_locked(m->fd, &at, &after, 1 + MANIFEST_SLOTS)) == 1; at = after) {
-        /* Whoever attaches tries for all slots together, for a moment. */
+        /* A process that attaches tries to lock all slots together, for a moment. */
         if (after - at == MANIFEST_SLOTS) {
             h->attaching = true;
             continue;
@@ -141,7 +142,7 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
         }
     }
     free(slots);
-    /* After it, or who is the first, for a moment. */
+    /* The readers' byte is also locked for a moment by the first process that attaches. */
     at = PAIRING_READERS;
     int watched = locked < 0 ? 0 : next_locked(m->fd, &at, &after, PAIRING_READERS + 1);
     h->readers = watched == 1 && !h->attaching;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `ato info`: what a file is to libato at this moment. */
+/* `ato info`: the present state of a file. */
 #include "json.h"
 #include "look.h"
 #include "text.h"
@@ -17,10 +17,10 @@
 
 struct facts {
     const char *name;
-    const char *error; /* NULL, or why nothing is known */
+    const char *error; /* NULL, or why the file cannot be read */
     struct look *look;
     bool has_record;
-    bool is_database; /* SQLite's, whose header is masked (lib/sqlite/mask.h) */
+    bool is_database; /* an SQLite database with a masked header (lib/sqlite/mask.h) */
     char id[33], guard[33];
     bool has_words;
     struct look_words words;
@@ -35,7 +35,7 @@ static void gather(struct facts *f, struct look *l, const char *name)
         f->error = report_sentence();
         return;
     }
-    /* A manifest that lies in the way of a plain file, or of a copy, is not its own. */
+    /* The manifest that is found for a plain file, or for a copy, is another file's. */
     f->has_record = l->manifest.fd >= 0 && l->manifest.found == MANIFEST_VALID &&
                     l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
     if (!f->has_record)
@@ -124,7 +124,7 @@ static void say_holders(const struct look_holders *h)
     if (h->readers)
         line("mapped by", "processes that may only read it");
     if (h->attaching)
-        line("", "a process is mapping, unmapping or recovering it at this moment");
+        line("", "a process is mapping, unmapping or recovering it now");
 }
 
 static void say_pairing(const struct facts *f)
@@ -133,7 +133,10 @@ static void say_pairing(const struct facts *f)
     char size[TEXT_SIZE], text[PATH_MAX + 64];
     const struct manifest_guard *guard = &l->manifest.record.guard;
     line("format", l->manifest.record.format == 0 ? "dense" : "sparse");
-    line("domain", domain_name((int)l->manifest.record.domain));
+    /* The next first map chooses the domain anew: by its option, ATO_DURABILITY, or the media. */
+    snprintf(text, sizeof(text), "%s%s", domain_name((int)l->manifest.record.domain),
+             l->holders.count ? "" : " when mapped last");
+    line("domain", text);
     line("id", f->id);
     snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->who.inode);
     line("reflection", text);
@@ -147,7 +150,7 @@ static void say_pairing(const struct facts *f)
         line("slices in R", text);
     }
     if (guard->bytes) {
-        snprintf(text, sizeof(text), "%u bytes at %" PRIu64 ", plain they are %s", guard->bytes,
+        snprintf(text, sizeof(text), "%u bytes at %" PRIu64 ", plain values %s", guard->bytes,
                  guard->offset, f->guard);
         line("guard", text);
     }
@@ -159,17 +162,16 @@ static void say(const struct facts *f)
     char size[TEXT_SIZE], text[256];
     text_put(stdout, f->name);
     if (f->is_database) {
-        fputs(
-            ": an SQLite database that libato holds; to make it plain, close it, then 'ato deploy ",
-            stdout);
+        fputs(": an SQLite database that only the VFS ato reads; to make it plain, close it, then "
+              "run 'ato deploy ",
+              stdout);
         text_put(stdout, f->name);
         putchar('\'');
     }
     putchar('\n');
     snprintf(text, sizeof(text), "%s: %s", look_state_name(l->state),
-             l->commits && l->state == LOOK_RECOVERY_DUE
-                 ? "a commit is to be finished, which the next map does"
-                 : look_state_meaning(l->state));
+             l->commits && l->state == LOOK_RECOVERY_DUE ? "the next map finishes a commit"
+                                                         : look_state_meaning(l->state));
     line("state", text);
     if (l->problem[0])
         line("problem", l->problem);
@@ -177,9 +179,9 @@ static void say(const struct facts *f)
     if (f->has_record && l->manifest.has_size && l->manifest.size != l->who.size)
         line("logical", text_size(size, l->manifest.size));
     if (l->cut_growth && !l->holders.count && !l->holders.attaching)
-        line("", "its growth was interrupted; the next map takes it back");
+        line("", "its growth was interrupted; the next map undoes it");
     if (l->cut_shrink && !l->holders.count && !l->holders.attaching)
-        line("", "it was made shorter; the next map cuts it");
+        line("", "it was made shorter; the next map truncates it");
     snprintf(text, sizeof(text), "takes %s", text_size(size, l->storage));
     line("", text);
     if (f->has_record)
@@ -227,7 +229,8 @@ const struct tool_command info_command = {
         "Shows for each FILE its state, sizes, format and durability domain, how many slices of\n"
         "64 bytes have their valid copy in the reflection, the storage that the reflection takes,\n"
         "the guarded bytes, if there are any, and the processes that have it mapped. Changes\n"
-        "nothing, and waits for no process.\n"
+        "nothing, and waits for no process. Of a file that no process has mapped, the domain is\n"
+        "the one when it was mapped last; the next map chooses it anew.\n"
         "\n"
         "States:\n"
         "  plain         no reflection: an ordinary file\n"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The JSON document that a command writes to standard output, as it goes.
+ * The JSON document of a command, written to standard output piece by piece.
  *
- * Keys and values come in the order of the calls; commas and indentation are this file's business.
- * Names of files are bytes and may be no UTF-8: a byte that is part of no character becomes the
- * escape \udcXX, which Python's os.fsencode() turns back into that byte.
+ * Keys and values are written in the order of the calls, with commas and indentation. A file name
+ * may not be UTF-8: a byte that is part of no character becomes the escape \udcXX, which Python's
+ * os.fsencode() turns back into that byte.
  */
 #ifndef ATO_TOOLS_JSON_H
 #define ATO_TOOLS_JSON_H
@@ -18,12 +18,12 @@ enum { JSON_DEPTH = 16 };
 struct json {
     FILE *out;
     int depth;
-    bool filled[JSON_DEPTH]; /* something is in the object or list of that depth */
+    bool filled[JSON_DEPTH]; /* the object or list of that depth is not empty */
     char ends[JSON_DEPTH];
 };
 
-/* The document: an object that begins with the command and the version of libato, and ends with the
- * exit status. What is open is closed. */
+/* Begin and end the document: an object that begins with the command and the version of libato,
+ * and ends with the exit status. The end closes all open objects and lists. */
 void json_start(struct json *j, const char *command);
 void json_finish(struct json *j, int status);
 

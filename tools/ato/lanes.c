@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The journal in a pool's file, in memory that the caller frees; NULL: there is none, or no memory for
- * it. */
+/* Returns the journal of a pool's file, in memory that the caller frees; NULL if there is none, or
+ * no memory. */
 static char *read_journal(int fd, uint64_t length, struct journal *j)
 {
     struct pool_place place;
@@ -41,13 +41,14 @@ static char *read_journal(int fd, uint64_t length, struct journal *j)
     return NULL;
 }
 
-/* Does the journal know the folder that we came from? One that cannot be read is not asked. */
+/* Returns true if the journal names the folder of the pointer that led to it, or cannot be read. */
 static bool is_meant(const struct lanes *j)
 {
     return !j->at.from || j->kind != LANES_READ || linked_knows_origin(&j->at, &j->journal) == 1;
 }
 
-/* `j` says where it is. false: it is not the journal that a pointer means. */
+/* Visits the journal that `j` locates. Returns false if a pointer led to it that means another
+ * journal. */
 static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
                       void *arg)
 {
@@ -76,7 +77,7 @@ static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const s
             j.kind = LANES_DAMAGED;
     }
     bool meant = is_meant(&j);
-    /* What its owner, or somebody's recovery, took away while we were reading is no finding. */
+    /* A journal that was removed while it was read, by its owner or a recovery, is not visited. */
     if (meant && (all || !j.alive) && (j.kind != LANES_DAMAGED || folder_names(f, name, fd)))
         visit(arg, &j);
     free(first);
@@ -85,7 +86,7 @@ static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const s
     return meant;
 }
 
-/* Reads where the pointer `name` leads. 1; 0 with what it is instead. */
+/* Reads the pointer j->at.name. Returns 1; 0 with j->kind set if it is no valid pointer. */
 static int read_pointer(struct lanes *j, struct pointer *p)
 {
     struct stat st;
@@ -118,7 +119,7 @@ static void visit_pointer(struct lanes j, bool all, void (*visit)(void *arg, con
         j.kind = LANES_ASTRAY;
         j.leads_to = p.route.absolute;
     }
-    if (!there && folder_has(j.at.folder, j.at.name)) /* it goes before its journal does */
+    if (!there && folder_has(j.at.folder, j.at.name)) /* a pointer is removed before its journal */
         visit(arg, &j);
 }
 

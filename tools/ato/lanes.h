@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals of a reflection folder, and those that pointers in it lead to, read into memory: whose
- * owner lives, and what the lanes hold.
+ * The journals of a reflection folder, and those that its pointers lead to, read into memory: whether
+ * the owner lives, and what the lanes hold.
  */
 #ifndef ATO_TOOLS_LANES_H
 #define ATO_TOOLS_LANES_H
@@ -9,34 +9,36 @@
 #include "reflection/recovery/linked.h"
 
 enum lanes_kind {
-    LANES_READ,       /* `journal` can be looked at */
-    LANES_UNFINISHED, /* journal-ID.tmp, journal-ID.at.tmp: holds nothing */
-    LANES_DAMAGED,    /* no journal is in it */
+    LANES_READ,       /* `journal` is valid */
+    LANES_UNFINISHED, /* journal-ID.tmp, journal-ID.at.tmp: has no content yet */
+    LANES_DAMAGED,    /* contains no journal */
     LANES_FORBIDDEN,  /* cannot be read: `error` is the errno */
-    LANES_NO_POINTER, /* journal-ID.at, and does not say where */
-    LANES_ASTRAY, /* journal-ID.at: where it says is no journal, or one that knows another folder */
+    LANES_NO_POINTER, /* journal-ID.at that is not a valid pointer */
+    LANES_ASTRAY, /* journal-ID.at that leads to no journal, or to a journal that names another folder */
 };
 
 struct lanes {
-    struct linked at;     /* or, of a pointer, this and where it lies; st.st_ino 0: not looked at */
+    struct linked at; /* name and folder, of the journal or the pointer; st.st_ino 0: not opened */
     const char *leads_to; /* LANES_ASTRAY: the folder */
     enum lanes_kind kind;
     int error;
-    bool alive;             /* its owner's byte is held: lanes may be in the middle of a commit */
-    struct journal journal; /* in memory of its own */
-    /* While the owner lives: the second reading. A lane that is damaged in both is. */
+    bool alive; /* the owner's byte is locked: a lane may be in the middle of a commit */
+    struct journal journal; /* in the module's own memory */
+    /* While the owner lives, a second reading: a lane is damaged if it is in both. */
     struct journal again;
 };
 
-/* What the lane holds; a living owner's is damaged only when it stays so. */
+/* Returns what the lane holds. A living owner's lane counts as damaged only if both readings say
+ * so. */
 enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v);
 
-/* Calls `visit` for the journals of the folder; `all`: for those too whose owner lives. 0, or -1
- * with errno and a sentence. */
+/* Calls `visit` for the journals of the folder whose owner is dead; with `all`, for those with a
+ * living owner too. Returns 0; -1 with errno and a sentence. */
 int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
                void *arg);
 
-/* Lanes in journals of the dead that hold a commit of the pairing `id`; -1 error. */
+/* Returns how many lanes of dead processes' journals hold a commit of the pairing `id`; -1 on
+ * error. */
 int lanes_count_due(const struct folder *f, const uint8_t id[16]);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is there: a file, its attribute, manifest and reflection, and who has it mapped. Read
- * only.
+ * Reads a file, its attribute, manifest and reflection, and the processes that have it mapped.
  *
- * Nothing is changed, locked or mapped: bytes come through pread() into buffers of their own,
- * because a mapping could be cut under our feet, and locks are only asked about. Nothing that is
- * read is believed before it was checked (I5). What others are just changing is looked at again.
+ * Nothing is changed, locked or mapped: bytes are read by pread(), since a load from a mapping of a
+ * file that another process truncates is SIGBUS, and locks are only queried. Everything is checked
+ * before it is used (I5). What another process is changing is read again.
  */
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
@@ -21,24 +20,24 @@ struct look_manifest {
     char bytes[MANIFEST_BYTES]; /* zeros where the file is shorter */
     enum manifest_finding found;
     struct manifest_record record;
-    int copy;      /* that holds */
-    bool has_size; /* the words of sizes are in order */
+    int copy;      /* the one that counts */
+    bool has_size; /* the size words are valid */
     uint64_t size, growth, shrunk;
 };
 
 struct look_holder {
     unsigned slot;
-    uint32_t pid; /* 0: cannot be named */
+    uint32_t pid; /* 0: unknown */
     char command[32];
 };
 
 enum { LOOK_HOLDERS = MANIFEST_SLOTS };
 
 struct look_holders {
-    unsigned count; /* slots that are held */
+    unsigned count; /* locked slots */
     struct look_holder first[LOOK_HOLDERS];
-    bool readers;   /* who may only read has it mapped, too: one or more */
-    bool attaching; /* somebody maps, unmaps or recovers the file at this moment */
+    bool readers;   /* at least one process that may only read has it mapped, too */
+    bool attaching; /* a process is mapping, unmapping or recovering the file */
 };
 
 enum look_state {
@@ -47,10 +46,10 @@ enum look_state {
     LOOK_IN_USE,       /* mapped */
     LOOK_RECOVERY_DUE, /* its last user died, or a commit of it is in the journal of a dead one */
     LOOK_CLEAN,        /* unmapped, the reflection kept */
-    LOOK_DEPLOYED,     /* everything is home, the reflection is being removed */
-    LOOK_COPIED,  /* with an attribute, or a header (lib/sqlite/mask.h), that is of another file */
-    LOOK_LOST,    /* its attribute names a reflection that is not to be found */
-    LOOK_DAMAGED, /* ato_mmap() refuses it */
+    LOOK_DEPLOYED,     /* all content is in the file, the reflection is being removed */
+    LOOK_COPIED,       /* with the attribute, or the header (lib/sqlite/mask.h), of another file */
+    LOOK_LOST,         /* its attribute names a reflection that is not found */
+    LOOK_DAMAGED,      /* ato_mmap() refuses it */
 };
 
 struct look {
@@ -62,65 +61,67 @@ struct look {
     struct attribute attribute;
     struct folder folder; /* where its manifest is; fd -1: there is none */
     struct look_manifest manifest;
-    int reflection; /* -1: none, or not to be opened: reflection_error is its errno */
+    int reflection; /* -1: none, or it cannot be opened (errno: reflection_error) */
     int reflection_error;
     uint64_t reflection_length, reflection_storage;
     struct look_holders holders;
     unsigned commits; /* lanes of dead processes' journals that name it */
-    bool cut_shrink;  /* it was made shorter, and is not cut yet */
-    bool cut_growth; /* it was to grow, and did not come to it: it is longer than it is taken for */
+    bool cut_shrink;  /* it was made shorter, but is not truncated yet */
+    bool cut_growth;  /* its growth was interrupted: it is longer than its logical size */
     enum look_state state;
-    char problem[1024]; /* what stands in the way of ato_mmap(), or is to be known; "" */
+    char problem[1024]; /* why ato_mmap() would fail, or another thing to report; "" */
 };
 
-/* "plain" ... as in JSON; a sentence for people. */
+/* Return the name of the state, as in JSON, and its meaning, for text output. */
 const char *look_state_name(enum look_state state);
 const char *look_state_meaning(enum look_state state);
 
-/* An open regular file that `name` leads to. ENOENT, EACCES, EINVAL (no regular file), ... */
+/* Opens the regular file `name`. -1 with ENOENT, EACCES, EINVAL (not a regular file), ... */
 int look_open(const char *name, int flags);
 
-/* Looks at the file `name`. 0, or -1 with errno and report_sentence() when it cannot be looked
- * at. */
+/* Reads the state of the file `name`. Returns 0; -1 with errno and report_sentence(). */
 int look_at(struct look *l, const char *name);
 void look_close(struct look *l);
 
-/* A reflection folder, opened for looking. 1; 0 there is none; -1 error; -2 it is not to be
- * trusted, or no folder: the library refuses it too. */
+/* Opens a reflection folder for reading. Returns 1; 0 if there is none; -1 on error; -2 if it is
+ * not trusted, or not a folder: the library refuses it too. */
 int look_folder(struct folder *f, const char *path);
 
-/* The manifest of `inode`. 1; 0 there is none; -1 error. To be closed by look_manifest_close(). */
+/* Reads the manifest of `inode`. Returns 1; 0 if there is none; -1 on error.
+ * look_manifest_close() closes it. */
 int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m);
 void look_manifest_close(struct look_manifest *m);
 
-/* Does it begin with the header of an SQLite database that other programs refuse (lib/sqlite/mask.h)? */
+/* Returns true if the file begins with a masked header of an SQLite database
+ * (lib/sqlite/mask.h). */
 bool look_is_masked(int fd);
 
-/* A regular file in a folder, opened for reading; nothing that could block is opened. -1 and errno;
- * EINVAL for what is no regular file. */
+/* Opens a regular file in a folder for reading, without blocking. -1 with errno: EINVAL if it is
+ * not a regular file. */
 int look_into(const struct folder *f, const char *name, struct stat *st);
 
-/* Something that a call makes and finishes at once was not touched for a minute: nobody is at it any more. */
+/* Returns true if the file was not changed for a minute: a call that makes such a file finishes
+ * it at once, so its maker has died. */
 bool look_is_old(const struct stat *st);
 
-/* The shared memory of the processes that have a file mapped, open for reading, and its header: it is the one
- * that the manifest tells of. -1: there is none, or none that may be read. */
+/* Opens the shared memory that the manifest names for reading, and reads its header. -1: there is none, or
+ * it cannot be read. */
 struct shared_header;
 int look_shared(const struct manifest_record *record, struct shared_header *h);
 
-/* Who has the slots of a manifest. */
+/* Finds the processes that have slots of a manifest. Returns 0; -1 on error. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
-/* "pid 12 (name)", or "a process that cannot be named"; in `to`, which is returned. */
+/* Stores "pid 12 (name)", or "a process that cannot be named", in `to`, and returns `to`. */
 #define LOOK_NAME 80
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h);
 
-/* The list "mapped_by" of an object. */
+/* Write a process, and the list "mapped_by", to an object. */
 struct json;
 void look_holder_write(const struct look_holder *h, struct json *j);
 void look_holders_write(const struct look_holders *h, struct json *j);
 
-/* The bitmaps of a reflection, of which `size` bytes of the original count. */
+/* Counts of the bitmaps of a reflection, for an original of `size` bytes. */
 struct look_words {
     uint64_t slices;                     /* valid in the reflection */
     uint64_t words_beyond, first_beyond; /* not 0, of pages beyond the end; the first such page */
@@ -129,8 +130,8 @@ struct look_words {
 
 int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w);
 
-/* Calls `visit` for each page of which slices are valid in the reflection, in order, with the page's word. 0; -1 with errno
- * and report_sentence(). */
+/* Calls `visit`, in order, for each page with slices that are valid in the reflection, with the page's word. Returns
+ * 0; -1 with errno and report_sentence(). */
 typedef void look_visit(void *arg, uint64_t page, uint64_t word);
 int look_each_word(int reflection, uint64_t length, look_visit *visit, void *arg);
 

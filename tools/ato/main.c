@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `ato`: looks after files that are mapped through libato. Which command, with which options? */
+/* `ato`: parses the command and its options. */
 #include "tool.h"
 
 #include "ato.h"
@@ -22,7 +22,7 @@ static void say_usage(FILE *out)
 static void help(void)
 {
     say_usage(stdout);
-    fputs("\nLooks after files that are mapped through libato.\n\nCommands:\n", stdout);
+    fputs("\nInspects and repairs files that are mapped through libato.\n\nCommands:\n", stdout);
     for (int i = 0; commands[i]; i++)
         printf("  %-8s%-15s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
     fputs("\nOptions:\n"
@@ -61,7 +61,7 @@ static _Noreturn void misused(const struct tool_command *c)
     exit(TOOL_USAGE);
 }
 
-/* What was said must have arrived. */
+/* An output that could not be written is an error. */
 static int finish(int status)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -71,7 +71,7 @@ static int finish(int status)
     return status;
 }
 
-/* Looking is no use of the library: nothing of it belongs in a log. */
+/* The commands that only read write nothing to the log of the library. */
 static void ignore(void *arg, int level, const char *sentence)
 {
     (void)arg;
@@ -79,7 +79,7 @@ static void ignore(void *arg, int level, const char *sentence)
     (void)sentence;
 }
 
-/* A positive number. */
+/* Reads a positive number. */
 static uint64_t take_number(const struct tool_command *c, const char *option, const char *text)
 {
     char *end;
@@ -190,6 +190,6 @@ int main(int argc, char **argv)
         return finish(TOOL_GOOD);
     }
     const struct tool_command *c = find(argv[1]);
-    argv[1] = argv[0]; /* getopt's sentences begin with it */
+    argv[1] = argv[0]; /* getopt's messages begin with it */
     return finish(run(c, argc - 1, argv + 1));
 }

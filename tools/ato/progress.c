@@ -9,7 +9,7 @@
 
 enum { BAR = 30, LINE = 120 };
 
-/* Columns that may be filled: not the last one, where some terminals begin a new line. */
+/* Columns that the bar may use: not the last one, after which some terminals begin a new line. */
 static int columns(void)
 {
     struct winsize size;
@@ -37,7 +37,7 @@ void progress_show(struct progress *p, uint64_t done, uint64_t total)
     for (unsigned i = 0; i < BAR; i++)
         bar[i] = i < percent * BAR / 100 ? '#' : '.';
     bar[BAR] = '\0';
-    /* The name last: it is what may be cut off. */
+    /* The name comes last, since it may be cut off. */
     FILE *out = fmemopen(text, sizeof(text) - 1, "w");
     if (!out)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bar on the terminal that stderr is, if it is one. */
+/* A progress bar on stderr, if that is a terminal. */
 #ifndef ATO_TOOLS_PROGRESS_H
 #define ATO_TOOLS_PROGRESS_H
 

@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANGES = 8 }; /* of pages, that are named */
+enum { RANGES = 8 }; /* page ranges that are listed */
 
 struct pages {
-    uint64_t count, first, last; /* the range that is being made longer */
+    uint64_t count, first, last; /* the last range, which may get longer */
     unsigned ranges;
     FILE *out;
     const struct look *look;
@@ -42,7 +42,7 @@ static void add_page(struct pages *p, uint64_t page)
     p->count++;
 }
 
-/* Are there other bytes in the slices that are valid in the reflection? */
+/* Returns true if the slices that are valid in the reflection have other bytes in the file. */
 static bool differs(const struct look *l, uint64_t page, uint64_t word)
 {
     unsigned char home[PAGE_BYTES] = {0}, there[PAGE_BYTES] = {0};
@@ -84,14 +84,14 @@ void sides_say(FILE *out, const struct look *l)
     fputs("\n  --prefer=reflection  ", out);
     if (l->state == LOOK_COPIED || l->reflection < 0 || l->manifest.found != MANIFEST_VALID ||
         !l->manifest.has_size) {
-        fputs("is not to be had\n", out);
+        fputs("not possible, since there is no valid reflection\n", out);
         return;
     }
-    fprintf(out, "the same with what its reflection holds of a file of %s",
+    fprintf(out, "the file with the slices of its reflection, for a size of %s",
             text_size(size, l->manifest.size));
     if (r->state == MANIFEST_CLEAN)
         fputs(", unmapped at ", out), say_time(out, r->clean_mtime_sec);
-    fputs(l->manifest.size == l->who.size ? "\n" : ": not possible, for the sizes differ\n", out);
+    fputs(l->manifest.size == l->who.size ? "\n" : ": not possible, since the sizes differ\n", out);
     fputs("                       pages of 4096 bytes that differ: ", out);
     (void)look_each_word(l->reflection, l->reflection_length, look_at_page, &pages);
     end_range(&pages);

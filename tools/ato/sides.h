@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What would a file hold if it were taken as it lies there, and what with its reflection? For who has to decide. */
+/* Shows the content of a file without and with its reflection, for a user that has to choose a
+ * side. */
 #ifndef ATO_TOOLS_SIDES_H
 #define ATO_TOOLS_SIDES_H
 
@@ -7,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Two or three lines, by people to be read: sizes, times, and the pages of which the reflection holds other bytes. */
+/* Prints two or three lines: sizes, times, and the pages with other bytes in the reflection. */
 void sides_say(FILE *out, const struct look *l);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Text for people: names that may hold anything, and sizes.
+ * Text output: names that may contain any bytes, and sizes.
  */
 #ifndef ATO_TOOLS_TEXT_H
 #define ATO_TOOLS_TEXT_H
@@ -8,14 +8,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bytes of the UTF-8 character at `at`, a string that ends in NUL; 0 when there is none. */
+/* Returns the bytes of the UTF-8 character at `at`, a string that ends in NUL; 0 if there is
+ * none. */
 unsigned text_character(const unsigned char *at);
 
-/* Writes a string so that it cannot play tricks on a terminal: control characters and what is no
- * UTF-8 become \xNN. */
+/* Writes a string so that it has no effect on a terminal: control characters, and bytes that are
+ * not UTF-8, become \xNN. */
 void text_put(FILE *out, const char *s);
 
-/* "1234567 bytes (1.2 MiB)", in `to`, which is returned. */
+/* Stores "1234567 bytes (1.2 MiB)" in `to`, and returns `to`. */
 #define TEXT_SIZE 64
 const char *text_size(char to[TEXT_SIZE], uint64_t bytes);
 

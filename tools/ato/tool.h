@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the commands of `ato` share: what they were asked for, and how they end.
+ * The request and the exit status of a command of `ato`.
  */
 #ifndef ATO_TOOLS_TOOL_H
 #define ATO_TOOLS_TOOL_H
@@ -12,14 +12,14 @@
 enum {
     TOOL_GOOD = 0,   /* in order, done */
     TOOL_BAD = 1,    /* damaged, refused, failed */
-    TOOL_BLIND = 2,  /* could not look, or not write the output */
+    TOOL_BLIND = 2,  /* could not read, or not write the output */
     TOOL_USAGE = 64, /* EX_USAGE */
 };
 
 struct tool_request {
     bool json, quiet;
     unsigned prefer;              /* ATO_PREFER_...; 0: neither */
-    uint64_t interval_ms, rounds; /* 0: as the command thinks */
+    uint64_t interval_ms, rounds; /* 0: the default of the command */
     char **names;                 /* operands */
     int count;
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `ato top`: what the processes do that have a file mapped, as it goes.
+ * `ato top`: a live view of the processes that have a file mapped.
  *
- * Who lives is told by the locks of the manifest (holders.c), what they do by the shared memory that they
- * keep: the slots, the counters of each mapping, the page states. It is read by pread(): nothing is mapped,
- * locked or changed. Who may read the file may look.
+ * The locks of the manifest show which processes live (holders.c); the shared memory shows what they do:
+ * the slots, the counters of each mapping, the page states. It is read by pread(): nothing is mapped,
+ * locked or changed. Permission to read the file is enough.
  */
 #include "json.h"
 #include "look.h"
@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What one process did since it mapped the file, and holds now. */
+/* The counts of a process since it mapped the file, and the pages that it holds now. */
 struct doing {
     uint32_t holder;
     uint64_t of[COUNTERS];
@@ -38,7 +38,7 @@ struct sight {
     struct look_holders holders;
     struct doing each[MANIFEST_SLOTS];
     uint64_t size;
-    bool shared; /* it could be looked at */
+    bool shared; /* the shared memory could be read */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -104,7 +104,7 @@ static void add_reservations(struct sight *s, int fd, const struct shared_header
     }
 }
 
-/* 0; -1 with a sentence: the file cannot be looked at. */
+/* Returns 0; -1 with a sentence: the file cannot be read. */
 static int take_sight(struct sight *s, struct look *l, const char *name)
 {
     static struct shared_slot slots[MANIFEST_SLOTS];
@@ -134,7 +134,7 @@ static int take_sight(struct sight *s, struct look *l, const char *name)
 
 /* ---- showing ---- */
 
-/* Since the sight before, a second. */
+/* Returns the rate per second since the earlier sight. */
 static double rate(const struct sight *before, const struct sight *s, unsigned slot,
                    enum counter which)
 {
@@ -234,11 +234,10 @@ static void say(const struct look *l, const struct sight *before, const struct s
         say_row(sum, held);
     }
     if (!s->holders.count)
-        printf("no process has it mapped for writing: there is nothing to show until one does\n");
+        printf("no process has it mapped for writing: there is nothing to show\n");
     if (s->holders.count && !s->shared)
-        printf(
-            "what they do cannot be seen: their shared memory is not in this /dev/shm, or not to "
-            "be read\n");
+        printf("their counters cannot be seen: their shared memory is not in this /dev/shm, or "
+               "cannot be read\n");
 }
 
 /* ---- the command ---- */
@@ -282,7 +281,7 @@ static int top(const struct tool_request *request)
             fputs("\033[H\033[J", stdout);
         if (i && !request->json)
             say(&l, &sights[!turn], s);
-        /* Whoever reads this through a pipe wants it now. */
+        /* A reader of a pipe needs each line immediately. */
         if (fflush(stdout) != 0 || (rounds && i == rounds) || !wait_for(ms))
             break;
     }
