@@ -1,62 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave of a record that is being written?
- *
- * A child writes records of 64 KiB to a copy of a file, back to back, and tells each write that
- * returned through a pipe: an acknowledged write. The parent kills it at a random moment, and then
- * compares every record with what it must be. Only the write that the kill interrupted is in
- * doubt: its record may be wholly old or wholly new. Done some hundreds of times through plain
- * mmap and memcpy, then as often through libato, whose two ways to commit several pages take turns.
- *
- * The parent never maps the file itself: each writer, and each reader after a kill, is a fresh
- * process, as after a crash.
+ * What does SIGKILL leave of a record that is being written? Kills writers some hundreds of times that
+ * write through plain mmap and memcpy, then as often writers through libato, with its two ways to
+ * commit several pages by turns, and reports what was torn or lost. (One kill: subject.h.)
  */
-#include "kill_report.h"
 #include "record.h"
-#include "view.h"
-
-#include <ato.h>
+#include "subject.h"
 
 #include <err.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-#define MOST_BYTES    (16u << 20) /* more of the file would make it slow, not better */
-#define STUCK_SECONDS 60          /* a child that takes longer hangs */
-
-struct ack {
-    uint64_t version;
-    uint32_t record;
-    uint32_t path; /* enum commit_path; told with the first write only */
-};
-
-/* The copy under test and what is known about it. */
-struct subject {
-    char path[PATH_MAX];
-    size_t size;
-    uint32_t records;
-    uint64_t seed;
-    uint64_t version;              /* the last one tried */
-    const unsigned char *original; /* the file's bytes before the first write */
-    unsigned char *before;         /* as read after the last kill */
-    unsigned char *now;            /* as read after this kill; shared with the reader */
-    uint64_t *acked;               /* per record: version acknowledged in this round, or 0 */
-};
 
 static volatile sig_atomic_t interrupted; /* by Ctrl-C and the like: tidy up, then end */
 
@@ -77,326 +35,73 @@ static _Noreturn void usage(FILE *out, int status)
     exit(status);
 }
 
-static uint64_t mix(uint64_t x)
+/* A line that is written over on a terminal, a few lines elsewhere. */
+static void progress(const char *what, unsigned done, unsigned total, unsigned torn)
 {
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
+    bool terminal = isatty(STDERR_FILENO);
 
-static uint64_t random64(void)
-{
-    uint64_t x;
-
-    if (getrandom(&x, sizeof x, 0) != sizeof x)
-        err(2, "getrandom");
-    return x;
-}
-
-/* Which record a version is written to: writer and checker agree on it beforehand. */
-static uint32_t record_of(const struct subject *s, uint64_t version)
-{
-    return (uint32_t)(mix(s->seed + version) % s->records);
-}
-
-static void *allocate(size_t n)
-{
-    /* Shared, so that a forked reader can fill it. */
-    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    if (p == MAP_FAILED)
-        err(2, "no memory for %zu bytes", n);
-    return p;
-}
-
-static void read_whole(const char *path, void *out, size_t n)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t done = 0;
-
-    if (fd < 0)
-        err(2, "%s", path);
-    while (done < n) {
-        ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)done);
-
-        if (got < 0)
-            err(2, "%s", path);
-        if (got == 0)
-            errx(2, "%s is shorter than it was: %zu of %zu bytes", path, done, n);
-        done += (size_t)got;
-    }
-    close(fd);
-}
-
-static void write_whole(const char *path, const void *bytes, size_t n)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    size_t done = 0;
-
-    if (fd < 0)
-        err(2, "%s", path);
-    while (done < n) {
-        ssize_t put = write(fd, (const char *)bytes + done, n - done);
-
-        if (put < 0)
-            err(2, "%s", path);
-        done += (size_t)put;
-    }
-    if (close(fd) != 0)
-        err(2, "%s", path);
-}
-
-/* ---- Children ---- */
-
-/* A fork that dies with its parent, leaves Ctrl-C to it, and does not hang for ever. */
-static pid_t fork_child(void)
-{
-    pid_t pid;
-
-    fflush(NULL);
-    pid = fork();
-    if (pid < 0)
-        err(2, "fork");
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGINT, SIG_IGN);
-        signal(SIGTERM, SIG_IGN);
-        signal(SIGHUP, SIG_IGN);
-        alarm(STUCK_SECONDS);
-    }
-    return pid;
-}
-
-static _Noreturn void write_until_killed(const struct subject *s, enum way way, int pipe)
-{
-    static _Alignas(64) unsigned char bytes[RECORD_SIZE];
-    struct view v = view_open(way, s->path, s->size, ATO_READ_LAZY);
-    uint64_t first = s->version + 1;
-
-    for (uint64_t version = first;; version++) {
-        struct ack ack = {.version = version, .record = record_of(s, version)};
-
-        record_fill(bytes, ack.record, version);
-        view_write(&v, (size_t)ack.record * RECORD_SIZE, bytes, RECORD_SIZE);
-        if (version == first)
-            ack.path = view_commit_path(&v);
-        if (write(pipe, &ack, sizeof ack) != sizeof ack)
-            err(2, "telling a write");
-    }
-}
-
-static _Noreturn void read_and_exit(const struct subject *s, int policy, bool spatial)
-{
-    struct view v = view_open(WAY_ATO, s->path, s->size, policy);
-    size_t offset = 0;
-
-    for (; offset + RECORD_SIZE <= s->size; offset += RECORD_SIZE)
-        view_read(&v, offset, s->now + offset, RECORD_SIZE);
-    if (offset < s->size)
-        view_read(&v, offset, s->now + offset, s->size - offset);
-    view_close(&v, spatial);
-    _exit(0);
-}
-
-/* Ends the program: says how a child ended that should not have ended like that. */
-static _Noreturn void blame(const char *child, int status)
-{
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        errx(1, "%s hung: killed after %d s", child, STUCK_SECONDS);
-    if (WIFSIGNALED(status))
-        errx(1, "%s died of signal %d (%s)", child, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    errx(1, "%s failed (status %d): see the line above", child, WEXITSTATUS(status));
-}
-
-/* What a process that comes after the kill sees, into s->now. */
-static void read_after_kill(struct subject *s, enum way way, unsigned round, bool spatial)
-{
-    /* By turns: leave slices where they are, and bring them home; so writes go both ways. */
-    int policy = round % 4 < 2 ? ATO_READ_GATHER : ATO_READ_LAZY;
-    int status;
-    pid_t pid;
-
-    memset(s->now, 0, s->size);
-    if (way == WAY_MMAP) {
-        read_whole(s->path, s->now, s->size);
+    if (done != total && done % (terminal ? 10 : 100) != 0)
         return;
+    fprintf(stderr, "%s  %-6s %4u of %u kills, %u torn records%s", terminal ? "\r" : "", what, done,
+            total, torn, terminal && done != total ? "" : "\n");
+}
+
+static void row(const char *what, const struct tally *t)
+{
+    printf("  %-31s %6u %14u %21" PRIu64 " %14" PRIu64 "\n", what, t->kills, t->torn, t->acked,
+           t->lost);
+}
+
+static int verdict(const struct tally *plain, const struct tally *rtm, const struct tally *journal,
+                   bool is_plain_again)
+{
+    if (rtm->torn + journal->torn) {
+        puts("FAILED: libato left torn records.");
+        return 1;
     }
-    pid = fork_child();
-    if (pid == 0)
-        read_and_exit(s, policy, spatial);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            err(2, "waitpid");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        blame("the process that reads after a kill", status);
-}
-
-/* ---- One kill ---- */
-
-static bool next_ack(int pipe, struct ack *a)
-{
-    ssize_t n;
-
-    do
-        n = read(pipe, a, sizeof *a);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        err(2, "reading acknowledgements");
-    if (n != 0 && n != sizeof *a)
-        errx(2, "half an acknowledgement: %zd bytes", n);
-    return n != 0;
-}
-
-static void note_ack(struct subject *s, struct kill_tally *t, const struct ack *a)
-{
-    if (a->version != s->version + 1 || a->record != record_of(s, a->version))
-        errx(2, "acknowledgements out of order: version %" PRIu64 " after %" PRIu64, a->version,
-             s->version);
-    s->version = a->version;
-    s->acked[a->record] = a->version;
-    t->acked++;
-}
-
-static void sleep_ns(uint64_t ns)
-{
-    struct timespec left = {.tv_sec = (time_t)(ns / 1000000000),
-                            .tv_nsec = (long)(ns % 1000000000)};
-
-    while (nanosleep(&left, &left) != 0 && errno == EINTR)
-        ;
-}
-
-/* Write until killed; s->version and s->acked tell what was acknowledged. */
-static void kill_writer(struct subject *s, struct kill_tally *t, enum way way)
-{
-    struct ack a;
-    int fd[2], status;
-    pid_t pid;
-
-    if (pipe2(fd, O_CLOEXEC) != 0)
-        err(2, "pipe");
-    pid = fork_child();
-    if (pid == 0)
-        write_until_killed(s, way, fd[1]);
-    close(fd[1]);
-
-    memset(s->acked, 0, s->records * sizeof *s->acked);
-    if (next_ack(fd[0], &a)) {
-        note_ack(s, t, &a);
-        t->rtm += a.path == COMMIT_RTM;
-        t->journal += a.path == COMMIT_JOURNAL;
-        sleep_ns(random64() % LONGEST_DELAY_NS);
-        kill(pid, SIGKILL);
+    if (rtm->lost + journal->lost) {
+        puts("FAILED: libato lost acknowledged writes.");
+        return 1;
     }
-    while (next_ack(fd[0], &a))
-        note_ack(s, t, &a);
-    close(fd[0]);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            err(2, "waitpid");
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-        blame("the process that writes", status);
-    t->kills++;
-}
-
-static void judge(const struct subject *s, struct kill_tally *t)
-{
-    static _Alignas(64) unsigned char committed[RECORD_SIZE], pending[RECORD_SIZE];
-    uint32_t in_doubt = record_of(s, s->version + 1);
-    size_t tail = (size_t)s->records * RECORD_SIZE;
-    unsigned torn = 0;
-
-    record_fill(pending, in_doubt, s->version + 1);
-    for (uint32_t r = 0; r < s->records; r++) {
-        size_t offset = (size_t)r * RECORD_SIZE;
-        struct record_history known = {
-            .committed = s->before + offset,
-            .pending = r == in_doubt ? pending : NULL,
-            .before = s->before + offset,
-            .original = s->original + offset,
-        };
-
-        if (s->acked[r]) {
-            record_fill(committed, r, s->acked[r]);
-            known.committed = committed;
-        }
-        switch (record_judge(s->now + offset, r, &known)) {
-        case RECORD_OLD:
-            t->ended_old += r == in_doubt;
-            break;
-        case RECORD_NEW:
-            t->ended_new++;
-            break;
-        case RECORD_LOST:
-            t->lost++;
-            break;
-        case RECORD_TORN:
-            torn++;
-            break;
-        }
+    if (rtm->damaged + journal->damaged + plain->damaged) {
+        puts("FAILED: bytes that nobody wrote to have changed.");
+        return 1;
     }
-    t->torn += torn;
-    if (memcmp(s->now + tail, s->original + tail, s->size - tail) != 0)
-        t->damaged++;
+    if (!is_plain_again) {
+        puts("FAILED: after the spatial unmap, read(2) and libato see different bytes.");
+        return 1;
+    }
+    if (plain->torn == 0) {
+        puts("FAILED: plain mmap left no torn record, so this run proves nothing. Try it again on\n"
+             "a machine that is less busy, or with more kills.");
+        return 1;
+    }
+    puts("libato left every record whole and lost nothing; plain mmap did not.");
+    return 0;
 }
 
-static void one_kill(struct subject *s, struct kill_tally *t, enum way way, unsigned round)
+static int report(const struct tally *plain, const struct tally *rtm, const struct tally *journal,
+                  const struct subject *s, bool is_plain_again)
 {
-    kill_writer(s, t, way);
-    read_after_kill(s, way, round, false);
-    judge(s, t);
-    s->version++; /* the interrupted write may have happened: its version is spent */
-    memcpy(s->before, s->now, s->size);
-}
-
-/* ---- All of them ---- */
-
-static struct subject subject_make(const char *folder, const char *name,
-                                   const unsigned char *original, size_t size)
-{
-    struct subject s = {.size = size, .original = original};
-    int n = snprintf(s.path, sizeof s.path, "%s/%s", folder, name);
-
-    if (n < 0 || (size_t)n >= sizeof s.path)
-        errx(2, "the name of the folder is too long");
-    s.records = (uint32_t)(size / RECORD_SIZE);
-    s.seed = random64();
-    s.before = allocate(size);
-    s.now = allocate(size);
-    s.acked = allocate(s.records * sizeof *s.acked);
-    memcpy(s.before, original, size);
-    write_whole(s.path, original, size);
-    return s;
-}
-
-static const unsigned char *load(const char *path, size_t *size)
-{
-    struct stat st;
-    void *bytes;
-
-    if (stat(path, &st) != 0)
-        err(2, "%s", path);
-    if (!S_ISREG(st.st_mode))
-        errx(2, "%s is not a regular file", path);
-    if (st.st_size < (off_t)RECORD_SIZE)
-        errx(2, "%s is too small: %jd bytes, and one record takes %u", path, (intmax_t)st.st_size,
-             RECORD_SIZE);
-    *size = st.st_size > (off_t)MOST_BYTES ? MOST_BYTES : (size_t)st.st_size;
-    bytes = allocate(*size);
-    read_whole(path, bytes, *size);
-    return bytes;
-}
-
-/* A spatial unmap must leave a file that read(2) sees as libato did. */
-static bool plain_again(struct subject *s)
-{
-    unsigned char *plain = allocate(s->size);
-    bool as_before;
-
-    read_after_kill(s, WAY_ATO, 0, true);
-    as_before = memcmp(s->now, s->before, s->size) == 0;
-    read_whole(s->path, plain, s->size);
-    return as_before && memcmp(plain, s->now, s->size) == 0;
+    puts("");
+    printf("SIGKILL while records of %u KiB are written (%u records, 0 to %u ms after the first)\n",
+           RECORD_SIZE >> 10, s->records, LONGEST_DELAY_NS / 1000000);
+    printf("  %-31s %6s %14s %21s %14s\n", "", "kills", "torn records", "acknowledged writes",
+           "of them lost");
+    row("mmap + memcpy", plain);
+    row(rtm->rtm > rtm->journal ? "libato, hardware transactions" : "libato, as it chose: journal",
+        rtm);
+    row("libato, redo journal", journal);
+    puts("  (How many were acknowledged is no measure of speed: most writers die while still "
+         "cold.)");
+    puts("");
+    printf("The write that a kill interrupted: with mmap %u times old bytes, %u times new, the rest"
+           "\ntorn; with libato %u times old and %u times new.\n",
+           plain->ended_old, plain->ended_new, rtm->ended_old + journal->ended_old,
+           rtm->ended_new + journal->ended_new);
+    printf("After a spatial unmap, read(2) sees %s.\n",
+           is_plain_again ? "byte for byte what libato showed" : "other bytes than libato showed");
+    return verdict(plain, rtm, journal, is_plain_again);
 }
 
 static void catch_signals(void)
@@ -420,25 +125,25 @@ static unsigned parse_kills(const char *word)
 
 static int demonstrate(const char *file, const char *folder, unsigned kills)
 {
-    struct kill_tally plain = {0}, by_turns[2] = {{0}};
+    struct tally plain = {0}, by_turns[2] = {{0}};
     size_t size;
-    const unsigned char *original = load(file, &size);
+    const unsigned char *original = subject_load(file, &size);
     struct subject mmapped = subject_make(folder, "through-mmap", original, size);
     struct subject ours = subject_make(folder, "through-libato", original, size);
     bool is_plain_again;
 
     for (unsigned i = 0; i < kills && !interrupted; i++) {
-        one_kill(&mmapped, &plain, WAY_MMAP, i);
-        kill_report_progress("mmap", i + 1, kills, plain.torn);
+        subject_kill(&mmapped, &plain, WAY_MMAP, i);
+        progress("mmap", i + 1, kills, plain.torn);
     }
     for (unsigned i = 0; i < kills && !interrupted; i++) {
-        one_kill(&ours, &by_turns[i % 2], i % 2 ? WAY_ATO_JOURNAL : WAY_ATO, i);
-        kill_report_progress("libato", i + 1, kills, by_turns[0].torn + by_turns[1].torn);
+        subject_kill(&ours, &by_turns[i % 2], i % 2 ? WAY_ATO_JOURNAL : WAY_ATO, i);
+        progress("libato", i + 1, kills, by_turns[0].torn + by_turns[1].torn);
     }
-    is_plain_again = plain_again(&ours);
+    is_plain_again = subject_plain_again(&ours);
     if (interrupted)
         errx(128 + interrupted, "interrupted");
-    return kill_report(&plain, &by_turns[0], &by_turns[1], ours.records, is_plain_again);
+    return report(&plain, &by_turns[0], &by_turns[1], &ours, is_plain_again);
 }
 
 int main(int argc, char **argv)

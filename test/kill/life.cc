@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "life.h"
+#include "judge.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdarg>
 #include <grp.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,125 +16,6 @@ const char *const names[FILES] = {"a", "b", "tail"};
 
 namespace
 {
-
-/* ---- where things lie ---- */
-
-constexpr size_t PAGE = 4096, FILE_SIZE = 64 * PAGE, MOST_SIZE = 256 * PAGE;
-constexpr size_t SHORT_BYTES = 96, LONG_BYTES = 3 * PAGE + 800, PAIR_BYTES = 200;
-
-struct Range {
-    File file;
-    size_t at, n;
-};
-
-/* Neighbours share pages: the records of one kind lie close together. */
-Range range_of(unsigned actor, unsigned record)
-{
-    switch (record) {
-    case SHORT:
-        return {A, 40 + actor * (SHORT_BYTES + 8), SHORT_BYTES};
-    case LONG:
-        return {A, 2 * PAGE + 1000 + actor * (LONG_BYTES + 24), LONG_BYTES};
-    case PAIR_A:
-        return {A, 40 * PAGE + 16 + actor * (PAIR_BYTES + 8), PAIR_BYTES};
-    case PAIR_B:
-        return {B, 3 * PAGE - 600 + actor * (PAIR_BYTES + 8), PAIR_BYTES};
-    default: /* in each of the files */
-        return {static_cast<File>(actor % FILES),
-                (actor % FILES == TAIL ? 0 : 63 * PAGE) + 64 * (actor + 1), 8};
-    }
-}
-
-constexpr unsigned ACCOUNTS = 36;
-constexpr size_t FIRST_ACCOUNT = 44 * PAGE;
-
-Range account(unsigned n)
-{
-    const size_t page = FIRST_ACCOUNT + n / 2 * PAGE;
-    return {n % 2 ? B : A, n / 2 % 2 ? page + PAGE - 4 : page + 100 + n * 8, 8};
-}
-
-struct Leg {
-    unsigned account;
-    int64_t amount;
-};
-
-/* What a transfer moves; its amounts add up to 0. There are CYCLE different ones of each writer. */
-constexpr uint64_t CYCLE = 32;
-
-std::vector<Leg> transfer(unsigned actor, uint64_t number)
-{
-    rig::Random random(number % CYCLE * MOST_ACTORS + actor);
-    std::vector<Leg> legs;
-    int64_t sum = 0;
-    for (uint64_t n = random.within(2, 5); n; n--) {
-        const auto amount = static_cast<int64_t>(random.within(1, 90));
-        legs.push_back({static_cast<unsigned>(random.below(ACCOUNTS)), n == 1 ? -sum : amount});
-        sum += amount;
-    }
-    return legs;
-}
-
-/* The tail is as long as the number says that it begins with, and its last byte follows from it. */
-constexpr uint64_t STEPS = 200;
-
-uint64_t size_of_step(uint64_t step)
-{
-    return PAGE + step * 1000;
-}
-
-unsigned char end_of_step(uint64_t step)
-{
-    return step ? static_cast<unsigned char>(step % 251 + 1) : 0;
-}
-
-/* ---- a thread of a process ---- */
-
-struct Process {
-    Board &board;
-    const Plan &plan;
-    const std::string &folder;
-    bool reader;
-    rig::Map maps[FILES];
-};
-
-struct Life {
-    Process &process;
-    Board &board;
-    const Plan &plan;
-    unsigned self; /* its number among all threads; writers come first */
-    rig::Random random;
-    uint64_t seen[MOST_ACTORS][RECORDS] = {};
-
-    Life(Process &p, unsigned number, uint64_t seed)
-        : process(p), board(p.board), plan(p.plan), self(number), random(seed)
-    {
-    }
-    unsigned char *at(const Range &r) const
-    {
-        return process.maps[r.file].base + r.at;
-    }
-};
-
-[[noreturn]] __attribute__((format(printf, 2, 3))) void fail(const Process &p, const char *format,
-                                                             ...)
-{
-    char text[400];
-    const int error = errno;
-    va_list args;
-    va_start(args, format);
-    std::vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    if (!__atomic_exchange_n(&p.board.failed, true, __ATOMIC_SEQ_CST))
-        std::snprintf(p.board.why, sizeof(p.board.why), "a %s: %s (errno %d: %s)",
-                      p.reader ? "reader" : "writer", text, error, ato_errormsg());
-    _exit(1);
-}
-
-[[noreturn]] void fail(const Life &l, const std::string &what)
-{
-    fail(l.process, "%s", what.c_str());
-}
 
 /* ---- mapping ---- */
 
@@ -248,74 +128,6 @@ template <class Body> void transact(Life &l, Body body)
         }).join();
         return;
     }
-}
-
-/* ---- what must be there ---- */
-
-using Bytes = std::vector<unsigned char>;
-
-uint64_t word_at(const unsigned char *at)
-{
-    uint64_t word;
-    std::memcpy(&word, at, 8);
-    return word;
-}
-
-/* Both records of a pair are noted as one. */
-unsigned noted_as(unsigned record)
-{
-    return record == PAIR_B ? +PAIR_A : record;
-}
-
-uint64_t told_of(const Life &l, unsigned actor, unsigned record)
-{
-    return __atomic_load_n(&l.board.records[actor][noted_as(record)].told, __ATOMIC_SEQ_CST);
-}
-
-/* `told`: what had been told before these bytes were read. */
-void judge(Life &l, unsigned actor, unsigned record, uint64_t told, const unsigned char *bytes)
-{
-    static const char *const what[] = {"short record", "long record", "pair", "pair", "receipt"};
-    const size_t n = range_of(actor, record).n;
-    const uint64_t stamp = word_at(bytes);
-    uint64_t &seen = l.seen[actor][noted_as(record)];
-    if (std::memcmp(bytes, bytes + 8, n - 8) != 0)
-        fail(l.process, "the %s of %u is a mix, of %lu among others", what[record], actor, stamp);
-    const uint64_t begun =
-        __atomic_load_n(&l.board.records[actor][noted_as(record)].begun, __ATOMIC_SEQ_CST);
-    if (stamp < told || stamp < seen || stamp > begun)
-        fail(l.process, "the %s of %u is %lu: %lu was told, %lu seen and %lu begun", what[record],
-             actor, stamp, told, seen, begun);
-    seen = stamp;
-}
-
-/* The receipts, which are judged before, say what each account holds. `image`: of each file. */
-void judge_accounts(Life &l, const Bytes (&image)[FILES])
-{
-    int64_t expected[ACCOUNTS] = {}, sum = 0;
-    for (unsigned a = 0; a < l.plan.actors(); a++) {
-        const Range r = range_of(a, RECEIPT);
-        const uint64_t last = word_at(&image[r.file][r.at]);
-        for (uint64_t i = 1; i <= CYCLE && i <= last; i++)
-            for (const Leg &leg : transfer(a, i))
-                expected[leg.account] += leg.amount * static_cast<int64_t>((last - i) / CYCLE + 1);
-    }
-    for (unsigned i = 0; i < ACCOUNTS; i++) {
-        const Range r = account(i);
-        const auto balance = static_cast<int64_t>(word_at(&image[r.file][r.at]));
-        sum += balance;
-        if (balance != expected[i])
-            fail(l.process, "account %u holds %ld, not %ld", i, balance, expected[i]);
-    }
-    if (sum != 0)
-        fail(l.process, "the sum of all accounts is %ld", sum);
-}
-
-void judge_tail(const Life &l, uint64_t step, uint64_t size, unsigned char last)
-{
-    if (size != size_of_step(step) || last != end_of_step(step))
-        fail(l.process, "the tail of step %lu is %lu bytes long and ends with %u", step, size,
-             last);
 }
 
 /* ---- reading ---- */
@@ -566,29 +378,6 @@ void become(const User &user)
     if (user.uid && setuid(user.uid) < 0)
         _exit(3);
     umask(002);
-}
-
-/* Nobody else changes the files. */
-void judge_image(Life &l, const Bytes (&image)[FILES])
-{
-    Bytes rest[FILES] = {image[A], image[B], {}};
-    auto clear = [&](const Range &r) {
-        if (r.file != TAIL)
-            std::fill_n(&rest[r.file][r.at], r.n, 0);
-    };
-    for (unsigned a = 0; a < l.plan.actors(); a++)
-        for (unsigned record = 0; record < RECORDS; record++) {
-            const Range r = range_of(a, record);
-            judge(l, a, record, told_of(l, a, record), &image[r.file][r.at]);
-            clear(r);
-        }
-    for (unsigned i = 0; i < ACCOUNTS; i++)
-        clear(account(i));
-    judge_accounts(l, image);
-    judge_tail(l, word_at(&image[TAIL][0]), image[TAIL].size(), image[TAIL].back());
-    for (const Bytes &r : rest)
-        if (std::any_of(r.begin(), r.end(), [](unsigned char c) { return c; }))
-            fail(l, "bytes between the records have changed");
 }
 
 } // namespace

@@ -4,8 +4,8 @@
  * ato_writev(), epochs; and plain operations among them. Two files, each mapped as a whole, in part, and
  * with an epoch, beside two byte arrays that say what is committed, and lists of what is not yet.
  *
- * It also knows which pages each transaction and epoch keeps. All are this thread's, so that who comes to
- * a page of another is told EDEADLK, and nobody ever waits. A call that fails has to fail as the model
+ * It also knows which pages each transaction and epoch keeps. All are of this thread: a call that comes to
+ * a page of another one fails with EDEADLK, and none ever waits. A call that fails has to fail as the model
  * says, and to leave everything as it was: a page that it kept, or a byte, shows later.
  */
 #ifndef ATO_TEST_MODEL_STEPS_H
@@ -34,6 +34,8 @@ class Steps
              busy = 0;
 
   private:
+    static constexpr size_t PAGE = 4096;
+
     using Page = std::pair<size_t, size_t>; /* file, page */
 
     struct Range {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What does a mapped file get by growing? The same address, zeros, max_size kept, and what others did to its size
-// is noticed. What is left of a growth that failed, or that was cut before others changed the file? (A growth that is
-// cut anywhere, and nothing else: events_test.cc.)
+// is noticed. (A growth that fails, or that is cut: growth_failed_test.cc.)
 #include "growth_lab.h"
 
 #include <atomic>
@@ -62,7 +61,7 @@ TEST_P(Growth, FileOfAnySizeGrowsAtItsAddressWithZeros)
         }
 }
 
-// On tmpfs a plain ftruncate() brings to light what somebody stored behind the end.
+// On tmpfs a plain ftruncate() brings to light what another process stored behind the end.
 TEST_P(Growth, WhatOthersStoredBehindTheEndIsNotThere)
 {
     for (bool in_r : {false, true}) {
@@ -271,6 +270,40 @@ TEST_P(Growth, BitmapBehindTheEndIsEuclean)
     }
 }
 
+// Unmapped while others have made it longer or shorter, it is not lost: at its own length it is mapped
+// again.
+TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
+{
+    for (uint64_t size : {SIZE + 1, size_t(4096)})
+        for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
+            SCOPED_TRACE(std::to_string(size) + ", mode " + std::to_string(mode));
+            path = dir / std::to_string(size + static_cast<uint64_t>(mode));
+            write_file(path, content);
+            Mapped m(path, wish());
+            ASSERT_TRUE(m.write(100, pattern(1000, 5)));
+            Bytes expected = content;
+            std::copy_n(pattern(1000, 5).begin(), 1000, expected.begin() + 100);
+            ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, and as long as others want it
+                ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
+                EXPECT_EQ(read_file(path), grown(expected, size));
+                continue;
+            }
+            EXPECT_EQ(m.unmap(mode), -1);
+            EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            if (mode == ATO_UNMAP_FAST) { // gone, and refused for as long as it has that length
+                m.base = nullptr;
+                EXPECT_FALSE(Mapped(path, wish()));
+            }
+            ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+            if (size < SIZE)
+                std::fill(expected.begin() + static_cast<long>(size), expected.end(), 0);
+            Mapped again(path, wish());
+            ASSERT_TRUE(again) << again.sentence;
+            EXPECT_EQ(again.read(), expected);
+        }
+}
+
 // ---- space ----
 
 // What is known of the space of a page says nothing of those that come to be beside it.
@@ -313,252 +346,6 @@ TEST_P(Growth, PagesThatCameToBeHaveNoSpaceYet)
     if (status == 7)
         GTEST_SKIP() << "no file system can be mounted here";
     EXPECT_EQ(status, 0);
-}
-
-// ---- what a growth leaves that was cut or that failed ----
-
-// Without the growth word this would be taken for a growth that was cut, and lost.
-TEST_P(Growth, FileThatOthersChangedAfterACutIsNotCutOff)
-{
-    bool returned;
-    auto expect_kept = [&](uint64_t size) {
-        Bytes before = read_file(path);
-        Mapped m(path, wish());
-        ASSERT_FALSE(m);
-        EXPECT_EQ(m.error, ESTALE);
-        EXPECT_NE(m.sentence.find("another program extended it"), std::string::npos) << m.sentence;
-        EXPECT_EQ(size_of(path), size);
-        EXPECT_EQ(read_file(path), before);
-    };
-    cut_growth<FsFaults>(path, wish(), content, LONGER, last_sync(), &returned);
-    ASSERT_EQ(size_of(path), LONGER);
-    ASSERT_FALSE(returned);
-    write_at(path, LONGER - 1, "x", 1);
-    expect_kept(LONGER);
-    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
-    ASSERT_EQ(truncate(path.c_str(), LONGER + 1), 0);
-    expect_kept(LONGER + 1);
-    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
-    ASSERT_EQ(truncate(path.c_str(), LONGER - 1), 0);
-    write_at(path, LONGER - 2, "x", 1);
-    expect_kept(LONGER - 1);
-}
-
-// What was stored behind the end before does not look like others' bytes after a cut.
-TEST_P(Growth, GarbageBehindTheEndIsCutOffWithAGrowth)
-{
-    for (bool in_r : {false, true}) {
-        SCOPED_TRACE(in_r);
-        write_file(path, content);
-        int status = in_child([&] {
-            Mapped m(path, wish());
-            if (!m || (in_r && !m.write(SIZE - 5, Bytes(content.end() - 5, content.end()))))
-                return 1;
-            store_behind(path, SIZE, 3000);
-            PersistFaults faults;
-            faults.before = [&](const PersistCall &c) {
-                bool is_longer = size_of(path) == LONGER;
-                return is_longer && std::string(c.op) == "store_word" ? DIE : GO_ON;
-            };
-            return ato_ftruncate(m.base, LONGER);
-        });
-        ASSERT_EQ(status, CUT);
-        Mapped m(path, wish_to_grow(), SIZE);
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.read(), content);
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-        EXPECT_EQ(read_file(path), content);
-    }
-}
-
-// Nobody reads or writes beyond the old end before the new one is durable.
-TEST_P(Growth, NewSizeIsNotSeenBeforeItIsDurable)
-{
-    Mapped m(path, wish());
-    ASSERT_TRUE(m) << m.sentence;
-    long stores = 0;
-    {
-        PersistFaults faults;
-        faults.before = [&](const PersistCall &c) {
-            stores += std::string(c.op) == "store_word";
-            EXPECT_EQ(m.stat().size, SIZE) << c.op;
-            return GO_ON;
-        };
-        ASSERT_EQ(ato_ftruncate(m.base, LONGER), 0) << ato_errormsg();
-    }
-    EXPECT_EQ(stores, 2); // growth word, size word
-    EXPECT_EQ(m.stat().size, LONGER);
-}
-
-// Unmapped while others have made it longer or shorter, it is not lost: at its own length it is mapped
-// again.
-TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
-{
-    for (uint64_t size : {SIZE + 1, size_t(4096)})
-        for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
-            SCOPED_TRACE(std::to_string(size) + ", mode " + std::to_string(mode));
-            path = dir / std::to_string(size + static_cast<uint64_t>(mode));
-            write_file(path, content);
-            Mapped m(path, wish());
-            ASSERT_TRUE(m.write(100, pattern(1000, 5)));
-            Bytes expected = content;
-            std::copy_n(pattern(1000, 5).begin(), 1000, expected.begin() + 100);
-            ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
-            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, and as long as others want it
-                ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
-                EXPECT_EQ(read_file(path), grown(expected, size));
-                continue;
-            }
-            EXPECT_EQ(m.unmap(mode), -1);
-            EXPECT_EQ(m.error, ESTALE) << m.sentence;
-            if (mode == ATO_UNMAP_FAST) { // gone, and refused for as long as it has that length
-                m.base = nullptr;
-                EXPECT_FALSE(Mapped(path, wish()));
-            }
-            ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
-            if (size < SIZE)
-                std::fill(expected.begin() + static_cast<long>(size), expected.end(), 0);
-            Mapped again(path, wish());
-            ASSERT_TRUE(again) << again.sentence;
-            EXPECT_EQ(again.read(), expected);
-        }
-}
-
-TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
-{
-    for (long k = 0;; k++) {
-        SCOPED_TRACE("call " + std::to_string(k));
-        write_file(path, content);
-        Mapped m(path, wish());
-        ASSERT_TRUE(m) << m.sentence;
-        ASSERT_EQ(m.read(), content);
-        int r;
-        std::string failed;
-        {
-            FsFaults faults;
-            faults.fail_at(k, ENOSPC);
-            r = ato_ftruncate(m.base, LONGER);
-            failed = faults.calls.back();
-        }
-        if (r == 0) {
-            EXPECT_GE(k, 4); // two lengths, two syncs
-            break;
-        }
-        if (failed.rfind("fsync", 0) == 0 || errno == EIO) { // whosever bytes it was about
-            EXPECT_EQ(errno, EIO);
-            EXPECT_EQ(m.read(0, 10), Bytes());
-            ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-            ASSERT_NO_FATAL_FAILURE(expect_in_order(content));
-            continue;
-        }
-        EXPECT_EQ(errno, ENOSPC);
-        EXPECT_NE(std::string(ato_errormsg()).find(path), std::string::npos) << ato_errormsg();
-        EXPECT_EQ(m.stat().size, SIZE);
-        EXPECT_EQ(m.read(), content);
-        ASSERT_EQ(ato_ftruncate(m.base, LONGER + 5000), 0) << ato_errormsg();
-        EXPECT_EQ(m.read(0, LONGER + 5000), grown(content, LONGER + 5000));
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-        EXPECT_EQ(read_file(path), grown(content, LONGER + 5000));
-    }
-}
-
-// What the last growth left is cut off first, and synced: that may fail, too.
-TEST_P(Growth, SyncThatFailsAfterAGrowthThatFailedIsEio)
-{
-    Mapped m(path, wish());
-    ASSERT_TRUE(m) << m.sentence;
-    {
-        FsFaults faults;
-        faults.before = [](const FsCall &c) {
-            return std::string(c.op) == "ftruncate" ? ENOSPC : GO_ON;
-        };
-        ASSERT_EQ(ato_ftruncate(m.base, LONGER), -1);
-        EXPECT_EQ(errno, ENOSPC);
-    }
-    {
-        FsFaults faults;
-        faults.fail_op("fsync", EDQUOT); // whatever it says
-        ASSERT_EQ(ato_ftruncate(m.base, LONGER), -1);
-        EXPECT_EQ(errno, EIO);
-    }
-    EXPECT_EQ(m.read(0, 10), Bytes());
-    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    expect_in_order(content);
-}
-
-// All that comes after it fails too, what would have taken it back included.
-TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
-{
-    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
-        for (long k = 0;; k++) {
-            SCOPED_TRACE("from call " + std::to_string(k) + ", mode " + std::to_string(mode));
-            write_file(path, content);
-            Mapped m(path, wish());
-            ASSERT_TRUE(m) << m.sentence;
-            int r;
-            {
-                FsFaults faults;
-                faults.before = [&](const FsCall &c) {
-                    return c.index >= k && std::string(c.op) != "fsync" ? ENOSPC : GO_ON;
-                };
-                r = ato_ftruncate(m.base, LONGER);
-            }
-            ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
-            EXPECT_EQ(size_of(path), r == 0 ? LONGER : SIZE);
-            ASSERT_NO_FATAL_FAILURE(expect_in_order(grown(content, size_of(path))));
-            if (r == 0)
-                break;
-        }
-    }
-}
-
-// As after any failure of the medium: the file is poisoned, and the next map finds one of the two.
-class GrowthOnDisk : public Growth
-{
-};
-
-INSTANTIATE_TEST_SUITE_P(Msync, GrowthOnDisk, testing::Values(ATO_DOMAIN_MSYNC));
-
-TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
-{
-    for (long k = 1, aligned = 0; aligned < 2; k++) { // nothing is cleared at a page's end
-        SCOPED_TRACE("flush " + std::to_string(k) + (aligned ? " at a page's end" : ""));
-        if (aligned)
-            content.resize(5 * 4096);
-        write_file(path, content);
-        Mapped m(path, wish());
-        ASSERT_TRUE(m) << m.sentence;
-        int r;
-        {
-            PersistFaults faults;
-            long left = k;
-            faults.before = [&](const PersistCall &c) {
-                return std::string(c.op).rfind("flush", 0) == 0 && --left == 0 ? EIO : GO_ON;
-            };
-            r = ato_ftruncate(m.base, LONGER);
-        }
-        if (r == 0) {
-            EXPECT_GE(k, 3);
-            k = 0;
-            aligned++;
-            ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
-            continue;
-        }
-        EXPECT_EQ(errno, EIO);
-        EXPECT_EQ(m.read(0, 10), Bytes());
-        EXPECT_EQ(m.error, EIO);
-        Bytes manifest = read_file(manifest_of(path));
-        EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
-        EXPECT_EQ(errno, EIO);
-        EXPECT_EQ(read_file(manifest_of(path)), manifest) << "in doubt, and written to";
-        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-        Mapped again(path, wish_to_grow(), 1);
-        ASSERT_TRUE(again) << again.sentence;
-        uint64_t size = again.stat().size;
-        EXPECT_TRUE(size == content.size() || size == LONGER);
-        EXPECT_EQ(again.read(0, size), grown(content, size));
-        EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0);
-    }
 }
 
 } // namespace

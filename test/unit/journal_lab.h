@@ -70,4 +70,10 @@ class JournalLab
     char *bytes;
 };
 
+inline journal_finding look(const JournalLab &lab, unsigned lane)
+{
+    journal_view v;
+    return journal_look(&lab.j, lane, &v);
+}
+
 #endif

@@ -1,67 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What does each operation cost? Calls through `persist`, counted and pinned: every number below is
-// the design's, with the reason beside it, and a change of one is a change of the protocol.
+// the design's, with the reason beside it, and a change of one is a change of the protocol. (What page
+// cache on a disk costs: persist_counts_msync_test.cc.)
 //
 // W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and its
 // way home, W4 fence behind a write that came to nothing; J1, J2, J4 (= W2), J3 the four fences
 // of a journaled commit: before the commit line, behind it, behind the words, behind `retired`.
-#include "support/child.h"
-#include "support/faults.h"
-#include "support/mapped.h"
+#include "persist_counts_lab.h"
 
-#include <gtest/gtest.h>
-
-#include <memory>
 #include <thread>
 
-using namespace support;
+using namespace persist_counts;
 
 namespace
 {
 
-constexpr size_t SIZE = 64 * 4096;
-
-class PersistCountsTest : public testing::Test
-{
-  protected:
-    PersistCountsTest() : path(dir / "file")
-    {
-        write_file(path, pattern(SIZE, 1));
-    }
-
-    // Maps and touches everything once, so that only the operation's own calls are counted.
-    Mapped &map(int domain, int policy = ATO_READ_GATHER, unsigned flags = ATO_NO_RTM)
-    {
-        m = std::make_unique<Mapped>(path, options(domain, policy, flags));
-        EXPECT_TRUE(*m) << m->sentence;
-        EXPECT_EQ(m->read(), pattern(SIZE, 1));
-        if (flags & ATO_NO_RTM) {
-            EXPECT_TRUE(m->write(0, pattern(3 * 4096, 1))) << m->sentence; // makes the journal
-            EXPECT_EQ(ato_deploy(m->base, SIZE), 0);
-        }
-        faults.take();
-        return *m;
-    }
-
-    TempDir dir;
-    std::string path;
-    PersistFaults faults;
-    std::unique_ptr<Mapped> m;
-};
-
-PersistCounts counts(void (*set)(PersistCounts &))
-{
-    PersistCounts c;
-    set(c);
-    return c;
-}
-
 // ---- one page -----------------------------------------------------------------------------------
-
-class PersistCountsOfCached : public PersistCountsTest, public testing::WithParamInterface<int>
-{
-};
 
 TEST_P(PersistCountsOfCached, AlignedWriteWithinAPage)
 {
@@ -146,25 +101,7 @@ TEST_P(PersistCountsOfCached, WriteOfSeveralPagesBeginsTheCountOfReadsAnew)
     EXPECT_EQ(faults.take().home, 1);
 }
 
-// Whatever a transaction reads besides, and first.
-TEST_F(PersistCountsTest, MsyncTransactionFlushesWhatItWroteThoughItReadAFileOfAnotherDomain)
-{
-    write_file(dir / "other", pattern(4096, 2));
-    Mapped other(dir / "other", options(ATO_DOMAIN_PROCESS));
-    ASSERT_TRUE(other) << other.sentence;
-    map(ATO_DOMAIN_MSYNC);
-    ato_tx *t = ato_tx_begin(0);
-    char byte;
-    ASSERT_NE(ato_tx_memcpy(t, &byte, other.base, 1, 0), nullptr);
-    ASSERT_NE(ato_tx_memcpy(t, m->base, "x", 1, 0), nullptr) << ato_errormsg();
-    ASSERT_EQ(ato_tx_commit(t), 0);
-    EXPECT_GE(faults.take().flush_data, 1);
-    ato_iovec range = {m->base, other.base, 100};
-    ASSERT_EQ(ato_writev(&range, 1, 0), 0);
-    EXPECT_GE(faults.take().flush_data, 1);
-}
-
-// The same of a transaction whose masks do not tell of them any more.
+// The masks no longer tell of these slices, but their stores are non-temporal and could still arrive.
 TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGivenAway)
 {
     map(ATO_DOMAIN_PMEM);
@@ -186,7 +123,7 @@ TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGive
     }
 }
 
-// Its stores are non-temporal: they could arrive when the page is somebody else's.
+// Its stores are non-temporal: without the fence they could arrive when the page belongs to another writer.
 TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenAway)
 {
     map(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_RTM_ONLY);
@@ -436,107 +373,6 @@ TEST_F(PersistCountsTest, OnePageNeedsNeitherTransactionNorJournal)
     EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
-// ---- page cache on a disk -----------------------------------------------------------------------
-
-TEST_F(PersistCountsTest, MsyncWriteWithinAPage)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
-    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
-                  c.scatter = 1;
-                  c.flush_data = 2; // the page in O, the page in R: slices may lie in either
-                  c.store_word = 1;
-                  c.flush_word = 1; // the meta page, after the data
-                  c.fence = 2;
-              }));
-}
-
-TEST_F(PersistCountsTest, MsyncWriteOfSeveralPagesFlushesTheirMetaPageOnce)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(4096, pattern(20 * 4096, 2)));
-    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
-                  c.scatter = 20;
-                  c.copy = 2;
-                  c.line = 1;
-                  c.flush_data = 4; // O and R as two ranges, the journal's list, its line
-                  c.store_word = 21;
-                  c.flush_word = 2; // one meta page, retired
-                  c.fence = 4;
-              }));
-}
-
-TEST_F(PersistCountsTest, MsyncDeployFlushesItsPagesTogether)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(0, pattern(SIZE, 2)));
-    faults.take();
-    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
-    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
-                  c.home = 64;
-                  c.flush_data = 1;
-                  c.store_word = 64;
-                  c.flush_word = 1; // one meta page
-                  c.fence = 2;
-              }));
-    for (size_t page : {3, 4, 6, 60}) { // also those that are no neighbours
-        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
-    }
-    faults.take();
-    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
-    PersistCounts c = faults.take();
-    EXPECT_EQ(c.home, 4);
-    EXPECT_EQ(c.flush_data + c.flush_word, 2);
-}
-
-TEST_F(PersistCountsTest, MsyncSpatialUnmapFlushesAChunkTogether)
-{
-    map(ATO_DOMAIN_MSYNC);
-    for (size_t page = 0; page < SIZE / 4096; page += 2) {
-        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
-    }
-    const Bytes content = m->read();
-    faults.take();
-    ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
-    PersistCounts c = faults.take();
-    EXPECT_EQ(c.home, 32);
-    EXPECT_LT(c.flush_data + c.flush_word, 10) << "and those of the manifest";
-    EXPECT_EQ(read_at(path, 0, SIZE), content);
-}
-
-TEST_F(PersistCountsTest, MsyncSkippingEqualBytesFlushesNothing)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(4096, read_at(path, 4096, 9000), ATO_SKIP_EQUAL));
-    PersistCounts c = faults.take();
-    EXPECT_EQ(c.scatter + c.line + c.store_word + c.fence, 0);
-    EXPECT_EQ(c.flush_data + c.flush_word, 0) << "nothing was stored: two system calls for nothing";
-}
-
-TEST_F(PersistCountsTest, MsyncDeployOfAPage)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
-    faults.take();
-    ASSERT_EQ(ato_deploy(m->base + 4096, 1), 0);
-    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
-                  c.home = 1;
-                  c.flush_data = 1;
-                  c.store_word = 1;
-                  c.flush_word = 1;
-                  c.fence = 2;
-              }));
-}
-
-TEST_F(PersistCountsTest, MsyncGatheringReadCostsNothing)
-{
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
-    faults.take();
-    EXPECT_EQ(m->read(4096, 1024), pattern(1024, 2));
-    EXPECT_EQ(faults.take(), PersistCounts());
-}
-
 // ---- first touch after a kill -------------------------------------------------------------------
 
 TEST_F(PersistCountsTest, WordsOfACleanFileAreTrustedAndThoseOfAKilledOneSettledAtFirstTouch)
@@ -564,35 +400,7 @@ TEST_F(PersistCountsTest, WordsOfACleanFileAreTrustedAndThoseOfAKilledOneSettled
     EXPECT_EQ(first_touches(), 3); // one a page: visible is not durable after a kill
 }
 
-// The same in page cache: at the map, a system call for each meta page that has words.
-TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
-{
-    long words = 0;
-    faults.before = [&](const PersistCall &c) {
-        bool file = std::string(c.site).find("open.c") != std::string::npos;
-        words += file && std::string(c.op) == "flush_any";
-        return GO_ON;
-    };
-    map(ATO_DOMAIN_MSYNC);
-    ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
-    m.reset();
-    {
-        Mapped clean(path, options(ATO_DOMAIN_MSYNC));
-        EXPECT_TRUE(clean);
-        EXPECT_EQ(words, 0);
-    }
-    ASSERT_EQ(in_child([&] {
-                  Mapped dies(path, options(ATO_DOMAIN_MSYNC));
-                  dies.base = nullptr;
-                  return 0;
-              }),
-              0);
-    Mapped again(path, options(ATO_DOMAIN_MSYNC));
-    EXPECT_TRUE(again);
-    EXPECT_EQ(words, 1);
-}
-
-// `clean` is a promise for all words, those too that nobody touched since the kill.
+// `clean` is a promise for all words, those included that no call touched since the kill.
 TEST_F(PersistCountsTest, WordsThatNobodyTouchedAreSettledBeforeCleanIsSaid)
 {
     map(ATO_DOMAIN_PMEM);

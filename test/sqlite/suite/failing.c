@@ -85,35 +85,35 @@ int __wrap_ato_ftruncate(void *addr, off_t size)
     return write_fails(false) ? -1 : __real_ato_ftruncate(addr, size);
 }
 
-int __real_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
-int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset);
+int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
+int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 
-int __wrap_staged_write(struct staged *s, const void *from, int n, sqlite3_int64 offset)
+int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
-    return write_fails(false) ? -1 : __real_staged_write(s, from, n, offset);
+    return write_fails(false) ? -1 : __real_pending_write(s, from, n, offset);
 }
 
-int __real_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
-int __wrap_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset);
+int __real_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
+int __wrap_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
 
-int __wrap_staged_read(struct staged *s, void *to, int n, sqlite3_int64 offset)
+int __wrap_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 {
-    return medium_fails(false) ? -1 : __real_staged_read(s, to, n, offset);
+    return medium_fails(false) ? -1 : __real_pending_read(s, to, n, offset);
 }
 
-int __real_staged_resize(struct staged *s, sqlite3_int64 size);
-int __wrap_staged_resize(struct staged *s, sqlite3_int64 size);
+int __real_pending_resize(struct pending *s, sqlite3_int64 size);
+int __wrap_pending_resize(struct pending *s, sqlite3_int64 size);
 
-int __wrap_staged_resize(struct staged *s, sqlite3_int64 size)
+int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    return write_fails(false) ? -1 : __real_staged_resize(s, size);
+    return write_fails(false) ? -1 : __real_pending_resize(s, size);
 }
 
-int __real_staged_commit(struct staged *s);
-int __wrap_staged_commit(struct staged *s);
+int __real_pending_commit(struct pending *s);
+int __wrap_pending_commit(struct pending *s);
 
 /* What has only a new size comes after the commit, and may come to nothing: a later one cuts the file. */
-int __wrap_staged_commit(struct staged *s)
+int __wrap_pending_commit(struct pending *s)
 {
-    return write_fails(!s->writes) ? -1 : __real_staged_commit(s);
+    return write_fails(!s->writes) ? -1 : __real_pending_commit(s);
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "verdict.h"
+
+#include <algorithm>
+
+#include "ato.h"
+
+namespace fuzz
+{
+
+namespace
+{
+
+bool births_agree(const Paired &p, const Holding &h)
+{
+    uint64_t known = h.field(KNOWN, 4);
+    if (p.has_birth && (known & KNOWS_BIRTH) &&
+        (static_cast<uint64_t>(p.birth_sec) != h.field(BIRTH_SEC, 8) ||
+         p.birth_nsec != h.field(BIRTH_NSEC, 4)))
+        return false;
+    return !(p.has_generation && (known & KNOWS_GENERATION)) ||
+           p.generation == h.field(GENERATION, 4);
+}
+
+Holding manifest_of(const World &w)
+{
+    switch (w.file.manifest_kind) {
+    case Kind::FILE:
+        return holding(w.file.manifest);
+    case Kind::HARDLINK:
+        return holding(w.other.manifest);
+    case Kind::NONE:
+    case Kind::EMPTY:
+        return holding({});
+    default: {
+        Holding none;
+        none.record.resize(512);
+        return none;
+    }
+    }
+}
+
+// The guarded bytes, put back as far as they may be.
+void put_back(const Holding &h, Bytes &content)
+{
+    uint64_t at = h.field(GUARD_OFFSET, 8), n = h.field(GUARD_BYTES, 4);
+    if (at > content.size() || n > content.size() - at)
+        return;
+    for (uint64_t i = 0; i < n; i++)
+        if (content[at + i] != h.record[GUARD_PLAIN + i] &&
+            content[at + i] != h.record[GUARDED + i])
+            return;
+    std::copy_n(&h.record[GUARD_PLAIN], n, content.begin() + static_cast<long>(at));
+}
+
+bool was_cut(const Paired &p, uint64_t size, uint64_t growth, uint64_t shrunk)
+{
+    uint64_t longest = std::max(size, shrunk);
+    if (p.content.size() > size && p.content.size() <= longest)
+        return true;
+    if (p.content.size() <= longest || p.content.size() > growth)
+        return false;
+    uint64_t from = std::min<uint64_t>((longest + 63) / 64 * 64, p.content.size());
+    return std::all_of(p.content.begin() + static_cast<long>(from), p.content.end(),
+                       [](auto x) { return x == 0; });
+}
+
+// What a shrink leaves, when it is finished: no bit of what is behind the end.
+void cut_behind(Image &reflection, uint64_t size)
+{
+    uint64_t first = size / PAGE, length = reflection_bytes(size);
+    for (uint64_t page = first; page == first || page % CHUNK_PAGES; page++) {
+        uint64_t word = reflection.word(word_at(page));
+        for (uint64_t slice = 0; slice < PAGE / SLICE; slice++)
+            if (page * PAGE + slice * SLICE >= size)
+                word &= ~(uint64_t{1} << slice);
+        reflection.set_word(word_at(page), word);
+    }
+    reflection.size = std::min(reflection.size, length);
+    reflection.pages.erase(reflection.pages.lower_bound(length), reflection.pages.end());
+}
+
+// Is there a slice in it, by its bitmaps?
+bool holds_slices(const Image &reflection)
+{
+    for (const auto &[at, bytes] : reflection.pages) {
+        if (at % ((CHUNK_PAGES + 1) * PAGE) != 0 || at >= reflection.size)
+            continue;
+        auto end = bytes.begin() + static_cast<long>(std::min(PAGE, reflection.size - at) / 8 * 8);
+        if (std::any_of(bytes.begin(), end, [](auto x) { return x != 0; }))
+            return true;
+    }
+    return false;
+}
+
+} // namespace
+
+Verdict judge(const World &w, const Uses &uses, const Replay &replay)
+{
+    const Paired &p = w.file;
+    Verdict v;
+    Attribute a;
+    const Holding &h = v.held = manifest_of(w);
+    bool carries = !p.attribute.empty() && parse(p.attribute, a);
+    bool unclear = !p.attribute.empty() && !carries; // refused
+    v.drop = carries && a.inode != p.inode;
+    carries = carries && !v.drop;
+    v.prefer_file = uses.flags & ATO_PREFER_FILE;
+    v.own = h.found == Holding::VALID && h.field(INODE, 8) == p.inode && births_agree(p, h);
+    bool match = carries && v.own && std::equal(a.id.begin(), a.id.end(), &h.record[ID]);
+    bool never_had = !carries && !(h.field(KNOWN, 4) & KNOWS_ATTRIBUTE);
+    uint64_t state = h.field(STATE, 4), size = 0, growth = 0, shrunk = 0;
+    v.content = v.tolerated = p.content;
+    v.reflection = p.reflection;
+    auto lanes = replay.find(p.name());
+    if (lanes != replay.end())
+        for (const auto &[at, value] : lanes->second)
+            v.reflection.set_word(at, value);
+    if (unclear)
+        return v;
+    v.anew =
+        h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(p.reflection)));
+    if (!v.own)
+        return v;
+    if ((state == BORN || state == DEPLOYED) && (match || !carries))
+        v.anew = true;
+    if (state == DEPLOYED) {
+        if (match || never_had)
+            put_back(h, v.content);
+        return v;
+    }
+    uint64_t growth_word = get(p.manifest, GROWTH_WORD, 8), is = get(p.manifest, SIZE_WORD, 8);
+    uint64_t shrink_word = get(p.manifest, SHRINK_WORD, 8);
+    lanes = replay.find(p.name() + ".manifest");
+    if (lanes != replay.end())
+        is = lanes->second.back().second;
+    bool sizes = size_of(is, &size) && (growth_word == 0 || size_of(growth_word, &growth)) &&
+                 (shrink_word == 0 || size_of(shrink_word, &shrunk));
+    bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
+                 h.field(CLEAN_SEC, 8) == static_cast<uint64_t>(p.mtime.tv_sec) &&
+                 h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
+    bool preferred =
+        (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
+    bool ours = match || (never_had && (p.has_birth || p.has_generation) && state != BORN);
+    bool cut = sizes && was_cut(p, size, growth, shrunk);
+    if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
+        return v;
+    // What a growth left is cut off whatever is found later; a map that takes the reflection finishes a shrink.
+    bool gone = p.reflection_kind == Kind::NONE && (state == BORN || v.prefer_file);
+    if (cut)
+        v.content.resize(gone ? std::min(p.content.size(), std::max(size, shrunk)) : size);
+    v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
+              p.reflection.size >= reflection_bytes(size);
+    if (v.adopt && shrunk > size)
+        cut_behind(v.reflection, size);
+    return v;
+}
+
+} // namespace fuzz

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Other programs write to a file, cut it or make it longer between two mappings, or its inode number is
+// given to another file. The next map notices it, except after a kill, where ato(7) states the limit; the
+// caller can say which side to prefer. (Files that are moved or copied: pairing_test.cc.)
+#include "pairing_lab.h"
+
+extern "C" {
+#include "reflection/media/locks.h"
+}
+
+#include <cerrno>
+
+#include <sys/mman.h>
+
+using namespace scene;
+
+namespace
+{
+
+void write_theirs(Stage &s)
+{
+    write_file(s.path, pattern(SIZE, 8)); // in place
+}
+
+// A new file with the number of one that is gone, as far as the folder can tell.
+void give_number_to_another(Stage &s, size_t size)
+{
+    s.now = s.near("second");
+    write_file(s.now, pattern(size, 7));
+    const uint64_t inode = inode_of(s.now);
+    fs::rename(manifest_of(s.path), manifest_of(s.now));
+    fs::rename(reflection_of(s.path), reflection_of(s.now));
+    s.patch_manifest(manifest_of(s.now), [&](manifest_record &r) { r.inode = inode; });
+    fs::remove(s.path);
+}
+
+const std::vector<Scene> bytes = {
+    {"Written", slices, write_theirs, garbage_by_number, REFUSED, ESTALE,
+     "{file}|another program wrote to|{reflection}", EITHER},
+    // In a slice that is valid in the reflection: it would vanish without a trace.
+    {"OneByteWritten", slices,
+     [](Stage &s) {
+         const Bytes before = by_number(s.path);
+         s.flip_byte(s.path, 4000, 0xff);
+         EXPECT_EQ(by_number(s.path), before) << "nobody would see it";
+     },
+     stale_alone, REFUSED, ESTALE, "{file}", EITHER},
+    {"Cut", slices, [](Stage &s) { fs::resize_file(s.path, 5000); }, garbage_by_number, REFUSED,
+     ESTALE, "{file}|5000|{was}", ATO_PREFER_FILE},
+    {"Grown", slices, [](Stage &s) { fs::resize_file(s.path, SIZE + 5000); }, garbage_by_number,
+     REFUSED, ESTALE, "{file}|{size}|{was}", ATO_PREFER_FILE},
+    // Of a write that keeps the size the time is the only trace. If the time is put back, the map succeeds.
+    {"TimeMoved", slices,
+     [](Stage &s) {
+         const struct timespec is = stat_of(s.path).st_mtim,
+                               moved[2] = {{0, UTIME_OMIT}, {is.tv_sec, is.tv_nsec ^ 1}};
+         ASSERT_EQ(utimensat(AT_FDCWD, s.path.c_str(), moved, 0), 0);
+     },
+     stale_alone, REFUSED, ESTALE, "{file}", EITHER},
+    // A program that looks at ctime refuses a file that was not written to.
+    {"RenamedLinkedAndOfAnotherModeButNotWritten", slices,
+     [](Stage &s) {
+         const auto before = ctime_of(s.path);
+         wait_for_clock(s.path, s.dir / "clock");
+         ASSERT_EQ(chmod(s.path.c_str(), 0600), 0);
+         ASSERT_EQ(chown(s.path.c_str(), geteuid(), getegid()), 0);
+         s.move(s.path, s.now = s.near("other"));
+         fs::create_hard_link(s.now, s.near("twin"));
+         fs::remove(s.near("twin"));
+         EXPECT_GT(ctime_of(s.now), before);
+     },
+     stale_alone, FOUND},
+    {"CutAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, 5000); }, garbage_by_number,
+     REFUSED, ESTALE, "{file}|5000|{was}|another program truncated", ATO_PREFER_FILE},
+    {"GrownAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, SIZE + 1); },
+     garbage_by_number, REFUSED, ESTALE, "{file}|{size}|another program extended", ATO_PREFER_FILE},
+    // The limit, written down in ato(7): the same size cannot be seen. Slices in the reflection win.
+    {"WrittenAfterAKill", killed, write_theirs, garbage_by_number, UNSEEN},
+    // Nor are stores through a mapping without libato, whatever times the kernel gave the file.
+    {"StoredToAfterAKill", killed,
+     [](Stage &s) {
+         const Bytes theirs = pattern(SIZE, 8);
+         char *view = hazards::plain_map(s.path, SIZE);
+         std::copy(theirs.begin(), theirs.end(), view);
+         ASSERT_EQ(munmap(view, SIZE), 0);
+         EXPECT_EQ(read_file(s.path), theirs);
+     },
+     garbage_by_number, UNSEEN},
+    {"NumberOfADeadFile", slices, [](Stage &s) { give_number_to_another(s, SIZE); },
+     garbage_by_number, SET_ASIDE},
+    // Its pages lie where the old reflection has none.
+    {"NumberOfADeadFileThatWasSmaller", slices,
+     [](Stage &s) {
+         give_number_to_another(s, 3 * SIZE);
+         EXPECT_LT(size_of(reflection_of(s.now)), layout_reflection_bytes(3 * SIZE));
+     },
+     garbage_by_number, SET_ASIDE}};
+
+INSTANTIATE_TEST_SUITE_P(Bytes, PairingScene, testing::ValuesIn(bytes), name_of);
+
+// ---- times --------------------------------------------------------------------------------------
+
+// Within one tick of the kernel's coarse clock, many times.
+TEST_F(Pairing, WriteByOthersRightAfterTheUnmapIsNoticed)
+{
+    for (int i = 0; i < 20; i++) {
+        TempDir own;
+        path = own / "file";
+        write_file(path, content = old);
+        leave_slices();
+        write_at(path, 10, "x", 1);
+        expect_error(path, ESTALE, {path});
+        ASSERT_FALSE(HasFailure()) << "try " << i;
+    }
+}
+
+// A process that unmaps stamps the file while another one waits for the attach lock to map it: the
+// times that count are those under the lock.
+TEST_F(Pairing, UnmapByAnotherProcessWhileWeWaitIsNoWriteByOthers)
+{
+    leave_slices();
+    Fd lock(manifest_of(path)); // as a process that unmaps holds it
+    ASSERT_EQ(locks_try(lock, 0, 1), LOCKS_MINE);
+    hazards::Child child(0, [&] {
+        expect_maps(path);
+        return static_cast<int>(HasFailure());
+    });
+    usleep(200 * 1000); // by now it waits; if not, it proves nothing but fails nothing either
+    const timespec times[2] = {{0, UTIME_OMIT}, {2000000000, 123456789}};
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    patch_manifest(manifest_of(path), [&](manifest_record &r) {
+        r.clean_mtime_sec = times[1].tv_sec;
+        r.clean_mtime_nsec = static_cast<uint64_t>(times[1].tv_nsec);
+    });
+    ASSERT_EQ(locks_drop(lock, 0, 1), 0);
+    EXPECT_EQ(child.wait(), 0);
+}
+
+// ---- preferring, and what the reflection does not hold ------------------------------------------
+
+TEST_F(Pairing, BothPreferencesAtOnceAreRefused)
+{
+    expect_no(path, EINVAL, {}, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, EITHER));
+}
+
+// Leaves a file with everything home: 100 bytes of 7, two of them guarded, or not.
+void leave_home(const std::string &path, bool kill, const Bytes &guarded)
+{
+    write_file(path, pattern(20000, 1));
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path);
+                  if (!m || !ato_memset(m.base, 7, 100) || ato_deploy(m.base, 100) < 0 ||
+                      ato_set_guard(m.base, 40, guarded.data(), guarded.size()) < 0)
+                      return 1;
+                  return kill || m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 2;
+              }),
+              0);
+}
+
+// What others wrote, before a map that may fail anywhere, is right where the reflection holds nothing of the file; if the
+// first guarded byte is plain, too.
+TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
+{
+    for (const int variant : {0, 1, 2, 3})
+        for (const int64_t longer : {-3000, 0, 5000})
+            for (int k = 0, last = 1; k <= last; k++) {
+                const bool kill = variant & 1;
+                SCOPED_TRACE(testing::Message()
+                             << "variant " << variant << ", longer " << longer << ", step " << k);
+                TempDir own;
+                path = own / "file";
+                leave_home(path, kill, variant & 2 ? Bytes{7, 9} : Bytes{});
+                Bytes plain = read_file(path);
+                plain.resize(plain.size() + static_cast<size_t>(longer), 'x');
+                write_file(path, plain);
+                {
+                    FsFaults failing;
+                    if (k)
+                        failing.fail_at(k, EIO);
+                    Mapped m(path);
+                    failing.before = nullptr;
+                    EXPECT_TRUE(k || m) << m.sentence;
+                    if (m) {
+                        EXPECT_EQ(m.read(), plain);
+                    } else {
+                        EXPECT_NE(m.error, ESTALE) << m.sentence;
+                    }
+                    last = k ? last : static_cast<int>(failing.calls.size());
+                }
+                {
+                    Mapped m(path);
+                    ASSERT_TRUE(m) << m.sentence;
+                    EXPECT_EQ(m.read(), plain);
+                    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+                }
+                EXPECT_TRUE(names_in(folder_of(path)).empty());
+                ASSERT_FALSE(HasFailure());
+            }
+}
+
+TEST_F(Pairing, OthersMayNotMakeAMaskedFileLonger)
+{
+    leave_home(path, true, {9, 7});
+    Bytes longer = read_file(path);
+    longer.resize(longer.size() + 5000, 'x');
+    write_file(path, longer);
+    expect_no(path, ESTALE, {});
+    EXPECT_EQ(read_file(path), longer);
+}
+
+// Forgetting is several changes of names. A process that is cut between any two of them says it once
+// more, and never gets the old slices.
+TEST_F(Pairing, ForgettingMayFailAnywhere)
+{
+    for (int k = 1;; k++) {
+        SCOPED_TRACE(k);
+        TempDir own;
+        path = own / "file";
+        write_file(path, content = old);
+        leave_slices();
+        write_at(path, 3100, "others", 6);
+        const Bytes plain = read_file(path);
+        auto map = [&](unsigned flag, int err, FsFaults *failing = nullptr) {
+            Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, flag));
+            if (failing)
+                failing->before = nullptr;
+            if (m) {
+                EXPECT_EQ(m.read(), plain);
+            } else {
+                EXPECT_EQ(m.error, err) << m.sentence;
+            }
+        };
+        bool failed;
+        {
+            FsFaults failing;
+            failing.fail_at(k, EIO);
+            map(ATO_PREFER_FILE, EIO, &failing);
+            failed = failing.calls.size() > static_cast<size_t>(k);
+        }
+        map(0, ESTALE); // refused, or as the file lies there: never the old slices
+        map(ATO_PREFER_FILE, 0);
+        ASSERT_FALSE(HasFailure());
+        if (!failed) {
+            EXPECT_GT(k, 5);
+            break;
+        }
+    }
+}
+
+} // namespace

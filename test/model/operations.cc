@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations that a step may be: each is a call of the library, and what the model makes of it. Their table is in
+ * steps.cc.
+ */
+#include "steps.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/mman.h>
+#include <thread>
+
+namespace model
+{
+
+static constexpr size_t MOST_OPEN = 3;
+
+/* ---- transactions ---- */
+
+void Steps::begin()
+{
+    if (open.size() == MOST_OPEN)
+        return;
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.flags = random.chance(50) ? ATO_TX_READ_COMMITTED : 0;
+    size_t limit = random.chance(40) ? random.within(1, 4) : 1u << 20;
+    if (limit < 10)
+        o.max_bytes = limit * PAGE - random.below(PAGE);
+    ato_tx *tx = ato_tx_begin_opt(&o);
+    ASSERT_TRUE(tx) << ato_errormsg();
+    size_t file = random.below(2);
+    size_t pages = std::min<size_t>((files[file].bytes.size() + PAGE - 1) / PAGE, 4);
+    open.push_back({tx, !o.flags, limit, {}, {}, {file, random.below(pages)}});
+}
+
+void Steps::write_in(Transaction &t)
+{
+    Range r = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    const rig::Map &m = map_for(r, false);
+    std::vector<unsigned char> bytes = some(r, &t.draft);
+    std::set<Page> pages = t.draft.pages;
+    int expected = claim(t, r, &pages);
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (!went(ato_tx_memcpy(t.tx, address(m, r), bytes.data(), r.n, flags) != nullptr, expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.draft.puts.push_back({r, std::move(bytes)});
+    t.maps.insert(&m);
+}
+
+void Steps::read_in(Transaction &t)
+{
+    Range r = range_to_read();
+    const rig::Map &m = map_for(r, false);
+    std::set<Page> pages = t.draft.pages;
+    int expected = t.keeps ? claim(t, r, &pages) : 0;
+    if (!went(ato_tx_memcpy(t.tx, scratch.data(), address(m, r), r.n, 0) != nullptr, expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.maps.insert(&m);
+    expect_bytes(scratch.data(), r, &t.draft, "a transaction");
+}
+
+/* From mapping to mapping; ranges may overlap. */
+void Steps::copy_in(Transaction &t)
+{
+    Range to = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    Range from = within(random.chance(50) ? to.file : random.below(2), 0, ~size_t{0}, to.n);
+    if (random.chance(50))
+        from = within(to.file, to.offset - std::min<size_t>(to.offset, 100), to.offset + to.n + 100,
+                      to.n);
+    to.n = from.n;
+    const rig::Map &m = map_for(to, false), &source = map_for(from, false);
+    std::set<Page> pages = t.draft.pages;
+    int expected = t.keeps ? claim(t, from, &pages) : 0;
+    if (!expected)
+        expected = claim(t, to, &pages);
+    std::vector<unsigned char> bytes = seen(from, &t.draft);
+    if (!went(ato_tx_memcpy(t.tx, address(m, to), address(source, from), to.n, 0) != nullptr,
+              expected))
+        return;
+    t.draft.pages = std::move(pages);
+    t.draft.puts.push_back({to, std::move(bytes)});
+    t.maps.insert(&m);
+    t.maps.insert(&source);
+}
+
+/* Calls that are refused, whatever they are about. */
+void Steps::fail_in(Transaction &t)
+{
+    Range r = any_range();
+    const rig::Map &m = files[r.file].whole;
+    size_t beyond = files[r.file].bytes.size() - r.offset + 1;
+    Range most = within(r.file, 0, ~size_t{0}, (t.limit + 1) * PAGE);
+    std::set<Page> pages = t.draft.pages;
+    int expected = claim(t, most, &pages);
+    if (expected == E2BIG) {
+        const std::vector<unsigned char> bytes(most.n);
+        went(ato_tx_memcpy(t.tx, address(m, most), bytes.data(), most.n, 0) != nullptr, E2BIG);
+        return;
+    }
+    switch (random.below(5)) {
+    case 0:
+        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), 1u << 30, 0) != nullptr, EFAULT);
+        break;
+    case 1:
+        went(ato_tx_memcpy(t.tx, address(m, r), files[1 - r.file].whole.base, beyond, 0) != nullptr,
+             EFAULT);
+        break;
+    case 2:
+        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), r.n, 0x100) != nullptr, EINVAL);
+        break;
+    case 3:
+        went(ato_tx_memcpy(t.tx, scratch.data(), scratch.data() + 64, 1, 0) != nullptr, EINVAL);
+        break;
+    default:
+        std::thread([&] {
+            went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), r.n, 0) != nullptr, EPERM);
+            went(ato_tx_commit(t.tx) == 0, EPERM);
+            went(ato_tx_abort(t.tx) == 0, EPERM);
+        }).join();
+    }
+}
+
+/* With another one, or with itself. */
+void Steps::join(std::list<Transaction>::iterator into)
+{
+    auto from = std::next(open.begin(), static_cast<long>(random.below(open.size())));
+    if (setup.commit == Commit::Single && !from->draft.puts.empty())
+        return; /* both would be of more than a word */
+    size_t pages = into->draft.pages.size() + from->draft.pages.size();
+    int expected = into == from ? EINVAL : pages > into->limit ? E2BIG : 0;
+    if (!went(ato_tx_join(into->tx, from->tx) == 0, expected))
+        return;
+    joins++;
+    Draft &d = into->draft;
+    d.puts.insert(d.puts.end(), from->draft.puts.begin(), from->draft.puts.end());
+    d.pages.insert(from->draft.pages.begin(), from->draft.pages.end());
+    into->maps.insert(from->maps.begin(), from->maps.end());
+    went(ato_tx_abort(from->tx) == 0, EINVAL);
+    open.erase(from);
+}
+
+void Steps::commit(std::list<Transaction>::iterator t)
+{
+    bool done = false;
+    for (int tries = 0; tries < 20 && !done && !testing::Test::HasFailure(); tries++)
+        done = went(ato_tx_commit(t->tx) == 0, 0);
+    if (!done) {
+        abort(t);
+        return;
+    }
+    commits++;
+    apply(t->draft);
+    went(ato_tx_commit(t->tx) == 0, EINVAL);
+    open.erase(t);
+}
+
+void Steps::abort(std::list<Transaction>::iterator t)
+{
+    ASSERT_EQ(ato_tx_abort(t->tx), 0) << ato_errormsg();
+    aborts++;
+    went(ato_tx_memcpy(t->tx, files[0].whole.base, scratch.data(), 1, 0) != nullptr, EINVAL);
+    open.erase(t);
+}
+
+void Steps::in_some_transaction()
+{
+    if (open.empty() || random.chance(20)) {
+        begin();
+        return;
+    }
+    auto t = std::next(open.begin(), static_cast<long>(random.below(open.size())));
+    uint64_t dice = random.below(100);
+    if (dice < 40)
+        write_in(*t);
+    else if (dice < 60)
+        read_in(*t);
+    else if (dice < 75)
+        copy_in(*t);
+    else if (dice < 80)
+        fail_in(*t);
+    else if (dice < 84)
+        join(t);
+    else if (dice < 94)
+        commit(t);
+    else
+        abort(t);
+}
+
+/* ---- ato_writev() ---- */
+
+void Steps::write_ranges()
+{
+    bool epoch = random.chance(25), single = setup.commit == Commit::Single;
+    Range first = any_range();
+    if (epoch && single && !files[first.file].epoch.pages.empty())
+        first = range_in(*files[first.file].epoch.pages.begin());
+    Page only = {first.file, first.offset / PAGE};
+    Draft own;
+    Draft *draft = epoch ? &files[first.file].epoch : &own;
+    std::vector<ato_iovec> ranges;
+    std::list<std::vector<unsigned char>> sources;
+    std::vector<Put> puts;
+    std::set<Page> pages;
+    int expected = 0;
+    Draft as_it_goes = *draft; /* with the ranges that are done before */
+    for (uint64_t n = random.within(1, 4); n; n--) {
+        Range r = single && !puts.empty() ? range_in(only) : puts.empty() ? first : any_range();
+        if (epoch && r.file != first.file)
+            continue;
+        const rig::Map &m = map_for(r, epoch);
+        bool copies = !epoch && random.chance(30);
+        Range from = copies ? within(random.below(2), 0, ~size_t{0}, r.n) : r;
+        r.n = from.n;
+        const rig::Map *source = copies ? &map_for(from, false) : nullptr;
+        Put p = {r, copies ? seen(from, &as_it_goes) : some(r, &as_it_goes)};
+        sources.push_back(p.bytes);
+        ranges.push_back(
+            {address(m, r), copies ? address(*source, from) : sources.back().data(), r.n});
+        expected = expected ? expected : conflict(r, epoch ? draft : nullptr);
+        if (copies && !expected)
+            expected = conflict(from, nullptr);
+        for (const Page &page : pages_of(r))
+            pages.insert(page);
+        as_it_goes.puts.push_back(p);
+        puts.push_back(std::move(p));
+    }
+    if (random.chance(5)) {
+        ranges.push_back({scratch.data(), scratch.data() + 64, 1}); /* the last of them is wrong */
+        expected = EINVAL;
+    }
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (!went(ato_writev(ranges.data(), static_cast<int>(ranges.size()), flags) == 0, expected))
+        return;
+    draft->puts.insert(draft->puts.end(), puts.begin(), puts.end());
+    draft->pages.insert(pages.begin(), pages.end());
+    if (!epoch)
+        apply(own);
+}
+
+/* ---- epochs ---- */
+
+void Steps::write_epoch()
+{
+    Range r = any_range();
+    Draft &d = files[r.file].epoch;
+    if (setup.commit != Commit::Journal && !d.pages.empty())
+        r = range_in(*d.pages.begin());
+    std::vector<unsigned char> bytes = some(r, &d);
+    unsigned char *to = files[r.file].epochs.base + r.offset;
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (random.chance(10)) {
+        std::fill(bytes.begin(), bytes.end(), bytes[0]);
+        if (!went(ato_memset(to, bytes[0], r.n) != nullptr, conflict(r, &d)))
+            return;
+    } else if (!went(ato_memcpy_opt(to, bytes.data(), r.n, flags) != nullptr, conflict(r, &d))) {
+        return;
+    }
+    for (const Page &page : pages_of(r))
+        d.pages.insert(page);
+    d.puts.push_back({r, std::move(bytes)});
+}
+
+void Steps::read_epoch()
+{
+    Range r = range_to_read();
+    const File &f = files[r.file];
+    ASSERT_TRUE(ato_memcpy(scratch.data(), f.epochs.base + r.offset, r.n)) << ato_errormsg();
+    expect_bytes(scratch.data(), r, &f.epoch, "an epoch");
+}
+
+void Steps::sync_epoch(File &f)
+{
+    bool done = false;
+    for (int tries = 0; tries < 1000 && !done && !testing::Test::HasFailure(); tries++)
+        done = went(ato_msync(f.epochs.base, f.epochs.n, MS_SYNC) == 0, 0);
+    ASSERT_TRUE(done) << "an epoch that cannot be committed";
+    syncs += !f.epoch.puts.empty();
+    apply(f.epoch);
+    f.epoch = Draft();
+}
+
+void Steps::sync_some_epoch()
+{
+    sync_epoch(files[random.below(2)]);
+}
+
+/* ---- plain operations ---- */
+
+void Steps::write_plainly()
+{
+    Range r = any_range();
+    const rig::Map &m = map_for(r, false);
+    std::vector<unsigned char> bytes = some(r, nullptr);
+    unsigned flags = static_cast<unsigned>(random.below(4));
+    if (went(ato_memcpy_opt(address(m, r), bytes.data(), r.n, flags) != nullptr,
+             conflict(r, nullptr)))
+        std::memcpy(files[r.file].bytes.data() + r.offset, bytes.data(), r.n);
+}
+
+void Steps::read_plainly()
+{
+    Range r = range_to_read();
+    ASSERT_TRUE(ato_memcpy(scratch.data(), address(map_for(r, false), r), r.n)) << ato_errormsg();
+    expect_bytes(scratch.data(), r, nullptr, "what is committed");
+}
+
+/* Also out of an epoch and into one: from there it is read as the epoch sees it. */
+void Steps::copy_plainly()
+{
+    bool from_epoch = random.chance(20), to_epoch = random.chance(20);
+    Range to = any_range(), from = within(random.below(2), 0, ~size_t{0}, to.n);
+    to.n = from.n;
+    Draft *d = to_epoch ? &files[to.file].epoch : nullptr;
+    if (to_epoch && setup.commit != Commit::Journal)
+        return;
+    const Draft *source = from_epoch ? &files[from.file].epoch : nullptr;
+    int expected = conflict(to, d);
+    if (!from_epoch && !to_epoch && !expected)
+        expected = conflict(from, nullptr);
+    std::vector<unsigned char> bytes = seen(from, source);
+    if (!went(ato_memcpy(address(map_for(to, to_epoch), to),
+                         address(map_for(from, from_epoch), from), to.n) != nullptr,
+              expected))
+        return;
+    if (!d) {
+        std::memcpy(files[to.file].bytes.data() + to.offset, bytes.data(), to.n);
+        return;
+    }
+    for (const Page &page : pages_of(to))
+        d->pages.insert(page);
+    d->puts.push_back({to, std::move(bytes)});
+}
+
+void Steps::deploy()
+{
+    Range r = any_range();
+    went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
+}
+
+/* Not while a transaction has to do with the mapping. */
+void Steps::map_part_again()
+{
+    File &f = files[random.below(2)];
+    for (const Transaction &t : open)
+        if (t.maps.count(&f.part)) {
+            busy++;
+            went(ato_munmap(f.part.base, f.part.n, ATO_UNMAP_FAST) == 0, EBUSY);
+            return;
+        }
+    if (!f.epoch.puts.empty()) {
+        busy++;
+        went(ato_munmap(f.epochs.base, f.epochs.n, ATO_UNMAP_FAST) == 0, EBUSY);
+    }
+    count(f.part);
+    ASSERT_EQ(f.part.unmap(static_cast<int>(random.below(2))), 0) << ato_errormsg();
+    map_part(f);
+}
+
+void Steps::change_policy()
+{
+    const File &f = files[random.below(2)];
+    int policy = static_cast<int>(random.below(6)) - 1;
+    went(ato_set_read_policy(f.part.base, policy) == 0,
+         policy < ATO_READ_LAZY || policy > ATO_READ_EAGER ? EINVAL : 0);
+    EXPECT_EQ(ato_size(f.part.base), static_cast<off_t>(f.bytes.size()));
+}
+
+} // namespace model

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shows the files of shown.h to those calls of the C library that the program and Tcl make: access, stat, lstat, open,
+ * fopen, unlink, opendir, readdir and closedir ask here first.
+ *
+ * Only relative names are looked at: SQLite and libato use whole ones, and see what is on the disk; nothing that is
+ * tested here knows of this. A call that opens a journal, or a database that this process has open, gets a copy that can
+ * only be read. A journal that lies on the disk comes before one in memory.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shown.h"
+
+typedef int open_call(const char *name, int flags, ...);
+typedef int access_call(const char *name, int mode);
+typedef int lstat_call(const char *name, struct stat *st);
+typedef int unlink_call(const char *name);
+typedef FILE *fopen_call(const char *name, const char *mode);
+typedef DIR *opendir_call(const char *name);
+typedef struct dirent *readdir_call(DIR *folder);
+typedef int closedir_call(DIR *folder);
+
+/* ---- one file ---- */
+
+/* The whole of a relative name; false. `path` has 2 * PATH_MAX. */
+static bool make_whole(const char *name, char *path)
+{
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    char folder[PATH_MAX] = ".", whole[PATH_MAX];
+    if (*name == '/' || (size_t)(last - name) >= sizeof(folder))
+        return false;
+    if (slash)
+        memcpy(folder, name, (size_t)(last - name));
+    return realpath(folder, whole) && snprintf(path, 2 * PATH_MAX, "%s/%s", whole, last) > 0;
+}
+
+/* Others may have deleted it, and made another. */
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The file that is shown under `name`, with the lock; NULL, without. */
+static const struct shown *look(const char *name)
+{
+    char path[2 * PATH_MAX];
+    struct stat st;
+    if (!shown_all || !make_whole(name, path))
+        return NULL;
+    pthread_mutex_lock(&shown_lock);
+    const struct shown *s = *shown_find(path);
+    const bool is_there = REAL(lstat)(name, &st) == 0;
+    if (s && (s->is_database ? is_there && is_same(&s->was, &st) : !is_there))
+        return s;
+    pthread_mutex_unlock(&shown_lock);
+    return NULL;
+}
+
+/* A file with what is in it, that can only be read; -1. Gives back the lock. */
+static int copy_of(const struct shown *s)
+{
+    struct bytes bytes;
+    const int fd = memfd_create("journal", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const bool done = shown_copy(s, &bytes) && fd >= 0 &&
+                      write(fd, bytes.at, (size_t)bytes.size) == bytes.size &&
+                      lseek(fd, 0, SEEK_SET) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
+
+    pthread_mutex_unlock(&shown_lock);
+    bytes_free(&bytes);
+    if (!done && fd >= 0)
+        close(fd);
+    return done ? fd : -1;
+}
+
+static int open_shown(const char *name, int flags, mode_t mode)
+{
+    const struct shown *s = (flags & O_ACCMODE) == O_RDONLY ? look(name) : NULL;
+    return s ? copy_of(s) : REAL(open)(name, flags, mode);
+}
+
+static bool takes_mode(int flags)
+{
+    return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+int open(const char *name, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return open_shown(name, flags, mode);
+}
+
+/* A journal: that a database is there is to be seen on the disk. */
+static const struct shown *look_for_journal(const char *name)
+{
+    const struct shown *s = look(name);
+    if (!s || !s->is_database)
+        return s;
+    pthread_mutex_unlock(&shown_lock);
+    return NULL;
+}
+
+int access(const char *name, int mode)
+{
+    if (!look_for_journal(name))
+        return REAL(access)(name, mode);
+    pthread_mutex_unlock(&shown_lock);
+    return 0;
+}
+
+static int stat_shown(const char *name, struct stat *st, stat_call *real)
+{
+    const struct shown *s = look_for_journal(name);
+    if (!s)
+        return real(name, st);
+    const int fd = copy_of(s), r = fd < 0 ? -1 : fstat(fd, st);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+int stat(const char *restrict name, struct stat *restrict st)
+{
+    return stat_shown(name, st, REAL(stat));
+}
+
+int lstat(const char *restrict name, struct stat *restrict st)
+{
+    return stat_shown(name, st, REAL(lstat));
+}
+
+int unlink(const char *name)
+{
+    char path[2 * PATH_MAX];
+    if (!look_for_journal(name))
+        return REAL(unlink)(name);
+    if (make_whole(name, path))
+        shown_forget(path);
+    pthread_mutex_unlock(&shown_lock);
+    return 0;
+}
+
+FILE *fopen(const char *restrict name, const char *restrict mode)
+{
+    const struct shown *s = *mode == 'r' && !strchr(mode, '+') ? look(name) : NULL;
+    if (!s)
+        return REAL(fopen)(name, mode);
+    const int fd = copy_of(s);
+    return fd < 0 ? NULL : fdopen(fd, mode);
+}
+
+/* ---- listing a folder: files that are shown come after those on the disk ---- */
+
+struct listing {
+    struct listing *next;
+    DIR *folder;
+    size_t behind; /* how many of all that are shown it is past */
+    struct dirent entry;
+    char path[]; /* ends in '/' */
+};
+
+static struct listing *listings;
+
+DIR *opendir(const char *name)
+{
+    char path[PATH_MAX];
+    DIR *folder = REAL(opendir)(name);
+    struct listing *l =
+        folder && realpath(name, path) ? calloc(1, sizeof(*l) + strlen(path) + 2) : NULL;
+    if (l) {
+        l->folder = folder;
+        sprintf(l->path, "%s/", path);
+        pthread_mutex_lock(&shown_lock);
+        l->next = listings;
+        listings = l;
+        pthread_mutex_unlock(&shown_lock);
+    }
+    return folder;
+}
+
+static struct listing **find_listing(const DIR *folder)
+{
+    struct listing **l = &listings;
+    while (*l && (*l)->folder != folder)
+        l = &(*l)->next;
+    return l;
+}
+
+static bool is_in(const struct shown *s, const char *path)
+{
+    const size_t n = strlen(path);
+    struct stat st;
+    return !s->nameless && !s->is_database && strncmp(s->name, path, n) == 0 &&
+           !strchr(s->name + n, '/') &&
+           strlen(s->name + n) < sizeof(((struct dirent *)0)->d_name) &&
+           REAL(lstat)(s->name, &st) < 0;
+}
+
+static struct dirent *list_next(struct listing *l)
+{
+    const struct shown *s = shown_all;
+    size_t i = 0;
+    for (; s && (i < l->behind || !is_in(s, l->path)); s = s->next)
+        i++;
+    l->behind = i + 1;
+    if (!s)
+        return NULL;
+    l->entry = (struct dirent){.d_ino = 1, .d_type = DT_REG, .d_reclen = sizeof(l->entry)};
+    strcpy(l->entry.d_name, s->name + strlen(l->path));
+    return &l->entry;
+}
+
+struct dirent *readdir(DIR *folder)
+{
+    struct dirent *entry = REAL(readdir)(folder);
+    if (entry)
+        return entry;
+    pthread_mutex_lock(&shown_lock);
+    struct listing *l = *find_listing(folder);
+    entry = l ? list_next(l) : NULL;
+    pthread_mutex_unlock(&shown_lock);
+    return entry;
+}
+
+int closedir(DIR *folder)
+{
+    pthread_mutex_lock(&shown_lock);
+    struct listing **l = find_listing(folder), *gone = *l;
+    if (gone)
+        *l = gone->next;
+    pthread_mutex_unlock(&shown_lock);
+    free(gone);
+    return REAL(closedir)(folder);
+}
+
+/* ---- the same under the names of calls with offsets of 64 bits, which all programs here use ---- */
+
+_Static_assert(sizeof(struct stat64) == sizeof(struct stat), "stat64() is stat()");
+
+int open64(const char *name, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return open_shown(name, flags, mode);
+}
+
+int stat64(const char *restrict name, struct stat64 *restrict st)
+{
+    return stat(name, (struct stat *)st);
+}
+
+int lstat64(const char *restrict name, struct stat64 *restrict st)
+{
+    return lstat(name, (struct stat *)st);
+}
+
+FILE *fopen64(const char *restrict name, const char *restrict mode)
+{
+    return fopen(name, mode);
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A process dies that has a file mapped. Which of its peers wait while one of them recovers what it left, and what does
+// the recovery make durable?
+#include "peers_lab.h"
+#include "support/dying.h"
+#include "support/faults.h"
+
+extern "C" {
+#include "reflection/media/locks.h"
+}
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace peers_lab;
+
+namespace
+{
+
+bool is_of_recovery(const PersistCall &c)
+{
+    return std::string(c.site).find("replay.c") != std::string::npos;
+}
+
+// A map of a file that another process is just recovering waits until that is done.
+TEST_F(PeersOfAFile, WaitForARecovery)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    Peer slow([&](const auto &wait) {
+        {
+            PersistFaults recovery;
+            bool told = false;
+            recovery.before = [&](const PersistCall &c) {
+                if (!told && is_of_recovery(c)) {
+                    told = true;
+                    wait();
+                    usleep(100000); // the other one is waiting by now, or fails the test
+                }
+                return GO_ON;
+            };
+            Mapped m(path, opt());
+            if (!m || !told)
+                return 1;
+        }
+        return 0;
+    });
+    ASSERT_TRUE(slow.is_ready());
+    slow.go_on();
+    Mapped b(second, opt());
+    ASSERT_TRUE(b) << b.sentence;
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    EXPECT_EQ(slow.end(), 0);
+}
+
+// What a recovery locks, of files that its process does not even have mapped, is free when it is over.
+TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Mapped m(path, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    Pipe end;
+    pid_t forked = -1;
+    {
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) {
+            if (forked < 0 && is_of_recovery(c) &&
+                (forked = fork()) == 0) { // as another thread might at this moment
+                end.hear();
+                _exit(0);
+            }
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(0, pattern(10, 4))) << m.sentence;
+    }
+    ASSERT_GT(forked, 0);
+    locks_patience_ms = 500;
+    Mapped b(second, opt());
+    locks_patience_ms = 30000;
+    EXPECT_TRUE(b) << b.sentence;
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+    end.tell();
+    EXPECT_EQ(waitpid(forked, nullptr, 0), forked);
+}
+
+// Nor by a child of a process that is killed there.
+TEST_F(PeersOfAFile, AreNotHinderedByAChildOfWhoWasKilledWhileItRecoveredAnother)
+{
+    const std::string second = dir / "second";
+    write_file(second, old);
+    Pipe end;
+    Peer recovers([&](const auto &wait) {
+        Mapped his(path, opt());
+        wait();
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) -> int {
+            if (!is_of_recovery(c))
+                return GO_ON;
+            if (fork() == 0) { // as another thread might
+                end.hear();
+                _exit(0);
+            }
+            _exit(CUT);
+        };
+        his.write(0, pattern(10, 4));
+        return 1;
+    });
+    ASSERT_TRUE(recovers.is_ready());
+    ASSERT_EQ(die_in_commit(path, second), CUT);
+    recovers.go_on();
+    EXPECT_EQ(recovers.end(), CUT);
+    locks_patience_ms = 500;
+    Mapped a(path, opt()), b(second, opt());
+    locks_patience_ms = 30000;
+    end.tell();
+    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
+    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
+}
+
+// In msync that would flush what the transaction had stored, which no process will ever read. Where memory says of a
+// page what the media say, that is durable already.
+TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)
+{
+    constexpr size_t LONG = 600 * 4096;
+    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+    write_file(path, pattern(LONG, 1));
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    Peer dead([&](const auto &wait) {
+        Mapped his(path, o);
+        if (!his.write(0, pattern(LONG, 2)))
+            return 1;
+        ato_tx *tx = ato_tx_begin(0);
+        if (!ato_tx_memcpy(tx, his.base, pattern(LONG, 3).data(), LONG, 0))
+            return 2;
+        wait();
+        return 3;
+    });
+    ASSERT_TRUE(dead.is_ready());
+    dead.die();
+    long flushes = 0;
+    FsFaults files;
+    {
+        PersistFaults takeover;
+        takeover.before = [&](const PersistCall &c) {
+            flushes += std::string(c.op) == "flush_any" &&
+                       std::string(c.site).find("page.c") != std::string::npos;
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+    }
+    EXPECT_EQ(flushes, 0);
+    EXPECT_EQ(files.count("fsync"), 1); // of the folder, where its journal was
+    EXPECT_EQ(m.read(4096, LONG - 4096), [&] {
+        const Bytes all = pattern(LONG, 2);
+        return Bytes(all.begin() + 4096, all.end());
+    }());
+}
+
+// The words lie in many pages of the reflection, and a flush of each takes as long as one of the whole file.
+TEST_F(PeersOfAFile, MakeTheScatteredWordsOfADeadOnesCommitDurableInOneGo)
+{
+    constexpr size_t PIECES = 20, STEP = 2 << 20;
+    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+    write_file(path, Bytes());
+    ASSERT_EQ(truncate(path.c_str(), PIECES * STEP), 0);
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(in_child([&] {
+                  Mapped his(path, o);
+                  ato_tx *tx = ato_tx_begin(0);
+                  for (size_t i = 0; i < PIECES; i++)
+                      if (!ato_tx_memcpy(tx, his.base + i * STEP, "piece", 5, 0))
+                          return 2;
+                  PersistFaults faults;
+                  faults.die_at_flip(1);
+                  ato_tx_commit(tx);
+                  return 1;
+              }),
+              CUT);
+    long stores = 0, flushes = 0;
+    FsFaults files;
+    {
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) {
+            stores += is_of_recovery(c) && std::string(c.op) == "store_word";
+            flushes += is_of_recovery(c) && std::string(c.op).find("flush") == 0;
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+    }
+    EXPECT_EQ(stores, static_cast<long>(PIECES));
+    EXPECT_EQ(flushes, 0);
+    EXPECT_EQ(files.count("fsync"), 3); // by the replay, by the takeover, and of the folder
+    for (size_t i = 0; i < PIECES; i++)
+        EXPECT_EQ(m.read(i * STEP, 5), Bytes({'p', 'i', 'e', 'c', 'e'})) << i;
+}
+
+// The words of neighbouring pages lie together.
+TEST_F(PeersOfAFile, MakeTheWordsOfADeadOnesCommitDurableAPageOfThemAtATime)
+{
+    constexpr size_t LONG = 600 * 4096;
+    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+    write_file(path, pattern(LONG, 1));
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(in_child([&] {
+                  Mapped his(path, o);
+                  PersistFaults faults;
+                  faults.die_at_flip(1);
+                  his.write(0, pattern(LONG, 2));
+                  return 1;
+              }),
+              CUT);
+    long stores = 0, flushes = 0;
+    {
+        PersistFaults recovery;
+        recovery.before = [&](const PersistCall &c) {
+            stores += is_of_recovery(c) && std::string(c.op) == "store_word";
+            flushes += is_of_recovery(c) && std::string(c.op).find("flush") == 0;
+            return GO_ON;
+        };
+        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+    }
+    EXPECT_EQ(stores, 600);
+    EXPECT_EQ(flushes, 2); // 512 words a page
+    EXPECT_EQ(m.read(4096, LONG - 4096), [&] {
+        const Bytes all = pattern(LONG, 2);
+        return Bytes(all.begin() + 4096, all.end());
+    }());
+}
+
+} // namespace

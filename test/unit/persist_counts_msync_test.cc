@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What does each operation cost in page cache on a disk, where a flush is a system call? As in
+// persist_counts_test.cc, every number is the design's.
+#include "persist_counts_lab.h"
+
+using namespace persist_counts;
+
+namespace
+{
+
+TEST_F(PersistCountsTest, MsyncWriteWithinAPage)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 1;
+                  c.flush_data = 2; // the page in O, the page in R: slices may lie in either
+                  c.store_word = 1;
+                  c.flush_word = 1; // the meta page, after the data
+                  c.fence = 2;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncWriteOfSeveralPagesFlushesTheirMetaPageOnce)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(20 * 4096, 2)));
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.scatter = 20;
+                  c.copy = 2;
+                  c.line = 1;
+                  c.flush_data = 4; // O and R as two ranges, the journal's list, its line
+                  c.store_word = 21;
+                  c.flush_word = 2; // one meta page, retired
+                  c.fence = 4;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncDeployFlushesItsPagesTogether)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(0, pattern(SIZE, 2)));
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 64;
+                  c.flush_data = 1;
+                  c.store_word = 64;
+                  c.flush_word = 1; // one meta page
+                  c.fence = 2;
+              }));
+    for (size_t page : {3, 4, 6, 60}) { // also those that are no neighbours
+        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
+    }
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base, SIZE), 0);
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.home, 4);
+    EXPECT_EQ(c.flush_data + c.flush_word, 2);
+}
+
+TEST_F(PersistCountsTest, MsyncSpatialUnmapFlushesAChunkTogether)
+{
+    map(ATO_DOMAIN_MSYNC);
+    for (size_t page = 0; page < SIZE / 4096; page += 2) {
+        ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
+    }
+    const Bytes content = m->read();
+    faults.take();
+    ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.home, 32);
+    EXPECT_LT(c.flush_data + c.flush_word, 10) << "and those of the manifest";
+    EXPECT_EQ(read_at(path, 0, SIZE), content);
+}
+
+TEST_F(PersistCountsTest, MsyncSkippingEqualBytesFlushesNothing)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, read_at(path, 4096, 9000), ATO_SKIP_EQUAL));
+    PersistCounts c = faults.take();
+    EXPECT_EQ(c.scatter + c.line + c.store_word + c.fence, 0);
+    EXPECT_EQ(c.flush_data + c.flush_word, 0) << "nothing was stored: two system calls for nothing";
+}
+
+TEST_F(PersistCountsTest, MsyncDeployOfAPage)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    faults.take();
+    ASSERT_EQ(ato_deploy(m->base + 4096, 1), 0);
+    EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
+                  c.home = 1;
+                  c.flush_data = 1;
+                  c.store_word = 1;
+                  c.flush_word = 1;
+                  c.fence = 2;
+              }));
+}
+
+TEST_F(PersistCountsTest, MsyncGatheringReadCostsNothing)
+{
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(4096, pattern(1024, 2)));
+    faults.take();
+    EXPECT_EQ(m->read(4096, 1024), pattern(1024, 2));
+    EXPECT_EQ(faults.take(), PersistCounts());
+}
+
+// Also if the transaction reads a file of another domain first.
+TEST_F(PersistCountsTest, MsyncTransactionFlushesWhatItWroteThoughItReadAFileOfAnotherDomain)
+{
+    write_file(dir / "other", pattern(4096, 2));
+    Mapped other(dir / "other", options(ATO_DOMAIN_PROCESS));
+    ASSERT_TRUE(other) << other.sentence;
+    map(ATO_DOMAIN_MSYNC);
+    ato_tx *t = ato_tx_begin(0);
+    char byte;
+    ASSERT_NE(ato_tx_memcpy(t, &byte, other.base, 1, 0), nullptr);
+    ASSERT_NE(ato_tx_memcpy(t, m->base, "x", 1, 0), nullptr) << ato_errormsg();
+    ASSERT_EQ(ato_tx_commit(t), 0);
+    EXPECT_GE(faults.take().flush_data, 1);
+    ato_iovec range = {m->base, other.base, 100};
+    ASSERT_EQ(ato_writev(&range, 1, 0), 0);
+    EXPECT_GE(faults.take().flush_data, 1);
+}
+
+// At the map, by a system call for each meta page that has words. (In the other domains: at first touch.)
+TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
+{
+    long words = 0;
+    faults.before = [&](const PersistCall &c) {
+        bool file = std::string(c.site).find("open.c") != std::string::npos;
+        words += file && std::string(c.op) == "flush_any";
+        return GO_ON;
+    };
+    map(ATO_DOMAIN_MSYNC);
+    ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
+    m.reset();
+    {
+        Mapped clean(path, options(ATO_DOMAIN_MSYNC));
+        EXPECT_TRUE(clean);
+        EXPECT_EQ(words, 0);
+    }
+    ASSERT_EQ(in_child([&] {
+                  Mapped dies(path, options(ATO_DOMAIN_MSYNC));
+                  dies.base = nullptr;
+                  return 0;
+              }),
+              0);
+    Mapped again(path, options(ATO_DOMAIN_MSYNC));
+    EXPECT_TRUE(again);
+    EXPECT_EQ(words, 1);
+}
+
+} // namespace

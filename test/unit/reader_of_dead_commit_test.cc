@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A process may only read two files. Another one is killed in a commit to both, and then the next one, which finishes it:
+// the first one sees the commit in both files or in neither.
+//
+// With an order of commit.c, takeover.c or visible.c broken these tests or those of reader_of_dead_test.cc fail.
+#include "reader_of_dead_lab.h"
+
+#include <cerrno>
+
+using namespace reader_of_dead;
+
+namespace
+{
+
+// Of two files, each with a process that may write to it, and does nothing.
+class ReaderOfTheDeadInTwoFiles : public ReaderOfTheDead
+{
+  protected:
+    ReaderOfTheDeadInTwoFiles()
+        : second(dir / "second"),
+          other((write_file(second, content), second), {[](Mapped &) { return true; }})
+    {
+        other.act();
+    }
+    void somebody_dies_in_both(const Moment &moment)
+    {
+        const Bytes part = pattern(100, ++seed);
+        about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
+        before = after = content;
+        std::copy(part.begin(), part.end(), after.begin());
+        ASSERT_EQ(die_at(moment,
+                         [&] {
+                             Mapped a(path, by_journal()), b(second, by_journal());
+                             ato_tx *tx = ato_tx_begin(0);
+                             ato_tx_memcpy(tx, a.base, part.data(), part.size(), 0);
+                             ato_tx_memcpy(tx, b.base, part.data(), part.size(), 0);
+                             ato_tx_commit(tx);
+                         }),
+                  CUT)
+            << about;
+    }
+    void expect_both(Watched &r, Watched &s, bool shown)
+    {
+        const Bytes &now = shown ? after : before;
+        EXPECT_EQ(s.read(), now) << about;
+        EXPECT_EQ(r.read(), now) << about;
+        EXPECT_EQ(s.read(), now) << about;
+    }
+    void recover_both()
+    {
+        Mapped a(path, by_journal()), b(second, by_journal());
+        EXPECT_EQ(b.read(0, SIZE), after) << about;
+        EXPECT_TRUE(a.write(0, Bytes(1, after[0])) && b.write(0, Bytes(1, after[0]))) << about;
+        content = after;
+    }
+
+    const std::string second;
+    Writer other;
+};
+
+const std::vector<Moment> of_a_commit_to_two = {{SEAM_DURABLE, 0, false}, {SEAM_FLIP, 1, false},
+                                                {SEAM_FLIP, 2, false},    {SEAM_FLIPPING, 0, true},
+                                                {SEAM_FLIPPING, 1, true}, {SEAM_FLIPPED, 0, true},
+                                                {SEAM_FLIPPED, 1, true}};
+
+// Of both what one of them tells.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesACommitInBothOrInNeither)
+{
+    Watched r(path), s(second);
+    for (const Moment &moment : of_a_commit_to_two) {
+        somebody_dies_in_both(moment);
+        expect_both(r, s, moment.shown);
+        recover_both();
+        expect_both(r, s, true);
+    }
+}
+
+// A process that has one of them mapped finishes the commit in both.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenSomebodyFinishesItInOne)
+{
+    Watched r(path), s(second);
+    for (const std::string &one : {path, second})
+        for (const Moment &moment : of_a_commit_to_two) {
+            somebody_dies_in_both(moment);
+            {
+                Mapped m(one, by_journal());
+                EXPECT_EQ(m.read(0, SIZE), after) << about;
+            }
+            expect_both(r, s, true);
+            recover_both();
+        }
+}
+
+// That process dies over it: then the next one finishes it.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenTheSecondOneFinishesIt)
+{
+    Watched r(path), s(second);
+    for (const Moment &moment : of_a_commit_to_two)
+        for (const Moment &then : {Moment{SEAM_FLIP, 0, false}, Moment{SEAM_FLIP, 1, false},
+                                   Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 1, true},
+                                   Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 1, true}}) {
+            somebody_dies_in_both(moment);
+            about += ", then " + std::to_string(then.where) + "/" + std::to_string(then.n);
+            ASSERT_EQ(die_in_a_write(path, 0, Bytes(1), then), CUT) << about;
+            recover_both();
+            expect_both(r, s, true);
+        }
+}
+
+// In a commit of three pages of each file, that may make the second one longer.
+class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
+{
+  protected:
+    static constexpr size_t PIECE = 3 * 4096, LONG = SIZE + 3 * 4096;
+
+    void TearDown() override
+    {
+        seam_hook = nullptr;
+    }
+    static ato_options may_grow()
+    {
+        ato_options o = by_journal();
+        o.max_size = LONG;
+        return o;
+    }
+    void somebody_dies_in_both(const Moment &moment, bool grows)
+    {
+        const Bytes part = pattern(PIECE, ++seed);
+        before = after = content;
+        std::copy(part.begin(), part.end(), after.begin());
+        ASSERT_EQ(die_at(moment,
+                         [&] {
+                             Mapped a(path, by_journal()), b(second, may_grow());
+                             ato_tx *tx = ato_tx_begin(0);
+                             ato_tx_memcpy(tx, a.base, part.data(), part.size(), 0);
+                             ato_tx_memcpy(tx, b.base, part.data(), part.size(), 0);
+                             if (grows)
+                                 ato_tx_ftruncate(tx, b.base, LONG);
+                             ato_tx_commit(tx);
+                         }),
+                  CUT);
+    }
+    int finish_in_first(const std::function<void()> &first = [] {})
+    {
+        return in_child([&] {
+            seam_hook = nullptr;
+            first();
+            Mapped m(path, by_journal());
+            return m && m.write(0, Bytes(1, after[0])) ? 0 : 1;
+        });
+    }
+    static uint64_t size_of(const Watched &r)
+    {
+        struct ato_status st = {};
+        st.struct_size = sizeof(st);
+        return ato_stat(r.base, &st) == 0 ? st.size : 0;
+    }
+};
+
+// What one file tells is read where the memory of the other one is opened, which may fail between two pages.
+TEST_F(ReaderOfACommit, IsNotTornByAnOpenThatFails)
+{
+    Watched s(second);
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, false);
+    EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "NNN");
+    for (long n = 0; n < 12; n++) {
+        FsFaults faults;
+        faults.fail_at(n, EMFILE);
+        const std::string seen = kinds(s.read(0, PIECE), before, after);
+        EXPECT_TRUE(seen == "NNN" || seen == "none") << n << ": " << seen;
+    }
+}
+
+// Between the first page and the last one process hides them, and the next one has reloaded them when it dies.
+TEST_F(ReaderOfACommit, IsNotTornByWhoHidesAndWhoReloads)
+{
+    int copies = 0;
+    Watched s(second, LONG);
+    ASSERT_FALSE(s.read().empty());
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    here = [&](enum seam_point point) {
+        if (point != SEAM_VERSION)
+            return;
+        copies++;
+        if (copies == 2) {
+            EXPECT_EQ(finish_in_first(), 0);
+        }
+        if (copies == 3) {
+            EXPECT_EQ(die_at({SEAM_FLIPPING, 0, true},
+                             [&] {
+                                 Mapped m(second, may_grow());
+                                 m.write(0, Bytes(1));
+                             }),
+                      CUT);
+        }
+    };
+    seam_hook = do_here;
+    const std::string seen = kinds(s.read(0, PIECE), before, after);
+    EXPECT_TRUE(seen == "NNN" || seen == "none") << seen;
+    EXPECT_GE(copies, 2);
+}
+
+// The size of the file changes with the commit. A process that finishes the commit in the other file hides all of this
+// one: it is not said to be as it was.
+TEST_F(ReaderOfACommit, IsNotToldTheOldSizeAfterTheNewOne)
+{
+    Watched s(second, LONG);
+    ASSERT_FALSE(s.read().empty());
+    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    EXPECT_EQ(size_of(s), LONG);
+    EXPECT_EQ(s.read(0, LONG).size(), LONG);
+    EXPECT_EQ(finish_in_first(), 0);
+    EXPECT_NE(size_of(s), SIZE);
+    EXPECT_TRUE(s.read(0, LONG).size() == LONG || s.error == EAGAIN) << s.error;
+}
+
+// Where only readers look, and their memory is not to be had, the commit is not finished.
+TEST_F(ReaderOfACommit, IsNotForgottenByWhoFinishesIt)
+{
+    Watched r(path), s(second);
+    ASSERT_FALSE(s.read().empty());
+    ASSERT_FALSE(r.read().empty());
+    somebody_dies_in_both({SEAM_DURABLE, 0, false}, false);
+    other.kill();
+    EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "OOO");
+    const std::string memory = fs::path(memory_of(second)).filename();
+    finish_in_first([&] {
+        static FsFaults faults;
+        faults.before = [&](const FsCall &c) {
+            return std::string(c.op) == "shm_open" && c.name.find(memory) != std::string::npos
+                       ? EMFILE
+                       : GO_ON;
+        };
+    });
+    const std::string first = kinds(r.read(0, PIECE), before, after),
+                      then = kinds(s.read(0, PIECE), before, after);
+    EXPECT_FALSE(first == "NNN" && then == "OOO") << first << ", then " << then;
+}
+
+} // namespace
