@@ -24,10 +24,11 @@ enum { AHEAD = 1 << 20 };
 
 /* SQLite's PENDING lock. A connection holds it for a moment while it gets SHARED, and until EXCLUSIVE is given back once it
  * waits for that. */
-enum { PENDING_BYTE = 0x40000000 };
+enum { PENDING_BYTE = 0x40000000, RESERVED_BYTE = PENDING_BYTE + 1 };
 
-/* How often to try for it, a millisecond apart: others that close the database hold it while they deploy. */
-enum { TRIES = 10000 };
+/* How often to try for it, a millisecond apart: others that close the database hold it while they deploy. A connection that
+ * writes has RESERVED too, perhaps for long: it makes the file plain itself, later. */
+enum { TRIES = 10000, TRIES_BESIDE_A_WRITER = 100 };
 
 static bool begins_with(const void *header, unsigned char fraction)
 {
@@ -218,6 +219,13 @@ void mask_unlock(int fd)
     errno = saved;
 }
 
+static bool is_reserved(int fd)
+{
+    struct flock reserved = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RESERVED_BYTE, .l_len = 1};
+    return fcntl(fd, F_OFD_GETLK, &reserved) == 0 && reserved.l_type != F_UNLCK;
+}
+
 int mask_refresh(char *view, int fd, bool is_locked)
 {
     struct ato_status st;
@@ -227,7 +235,7 @@ int mask_refresh(char *view, int fd, bool is_locked)
         return 0;
     int tries = 0;
     while (!is_locked && mask_lock(fd) < 0) {
-        if (++tries == TRIES)
+        if (++tries == TRIES || (tries >= TRIES_BESIDE_A_WRITER && is_reserved(fd)))
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }

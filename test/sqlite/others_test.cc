@@ -13,7 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace sql;
 
@@ -172,6 +175,80 @@ TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
               0);
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(stock_sum(path()), "10");
+    /* With SQLite's locks at the exit. */
+    EXPECT_EQ(support::in_child([&] {
+                  const auto *db = new Db(path());
+                  if (db->run("PRAGMA locking_mode=exclusive; INSERT INTO t VALUES(5, 5)") !=
+                      SQLITE_OK)
+                      return 1;
+                  std::exit(0);
+              }),
+              0);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "15");
+}
+
+/* Another process closes the database, and makes it plain: it holds PENDING, and may die with a child that goes on. */
+TEST_F(SqliteOthers, AreWaitedForInALastClose)
+{
+    make();
+    Db db(path());
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    support::Pipe locked;
+    const pid_t closer = fork();
+    if (closer == 0) {
+        struct flock pending = {};
+        pending.l_type = F_WRLCK;
+        pending.l_whence = SEEK_SET;
+        pending.l_start = 0x40000000;
+        pending.l_len = 1;
+        const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
+        const bool good = fcntl(fd, F_OFD_SETLK, &pending) == 0;
+        locked.tell();
+        usleep(300 * 1000);
+        _exit(good ? 0 : 1);
+    }
+    locked.hear();
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    int status = 1;
+    waitpid(closer, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+long descriptors_of(const std::string &path)
+{
+    long n = 0;
+    for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;
+        n += std::filesystem::read_symlink(fd, gone) == path;
+    }
+    return n;
+}
+
+/* A lock of the last close would live on in a forked child, if its parent dies in it. */
+TEST_F(SqliteOthers, AreNotLockedOutByAForkedChild)
+{
+    make();
+    const Db db(path());
+    const long all = descriptors_of(path());
+    EXPECT_EQ(support::in_child([&] { return static_cast<int>(all - descriptors_of(path())); }), 1);
+}
+
+/* One process journals on the disk and writes through, the other stages. */
+TEST_F(SqliteOthers, MayWriteBesideOneThatWritesThrough)
+{
+    make();
+    ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
+    ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(other.run(fill("t", 100, 300)), SQLITE_OK) << other.error();
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    EXPECT_EQ(other.run("INSERT INTO t VALUES(5, 5)"), SQLITE_OK) << other.error();
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t WHERE a<100"), 15);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
 /* SQLite reads a page of 4096 bytes before it knows how large they are. */
