@@ -126,12 +126,16 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
                                                n - (int)sizeof(header), sizeof(header));
 }
 
-/* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. The view
- * keeps its length (direct.c). */
+/* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. */
 static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
     if (direct_go(c) < 0)
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+    /* The view grows with the file, unless another program made the file longer: connections that take no locks, and those of
+     * other processes, go by it. */
+    const sqlite3_int64 end = offset + n, size = length_of_view(c);
+    if (end > size && size == database_length(c->db) && ato_ftruncate(c->pending.view, end) < 0)
+        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
     return c->real->pMethods->xWrite(c->real, from, n, offset);
 }
 
