@@ -137,9 +137,7 @@ int growth_end(struct pairing *pr)
     if (persist_flush_word(&pr->persist, word) < 0)
         return lost(pr, "the manifest of");
     /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file:
-     * zeros that it appends must not count as those of the growth.
-     * explorer: drop flush survives, drop fence survives, delay fence survives: no other program of its worlds
-     * appends zeros. */
+     * zeros that it appends must not count as those of the growth. */
     persist_fence(&pr->persist);
     return 0;
 }

@@ -225,7 +225,12 @@ void abort_size(Actor &a)
         Draft t(a, any_reads(a));
         change_size(a, t, m);
         t.abort();
+        a.demand.settled = true;
+        a.allow_this();
         a.check(m);
+        a.write(m, m->bytes - 90, 80);
+        a.demand = Demand();
+        a.allow_this();
         if (i || a.random.one_in(2))
             a.resize(m, 200 + a.random.below(SIZE + PAGE));
         a.write(m, m->bytes - 100, 100);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "demand.h"
 
+extern "C" {
+#include "reflection/format/manifest.h"
+}
+
 namespace crash
 {
 
@@ -40,6 +44,29 @@ bool is_orderly(const Disk &disk)
     return true;
 }
 
+// Does no manifest tell of a growth under way? `clean`: of those whose state says that nothing is under way.
+bool is_settled(const Disk &disk, bool clean)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    if (own < 0)
+        return true;
+    for (const auto &name : disk.at(own).names) {
+        const Inode &file = disk.at(name.second);
+        struct manifest_record record;
+        struct manifest_sizes sizes;
+        int which;
+        if (name.first.find(".manifest") == std::string::npos || file.size < MANIFEST_BYTES)
+            continue;
+        const Bytes bytes = file.content();
+        const bool counts =
+            !clean || (manifest_read(bytes.data(), &record, &which) == MANIFEST_VALID &&
+                       record.state == MANIFEST_CLEAN);
+        if (counts && manifest_sizes(bytes.data(), &sizes) && sizes.growth > sizes.size)
+            return false;
+    }
+    return true;
+}
+
 } // namespace
 
 std::string broken_demand(const Disk &disk, const Demand &demand)
@@ -48,6 +75,8 @@ std::string broken_demand(const Disk &disk, const Demand &demand)
         return "the file was made plain, and something is left";
     if (demand.orderly && !is_orderly(disk))
         return "there is a reflection without a manifest";
+    if (!is_settled(disk, !demand.settled))
+        return "a growth is over, and its manifest still tells of it";
     for (int inode : demand.kept)
         if (!has_name(disk, Disk::ROOT, inode))
             return "a file that had to be kept is gone";

@@ -13,6 +13,7 @@ namespace crash
 struct Demand {
     bool plain = false;    // nothing of libato's is there
     bool orderly = false;  // where there is a reflection, there is its manifest
+    bool settled = false;  // no manifest tells of a growth under way
     std::vector<int> kept; // these inodes have a name, whichever
 };
 

@@ -72,7 +72,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/recovery/pairing_open.c", "unmap"},
         {"drop fsync", "reflection/pairing/adoption.c", "file preferred|unmap"},
         {"", "reflection/recovery/replay.c", "pairing gone|recovery"},
-        {"", "reflection/pairing/growth.c", "grow"},
+        {"", "reflection/pairing/growth.c", "growth cut, unmap|transaction, size aborted|grow"},
         {"drop fsync", "reflection/pairing/growth.c", "grow after a cut"},
         {"", "reflection/pairing/shrink.c", "shrink|transaction, size"},
         {"", "reflection/pairing/guard.c", "guarded"},
