@@ -8,11 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct shared_slot *slots(const struct file *f)
-{
-    return f->shared.slots;
-}
-
 int attach_lock(struct file *f)
 {
     pthread_mutex_lock(&f->attach);
@@ -57,10 +52,10 @@ int attach_enter(struct file *f)
     struct pairing *pr = &f->pairing;
     uint64_t process;
     struct stat st;
-    if (identity_process(&process) < 0 || choose_slot(pr, slots(f)) < 0 ||
+    if (identity_process(&process) < 0 || choose_slot(pr, f->shared.slots) < 0 ||
         shared_clear_showings(&f->shared, pr->slot) < 0)
         return -1;
-    struct shared_slot *s = &slots(f)[pr->slot];
+    struct shared_slot *s = &f->shared.slots[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->process = process;
     s->reloaded = s->threads = 0;
@@ -77,7 +72,7 @@ int attach_enter(struct file *f)
 void attach_leave(struct file *f)
 {
     if (f->holder)
-        __atomic_store_n(&slots(f)[f->pairing.slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+        __atomic_store_n(&f->shared.slots[f->pairing.slot].state, SLOT_FREE, __ATOMIC_RELEASE);
     f->holder = 0;
 }
 

@@ -15,9 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A waiting thread spins for so many iterations before it yields the CPU. */
-enum { SPINS = 200 };
-
 /* A sleep is limited so that a waiter notices when the holder has died. Without membarrier in the kernel, the limit
  * is also the delay after a missed wake-up. */
 enum { SLEEP_NS = 10 * 1000 * 1000 };
@@ -79,7 +76,7 @@ bool page_is_not_for(const struct file *f, const struct page_state *s,
 
 void page_pause(unsigned i)
 {
-    if (i < SPINS)
+    if (i < PAGE_SPINS)
         _mm_pause();
     else
         sched_yield(); /* the other thread may be waiting for this CPU */

@@ -21,6 +21,10 @@
 /* Called once per process, before the first reservation. */
 void page_set_up(void);
 
+/* What a thread that waits spins, in iterations, before it sleeps or yields the CPU: most reservations last as long as the copy
+ * of a page or two. */
+enum { PAGE_SPINS = 200 };
+
 /* Makes every thread of the process execute a full barrier. Returns false if the kernel cannot do that. */
 bool page_barrier(void);
 

@@ -10,9 +10,6 @@
 #include <errno.h>
 #include <immintrin.h>
 
-/* Most reservations last as long as the copy of a page or two: spin that long, then sleep. */
-enum { SPINS = 200 };
-
 /* Frees the page if its holder has not changed during the sleep and is dead. */
 static int look_after(struct file *f, const struct page_state *s, uint32_t holder)
 {
@@ -21,7 +18,7 @@ static int look_after(struct file *f, const struct page_state *s, uint32_t holde
     return peers_recover(f, holder);
 }
 
-/* Waits for a page that did not become free within SPINS. Checks for a deadlock after each sleep: another
+/* Waits for a page that did not become free within PAGE_SPINS. Checks for a deadlock after each sleep: another
  * transaction may have reserved the page and be waiting for this thread. */
 static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
 {
@@ -53,7 +50,7 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
 
 int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience)
 {
-    for (unsigned i = 0; i < SPINS; i++) {
+    for (unsigned i = 0; i < PAGE_SPINS; i++) {
         seam_point(SEAM_WAIT, s);
         if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
             return 0;

@@ -11,11 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-static struct shared_slot *slots(const struct file *f)
-{
-    return f->shared.slots;
-}
-
 static uint32_t state_of(const struct shared_slot *s)
 {
     return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
@@ -24,14 +19,14 @@ static uint32_t state_of(const struct shared_slot *s)
 /* Returns true if the holder is not dead, or has been freed already. */
 static bool is_done(const struct file *f, uint32_t holder)
 {
-    const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
+    const struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
     return !attach_is_dead(f, holder) ||
            (attach_holder_of(f, shared_slot_of(holder)) == holder && state_of(s) == SLOT_FREE);
 }
 
 static int recover_locked(struct file *f, uint32_t holder)
 {
-    struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
+    struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
     if (is_done(f, holder))
         return 0;
     if (takeover(f, holder) < 0)
@@ -54,7 +49,7 @@ int peers_recover(struct file *f, uint32_t holder)
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
                             pr->path);
-    const struct shared_slot *s = &slots(f)[shared_slot_of(holder)];
+    const struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
     /* If the slot has been given out again, its former process is not known: then recover the journals of all that
      * are dead. */
     const uint64_t process = attach_holder_of(f, shared_slot_of(holder)) == holder
@@ -75,7 +70,7 @@ static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {
         const uint32_t holder = attach_holder_of(f, *slot);
-        if (state_of(&slots(f)[*slot]) != SLOT_FREE && attach_is_dead(f, holder))
+        if (state_of(&f->shared.slots[*slot]) != SLOT_FREE && attach_is_dead(f, holder))
             return holder;
     }
     return 0;

@@ -300,16 +300,25 @@ static int say_missing(const struct pairing *pr, const char *told, const char *s
         pr->path, told, sibling);
 }
 
+/* Reads the file's attribute, and sets `sibling` to the folder beside the file. Returns ATTRIBUTE_BAD with a sentence. */
+static enum attribute_finding look_at_attribute(struct pairing *pr, const char *name,
+                                                char sibling[PATH_MAX], struct attribute *a)
+{
+    if (sibling_of(pr, name, sibling) < 0)
+        return ATTRIBUTE_BAD;
+    const enum attribute_finding found = attribute_read(pr->original, pr->path, a);
+    if (found != ATTRIBUTE_BAD)
+        pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
+    return found;
+}
+
 int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish *wish)
 {
     char sibling[PATH_MAX], told[PATH_MAX];
     struct attribute a;
-    if (sibling_of(pr, name, sibling) < 0)
-        return -1;
-    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
+    const enum attribute_finding found = look_at_attribute(pr, name, sibling, &a);
     if (found == ATTRIBUTE_BAD)
         return -1;
-    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
     if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode)
         return report_error(
             EAGAIN,
@@ -335,13 +344,9 @@ int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish 
 {
     char sibling[PATH_MAX], told[PATH_MAX];
     struct attribute a;
-    if (sibling_of(pr, name, sibling) < 0)
-        return -1;
-
-    enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
+    const enum attribute_finding found = look_at_attribute(pr, name, sibling, &a);
     if (found == ATTRIBUTE_BAD)
         return -1;
-    pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
     if (found == ATTRIBUTE_FOUND && a.inode != pr->identity.inode) {
         if (drop_copied(pr, name, sibling, &a, wish) < 0)
             return -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A process dies in a commit to two files. Can one be seen as it is, and the other one as it was?
+#include "peers_lab.h"
 #include "support/child.h"
 #include "support/dying.h"
 #include "support/faults.h"
@@ -18,30 +19,13 @@ extern "C" {
 #include <sys/stat.h>
 #include <unistd.h>
 
-using namespace support;
+using namespace peers_lab;
 
 namespace
 {
 
-constexpr size_t SIZE = 4 * 4096;
-
-class PeersOfTwoFiles : public testing::Test
+class PeersOfTwoFiles : public PeersOfAFile
 {
-  protected:
-    PeersOfTwoFiles()
-    {
-        write_file(path, old);
-    }
-    static ato_options opt(uint64_t max_size = 0)
-    {
-        ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
-        o.max_size = max_size;
-        return o;
-    }
-
-    TempDir dir;
-    const std::string path = dir / "file";
-    const Bytes old = pattern(SIZE, 1);
 };
 
 // As die_in_commit(), with the words stored: before it is shown, or while it is. `rtm`: by a hardware transaction, which succeeds.

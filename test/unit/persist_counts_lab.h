@@ -41,6 +41,17 @@ class PersistCountsTest : public testing::Test
         return *m;
     }
 
+    // A process maps the file, and is gone without an unmap.
+    void die_mapped(int domain)
+    {
+        ASSERT_EQ(in_child([&] {
+                      Mapped dies(path, options(domain));
+                      dies.base = nullptr;
+                      return 0;
+                  }),
+                  0);
+    }
+
     TempDir dir;
     std::string path;
     PersistFaults faults;

@@ -143,12 +143,7 @@ TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
         EXPECT_TRUE(clean);
         EXPECT_EQ(words, 0);
     }
-    ASSERT_EQ(in_child([&] {
-                  Mapped dies(path, options(ATO_DOMAIN_MSYNC));
-                  dies.base = nullptr;
-                  return 0;
-              }),
-              0);
+    ASSERT_NO_FATAL_FAILURE(die_mapped(ATO_DOMAIN_MSYNC));
     Mapped again(path, options(ATO_DOMAIN_MSYNC));
     EXPECT_TRUE(again);
     EXPECT_EQ(words, 1);

@@ -406,12 +406,7 @@ TEST_F(PersistCountsTest, WordsThatNobodyTouchedAreSettledBeforeCleanIsSaid)
     map(ATO_DOMAIN_PMEM);
     ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));
     m.reset();
-    ASSERT_EQ(in_child([&] {
-                  Mapped dies(path, options(ATO_DOMAIN_PMEM));
-                  dies.base = nullptr;
-                  return 0;
-              }),
-              0);
+    ASSERT_NO_FATAL_FAILURE(die_mapped(ATO_DOMAIN_PMEM));
     Mapped untouched(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(untouched);
     faults.take();
