@@ -341,7 +341,8 @@ int ato_settle(const void *addr);
  *   EFBIG     more than the file system allows, or RLIMIT_FSIZE (which also raises SIGXFSZ); or another process has
  *             made the file longer than it is mapped here
  *   ESTALE    the file was cut or made longer by other means while it was mapped. (Zeros up to the
- *             length of an interrupted growth count as that growth, and are cut off.)
+ *             length of an interrupted growth count as that growth, and are cut off. Zeros up to `size` are taken as they
+ *             are, if the old size is a multiple of 64.)
  *   EUCLEAN   the reflection has slices of pages beyond the end of the file
  *   EIO       the medium failed: as for ato_memcpy()
  * Since 0.1.

@@ -185,15 +185,9 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
     return r < 0 ? -1 : 0;
 }
 
-static int settle(struct pairing *pr, uint64_t unused)
+int size_cut_leftover(struct file *f, uint64_t to)
 {
-    (void)unused;
-    return growth_end(pr);
-}
-
-int size_cut_leftover(struct file *f)
-{
-    return on_media(f, settle, 0);
+    return on_media(f, growth_end, to);
 }
 
 int size_prepare_growth(struct file *f, uint64_t to)

@@ -49,8 +49,8 @@ static int refresh_size(struct file *f)
                         (unsigned long long)f->limit);
 }
 
-/* Reserves `sizing`. `part` is the one that speaks for its file. */
-static int begin(struct tx *t, struct part *part)
+/* Reserves `sizing`, for a change to `size`. `part` is the one that speaks for its file. */
+static int begin(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
@@ -59,7 +59,7 @@ static int begin(struct tx *t, struct part *part)
         return -1;
     __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f, size) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -81,7 +81,7 @@ void resize_end(struct tx *t, struct part *part)
      * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)size_cut_leftover(f);
+        (void)size_cut_leftover(f, 0);
     release_sizing(f);
     part->sized = part->resizes = false;
 }
@@ -226,7 +226,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     queue_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->hold.n;
-    if (!begun && begin(t, part) < 0)
+    if (!begun && begin(t, part, size) < 0)
         return -1;
     const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
     int r = 0;

@@ -126,11 +126,22 @@ static int lengthen(int fd, uint64_t to)
     return 0;
 }
 
-int growth_end(struct pairing *pr)
+/* Returns whether another program gave the original the length `to`, with zeros, as a growth does. Not if the end was within a
+ * slice: what that program put there is not known. */
+static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
+{
+    struct stat st;
+    return longest % SLICE_BYTES == 0 && fstat(pr->original, &st) == 0 &&
+           (uint64_t)st.st_size == to && growth_was_cut(pr->original, to, longest, to) == 1;
+}
+
+int growth_end(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
-    const uint64_t growth = growth_last(pr);
-    const int r = growth_settle(pr, growth, manifest_shrunk(pr->manifest, pr->size));
+    const uint64_t growth = growth_last(pr), shrunk = manifest_shrunk(pr->manifest, pr->size);
+    int r = 0;
+    if (to <= growth || !has_length(pr, to, growth_longest(pr->size, shrunk)))
+        r = growth_settle(pr, growth, shrunk);
     if (r < 0 || growth <= pr->size)
         return r;
     persist_store_word(&pr->persist, word, 0);
@@ -146,9 +157,13 @@ int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
     uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
+    struct stat st;
     if (check_words(pr, to) < 0)
         return -1;
-    if (to > longest) {
+    if (fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot stat %s", pr->path);
+    /* A file that has the length already got it from another program, and keeps it if the growth is interrupted. */
+    if (to > longest && (uint64_t)st.st_size < to) {
         persist_store_word(&pr->persist, word, manifest_encode_size(to));
         if (persist_flush_word(&pr->persist, word) < 0)
             return lost(pr, "the manifest of");

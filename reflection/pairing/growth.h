@@ -46,8 +46,9 @@ uint64_t *growth_size_word(const struct pairing *pr);
 uint64_t growth_last(const struct pairing *pr);
 
 /* growth_settle() by the mapped manifest. Then the growth word is withdrawn, if it says more than the size word: no growth is
- * under way. The caller holds `sizing`, or knows that no other process has the file mapped. */
-int growth_end(struct pairing *pr);
+ * under way. A file that another program gave the length `to`, with zeros, is left as it is: growth_prepare() may take it over.
+ * 0: there is no such length. The caller holds `sizing`, or knows that no other process has the file mapped. */
+int growth_end(struct pairing *pr, uint64_t to);
 
 /* Cuts off what an unfinished growth to `growth` left, durably when it returns 0. Keeps what was in the file
  * before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's length is neither

@@ -301,7 +301,7 @@ int pairing_clean(struct pairing *pr, bool written)
     struct stat st;
     /* If another program gave the file another length, it stays `in use`: it can be mapped again when it has
      * its own length back. */
-    if (growth_end(pr) < 0 || shrink_finish(pr) < 0)
+    if (growth_end(pr, 0) < 0 || shrink_finish(pr) < 0)
         return -1;
     /* In domain process no byte is durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)

@@ -157,6 +157,30 @@ TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
     EXPECT_GT(written, 0);
 }
 
+/* Nor are the zeros cut off that others append after it. */
+TEST_F(SqliteTakeover, OthersMayAppendZerosAfterAWriterWithAJournalOnTheDisk)
+{
+    for (int n = 0, died = CUT; died == CUT; n++) {
+        SCOPED_TRACE(n);
+        support::write_file(path(), {});
+        make();
+        died = support::in_child([&] {
+            const Db db(path(), "journal=file");
+            (void)db.run("SELECT count(*) FROM t");
+            support::FsFaults faults;
+            faults.cut_at(n);
+            return db.run(fill("t", 10, 60)) == SQLITE_OK ? 0 : 2;
+        });
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        MUST(Db::stock(path()), "INSERT INTO t VALUES(9, zeroblob(20000))");
+        EXPECT_EQ(Db(path()).number("SELECT count(*) FROM t WHERE a<10"), 4);
+        const Db stock = Db::stock(path());
+        EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(stock.number("SELECT length(b) FROM t WHERE a=9"), 20000);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
 /* The counter that it has cached does not come back. */
 TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
 {

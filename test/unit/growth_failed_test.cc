@@ -40,6 +40,48 @@ TEST_P(Growth, FileThatOthersChangedAfterACutIsNotCutOff)
     expect_kept(LONGER - 1);
 }
 
+// Others' zeros are taken over by a growth to their end, and are theirs if that is cut: zeros that they append later, too.
+TEST_P(Growth, ZerosThatOthersAppendedAreTakenAndNeverCutOff)
+{
+    const uint64_t before = 5 * 4096 + 128;
+    content = pattern(before, 1);
+    bool returned = false;
+    auto grow_after_others = [&](long k) {
+        write_file(path, content);
+        return in_child([&] {
+            Mapped m(path, wish());
+            if (!m || !m.write(100, Bytes(content.begin() + 100, content.begin() + 200)) ||
+                truncate(path.c_str(), LONGER) < 0)
+                return 1;
+            FsFaults faults;
+            faults.cut_at(k);
+            return ato_ftruncate(m.base, LONGER) == 0 ? 0 : 2;
+        });
+    };
+    for (long k = 0; !returned && k < 100; k++) {
+        SCOPED_TRACE(k);
+        const int status = grow_after_others(k);
+        ASSERT_NE(status, 1);
+        ASSERT_NE(status, 2) << "the length that the file has is refused";
+        returned = status == 0;
+        if (!returned) {
+            ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(before)), 0);
+            ASSERT_EQ(truncate(path.c_str(), LONGER), 0);
+            {
+                Mapped m(path, wish());
+            }
+            ASSERT_EQ(size_of(path), LONGER);
+            ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(before)), 0);
+            Mapped m(path, wish());
+            ASSERT_TRUE(m) << m.sentence;
+            ASSERT_EQ(m.read(), content);
+            ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        }
+    }
+    ASSERT_TRUE(returned);
+    expect_in_order(grown(content, LONGER));
+}
+
 // What was stored behind the end before does not look like others' bytes after a cut.
 TEST_P(Growth, GarbageBehindTheEndIsCutOffWithAGrowth)
 {
