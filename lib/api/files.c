@@ -28,11 +28,11 @@ void files_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-struct file *files_find(const struct identity *who, bool reader)
+struct file *files_find(const struct identity *identity, bool reader)
 {
     struct file *f = all;
-    while (f && (f->pairing.identity.inode != who->inode ||
-                 f->pairing.identity.device != who->device || !f->reader == reader))
+    while (f && (f->pairing.identity.inode != identity->inode ||
+                 f->pairing.identity.device != identity->device || !f->reader == reader))
         f = f->next;
     return f;
 }

@@ -12,7 +12,7 @@ void files_unlock(void);
 /* The caller of the other functions, except files_exit(), holds the lock. */
 
 /* Returns the file with this inode, mapped for reading only or not; NULL if there is none. */
-struct file *files_find(const struct identity *who, bool reader);
+struct file *files_find(const struct identity *identity, bool reader);
 
 /* Returns the file that is mapped for writing and has this id; NULL if there is none. */
 const struct file *files_with_id(const uint8_t id[16]);

@@ -119,14 +119,15 @@ static int check_not_mapped_twice(const struct file *f)
     return 0;
 }
 
-static struct file *make_reader(int fd, const struct identity *who, const struct file_wish *wish)
+static struct file *make_reader(int fd, const struct identity *identity,
+                                const struct file_wish *wish)
 {
     struct file *f = calloc(1, sizeof(*f));
     if (!f) {
         report_error(ENOMEM, "no memory to map a file");
         return NULL;
     }
-    if (reader_open(f, fd, who, wish) < 0) {
+    if (reader_open(f, fd, identity, wish) < 0) {
         int saved = errno;
         free(f);
         errno = saved;
@@ -136,10 +137,10 @@ static struct file *make_reader(int fd, const struct identity *who, const struct
     return f;
 }
 
-static struct file *make(int fd, const struct identity *who, const struct file_wish *wish)
+static struct file *make(int fd, const struct identity *identity, const struct file_wish *wish)
 {
     if (wish->access != O_RDWR)
-        return make_reader(fd, who, wish);
+        return make_reader(fd, identity, wish);
     struct file *f = calloc(1, sizeof(*f));
     if (!f) {
         report_error(ENOMEM, "no memory to map a file");
@@ -159,7 +160,7 @@ static struct file *make(int fd, const struct identity *who, const struct file_w
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
                               .arg = f};
-    if (pairing_open(&f->pairing, fd, who, &pw) < 0) {
+    if (pairing_open(&f->pairing, fd, identity, &pw) < 0) {
         int saved = errno;
         free(f);
         errno = saved;
@@ -210,15 +211,15 @@ static int fits(const struct file *f, const struct file_wish *wish)
 
 struct file *open_file(int fd, const struct file_wish *wish)
 {
-    struct identity who;
-    if (identity_of(fd, &who) < 0)
+    struct identity identity;
+    if (identity_of(fd, &identity) < 0)
         return NULL;
     /* Prefers a file that was opened for writing, even if this descriptor is read-only. */
-    struct file *f = files_find(&who, false);
+    struct file *f = files_find(&identity, false);
     if (!f && wish->access != O_RDWR)
-        f = files_find(&who, true);
+        f = files_find(&identity, true);
     if (!f)
-        f = make(fd, &who, wish);
+        f = make(fd, &identity, wish);
     else if (fits(f, wish) < 0)
         return NULL;
     if (f)

@@ -124,7 +124,7 @@ int ato_tx_adopt(ato_tx *tx)
     uint64_t owner = __atomic_load_n(&t->owner, __ATOMIC_RELAXED);
     if (owner == own)
         return 0;
-    if (owner == TX_NOBODY || owner == TX_ALL_THREADS)
+    if (owner == TX_NONE || owner == TX_ALL_THREADS)
         return not_open();
     uint64_t asks = own | TX_UNDECIDED;
     if ((owner & TX_UNDECIDED) || !__atomic_compare_exchange_n(&t->owner, &owner, asks, false,
@@ -143,8 +143,8 @@ int ato_tx_adopt(ato_tx *tx)
         waits_hand_over(t);
         /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
          * that this thread stores, although only this thread fences before them. */
-        if (t->hold.n)
-            persist_fence_threads(&t->hold.pages[0].file->persist);
+        if (t->set.n)
+            persist_fence_threads(&t->set.pages[0].file->persist);
         return 0;
     }
     if (!fenced)

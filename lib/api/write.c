@@ -9,14 +9,13 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
-#include "lib/commit/hold.h"
 #include "lib/commit/showing.h"
 #include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/file/under_way.h"
 #include "lib/page/load.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"
@@ -33,12 +32,12 @@ struct source {
 };
 
 /* Gathers up to a page of bytes from held pages. By I2 the current write stores to no home from which it reads. */
-static void gather_held(struct hold *h, struct file *f, uint64_t offset, unsigned n, char *out)
+static void gather_held(struct page_set *h, struct file *f, uint64_t offset, unsigned n, char *out)
 {
     while (n) {
         unsigned begin = (unsigned)(offset % PAGE_BYTES);
         unsigned here = n < PAGE_BYTES - begin ? n : (unsigned)(PAGE_BYTES - begin);
-        const struct held *at = hold_find(h, f, offset / PAGE_BYTES);
+        const struct held_page *at = page_set_find(h, f, offset / PAGE_BYTES);
         copy_gather_range(f->persist.kernel, out, file_o(f, at->page), file_r(f, at->page),
                           at->state->bitmap, begin, here);
         out += here;
@@ -75,7 +74,7 @@ static unsigned span_bytes(const struct span *s, uint64_t page)
 }
 
 /* Allocates space for all homes of the operation, in one call for each run of pages that need it. */
-static int make_space(struct held *pages, uint64_t npages, const struct span *span, bool eager)
+static int make_space(struct held_page *pages, uint64_t npages, const struct span *span, bool eager)
 {
     struct file *f = pages[0].file;
     for (uint64_t i = 0; i < npages;) {
@@ -114,7 +113,7 @@ static int flush_span(struct file *f, const struct span *s)
 }
 
 /* Writes to the pages of the span, which are held from `pages` on. */
-static int write_held(struct mapping *m, struct hold *h, struct held *pages,
+static int write_held(struct mapping *m, struct page_set *h, struct held_page *pages,
                       const struct span *span, const struct source *src, unsigned flags)
 {
     struct file *f = m->file;
@@ -152,7 +151,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     }
     if (stored) {
         struct part part = {.mapping = m};
-        struct commit flip = {.hold = h, .parts = &part, .nparts = 1};
+        struct commit flip = {.set = h, .parts = &part, .nparts = 1};
         if (flush_span(f, span) < 0 || commit_run(&flip) < 0)
             return -1;
     }
@@ -164,7 +163,7 @@ static int write_held(struct mapping *m, struct hold *h, struct held *pages,
     return 0;
 }
 
-/* Reserves one page, as hold_spans() does. Returns 0; -1: it is not reserved. */
+/* Reserves one page, as page_set_reserve() does. Returns 0; -1: it is not reserved. */
 static inline int reserve_page(struct file *f, struct page_state *s, uint64_t end)
 {
     const struct patience patience = {0};
@@ -209,7 +208,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
                            .skip_equal = flags & ATO_SKIP_EQUAL,
                            .cold = store_is_cold(f, s, n)};
         struct span span = {offset, n, page, page};
-        struct held at = {.file = f, .state = s, .page = page};
+        struct held_page at = {.file = f, .state = s, .page = page};
         store_begin(s);
         store_bytes(&t, begin, n, bytes);
         at.pending = t.pending;
@@ -227,7 +226,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
 /* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
  * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
  * meanwhile: a reader must not see what is not durable yet (I4). */
-static int store_in_place(struct mapping *m, const struct held *at, unsigned begin, unsigned n,
+static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
                           const char *bytes)
 {
     struct file *f = at->file;
@@ -254,7 +253,7 @@ static int store_in_place(struct mapping *m, const struct held *at, unsigned beg
 static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char *bytes)
 {
     struct file *f = m->file;
-    struct held at = {.file = f, .page = offset / PAGE_BYTES};
+    struct held_page at = {.file = f, .page = offset / PAGE_BYTES};
     const unsigned begin = (unsigned)(offset % PAGE_BYTES);
     at.state = shared_state(&f->shared, at.page);
     if (!at.state || reserve_page(f, at.state, offset + n) < 0)
@@ -277,18 +276,19 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
                         unsigned flags)
 {
     struct span span = span_of(offset, n);
-    struct hold h;
-    hold_init(&h);
+    struct page_set h;
+    page_set_init(&h);
     for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
         const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
             store_fetch(m->file, s, page, span_begin(&span, page));
     }
-    struct hold_span pages = hold_span_of(m->file, offset, n);
-    int r = hold_spans(&h, &pages, 1);
+    struct page_span pages = page_span_of(m->file, offset, n);
+    int r = page_set_reserve(&h, &pages, 1);
     if (r == 0)
         r = write_held(m, &h, h.pages, &span, src, flags);
-    hold_release(&h);
+    commit_unprepare(&h);
+    page_set_release(&h);
     return r;
 }
 
@@ -318,18 +318,19 @@ int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
 {
     struct span to = span_of(offset, n);
     struct source src = {.from = from, .from_offset = from_offset};
-    struct hold_span spans[2] = {hold_span_of(m->file, offset, n),
-                                 hold_span_of(from->file, from_offset, n)};
-    if (hold_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
-        struct hold_span first = spans[1];
+    struct page_span spans[2] = {page_span_of(m->file, offset, n),
+                                 page_span_of(from->file, from_offset, n)};
+    if (page_set_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
+        struct page_span first = spans[1];
         spans[1] = spans[0];
         spans[0] = first;
     }
-    struct hold h;
-    hold_init(&h);
-    int r = hold_spans(&h, spans, 2);
+    struct page_set h;
+    page_set_init(&h);
+    int r = page_set_reserve(&h, spans, 2);
     if (r == 0)
-        r = write_held(m, &h, hold_find(&h, m->file, to.first), &to, &src, flags);
-    hold_release(&h);
+        r = write_held(m, &h, page_set_find(&h, m->file, to.first), &to, &src, flags);
+    commit_unprepare(&h);
+    page_set_release(&h);
     return r;
 }

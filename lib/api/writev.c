@@ -6,10 +6,9 @@
  */
 #include "ato.h"
 
-#include "lib/commit/hold.h"
 #include "lib/file/calls.h"
 #include "lib/page/handle.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
 #include "lib/read/range.h"
 #include "lib/read/reader.h"
@@ -31,7 +30,7 @@ struct transfer {
 
 struct transfers {
     struct transfer *each;
-    struct hold_span *spans; /* the pages of all ranges */
+    struct page_span *spans; /* the pages of all ranges */
     struct epoch_range *epoch;
     unsigned n, room, nspans, with_epoch;
 };
@@ -58,7 +57,7 @@ static int make_room(struct transfers *r, unsigned n)
 
 static void add_span(struct transfers *r, const struct range *s, uint64_t n)
 {
-    r->spans[r->nspans++] = hold_span_of(s->m->file, s->offset, n);
+    r->spans[r->nspans++] = page_span_of(s->m->file, s->offset, n);
 }
 
 /* Makes a consistent copy of the source in memory. */
@@ -106,8 +105,8 @@ static int add(struct transfers *r, const struct ato_iovec *v)
 
 static int by_order(const void *a, const void *b)
 {
-    const struct hold_span *x = a, *y = b;
-    return hold_order(x->file, x->first, y->file, y->first);
+    const struct page_span *x = a, *y = b;
+    return page_set_order(x->file, x->first, y->file, y->first);
 }
 
 /* Writes all ranges in transaction t, which the caller begins and ends. */

@@ -34,7 +34,7 @@ static int all_in_doubt(struct file *const *files, unsigned n)
 
 /* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
  * there is one for consecutive words that share it. */
-static int store_words(struct hold *h)
+static int store_words(struct page_set *h)
 {
     /* explorer: tear word survives: a replay of the commit's lane stores the word once more, and in a
      * deploy each bit counts by itself, since both homes hold the same. */
@@ -90,7 +90,7 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
 
 /* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
  * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void show_one(struct held *at)
+static inline void show_one(struct held_page *at)
 {
     const uint64_t bitmap = showing_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
@@ -102,7 +102,7 @@ static inline void show_one(struct held *at)
     page_unmark_flipping(at->state);
 }
 
-static int commit_one(struct mapping *m, struct held *at)
+static int commit_one(struct mapping *m, struct held_page *at)
 {
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
@@ -123,7 +123,7 @@ static int commit_one(struct mapping *m, struct held *at)
     return 0;
 }
 
-int commit_page(struct mapping *m, struct held *at)
+int commit_page(struct mapping *m, struct held_page *at)
 {
     under_way_begin(at->file);
     int r = commit_one(m, at);
@@ -151,8 +151,8 @@ static int resize_one(struct commit *c, struct part *part)
 struct sum {
     uint64_t pages, sizes;
     unsigned files;
-    struct held *one;   /* one of the pages */
-    struct part *first; /* first of the files that change */
+    struct held_page *one; /* one of the pages */
+    struct part *first;    /* first of the files that change */
     bool no_rtm, rtm_only;
 };
 
@@ -165,8 +165,8 @@ static struct sum sum_up(struct commit *c)
         sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
         sum.rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
     }
-    for (uint64_t i = 0; i < c->hold->n; i++) {
-        struct held *at = &c->hold->pages[i];
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        struct held_page *at = &c->set->pages[i];
         if (!at->pending)
             continue;
         part = showing_part(c, at->file, part);
@@ -202,11 +202,11 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     const bool several = sum->files > 1;
     if (!may_use_rtm(p, sum->no_rtm, words) || (several && sum->sizes))
         return 0;
-    struct persist_flip small[HOLD_SMALL], *flips = small;
-    if (words > HOLD_SMALL && !(flips = malloc(words * sizeof(*flips))))
+    struct persist_flip small[PAGE_SET_SMALL], *flips = small;
+    if (words > PAGE_SET_SMALL && !(flips = malloc(words * sizeof(*flips))))
         return report_error(ENOMEM, "no memory to commit %llu words", (unsigned long long)words);
-    for (uint64_t i = 0; i < c->hold->n; i++) {
-        const struct held *at = &c->hold->pages[i];
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        const struct held_page *at = &c->set->pages[i];
         if (at->pending)
             flips[n++] = (struct persist_flip){file_word(at->file, at->page), showing_bitmap(at)};
     }
@@ -243,18 +243,18 @@ static void name_files(const struct commit *c, struct file **files)
 
 static void begin_lane(struct journal_writer *w, const struct commit *c, const struct sum *sum,
                        const struct journal_lane *lane, struct file *const *files,
-                       struct journal_file *who)
+                       struct journal_file *names)
 {
     struct part *part = NULL;
     for (unsigned i = 0; i < sum->files; i++) {
-        who[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
-                                       .folder = i ? journals_folder_of(lane, files[i]) : 0};
-        memcpy(who[i].id, files[i]->pairing.record.id, sizeof(who[i].id));
+        names[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
+                                         .folder = i ? journals_folder_of(lane, files[i]) : 0};
+        memcpy(names[i].id, files[i]->pairing.record.id, sizeof(names[i].id));
     }
-    journal_begin(w, lane->journal, &files[0]->persist, lane->lane, who, sum->files,
+    journal_begin(w, lane->journal, &files[0]->persist, lane->lane, names, sum->files,
                   sum->pages + sum->sizes);
-    for (uint64_t i = 0; i < c->hold->n; i++) {
-        const struct held *at = &c->hold->pages[i];
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        const struct held_page *at = &c->set->pages[i];
         if (!at->pending)
             continue;
         part = showing_part(c, at->file, part);
@@ -269,17 +269,17 @@ static int commit_journal(struct commit *c, const struct sum *sum)
 {
     enum { FEW = 8 };
     struct file *few_files[FEW], **files = few_files, *first = sum->first->mapping->file;
-    struct journal_file few[FEW], *who = few;
+    struct journal_file few[FEW], *names = few;
     const struct persist *p = &first->persist;
-    struct journal_lane lane = c->hold->lane;
+    struct journal_lane lane = c->set->lane;
     uint64_t words = sum->pages + sum->sizes;
     struct journal_writer w;
     int r = -1;
-    c->hold->lane.in = NULL; /* the commit gives it back */
+    c->set->lane.in = NULL; /* the commit gives it back */
     if (sum->files > FEW) {
         files = malloc(sum->files * sizeof(struct file *));
-        who = malloc(sum->files * sizeof(*who));
-        if (!files || !who) {
+        names = malloc(sum->files * sizeof(*names));
+        if (!files || !names) {
             report_error(ENOMEM, "no memory to commit to %u files", sum->files);
             goto out;
         }
@@ -287,7 +287,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     name_files(c, files);
     if (!lane.in && journals_take_lane(files, sum->files, words, &lane) < 0)
         goto out;
-    begin_lane(&w, c, sum, &lane, files, who);
+    begin_lane(&w, c, sum, &lane, files, names);
     if (journals_step(&lane, journal_finish, &w) <
         0) { /* not committed: the lane can be used again */
         journals_give_lane(&lane);
@@ -297,7 +297,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are durable before
      * the commit line that makes them count. */
     persist_fence(p);
-    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->hold) < 0 ||
+    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->set) < 0 ||
         store_sizes(c) < 0) {
         journals_leave_lane(files, sum->files, &lane);
         r = all_in_doubt(files, sum->files);
@@ -317,23 +317,30 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     }
     journals_give_lane(&lane);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
-          sizeof(struct journal_commit) + sum->files * sizeof(*who) +
+          sizeof(struct journal_commit) + sum->files * sizeof(*names) +
               words * sizeof(struct journal_word) + 8);
     r = 0;
 out:
     if (files != few_files)
         free(files);
-    if (who != few)
-        free(who);
+    if (names != few)
+        free(names);
     return r;
 }
 
-int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages)
+int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
 {
     if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
         may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
         return 0;
     return journals_take_lane(&m->file, 1, pages, &h->lane);
+}
+
+void commit_unprepare(struct page_set *set)
+{
+    if (set->lane.in)
+        journals_give_lane(&set->lane);
+    set->lane.in = NULL;
 }
 
 static int commit(struct commit *c, const struct sum *sum)
@@ -375,10 +382,10 @@ int commit_run(struct commit *c)
     return r;
 }
 
-int commit_each_page(struct mapping *m, struct hold *h)
+int commit_each_page(struct mapping *m, struct page_set *h)
 {
     struct part part = {.mapping = m};
-    struct commit c = {.hold = h, .parts = &part, .nparts = 1};
+    struct commit c = {.set = h, .parts = &part, .nparts = 1};
     struct sum sum = sum_up(&c);
     if (sum.pages == 0)
         return 0;

@@ -27,13 +27,16 @@ int commit_run(struct commit *flip);
  * of the operation: taking a lane needs locked instructions, which after the stores would wait until they
  * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
  */
-int commit_prepare(struct mapping *m, struct hold *h, uint64_t pages);
+int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
+
+/* Gives the lane back that no commit has used; there may be none. */
+void commit_unprepare(struct page_set *set);
 
 /* commit_run() for one page, whose pending mask is not empty. */
-int commit_page(struct mapping *m, struct held *at);
+int commit_page(struct mapping *m, struct held_page *at);
 
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
  * m's file. Returns 0; -1 with EIO and the file poisoned. */
-int commit_each_page(struct mapping *m, struct hold *h);
+int commit_each_page(struct mapping *m, struct page_set *h);
 
 #endif

@@ -7,11 +7,10 @@
 #include "lib/commit/deploy.h"
 
 #include "lib/commit/commit.h"
-#include "lib/commit/hold.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
@@ -27,14 +26,14 @@
 
 /* Pages that share two fences. In domain msync, where a flush of many pages takes as long as one of a single
  * page, they share a flush of their homes and one of their words. */
-enum { BATCH = HOLD_SMALL, BATCH_MSYNC = CHUNK_PAGES };
+enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
 static uint64_t batch_of(const struct file *f)
 {
     return f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
 }
 
-static int copy_home(struct mapping *m, struct held *at)
+static int copy_home(struct mapping *m, struct held_page *at)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
@@ -56,13 +55,13 @@ static int copy_home(struct mapping *m, struct held *at)
     return 0;
 }
 
-static bool came_home(const struct file *f, const struct held *at)
+static bool came_home(const struct file *f, const struct held_page *at)
 {
     return at->file == f && at->pending;
 }
 
 /* Returns the index of the next page, from the i-th on, that was copied to O; h->n if there is none. */
-static uint64_t next_home(const struct file *f, const struct hold *h, uint64_t i)
+static uint64_t next_home(const struct file *f, const struct page_set *h, uint64_t i)
 {
     while (i < h->n && !came_home(f, &h->pages[i]))
         i++;
@@ -71,7 +70,7 @@ static uint64_t next_home(const struct file *f, const struct hold *h, uint64_t i
 
 /* Flushes the copied pages in O. Pages near each other share a call, which also writes dirty pages between
  * them. If a call fails, its pages and all later ones lose their pending masks, and do not flip. */
-static int flush_homes(struct file *f, struct hold *h)
+static int flush_homes(struct file *f, struct page_set *h)
 {
     for (uint64_t i = next_home(f, h, 0), next; i < h->n; i = next) {
         const uint64_t first = h->pages[i].page;
@@ -90,7 +89,7 @@ static int flush_homes(struct file *f, struct hold *h)
     return 0;
 }
 
-int deploy_held(struct mapping *m, struct hold *h)
+int deploy_held(struct mapping *m, struct page_set *h)
 {
     int r = 0;
     for (uint64_t i = 0; i < h->n && r == 0; i++)
@@ -103,7 +102,7 @@ int deploy_held(struct mapping *m, struct hold *h)
     return r < 0 ? r : flips;
 }
 
-int deploy_committed(struct mapping *m, struct hold *h)
+int deploy_committed(struct mapping *m, struct page_set *h)
 {
     /* persist-order W3 (reader: read.c, point 2): the flip becomes visible before the homes that it
      * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between them.
@@ -134,12 +133,12 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
         if (page > last)
             break;
         uint64_t end = last - page < batch ? last : page + batch - 1;
-        struct hold h;
-        hold_init(&h);
-        int r = hold_range(&h, m->file, page, end);
+        struct page_set h;
+        page_set_init(&h);
+        int r = page_set_reserve_range(&h, m->file, page, end);
         if (r == 0)
             r = deploy_held(m, &h);
-        hold_release(&h);
+        page_set_release(&h);
         if (r < 0)
             return -1;
     }
@@ -165,8 +164,8 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     struct file *f = m->file;
     uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     const int policy = policy_of(m);
-    struct hold h;
-    hold_init(&h);
+    struct page_set h;
+    page_set_init(&h);
     for (uint64_t page = first; page <= last; page++) {
         unsigned begin = page == first ? (unsigned)(offset % PAGE_BYTES) : 0;
         uint64_t end = page == last ? offset + n - page * PAGE_BYTES : PAGE_BYTES;
@@ -175,16 +174,16 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
             break;
         if (wants_deploy(policy, s, bitmap_touched(begin, (unsigned)end - begin)) &&
             page_try_reserve(f, s))
-            h.pages[h.n++] = (struct held){.file = f, .state = s, .page = page};
+            h.pages[h.n++] = (struct held_page){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {
             int r = deploy_held(m, &h);
-            hold_release(&h);
+            page_set_release(&h);
             if (r < 0)
                 return;
         }
     }
     (void)deploy_held(m, &h);
-    hold_release(&h);
+    page_set_release(&h);
 }
 
 /* ---- the whole file ---- */

@@ -12,11 +12,12 @@
 
 int journals_entry_key(const struct file *f, struct journal_key *k)
 {
-    const struct identity *who = &f->pairing.identity;
+    const struct identity *identity = &f->pairing.identity;
     if (fstat(f->pairing.folder.fd, &k->folder) < 0)
         return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
     /* No permission to read: a user that may only read could lock the journal and block all others. */
-    k->like = (struct trust){who->owner, who->group, ownership_writers(who->mode & 0666)};
+    k->like =
+        (struct trust){identity->owner, identity->group, ownership_writers(identity->mode & 0666)};
     return 0;
 }
 

@@ -20,11 +20,11 @@ static bool cuts(const struct part *part)
 static struct size_range cut_off(const struct commit *c, const struct part *part)
 {
     return (struct size_range){part->mapping->file, layout_pages(part->size),
-                               layout_pages(part->old), c->hold->tag};
+                               layout_pages(part->old), c->set->tag};
 }
 
 /* Returns the slices of a held page that stay within its file. */
-static uint64_t kept(const struct commit *c, const struct held *at)
+static uint64_t kept(const struct commit *c, const struct held_page *at)
 {
     const struct part *part = showing_part(c, at->file, NULL);
     /* Pages behind the end are handled by size_mark(). */
@@ -76,7 +76,7 @@ static bool is_some_cut(const struct commit *c)
 
 static void mark_pages(const struct commit *c, bool some_cut)
 {
-    const struct hold *h = c->hold;
+    const struct page_set *h = c->set;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending && !(some_cut && kept(c, &h->pages[i]) != ~0ull))
             continue;
@@ -173,9 +173,9 @@ void showing_end_untold(const struct file *f)
 
 void showing_take_back(const struct commit *c)
 {
-    for (uint64_t i = 0; i < c->hold->n; i++)
-        if (c->hold->pages[i].pending)
-            page_unmark_flipping(c->hold->pages[i].state);
+    for (uint64_t i = 0; i < c->set->n; i++)
+        if (c->set->pages[i].pending)
+            page_unmark_flipping(c->set->pages[i].state);
     end(c);
 }
 
@@ -187,7 +187,7 @@ void showing_begin_early(const struct commit *c)
 
 void showing_all(struct commit *c, bool marked)
 {
-    struct hold *h = c->hold;
+    struct page_set *h = c->set;
     const bool some_cut = is_some_cut(c);
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
@@ -198,7 +198,7 @@ void showing_all(struct commit *c, bool marked)
         tell(speaker(c), SHOWING_WORDS);
     }
     for (uint64_t i = 0; i < h->n; i++) {
-        struct held *at = &h->pages[i];
+        struct held_page *at = &h->pages[i];
         uint64_t stays = some_cut ? kept(c, at) : ~0ull;
         seam_point(SEAM_FLIPPING, h);
         if (at->pending || stays != ~0ull)
@@ -206,7 +206,7 @@ void showing_all(struct commit *c, bool marked)
     }
     unmark_sizes(c);
     for (uint64_t i = 0; i < h->n; i++) {
-        struct held *at = &h->pages[i];
+        struct held_page *at = &h->pages[i];
         if (!at->pending && !(some_cut && kept(c, at) != ~0ull))
             continue;
         at->pending = 0;

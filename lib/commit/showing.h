@@ -11,13 +11,13 @@
 
 /* The pending slices of all pages of the hold, and the new sizes of their files. */
 struct commit {
-    struct hold *hold;
+    struct page_set *set;
     struct part *parts; /* each file of the hold has one */
     unsigned nparts;
 };
 
 /* Returns the bitmap of a page once its pending slices are valid. */
-static inline uint64_t showing_bitmap(const struct held *at)
+static inline uint64_t showing_bitmap(const struct held_page *at)
 {
     return at->state->bitmap ^ at->pending;
 }

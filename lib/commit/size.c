@@ -209,12 +209,12 @@ static struct page_state *next_state(const struct size_range *r, uint64_t *page)
 
 static bool is_ours(const struct size_range *r, const struct page_state *s)
 {
-    return hold_is_of(r->file, s, r->tag);
+    return page_set_is_of(r->file, s, r->tag);
 }
 
 static void note(const struct size_range *r, struct page_state *s)
 {
-    __atomic_store_n(&s->tx, hold_note(r->tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->tx, page_set_note(r->tag, SIZE_DRAINED), __ATOMIC_RELAXED);
 }
 
 static void release_drained(const struct size_range *r)
@@ -243,7 +243,7 @@ int size_drain(const struct size_range *r, const struct patience *patience)
         if (result < 0)
             break;
         note(r, s);
-        result = file_check(f); /* as in hold_page() */
+        result = file_check(f); /* as in reserve_page() */
         /* Loaded here, since readers wait while a held page is not loaded (load_look()). */
         if (result == 0)
             result = load_page(f, page - 1, s);
@@ -266,7 +266,7 @@ void size_move(const struct size_range *r, uint32_t to)
     uint64_t page = r->first;
     for (struct page_state *s; (s = next_state(r, &page));)
         if (is_ours(r, s) && (uint32_t)s->tx == SIZE_DRAINED)
-            __atomic_store_n(&s->tx, hold_note(to, SIZE_DRAINED), __ATOMIC_RELAXED);
+            __atomic_store_n(&s->tx, page_set_note(to, SIZE_DRAINED), __ATOMIC_RELAXED);
 }
 
 static int announce(struct pairing *pr, uint64_t unused)
@@ -315,7 +315,7 @@ void size_unmark(const struct size_range *r)
 }
 
 /* Gives back the space of RefPages [first, end), except for neighbours of those before them. Meta pages keep
- * theirs. */
+ * their space. */
 static void punch_reflection(struct file *f, uint64_t first, uint64_t end)
 {
     int fd = f->pairing.reflection;

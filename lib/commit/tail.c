@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 
 /* Clears the last page after its last slice. In O, since no bit is set there. */
-static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
+static int clear_behind_slice(struct file *f, struct held_page *last, unsigned end)
 {
     static const char zeros[PAGE_BYTES];
     char *o = file_o(f, last->page);
@@ -34,7 +34,7 @@ static int clear_behind_slice(struct file *f, struct held *last, unsigned end)
 }
 
 /* Clears the end of the last slice, which is written as a whole. */
-static int clear_slice(struct mapping *m, struct held *last, unsigned begin, unsigned end)
+static int clear_slice(struct mapping *m, struct held_page *last, unsigned begin, unsigned end)
 {
     static const char zeros[SLICE_BYTES];
     struct file *f = m->file;
@@ -71,7 +71,7 @@ static bool wants_whole_page(const struct file *f)
  * The bytes beyond the end may hold anything: the kernel lets any process that has the page mapped store there, and
  * some file systems keep it.
  */
-int tail_clear(struct mapping *m, struct held *last)
+int tail_clear(struct mapping *m, struct held_page *last)
 {
     struct file *f = m->file;
     unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;

@@ -7,6 +7,6 @@
 
 /* Clears the last page of the file, which is held, beyond the end of the file. Leaves out the last slice if the
  * page has pending slices. Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
-int tail_clear(struct mapping *m, struct held *last);
+int tail_clear(struct mapping *m, struct held_page *last);
 
 #endif

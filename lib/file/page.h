@@ -7,7 +7,7 @@
  *       by the process that takes over its pages.
  *   P2  s.bitmap changes only while s.version is even, and only to a value that is durable on the media.
  *   P3  After a release, the next thread to reserve the page sees everything that the releasing thread stored.
- *       That includes non-temporal stores: a commit fences them, and so does W4 in hold.c.
+ *       That includes non-temporal stores: a commit fences them, and so does W4 in page_set_reserve.c.
  *
  * Two models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml has marks. If you
  * change the order of steps here, change the model too.

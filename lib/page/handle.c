@@ -63,7 +63,7 @@ static struct tx *new_place(void)
         report_error(ENOMEM, "no memory for a transaction");
         return NULL;
     }
-    hold_init(&t->hold);
+    page_set_init(&t->set);
     t->parts = t->few;
     t->parts_room = TX_FEW_PARTS;
     t->generation = 1;
@@ -76,7 +76,7 @@ static struct tx *new_place(void)
 static void open_handle(struct tx *t)
 {
     uint64_t handle = t->generation << 16 | t->slot;
-    __atomic_store_n(&t->hold.tag, (uint32_t)handle, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
     __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
 }
 
@@ -119,7 +119,7 @@ uint64_t handle_owner_of(uint64_t tx)
     uint32_t tag = (uint32_t)(tx >> 32);
     struct tx *t = __atomic_load_n(&places[page_tx_place(tx)], __ATOMIC_ACQUIRE);
     if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
-        return TX_NOBODY;
+        return TX_NONE;
     return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
 }
 
@@ -136,7 +136,7 @@ void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), voi
 static void close_handle(struct tx *t)
 {
     __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&t->owner, TX_NOBODY, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->owner, TX_NONE, __ATOMIC_RELEASE);
     next_generation(t);
 }
 

@@ -41,7 +41,7 @@ struct tx {
     unsigned flags;
     uint64_t wait_ms; /* 0: no limit */
     uint64_t max_pages;
-    struct hold hold;
+    struct page_set set;
     /* The list of pages, if it is longer than hold.small. Kept for the next transaction. */
     void *region;
     uint64_t region_bytes; /* bytes of address space */
@@ -57,14 +57,14 @@ struct tx {
 };
 
 /* Results of handle_owner_of() other than a thread. */
-#define TX_NOBODY      0ull
+#define TX_NONE        0ull
 #define TX_ALL_THREADS (UINT64_MAX >> 1)
 
 /* Flag in tx.owner, with the id of a thread: ato_tx_adopt() of that thread is checking whether
  * it may take the transaction over. */
 #define TX_UNDECIDED (1ull << 63)
 
-/* Returns the owner of the transaction that page_state.tx names, in this process; TX_NOBODY, TX_ALL_THREADS. */
+/* Returns the owner of the transaction that page_state.tx names, in this process; TX_NONE, TX_ALL_THREADS. */
 uint64_t handle_owner_of(uint64_t tx);
 
 /* Visits the transactions of `thread`, which is not in another call, and the epochs of the process. */

@@ -68,7 +68,7 @@ static struct labels_place *find_or_add(struct labels *l, const struct tx *t, st
 /* Shows the label beside the transaction's present number: an epoch gets a new one with each commit. */
 static void put(struct labels *l, const struct tx *t, struct file *f)
 {
-    const uint64_t key = key_of(f->holder, __atomic_load_n(&t->hold.tag, __ATOMIC_RELAXED));
+    const uint64_t key = key_of(f->holder, __atomic_load_n(&t->set.tag, __ATOMIC_RELAXED));
     if (!key) /* a file that is only read: no page is held there */
         return;
     struct labels_place *p = find_or_add(l, t, f);

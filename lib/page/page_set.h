@@ -14,57 +14,57 @@
 #include "lib/file/file.h"
 #include "lib/page/lane.h"
 
-struct held {
+struct held_page {
     struct file *file;
     struct page_state *state;
     uint64_t page;
     uint64_t pending;
 };
 
-enum { HOLD_SMALL = 32 };
+enum { PAGE_SET_SMALL = 32 };
 
-struct hold {
-    struct held *pages; /* in the order they were reserved */
+struct page_set {
+    struct held_page *pages; /* in the order they were reserved */
     uint64_t n, room;
     struct journal_lane lane; /* for the coming commit; .in is NULL if there is none */
     uint32_t tag;             /* of the transaction that has the pages; 0: none */
     /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
     const struct persist *forgotten;
-    struct held small[HOLD_SMALL];
+    struct held_page small[PAGE_SET_SMALL];
 };
 
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */
-static inline uint64_t hold_note(uint32_t tag, uint64_t place)
+static inline uint64_t page_set_note(uint32_t tag, uint64_t place)
 {
     return (uint64_t)tag << 32 | place;
 }
 
 /* Returns true if transaction `tag` of this process has the page: each process numbers its own transactions. */
-static inline bool hold_is_of(const struct file *f, const struct page_state *s, uint32_t tag)
+static inline bool page_set_is_of(const struct file *f, const struct page_state *s, uint32_t tag)
 {
     return __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder &&
            __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == tag;
 }
 
-static inline void hold_init(struct hold *h)
+static inline void page_set_init(struct page_set *h)
 {
     h->pages = h->small;
     h->n = 0;
-    h->room = HOLD_SMALL;
+    h->room = PAGE_SET_SMALL;
     h->lane.in = NULL;
     h->tag = 0;
     h->forgotten = NULL;
 }
 
-struct hold_span {
+struct page_span {
     struct file *file;
     uint64_t first, last; /* pages */
     uint64_t end;         /* bytes that the file must have */
 };
 
-static inline struct hold_span hold_span_of(struct file *f, uint64_t offset, uint64_t n)
+static inline struct page_span page_span_of(struct file *f, uint64_t offset, uint64_t n)
 {
-    return (struct hold_span){f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES, offset + n};
+    return (struct page_span){f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES, offset + n};
 }
 
 #endif

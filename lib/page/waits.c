@@ -19,14 +19,14 @@ static const struct waiter *find(uint64_t thread)
     return w;
 }
 
-/* Returns the thread that has to act before the page is free; TX_NOBODY if that is no thread of this process,
+/* Returns the thread that has to act before the page is free; TX_NONE if that is no thread of this process,
  * or if the waiting thread is about to stop waiting. */
 static uint64_t owner_of(const struct waiter *w)
 {
     if (__atomic_load_n(&w->state->holder, __ATOMIC_RELAXED) != w->file->holder)
-        return TX_NOBODY;
+        return TX_NONE;
     uint64_t tx = __atomic_load_n(&w->state->tx, __ATOMIC_RELAXED);
-    return page_is_not_for(w->file, w->state, w->patience) ? TX_NOBODY : handle_owner_of(tx);
+    return page_is_not_for(w->file, w->state, w->patience) ? TX_NONE : handle_owner_of(tx);
 }
 
 /* Follows the waiting threads, from each to the owner of its page. Returns -1 if that leads back to the calling
@@ -37,7 +37,7 @@ static int look(const struct waiter *self)
     const struct waiter *w = self, *each = all;
     for (; w && each; each = each->next) {
         uint64_t owner = owner_of(w);
-        if (owner == TX_NOBODY)
+        if (owner == TX_NONE)
             return 0;
         if (owner == self->thread)
             return -1;

@@ -42,9 +42,8 @@
 #include "lib/read/read.h"
 
 #include "lib/commit/deploy.h"
-#include "lib/commit/hold.h"
 #include "lib/page/load.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 
 enum { TRIES = 8 };
@@ -135,12 +134,12 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     int r = 0;
     while (r == 0) {
-        struct hold h;
-        hold_init(&h);
-        r = hold_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
+        struct page_set h;
+        page_set_init(&h);
+        r = page_set_reserve_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
         if (r == 0)
             r = try_many(f, offset, dst, n);
-        hold_release(&h);
+        page_set_release(&h);
     }
     return r < 0 ? -1 : 0;
 }

@@ -112,7 +112,8 @@ bool reader_record(const struct file *f, struct manifest_record *record)
 
 /* ---- open and close ---- */
 
-int reader_open(struct file *f, int fd, const struct identity *who, const struct file_wish *wish)
+int reader_open(struct file *f, int fd, const struct identity *identity,
+                const struct file_wish *wish)
 {
     struct pairing *pr = &f->pairing;
     struct reader *r = calloc(1, sizeof(*r));
@@ -124,7 +125,7 @@ int reader_open(struct file *f, int fd, const struct identity *who, const struct
     pthread_mutex_init(&r->lock, NULL);
     pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
     pr->slot = MANIFEST_SLOTS;
-    pr->identity = *who;
+    pr->identity = *identity;
     f->reader = r;
     f->shared.header = &r->own;
     r->own.cut = r->own.gone = r->own.lowest = UINT64_MAX;
@@ -143,9 +144,9 @@ int reader_open(struct file *f, int fd, const struct identity *who, const struct
         goto fail;
     }
     persist_init(&f->persist, domain_of(pr->original));
-    f->max_size = f->limit = file_limit(who->size, wish);
+    f->max_size = f->limit = file_limit(identity->size, wish);
     f->max_size = (f->max_size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    if (identity_path(fd, who, pr->path, &r->name) < 0 || reader_state_find(f) < 0)
+    if (identity_path(fd, identity, pr->path, &r->name) < 0 || reader_state_find(f) < 0)
         goto fail;
     if (wish->options->domain != ATO_DOMAIN_AUTO && r->state != READER_PLAIN &&
         wish->options->domain != (int)f->persist.domain) {

@@ -31,7 +31,8 @@ struct reader;
 
 /* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of
  * ato_mmap(), and the caller frees f. */
-int reader_open(struct file *f, int fd, const struct identity *who, const struct file_wish *wish);
+int reader_open(struct file *f, int fd, const struct identity *identity,
+                const struct file_wish *wish);
 
 /* Closes everything, but does not free f. */
 void reader_close(struct file *f);

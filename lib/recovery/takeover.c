@@ -66,7 +66,7 @@ static bool is_held_by(const struct page_state *s, uint32_t holder)
     return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == holder;
 }
 
-static bool is_his(const struct dead *d, const struct page_state *s)
+static bool has(const struct dead *d, const struct page_state *s)
 {
     return is_held_by(s, d->holder);
 }
@@ -75,7 +75,7 @@ static int find_pages(struct dead *d)
 {
     uint64_t page = 0;
     for (struct page_state *s; (s = shared_next_state(&d->f->shared, &page, UINT64_MAX));)
-        if (is_his(d, s) && add(d, s, page - 1) < 0)
+        if (has(d, s) && add(d, s, page - 1) < 0)
             return -1;
     return 0;
 }
@@ -142,7 +142,7 @@ static int claim_cut_off(struct dead *d)
     /* Pairs with may_load() in load.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (struct page_state *s; (s = shared_next_state(&d->f->shared, &page, UINT64_MAX));)
-        if (!is_his(d, s) && claim(d, s, page - 1) < 0)
+        if (!has(d, s) && claim(d, s, page - 1) < 0)
             return -1;
     return 0;
 }
@@ -301,7 +301,7 @@ int takeover(struct file *f, uint32_t gone)
         free(d.pages);
         return -1;
     }
-    d.sizing = is_his(&d, &h->sizing);
+    d.sizing = has(&d, &h->sizing);
     if (d.sizing)
         mark(&h->sizing);
     reload(&d);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/claim.h"
 
-#include "lib/commit/hold.h"
 #include "lib/commit/size.h"
 #include "lib/commit/store.h"
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
 #include "lib/page/reservation.h"
 #include "lib/transaction/parts.h"
@@ -19,7 +19,7 @@
 
 static uint64_t region_bytes(uint64_t pages)
 {
-    return (pages * sizeof(struct held) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    return (pages * sizeof(struct held_page) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }
 
 /* Reserves address space for all pages that the transaction may ever have, so that an entry of the list never
@@ -41,18 +41,18 @@ static int make_region(struct tx *t, uint64_t pages)
         return report_error(ENOMEM, "no memory for a transaction of %llu pages",
                             (unsigned long long)pages);
     }
-    if (t->hold.pages != region)
-        memcpy(region, t->hold.pages, t->hold.n * sizeof(struct held));
+    if (t->set.pages != region)
+        memcpy(region, t->set.pages, t->set.n * sizeof(struct held_page));
     if (anew && t->region)
         munmap(t->region, t->region_bytes);
     if (anew)
         t->region_bytes = all;
     if (anew || t->region_ready < ready)
         t->region_ready = ready;
-    t->hold.pages = t->region = region;
-    t->hold.room = t->region_ready / sizeof(struct held);
-    if (t->hold.room > t->max_pages)
-        t->hold.room = t->max_pages;
+    t->set.pages = t->region = region;
+    t->set.room = t->region_ready / sizeof(struct held_page);
+    if (t->set.room > t->max_pages)
+        t->set.room = t->max_pages;
     return 0;
 }
 
@@ -69,14 +69,14 @@ enum { LEAST_PAGES = 4096 };
 
 int claim_make_room(struct tx *t, uint64_t more)
 {
-    const uint64_t need = t->hold.n + more;
-    if (more > t->max_pages - t->hold.n)
+    const uint64_t need = t->set.n + more;
+    if (more > t->max_pages - t->set.n)
         return report_error(E2BIG,
                             "a transaction of %llu pages and %llu more: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
-                            (unsigned long long)t->hold.n, (unsigned long long)more,
+                            (unsigned long long)t->set.n, (unsigned long long)more,
                             (unsigned long long)t->max_pages);
-    if (need <= t->hold.room)
+    if (need <= t->set.room)
         return 0;
     uint64_t pages = LEAST_PAGES;
     while (pages < need)
@@ -100,8 +100,8 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
     seam_point(SEAM_RESERVE, s);
     /* The transaction has drained the page itself (resize.c). */
     if (__builtin_expect(__atomic_load_n(&s->tx, __ATOMIC_RELAXED) ==
-                                 hold_note(t->hold.tag, SIZE_DRAINED) &&
-                             hold_is_of(f, s, t->hold.tag),
+                                 page_set_note(t->set.tag, SIZE_DRAINED) &&
+                             page_set_is_of(f, s, t->set.tag),
                          0))
         return 0;
     for (;;) {
@@ -136,40 +136,40 @@ static int take(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
     int r = s ? reserve(t, f, s, page, not_for_tx) : -1;
     if (r != 0)
         return r;
-    t->hold.pages[t->hold.n] = (struct held){.file = f, .state = s, .page = page};
+    t->set.pages[t->set.n] = (struct held_page){.file = f, .state = s, .page = page};
     /* Release: pairs with look() in epoch.c, which follows this to the entry stored above. */
-    __atomic_store_n(&s->tx, hold_note(t->hold.tag, t->hold.n), __ATOMIC_RELEASE);
-    t->hold.n++;
-    /* As in hold_page(). */
+    __atomic_store_n(&s->tx, page_set_note(t->set.tag, t->set.n), __ATOMIC_RELEASE);
+    t->set.n++;
+    /* As in reserve_page(). */
     return file_check(f) < 0 || load_page(f, page, s) < 0 ? -1 : 0;
 }
 
 void claim_give_back(struct tx *t, uint64_t n)
 {
-    for (uint64_t i = t->hold.n; i > n; i--) {
-        struct held *at = &t->hold.pages[i - 1];
+    for (uint64_t i = t->set.n; i > n; i--) {
+        struct held_page *at = &t->set.pages[i - 1];
         const struct part *part = parts_sizing(t, at->file);
         if (part)
             space_forget_behind(at->file, at->page, at->state);
         if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
             continue;
         /* It was taken from the drained pages, and goes back there. The last page takes its place. */
-        __atomic_store_n(&at->state->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
-        *at = t->hold.pages[--t->hold.n];
-        if (i - 1 < t->hold.n)
-            __atomic_store_n(&at->state->tx, hold_note(t->hold.tag, i - 1), __ATOMIC_RELAXED);
+        __atomic_store_n(&at->state->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+        *at = t->set.pages[--t->set.n];
+        if (i - 1 < t->set.n)
+            __atomic_store_n(&at->state->tx, page_set_note(t->set.tag, i - 1), __ATOMIC_RELAXED);
     }
-    hold_release_from(&t->hold, n);
+    page_set_release_from(&t->set, n);
 }
 
-struct held *claim_page(struct tx *t, struct file *f, uint64_t page)
+struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
 {
-    struct held *at = claim_find(t, f, page);
-    uint64_t before = t->hold.n;
+    struct held_page *at = claim_find(t, f, page);
+    uint64_t before = t->set.n;
     if (at || claim_make_room(t, 1) < 0)
         return at;
     if (take(t, f, page, false) == 0)
-        return &t->hold.pages[before];
+        return &t->set.pages[before];
     claim_give_back(t, before);
     return NULL;
 }
@@ -192,7 +192,7 @@ int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, b
 
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
 {
-    uint64_t before = t->hold.n, page;
+    uint64_t before = t->set.n, page;
     if (claim_missing(t, f, first, last, false, &page) == 0)
         return 0;
     claim_give_back(t, before);
@@ -202,7 +202,7 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
 /* How many spans ahead page states and homes are prefetched before they are reserved. */
 enum { FETCHED = 4 };
 
-static inline __attribute__((always_inline)) void fetch_span(const struct hold_span *span)
+static inline __attribute__((always_inline)) void fetch_span(const struct page_span *span)
 {
     const struct page_state *s = shared_peek(&span->file->shared, span->first);
     if (s)
@@ -210,7 +210,7 @@ static inline __attribute__((always_inline)) void fetch_span(const struct hold_s
 }
 
 /* One try. Returns 0; -1; or RESERVATION_OF_TX, RESERVATION_AGAIN for page *page of *file. */
-static int try_spans(struct tx *t, const struct hold_span *spans, unsigned n, struct file **file,
+static int try_spans(struct tx *t, const struct page_span *spans, unsigned n, struct file **file,
                      uint64_t *page)
 {
     for (unsigned i = 0; i < n && i < FETCHED; i++)
@@ -237,14 +237,14 @@ static int try_spans(struct tx *t, const struct hold_span *spans, unsigned n, st
     return r;
 }
 
-int claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n)
+int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n)
 {
     struct file *f;
     uint64_t page;
     int r = try_spans(t, spans, n, &f, &page);
     while (r > 0) {
-        hold_release_from(&t->hold, 0);
-        r = hold_await(f, page, r, 0);
+        page_set_release_from(&t->set, 0);
+        r = page_set_await(f, page, r, 0);
         if (r == 0)
             r = try_spans(t, spans, n, &f, &page);
     }

@@ -10,31 +10,31 @@
 #include "lib/page/page_set.h"
 
 /* Returns a page that the transaction has; NULL if it has not. */
-static inline struct held *claim_find(struct tx *t, struct file *f, uint64_t page)
+static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_t page)
 {
     struct page_state *s = shared_peek(&f->shared, page);
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_RELAXED) : 0;
     uint64_t at = (uint32_t)tx;
     /* Valid only if the transaction's own memory says the same. */
-    if (tx >> 32 != t->hold.tag || at >= t->hold.n || t->hold.pages[at].state != s)
+    if (tx >> 32 != t->set.tag || at >= t->set.n || t->set.pages[at].state != s)
         return NULL;
-    return &t->hold.pages[at];
+    return &t->set.pages[at];
 }
 
 /* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
-struct held *claim_page(struct tx *t, struct file *f, uint64_t page);
+struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page);
 
 /* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 /* The same; but on failure some pages may be reserved, and with `not_for_tx` it does not wait for transactions: it
- * returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *page (hold_await()). */
+ * returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *page (page_set_await()). */
 int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, bool not_for_tx,
                   uint64_t *page);
 
-/* Reserves all pages of spans, which are in order (hold.h), as a plain operation does. The transaction has no pages
+/* Reserves all pages of spans, which are in order (page_set.h), as a plain operation does. The transaction has no pages
  * yet and will need no others. Returns 0; -1: some pages may be reserved. */
-int claim_in_order(struct tx *t, const struct hold_span *spans, unsigned n);
+int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n);
 
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void claim_give_back(struct tx *t, uint64_t n);

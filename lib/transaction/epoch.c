@@ -2,12 +2,11 @@
 #include "lib/transaction/epoch.h"
 
 #include "lib/commit/deploy.h"
-#include "lib/commit/hold.h"
 #include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/page/handle.h"
 #include "lib/page/load.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/page/waits.h"
 #include "lib/read/read.h"
@@ -105,12 +104,12 @@ static int get_range(struct epoch *e, struct mapping *m, const struct epoch_rang
 static void give_back(struct epoch *e, uint64_t n)
 {
     struct tx *t = e->t;
-    if (t->hold.n > n) {
+    if (t->set.n > n) {
         turn_all(e);
-        hold_release_from(&t->hold, n);
+        page_set_release_from(&t->set, n);
         turn_all(e);
     }
-    if (!t->hold.n)
+    if (!t->set.n)
         parts_drop(t, 0);
 }
 
@@ -125,7 +124,7 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
     struct tx *t = e->t;
     int r;
     do {
-        uint64_t before = t->hold.n, blocked = 0;
+        uint64_t before = t->set.n, blocked = 0;
         r = 0;
         for (unsigned i = 0; i < count && r == 0; i++)
             r = get_range(e, m, &ranges[i], &blocked);
@@ -136,7 +135,7 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
         give_back(e, before);
         if (r > 0) {
             pthread_mutex_unlock(&e->lock);
-            r = hold_await(m->file, blocked, r, t->slot);
+            r = page_set_await(m->file, blocked, r, t->slot);
             pthread_mutex_lock(&e->lock);
         }
     } while (r == 0);
@@ -199,12 +198,12 @@ int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned c
 
 /* Returns the epoch's entry for a page, for a reader without the lock; NULL if the epoch does not have the
  * page. Entries do not move (claim_pin()). */
-static const struct held *look(const struct epoch *e, struct file *f, uint64_t page)
+static const struct held_page *look(const struct epoch *e, struct file *f, uint64_t page)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
     /* Acquire: pairs with take() in claim.c. */
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) : 0;
-    const struct hold *h = &e->t->hold;
+    const struct page_set *h = &e->t->set;
     uint64_t at = (uint32_t)tx;
     if (tx >> 32 != __atomic_load_n(&h->tag, __ATOMIC_RELAXED) || at >= h->room)
         return NULL;
@@ -265,7 +264,7 @@ static void copy(const struct looker *l)
     RACES_MEANT_BEGIN(); /* a race that is meant, as in read_try() */
     for (uint64_t at = l->offset, end; at < l->offset + l->n; at = end) {
         uint64_t page = at / PAGE_BYTES;
-        const struct held *mine = look(l->e, f, page);
+        const struct held_page *mine = look(l->e, f, page);
         seam_point(SEAM_VERSION, f);
         uint64_t bitmap =
             __atomic_load_n(&shared_state(&f->shared, page)->bitmap, __ATOMIC_ACQUIRE);
@@ -283,7 +282,7 @@ static void copy(const struct looker *l)
  * be sorting. */
 static bool has_any(const struct looker *l)
 {
-    uint64_t tag = __atomic_load_n(&l->e->t->hold.tag, __ATOMIC_RELAXED);
+    uint64_t tag = __atomic_load_n(&l->e->t->set.tag, __ATOMIC_RELAXED);
     for (uint64_t at = l->offset; at < l->offset + l->n; at = end_of(l, at)) {
         const struct page_state *s = shared_peek(&l->f->shared, at / PAGE_BYTES);
         /* Acquire: pairs with take() in claim.c. */

@@ -27,21 +27,21 @@ static int get_ready(struct tx *into, const struct tx *from)
 {
     if (check_alike(into, from) < 0 || parts_make_room(into, from->nparts) < 0)
         return -1;
-    return claim_make_room(into, from->hold.n);
+    return claim_make_room(into, from->set.n);
 }
 
 /* No page belongs to both transactions. */
 static void move_pages(struct tx *into, const struct tx *from)
 {
-    struct hold *h = &into->hold;
+    struct page_set *h = &into->set;
     const uint64_t before = h->n;
-    memcpy(h->pages + before, from->hold.pages, from->hold.n * sizeof(*h->pages));
-    h->n += from->hold.n;
-    if (from->hold.forgotten)
-        h->forgotten = from->hold.forgotten;
+    memcpy(h->pages + before, from->set.pages, from->set.n * sizeof(*h->pages));
+    h->n += from->set.n;
+    if (from->set.forgotten)
+        h->forgotten = from->set.forgotten;
     /* Relaxed: a thread that follows a number from elsewhere takes the lock of waits.c before. */
     for (uint64_t i = before; i < h->n; i++)
-        __atomic_store_n(&h->pages[i].state->tx, hold_note(h->tag, i), __ATOMIC_RELAXED);
+        __atomic_store_n(&h->pages[i].state->tx, page_set_note(h->tag, i), __ATOMIC_RELAXED);
 }
 
 /* `into` has parts for these files by now. */
@@ -54,7 +54,7 @@ static void move_sizes(struct tx *into, const struct tx *from)
 
 int join(struct tx *into, struct tx *from)
 {
-    assert(!into->hold.lane.in && !from->hold.lane.in); /* only a commit has one */
+    assert(!into->set.lane.in && !from->set.lane.in); /* only a commit has one */
     if (get_ready(into, from) < 0)
         return -1;
     /* Queued writes name pages by their index. */

@@ -9,7 +9,7 @@
 bool queue_is_for_several(const struct tx *t)
 {
     const struct queue *q = t->queue;
-    if (queue_is_empty(t) || t->hold.n > QUEUE_WRITES)
+    if (queue_is_empty(t) || t->set.n > QUEUE_WRITES)
         return false;
     unsigned i = 0;
     while (i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL) &&
@@ -24,7 +24,7 @@ void queue_forget(struct tx *t)
         t->queue->n = t->queue->used = 0;
 }
 
-static const char *valid(const struct held *at, unsigned slice)
+static const char *valid(const struct held_page *at, unsigned slice)
 {
     const char *page =
         at->state->bitmap >> slice & 1 ? file_r(at->file, at->page) : file_o(at->file, at->page);
@@ -33,7 +33,7 @@ static const char *valid(const struct held *at, unsigned slice)
 
 /* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
  * store_fetch(). */
-static inline __attribute__((always_inline)) void fetch_parts(const struct held *at,
+static inline __attribute__((always_inline)) void fetch_parts(const struct held_page *at,
                                                               const struct queued *w)
 {
     const unsigned end = w->begin + w->bytes;
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void fetch_parts(const struct held 
 }
 
 /* Completes the first and last slice of the first write to a page, so that whole slices are stored. */
-static void complete(struct queue *q, const struct held *at, struct queued *w)
+static void complete(struct queue *q, const struct held_page *at, struct queued *w)
 {
     const unsigned before = w->begin % SLICE_BYTES, end = w->begin + w->bytes;
     const unsigned behind = (SLICE_BYTES - end % SLICE_BYTES) % SLICE_BYTES;
@@ -66,15 +66,15 @@ void queue_drain(struct tx *t)
     /* All reads come before all stores: so the loads wait for nothing. */
     for (struct queued *w = q->writes; w < q->writes + q->n; w++)
         if (w->first)
-            complete(q, &t->hold.pages[w->place], w);
+            complete(q, &t->set.pages[w->place], w);
     for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
-        struct held *at = &t->hold.pages[w->place];
+        struct held_page *at = &t->set.pages[w->place];
         at->pending = staged_put(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
     }
     queue_forget(t);
 }
 
-bool queue_add(struct tx *t, const struct held *at, bool first, unsigned begin, unsigned n,
+bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned begin, unsigned n,
                const char *bytes, unsigned flags)
 {
     struct queue *q = t->queue;
@@ -88,7 +88,7 @@ bool queue_add(struct tx *t, const struct held *at, bool first, unsigned begin, 
     if (q->n == QUEUE_WRITES || from + n > QUEUE_BYTES)
         return false;
     struct queued *w = &q->writes[q->n++];
-    *w = (struct queued){.place = (uint32_t)(at - t->hold.pages),
+    *w = (struct queued){.place = (uint32_t)(at - t->set.pages),
                          .from = from,
                          .begin = (uint16_t)begin,
                          .bytes = (uint16_t)n,

@@ -34,7 +34,7 @@ static inline bool queue_is_empty(const struct tx *t)
 
 /* Queues a write of n bytes within a page of the transaction, which has space. flags: ATO_SKIP_EQUAL. `first`: nothing
  * there is pending or queued. Returns false if there is no room. */
-bool queue_add(struct tx *t, const struct held *at, bool first, unsigned begin, unsigned n,
+bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned begin, unsigned n,
                const char *bytes, unsigned flags);
 
 /* Stores the queued writes. */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/resize.h"
 
-#include "lib/commit/hold.h"
 #include "lib/commit/size.h"
 #include "lib/commit/tail.h"
 #include "lib/file/page.h"
 #include "lib/page/handle.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
@@ -23,7 +22,7 @@
 /* The whole pages of the file between `from` and `to` bytes. */
 static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
 {
-    return (struct size_range){f, layout_pages(from), layout_pages(to), t->hold.tag};
+    return (struct size_range){f, layout_pages(from), layout_pages(to), t->set.tag};
 }
 
 /* ---- begin and end ---- */
@@ -57,7 +56,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
     struct patience patience = claim_patience(t);
     if (reservation_take(f, s, &patience) < 0)
         return -1;
-    __atomic_store_n(&s->tx, hold_note(t->hold.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f, size) < 0) {
         release_sizing(f);
@@ -97,8 +96,8 @@ void resize_move(struct tx *to, const struct tx *from, const struct part *part)
     speaks->size = part->size;
     speaks->old = part->old;
     speaks->low = part->low;
-    size_move(&drained, to->hold.tag);
-    __atomic_store_n(&f->shared.header->sizing.tx, hold_note(to->hold.tag, SIZE_DRAINED),
+    size_move(&drained, to->set.tag);
+    __atomic_store_n(&f->shared.header->sizing.tx, page_set_note(to->set.tag, SIZE_DRAINED),
                      __ATOMIC_RELAXED);
 }
 
@@ -107,13 +106,13 @@ void resize_move(struct tx *to, const struct tx *from, const struct part *part)
 /* Forgets what the transaction wrote beyond the new end. */
 static void forget_behind(struct tx *t, struct file *f, uint64_t size)
 {
-    for (uint64_t i = 0; i < t->hold.n; i++) {
-        struct held *at = &t->hold.pages[i];
+    for (uint64_t i = 0; i < t->set.n; i++) {
+        struct held_page *at = &t->set.pages[i];
         if (at->file != f)
             continue;
         uint64_t stays = bitmap_within(at->page, size);
         if (at->pending & ~stays)
-            t->hold.forgotten = &f->persist; /* W4 */
+            t->set.forgotten = &f->persist; /* W4 */
         at->pending &= stays;
     }
 }
@@ -125,12 +124,12 @@ static int cut_lower(struct tx *t, struct part *part, uint64_t size)
     struct file *f = part->mapping->file;
     struct size_range range = range_of(t, f, size, part->low);
     struct patience patience = claim_patience(t);
-    uint64_t before = t->hold.n, last = size / PAGE_BYTES;
+    uint64_t before = t->set.n, last = size / PAGE_BYTES;
     /* The last page keeps its bytes up to the end, so it is held, and not drained. */
     if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
         return -1;
     if (size_drain(&range, &patience) < 0) {
-        hold_release_from(&t->hold, before);
+        page_set_release_from(&t->set, before);
         return -1;
     }
     part->low = size;
@@ -225,7 +224,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     struct part *part = parts_of_file(t, m->file);
     queue_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
-    uint64_t before = t->hold.n;
+    uint64_t before = t->set.n;
     if (!begun && begin(t, part, size) < 0)
         return -1;
     const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */

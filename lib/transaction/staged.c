@@ -4,7 +4,7 @@
 #include "lib/commit/store.h"
 #include "reflection/media/copy.h"
 
-uint64_t staged_put(struct tx *t, const struct held *at, unsigned begin, unsigned n,
+uint64_t staged_put(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
                     const char *bytes, unsigned flags)
 {
     struct file *f = at->file;
@@ -19,11 +19,11 @@ uint64_t staged_put(struct tx *t, const struct held *at, unsigned begin, unsigne
     store_begin(s);
     store_bytes(&target, begin, n, bytes);
     if (__builtin_expect(at->pending & ~target.pending, 0))
-        t->hold.forgotten = &f->persist; /* W4 */
+        t->set.forgotten = &f->persist; /* W4 */
     return target.pending;
 }
 
-void staged_get(const struct held *at, unsigned begin, unsigned n, char *dst)
+void staged_get(const struct held_page *at, unsigned begin, unsigned n, char *dst)
 {
     const struct file *f = at->file;
     copy_gather_range(f->persist.kernel, dst, file_o(f, at->page), file_r(f, at->page),

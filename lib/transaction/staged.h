@@ -7,10 +7,10 @@
 #include "lib/page/page_set.h"
 
 /* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. Returns the page's new pending mask. */
-uint64_t staged_put(struct tx *t, const struct held *at, unsigned begin, unsigned n,
+uint64_t staged_put(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
                     const char *bytes, unsigned flags);
 
 /* Copies bytes of the page as the transaction sees them. */
-void staged_get(const struct held *at, unsigned begin, unsigned n, char *dst);
+void staged_get(const struct held_page *at, unsigned begin, unsigned n, char *dst);
 
 #endif

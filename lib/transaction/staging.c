@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/staging.h"
 
-#include "lib/commit/hold.h"
 #include "lib/commit/store.h"
 #include "lib/file/space.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
@@ -75,7 +75,7 @@ static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *ds
 /* Reads what is committed, as it was at one moment, and puts the transaction's own writes over it. */
 static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    uint64_t size = file_size(m->file), end = offset + n, before = t->hold.n;
+    uint64_t size = file_size(m->file), end = offset + n, before = t->set.n;
     if (m->file->reader) /* the transaction has nothing in that file */
         return reader_read(m, offset, dst, n);
     /* No other thread has anything beyond the end that the file has for others. */
@@ -91,7 +91,7 @@ static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char
     }
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        const struct held *at = claim_find(t, m->file, w.page);
+        const struct held_page *at = claim_find(t, m->file, w.page);
         if (at)
             staged_get(at, w.begin, w.bytes, dst + w.done);
     }
@@ -111,7 +111,7 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
                             m->file->pairing.path);
     if (t->flags & ATO_TX_READ_COMMITTED)
         return read_committed(t, m, offset, dst, n);
-    uint64_t before = t->hold.n;
+    uint64_t before = t->set.n;
     if (claim_range(t, m->file, first, last) < 0)
         return -1;
     if (check_end(t, m->file, offset + n) < 0) {
@@ -125,7 +125,7 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     char bytes[SLICE_BYTES];
-    const struct held *at = claim_find(t, f, offset / PAGE_BYTES);
+    const struct held_page *at = claim_find(t, f, offset / PAGE_BYTES);
     if (!at) /* no write went there */
         return true;
     staged_get(at, (unsigned)(offset % PAGE_BYTES), (unsigned)n, bytes);
@@ -145,7 +145,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     struct walk w = walk_of(offset, n, false);
     for (bool more = true; more;) {
         more = walk_on(&w);
-        struct held *at = more ? claim_find(t, f, w.page) : NULL;
+        struct held_page *at = more ? claim_find(t, f, w.page) : NULL;
         uint8_t here = at ? store_needs(at->state, bitmap_touched(w.begin, w.bytes), false) : 0;
         if (run && here != need) {
             if (space_make_run(f, from, run, need) < 0)
@@ -167,7 +167,7 @@ static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t
     char piece[PAGE_BYTES];
     struct walk w = walk_of(offset, n, src->from->file == f && src->from_offset < offset);
     while (walk_on(&w)) {
-        struct held *at = claim_find(t, f, w.page);
+        struct held_page *at = claim_find(t, f, w.page);
         read_claimed(t, src->from->file, src->from_offset + w.done, piece, w.bytes);
         at->pending = staged_put(t, at, w.begin, w.bytes, piece, flags);
     }
@@ -182,7 +182,7 @@ static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t
         return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
                             (unsigned long long)n);
     struct staging_source plain = {.bytes = copy};
-    uint64_t before = t->hold.n;
+    uint64_t before = t->set.n;
     int r = read_committed(t, src->from, src->from_offset, copy, n);
     if (r == 0)
         r = staging_write(t, m, offset, n, &plain, flags);
@@ -197,8 +197,8 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
                       unsigned flags)
 {
     unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    uint64_t page = offset / PAGE_BYTES, before = t->hold.n;
-    struct held *at = claim_page(t, f, page);
+    uint64_t page = offset / PAGE_BYTES, before = t->set.n;
+    struct held_page *at = claim_page(t, f, page);
     if (!at)
         return -1;
     uint8_t need = store_needs(at->state, bitmap_touched(begin, n), false);
@@ -208,7 +208,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         return -1;
     }
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
-    bool first = t->hold.n > before;
+    bool first = t->set.n > before;
     if ((first || !queue_is_empty(t)) && queue_add(t, at, first, begin, n, bytes, flags)) {
         store_end(f);
         return 0;
@@ -233,7 +233,7 @@ void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        struct held *at = claim_find(t, f, w.page);
+        struct held_page *at = claim_find(t, f, w.page);
         uint64_t pending = staged_put(t, at, w.begin, w.bytes,
                                       src->repeats ? src->bytes : src->bytes + w.done, flags);
         if (publish)
@@ -255,7 +255,7 @@ void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     struct walk w = walk_of(offset, n, false);
     while (walk_on(&w)) {
-        struct held *at = claim_find(t, f, w.page);
+        struct held_page *at = claim_find(t, f, w.page);
         __atomic_store_n(&at->pending, at->pending | bitmap_touched(w.begin, w.bytes),
                          __ATOMIC_RELEASE);
     }
@@ -265,7 +265,7 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                   const struct staging_source *src, unsigned flags)
 {
     struct file *f = m->file;
-    uint64_t before = t->hold.n;
+    uint64_t before = t->set.n;
     if (!src->from && offset % PAGE_BYTES + n <= PAGE_BYTES)
         return write_page(t, f, offset, (unsigned)n, src->bytes, flags);
     queue_drain(t);
@@ -297,13 +297,13 @@ uint64_t staging_kept_bytes(const struct tx *t)
 
 static int by_order(const void *a, const void *b)
 {
-    const struct held *x = a, *y = b;
-    return hold_order(x->file, x->page, y->file, y->page);
+    const struct held_page *x = a, *y = b;
+    return page_set_order(x->file, x->page, y->file, y->page);
 }
 
 bool staging_is_sorted(const struct tx *t)
 {
-    const struct hold *h = &t->hold;
+    const struct page_set *h = &t->set;
     uint64_t i = 1;
     while (i < h->n && by_order(&h->pages[i - 1], &h->pages[i]) < 0)
         i++;
@@ -312,37 +312,37 @@ bool staging_is_sorted(const struct tx *t)
 
 void staging_sort(struct tx *t)
 {
-    struct hold *h = &t->hold;
+    struct page_set *h = &t->set;
     queue_drain(t);
     qsort(h->pages, h->n, sizeof(*h->pages), by_order);
     for (uint64_t i = 0; i < h->n; i++)
-        __atomic_store_n(&h->pages[i].state->tx, hold_note(t->hold.tag, i), __ATOMIC_RELAXED);
+        __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
 }
 
 bool staging_has_to_be_flushed(const struct tx *t)
 {
     /* Files that are only read may have another domain. */
-    for (unsigned i = 0; i < t->nparts && t->hold.n; i++)
+    for (unsigned i = 0; i < t->nparts && t->set.n; i++)
         if (t->parts[i].mapping->file->persist.domain == PERSIST_MSYNC)
             return true;
     return false;
 }
 
-static bool goes_to_o(const struct held *at)
+static bool goes_to_o(const struct held_page *at)
 {
     return at->pending & at->state->bitmap;
 }
 
-static bool goes_to_r(const struct held *at)
+static bool goes_to_r(const struct held_page *at)
 {
     return at->pending & ~at->state->bitmap;
 }
 
 int staging_flush(struct tx *t)
 {
-    struct hold *h = &t->hold;
+    struct page_set *h = &t->set;
     for (uint64_t i = 0, end; i < h->n; i = end) {
-        const struct held *first = &h->pages[i];
+        const struct held_page *first = &h->pages[i];
         struct file *f = first->file;
         bool o = false, r = false;
         /* Pages that are adjacent, in the reflection too. */

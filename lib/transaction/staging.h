@@ -38,7 +38,7 @@ bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 
 /* The steps of staging_write() from memory, for an epoch, where readers may read meanwhile: */
 /* Does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
- * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (hold_await()). Returns 0; -1. On failure some
+ * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (page_set_await()). Returns 0; -1. On failure some
  * pages may be reserved. */
 int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
 /* Returns true if the range has a slice that the transaction wrote before, and would store to again. */

@@ -3,11 +3,9 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
-#include "lib/commit/hold.h"
-#include "lib/commit/journals.h"
 #include "lib/file/space.h"
 #include "lib/page/handle.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
@@ -18,9 +16,9 @@
 
 int tx_make_durable(struct tx *t)
 {
-    struct commit flip = {.hold = &t->hold, .parts = t->parts, .nparts = t->nparts};
+    struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
     if (queue_is_for_several(t) && t->nparts == 1 &&
-        commit_prepare(t->parts[0].mapping, &t->hold, t->hold.n) < 0)
+        commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
         return -1;
     queue_drain(t);
     int r = 0;
@@ -36,9 +34,7 @@ int tx_make_durable(struct tx *t)
         r = commit_run(&flip);
     if (r == 0)
         resize_clear(t);
-    if (t->hold.lane.in)
-        journals_give_lane(&t->hold.lane);
-    t->hold.lane.in = NULL;
+    commit_unprepare(&t->set);
     return r;
 }
 
@@ -46,7 +42,7 @@ void tx_bring_home(struct tx *t)
 {
     /* After a failure, pages may still have pending masks, which the next call would use. */
     for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->hold) < 0)
+        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0)
             return;
 }
 
@@ -59,39 +55,39 @@ static void forget_behind(struct tx *t)
     bool sized = false;
     for (unsigned i = 0; i < t->nparts; i++)
         sized |= t->parts[i].sized;
-    for (uint64_t i = 0; i < t->hold.n && sized; i++)
-        space_forget_behind(t->hold.pages[i].file, t->hold.pages[i].page, t->hold.pages[i].state);
+    for (uint64_t i = 0; i < t->set.n && sized; i++)
+        space_forget_behind(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
 }
 
 /* The transaction had `pages` pages, and has none now. */
 static void keep_few(struct tx *t, uint64_t pages)
 {
-    if (t->hold.pages == t->region && pages > MUCH)
+    if (t->set.pages == t->region && pages > MUCH)
         (void)madvise(t->region, t->region_ready, MADV_DONTNEED);
     if (!t->pinned) {
-        t->hold.pages = t->hold.small;
-        t->hold.room = HOLD_SMALL;
+        t->set.pages = t->set.small;
+        t->set.room = PAGE_SET_SMALL;
     }
 }
 
 void tx_let_go(struct tx *t)
 {
-    const uint64_t pages = t->hold.n;
-    t->hold.n = 0;
-    t->hold.forgotten = NULL;
+    const uint64_t pages = t->set.n;
+    t->set.n = 0;
+    t->set.forgotten = NULL;
     t->nparts = 0;
     keep_few(t, pages);
 }
 
 void tx_empty(struct tx *t)
 {
-    uint64_t pages = t->hold.n;
+    uint64_t pages = t->set.n;
     queue_forget(t);
     forget_behind(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             resize_end(t, &t->parts[i]);
-    hold_release_from(&t->hold, 0);
+    page_set_release_from(&t->set, 0);
     keep_few(t, pages);
     parts_drop(t, 0);
     if (__builtin_expect(t->parts != t->few, 0)) {
@@ -122,11 +118,11 @@ void tx_forget_all(void)
     struct tx *t;
     for (unsigned i = 1; (t = handle_nth(i)); i++) {
         queue_forget(t);
-        t->hold.n = 0;
-        t->hold.pages = t->hold.small;
-        t->hold.room = HOLD_SMALL;
-        t->hold.lane.in = NULL;
-        t->hold.forgotten = NULL;
+        t->set.n = 0;
+        t->set.pages = t->set.small;
+        t->set.room = PAGE_SET_SMALL;
+        t->set.lane.in = NULL;
+        t->set.forgotten = NULL;
         t->pinned = false;
         t->nparts = 0;
     }

@@ -20,10 +20,10 @@
 static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const struct manifest_record *r = &pr->record;
-    const struct identity *who = &pr->identity;
-    if (identity_unwritten(who, r))
+    const struct identity *identity = &pr->identity;
+    if (identity_unwritten(identity, r))
         return 0;
-    if (who->size == r->clean_size && wish->prefer_reflection) {
+    if (identity->size == r->clean_size && wish->prefer_reflection) {
         report_log(REPORT_WARNING,
                    "another program wrote to %s since it was unmapped; its reflection is used all "
                    "the same, as ATO_PREFER_REFLECTION asks",
@@ -31,19 +31,20 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
         return 0;
     }
     char why[128];
-    if (who->size != r->clean_size)
-        snprintf(why, sizeof(why), "its size is %" PRIu64 ", it was %" PRIu64, who->size,
+    if (identity->size != r->clean_size)
+        snprintf(why, sizeof(why), "its size is %" PRIu64 ", it was %" PRIu64, identity->size,
                  r->clean_size);
     else
         snprintf(why, sizeof(why),
                  "its mtime is %" PRId64 ".%09" PRIu32 ", it was %" PRId64 ".%09" PRIu64,
-                 who->mtime_sec, who->mtime_nsec, r->clean_mtime_sec, r->clean_mtime_nsec);
+                 identity->mtime_sec, identity->mtime_nsec, r->clean_mtime_sec,
+                 r->clean_mtime_nsec);
     return report_error(
         ESTALE,
         "another program wrote to %s since it was unmapped (%s), and its reflection %s/%" PRIu64
         " holds parts of the content: choose a side with ATO_PREFER_FILE or ATO_PREFER_REFLECTION "
         "('ato deploy --prefer=')",
-        pr->path, why, pr->folder.path, who->inode);
+        pr->path, why, pr->folder.path, identity->inode);
 }
 
 static int check_reflection(struct pairing *pr, const struct lookup_names *n, uint64_t size)
@@ -65,13 +66,13 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
      * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
      * interrupted, or if the makers of manifest and reflection were two users that may both write to the
      * original: then it is open to these users already. */
-    const struct identity *who = &pr->identity;
+    const struct identity *identity = &pr->identity;
     struct stat own;
     if (fstat(pr->lock, &own) < 0)
         return report_errno(errno, "cannot stat the manifest of %s", pr->path);
     if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
-        ((st.st_uid != who->owner && !(who->mode & (S_IWGRP | S_IWOTH))) ||
-         st.st_gid != who->group || (st.st_mode & 0777) != (who->mode & 0666)))
+        ((st.st_uid != identity->owner && !(identity->mode & (S_IWGRP | S_IWOTH))) ||
+         st.st_gid != identity->group || (st.st_mode & 0777) != (identity->mode & 0666)))
         return report_error(EACCES,
                             "%s/%s differs from its manifest in owner, group or mode: the two were "
                             "not made together, and are refused",

@@ -21,10 +21,10 @@
 #define ATTRIBUTE_NAME "user.ato"
 enum { ATTRIBUTE_MAX = PATH_MAX + 96 };
 
-int identity_of(int fd, struct identity *who)
+int identity_of(int fd, struct identity *identity)
 {
     struct statx sx;
-    memset(who, 0, sizeof(*who));
+    memset(identity, 0, sizeof(*identity));
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &sx) < 0)
         return report_errno(errno, "cannot stat descriptor %d", fd);
     if (!S_ISREG(sx.stx_mode))
@@ -34,30 +34,30 @@ int identity_of(int fd, struct identity *who)
                             "descriptor %d is a file without a name: its reflection could not be "
                             "found again. Give the file a name first",
                             fd);
-    who->inode = sx.stx_ino;
-    who->device = makedev(sx.stx_dev_major, sx.stx_dev_minor);
-    who->size = sx.stx_size;
-    who->links = sx.stx_nlink;
-    who->has_birth = sx.stx_mask & STATX_BTIME;
-    if (who->has_birth) {
-        who->birth_sec = sx.stx_btime.tv_sec;
-        who->birth_nsec = sx.stx_btime.tv_nsec;
+    identity->inode = sx.stx_ino;
+    identity->device = makedev(sx.stx_dev_major, sx.stx_dev_minor);
+    identity->size = sx.stx_size;
+    identity->links = sx.stx_nlink;
+    identity->has_birth = sx.stx_mask & STATX_BTIME;
+    if (identity->has_birth) {
+        identity->birth_sec = sx.stx_btime.tv_sec;
+        identity->birth_nsec = sx.stx_btime.tv_nsec;
     }
-    who->mtime_sec = sx.stx_mtime.tv_sec;
-    who->mtime_nsec = sx.stx_mtime.tv_nsec;
-    who->mode = ownership_mode(fd, sx.stx_mode & 07777);
-    who->owner = sx.stx_uid;
-    who->group = sx.stx_gid;
+    identity->mtime_sec = sx.stx_mtime.tv_sec;
+    identity->mtime_nsec = sx.stx_mtime.tv_nsec;
+    identity->mode = ownership_mode(fd, sx.stx_mode & 07777);
+    identity->owner = sx.stx_uid;
+    identity->group = sx.stx_gid;
     /* The kernel stores an int, although the ioctl's number says long. */
     long generation = 0;
     if (ioctl(fd, FS_IOC_GETVERSION, &generation) == 0) {
-        who->has_generation = true;
-        who->generation = (uint32_t)generation;
+        identity->has_generation = true;
+        identity->generation = (uint32_t)generation;
     }
     return 0;
 }
 
-int identity_path(int fd, const struct identity *who, char *path, char **name)
+int identity_path(int fd, const struct identity *identity, char *path, char **name)
 {
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -72,8 +72,8 @@ int identity_path(int fd, const struct identity *who, char *path, char **name)
     int there = stat(path, &st);
     if (there < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
         return report_errno(errno, "cannot stat '%s', the path of descriptor %d", path, fd);
-    if (path[0] != '/' || !slash || there < 0 || st.st_ino != who->inode ||
-        st.st_dev != who->device)
+    if (path[0] != '/' || !slash || there < 0 || st.st_ino != identity->inode ||
+        st.st_dev != identity->device)
         return report_error(
             EINVAL,
             "descriptor %d has the path '%s' in /proc, which does not name its file: the file was "
@@ -83,37 +83,37 @@ int identity_path(int fd, const struct identity *who, char *path, char **name)
     return 0;
 }
 
-void identity_to_record(const struct identity *who, struct manifest_record *record)
+void identity_to_record(const struct identity *identity, struct manifest_record *record)
 {
-    record->inode = who->inode;
-    record->device = who->device;
-    record->birth_sec = who->birth_sec;
-    record->birth_nsec = who->birth_nsec;
-    record->generation = who->generation;
+    record->inode = identity->inode;
+    record->device = identity->device;
+    record->birth_sec = identity->birth_sec;
+    record->birth_nsec = identity->birth_nsec;
+    record->generation = identity->generation;
     record->known &= ~(MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION);
-    if (who->has_birth)
+    if (identity->has_birth)
         record->known |= MANIFEST_KNOWS_BIRTH;
-    if (who->has_generation)
+    if (identity->has_generation)
         record->known |= MANIFEST_KNOWS_GENERATION;
 }
 
-bool identity_same_inode(const struct identity *who, const struct manifest_record *record)
+bool identity_same_inode(const struct identity *identity, const struct manifest_record *record)
 {
-    if (who->inode != record->inode)
+    if (identity->inode != record->inode)
         return false;
-    if (who->has_birth && (record->known & MANIFEST_KNOWS_BIRTH) &&
-        (who->birth_sec != record->birth_sec || who->birth_nsec != record->birth_nsec))
+    if (identity->has_birth && (record->known & MANIFEST_KNOWS_BIRTH) &&
+        (identity->birth_sec != record->birth_sec || identity->birth_nsec != record->birth_nsec))
         return false;
-    if (who->has_generation && (record->known & MANIFEST_KNOWS_GENERATION) &&
-        who->generation != record->generation)
+    if (identity->has_generation && (record->known & MANIFEST_KNOWS_GENERATION) &&
+        identity->generation != record->generation)
         return false;
     return true;
 }
 
-bool identity_unwritten(const struct identity *who, const struct manifest_record *record)
+bool identity_unwritten(const struct identity *identity, const struct manifest_record *record)
 {
-    return who->size == record->clean_size && who->mtime_sec == record->clean_mtime_sec &&
-           who->mtime_nsec == record->clean_mtime_nsec;
+    return identity->size == record->clean_size && identity->mtime_sec == record->clean_mtime_sec &&
+           identity->mtime_nsec == record->clean_mtime_nsec;
 }
 
 void identity_hex(const uint8_t id[16], char out[33])

@@ -34,25 +34,25 @@ struct identity {
 };
 
 /* Returns 0; -1 with a sentence: EINVAL for a file that is not regular or has no name; errors of statx(). */
-int identity_of(int fd, struct identity *who);
+int identity_of(int fd, struct identity *identity);
 
 /* Finds the path of an open file, and checks that it still names that file. `path` has room for PATH_MAX
  * bytes; *name points into it, behind the last slash. Returns 0; -1 with a sentence. */
-int identity_path(int fd, const struct identity *who, char *path, char **name);
+int identity_path(int fd, const struct identity *identity, char *path, char **name);
 
-void identity_to_record(const struct identity *who, struct manifest_record *record);
+void identity_to_record(const struct identity *identity, struct manifest_record *record);
 
-static inline struct trust identity_trust(const struct identity *who)
+static inline struct trust identity_trust(const struct identity *identity)
 {
-    return (struct trust){who->owner, who->group, who->mode};
+    return (struct trust){identity->owner, identity->group, identity->mode};
 }
 
 /* Returns true if both are the same inode, in the same use of its number, by birth time and generation.
  * Only values that both sides have are compared. */
-bool identity_same_inode(const struct identity *who, const struct manifest_record *record);
+bool identity_same_inode(const struct identity *identity, const struct manifest_record *record);
 
 /* Returns true if size and mtime are those in a record of state `clean`. */
-bool identity_unwritten(const struct identity *who, const struct manifest_record *record);
+bool identity_unwritten(const struct identity *identity, const struct manifest_record *record);
 
 struct attribute {
     uint8_t id[16];

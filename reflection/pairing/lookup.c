@@ -156,12 +156,12 @@ static int holds_pairing(struct folder *f, const char *path, const struct attrib
 }
 
 /* Returns 1 if a pairing of this very inode is in this folder, which is left open; 0 if not; -1. */
-static int holds_inode(struct folder *f, const char *path, const struct identity *who)
+static int holds_inode(struct folder *f, const char *path, const struct identity *identity)
 {
     struct manifest_record record;
     enum manifest_finding found = MANIFEST_UNBORN;
-    int there = look_in(f, path, who->inode, who, &record, &found);
-    if (there == 1 && !(found == MANIFEST_VALID && identity_same_inode(who, &record))) {
+    int there = look_in(f, path, identity->inode, identity, &record, &found);
+    if (there == 1 && !(found == MANIFEST_VALID && identity_same_inode(identity, &record))) {
         folder_close(f);
         there = 0;
     }

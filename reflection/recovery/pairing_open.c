@@ -221,23 +221,23 @@ static int open_again(int fd)
     return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
-int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish)
 {
     char *name;
     memset(pr, 0, sizeof(*pr));
     pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
-    pr->identity = *who;
+    pr->identity = *identity;
     if (wish->domain == PERSIST_AUTO && domain_from_name(wish->domain_word) < 0)
         return -1; /* before any file is made */
-    if (who->size > LAYOUT_MAX_BYTES)
+    if (identity->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
     pr->borrowed = wish->borrow;
     pr->original = wish->borrow ? fd : open_again(fd);
     if (pr->original < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
-    struct lookup_names n = lookup_names(who->inode);
-    if (identity_path(fd, who, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
+    struct lookup_names n = lookup_names(identity->inode);
+    if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
         goto fail;
     for (int i = 0, naps = 0;; i++) {
         /* Journals before the attach lock: that is the order everywhere. open_locked() notices the journal of

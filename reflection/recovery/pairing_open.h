@@ -18,7 +18,7 @@
  * the caller is the file's only user, the file is recovered, and the state in the manifest is still
  * the old one; or pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in
  * ato.h. Then no lock is held; an incomplete birth stays, which the next call continues. */
-int pairing_open(struct pairing *pr, int fd, const struct identity *who,
+int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish);
 
 /* Sets state `in use`, with the generation of the shared-memory object. Durable when it returns 0; -1 with a

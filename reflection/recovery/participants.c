@@ -99,8 +99,8 @@ static const struct folder *open_folder(struct participants *n, unsigned k, bool
  * files. */
 static int by_id(const void *a, const void *b)
 {
-    const struct journal_file *x = &((const struct participants_file *)a)->who;
-    const struct journal_file *y = &((const struct participants_file *)b)->who;
+    const struct journal_file *x = &((const struct participants_file *)a)->in_journal;
+    const struct journal_file *y = &((const struct participants_file *)b)->in_journal;
     int order = memcmp(x->id, y->id, sizeof(x->id));
     if (order == 0)
         order = (x->inode > y->inode) - (x->inode < y->inode);
@@ -120,7 +120,7 @@ int participants_add(struct participants *n, const struct journal_view *v)
             n->room = room;
         }
         n->files[n->nfiles++] =
-            (struct participants_file){.who = v->files[i], .lock = -1, .reflection = -1};
+            (struct participants_file){.in_journal = v->files[i], .lock = -1, .reflection = -1};
     }
     for (uint64_t i = 0; i < v->nwords; i++) {
         struct journal_word w = v->words[i];
@@ -146,9 +146,9 @@ static void sort_files(struct participants *n)
 }
 
 struct participants_file *participants_find(const struct participants *n,
-                                            const struct journal_file *who)
+                                            const struct journal_file *in_journal)
 {
-    struct participants_file wanted = {.who = *who};
+    struct participants_file wanted = {.in_journal = *in_journal};
     return n->nfiles ? bsearch(&wanted, n->files, n->nfiles, sizeof(wanted), by_id) : NULL;
 }
 
@@ -180,7 +180,7 @@ static int read_manifest(const struct linked *j, struct participants_file *file,
                             f->path, manifest, j->name);
     /* Another id: another pairing has the inode now, and the file that the lane names is gone. Another state:
      * a file that was unmapped cleanly had all its commits retired, so this is a copy. */
-    return memcmp(record->id, file->who.id, 16) == 0 && record->state == MANIFEST_IN_USE;
+    return memcmp(record->id, file->in_journal.id, 16) == 0 && record->state == MANIFEST_IN_USE;
 }
 
 /* For the size word. Through a descriptor of its own: a mapping of the locked one would keep the lock in a
@@ -250,8 +250,8 @@ static int acquire_file(struct participants *n, struct participants_file *file)
     char manifest[40];
     struct stat st;
     struct trust maker = ownership_of(&j->st);
-    snprintf(file->name, sizeof(file->name), "%" PRIu64, file->who.inode);
-    snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->who.inode);
+    snprintf(file->name, sizeof(file->name), "%" PRIu64, file->in_journal.inode);
+    snprintf(manifest, sizeof(manifest), "%" PRIu64 ".manifest", file->in_journal.inode);
     file->lock = openat(f->fd, manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file->lock < 0 && errno == ENOENT)
         return 0;
@@ -268,7 +268,7 @@ static int acquire_file(struct participants *n, struct participants_file *file)
                             ", in %s) that the owner of the journal may not write to: give that "
                             "permission back; the journal stays until then",
                             j->folder->path, j->name, (unsigned)j->st.st_uid, (unsigned)st.st_uid,
-                            file->who.inode, f->path);
+                            file->in_journal.inode, f->path);
     if (ownership_check(&maker, file->lock, f->path, manifest) < 0)
         return -1;
     if (locks_wait(file->lock, 0, 1) < 0)
@@ -291,7 +291,7 @@ int participants_acquire(struct participants *n)
     for (size_t k = 0; k < n->nfiles; k++) {
         struct participants_file *file = &n->files[k];
         bool gone;
-        file->folder = open_folder(n, file->who.folder, &gone);
+        file->folder = open_folder(n, file->in_journal.folder, &gone);
         int got = file->folder ? !gone : -1;
         if (got == 1)
             got = acquire_file(n, file);
@@ -306,7 +306,8 @@ int participants_acquire(struct participants *n)
         report_log(REPORT_WARNING,
                    "the journal %s/%s names a file (inode %" PRIu64
                    ", in %s) whose reflection is gone: the commit to this file is skipped",
-                   n->journal->folder->path, n->journal->name, file->who.inode, file->folder->path);
+                   n->journal->folder->path, n->journal->name, file->in_journal.inode,
+                   file->folder->path);
     }
     return 0;
 }

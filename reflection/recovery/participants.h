@@ -15,7 +15,7 @@
 #include "reflection/recovery/linked.h"
 
 struct participants_file {
-    struct journal_file who;
+    struct journal_file in_journal;
     bool sized;                     /* a lane has its size word */
     struct participants_file *next; /* in the list of held ones */
     const struct folder *folder;
@@ -56,7 +56,7 @@ int participants_acquire(struct participants *n);
 
 /* Returns NULL if no added lane names the file. */
 struct participants_file *participants_find(const struct participants *n,
-                                            const struct journal_file *who);
+                                            const struct journal_file *in_journal);
 
 /* Where the words of a lane go for one of its files: to the bytes of its reflection, and to the size word of
  * its manifest. */

@@ -165,6 +165,6 @@ int recover_folder(const struct folder *f, const struct trust *file)
 
 int recover_process(const struct folder *f, const struct recover_file *file, uint64_t process)
 {
-    const struct wanted his = {.file = &file->trust, .process = process, .of = file};
-    return recover(f, &his) == 0 ? 0 : -1;
+    const struct wanted wanted = {.file = &file->trust, .process = process, .of = file};
+    return recover(f, &wanted) == 0 ? 0 : -1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
- * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, showing.c, deploy.c, hold.c), first
+ * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, showing.c, deploy.c, page_set_reserve.c), first
  * touch (load.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
@@ -304,7 +304,7 @@ proctype writer(byte me; byte ops)
         :: KINDS & ABORT -> kind = ABORT; pages = 3; mask = 7
         :: KINDS & HOME -> kind = HOME; pages = 3
         fi;
-        /* hold_range(): in ascending order. */
+        /* page_set_reserve_range(): in ascending order. */
         if
         :: pages & 1 -> reserve(0); load(0)
         :: else
@@ -327,7 +327,7 @@ proctype writer(byte me; byte ops)
         if
         :: kind == ABORT ->
 #ifndef MUTANT_NO_W4
-            drained /* W4: hold_release() */
+            drained /* W4: page_set_release() */
 #else
             skip
 #endif

@@ -35,7 +35,7 @@ int use_labels_set_up(void)
         n->tx->parts[0].mapping = &n->mapping;
         n->tx->nparts = 1;
         n->page.holder = n->file.holder;
-        n->page.tx = (uint64_t)n->tx->hold.tag << 32;
+        n->page.tx = (uint64_t)n->tx->set.tag << 32;
     }
     return nodes && board ? 0 : -1;
 }

@@ -215,7 +215,7 @@ static void visit_file(void *arg, const char *entry)
             finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }
-    if (!seen_before(&c->files, look.who.device, look.who.inode))
+    if (!seen_before(&c->files, look.identity.device, look.identity.inode))
         check_look(c, name, &look);
     look_close(&look);
 }

@@ -170,10 +170,10 @@ static void check_attribute(struct check *c, const char *name, const struct look
     char of_file[33], of_manifest[33];
     if (l->manifest.found != MANIFEST_VALID)
         return;
-    if (r->inode != l->who.inode)
+    if (r->inode != l->identity.inode)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the manifest names inode %" PRIu64 ", the file has inode %" PRIu64, r->inode,
-                    l->who.inode);
+                    l->identity.inode);
     identity_hex(l->attribute.id, of_file);
     identity_hex(r->id, of_manifest);
     if (l->has_attribute == ATTRIBUTE_FOUND && strcmp(of_file, of_manifest) != 0)

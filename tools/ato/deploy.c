@@ -148,7 +148,7 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
         return;
     }
     /* An empty file can be mapped, but the length of a mapping is never 0. */
-    size_t length = l->who.size ? l->who.size : 1;
+    size_t length = l->identity.size ? l->identity.size : 1;
     void *at = ato_mmap_opt(length, fd, 0, &options);
     int error = errno;
     if (at == MAP_FAILED) {

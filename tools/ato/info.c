@@ -88,14 +88,14 @@ static void write_json(struct json *j, const struct facts *f)
     json_string(j, "path", l->path);
     json_string(j, "state", look_state_name(l->state));
     json_string(j, "problem", l->problem[0] ? l->problem : NULL);
-    json_number(j, "size", l->who.size);
+    json_number(j, "size", l->identity.size);
     json_number(j, "storage", l->storage);
     write_known(j, f->has_record && l->manifest.has_size, "logical_size", l->manifest.size);
     json_string(j, "format", !f->has_record ? NULL : r->format == 0 ? "dense" : "sparse");
     json_string(j, "domain", f->has_record ? domain_name((int)r->domain) : NULL);
     json_string(j, "id", f->has_record ? f->id : NULL);
     json_string(j, "folder", f->has_record ? l->folder.path : NULL);
-    json_number(j, "inode", l->who.inode);
+    json_number(j, "inode", l->identity.inode);
     write_known(j, f->has_words, "slices_in_reflection", f->words.slices);
     bool reflected = f->has_record && l->reflection >= 0;
     write_known(j, reflected, "reflection_size", l->reflection_length);
@@ -138,7 +138,7 @@ static void say_pairing(const struct facts *f)
              l->holders.count ? "" : " when mapped last");
     line("domain", text);
     line("id", f->id);
-    snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->who.inode);
+    snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->identity.inode);
     line("reflection", text);
     if (l->reflection >= 0) {
         snprintf(text, sizeof(text), "takes %s", text_size(size, l->reflection_storage));
@@ -175,8 +175,8 @@ static void say(const struct facts *f)
     line("state", text);
     if (l->problem[0])
         line("problem", l->problem);
-    line("size", text_size(size, l->who.size));
-    if (f->has_record && l->manifest.has_size && l->manifest.size != l->who.size)
+    line("size", text_size(size, l->identity.size));
+    if (f->has_record && l->manifest.has_size && l->manifest.size != l->identity.size)
         line("logical", text_size(size, l->manifest.size));
     if (l->cut_growth && !l->holders.count && !l->holders.attaching)
         line("", "its growth was interrupted; the next map undoes it");

@@ -28,7 +28,7 @@ static bool lost_nothing(const struct look *l)
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
            !l->manifest.shrunk && l->reflection >= 0 &&
            l->reflection_length >= layout_reflection_bytes(l->manifest.size) &&
-           lookup_holds_slices(&l->folder, l->who.inode) == 0;
+           lookup_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
 /* Judges by the sizes in the manifest, which belongs to the file. */
@@ -37,33 +37,34 @@ static void judge_sizes(struct look *l)
     const struct manifest_record *r = &l->manifest.record;
     uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
     l->cut_growth = l->manifest.has_size &&
-                    growth_was_cut(l->fd, l->who.size, longest, l->manifest.growth) == 1;
-    l->cut_shrink = l->manifest.has_size && l->manifest.shrunk && l->who.size >= l->manifest.size &&
-                    (l->who.size <= longest || l->cut_growth);
-    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->who, r) && !lost_nothing(l))
+                    growth_was_cut(l->fd, l->identity.size, longest, l->manifest.growth) == 1;
+    l->cut_shrink = l->manifest.has_size && l->manifest.shrunk &&
+                    l->identity.size >= l->manifest.size &&
+                    (l->identity.size <= longest || l->cut_growth);
+    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
         judge_set(l, LOOK_DAMAGED,
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
     else if (!l->manifest.has_size)
         judge_set(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
-    else if (l->who.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
+    else if (l->identity.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
              !lost_nothing(l))
         judge_set(l, LOOK_DAMAGED,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",
-                  l->who.size, l->manifest.size);
+                  l->identity.size, l->manifest.size);
     else if (r->format != 0)
         judge_set(l, LOOK_DAMAGED, "its reflection has format %u, which is not known", r->format);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
         judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
-                  l->who.inode);
+                  l->identity.inode);
     else if (l->reflection < 0)
         judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
-                  l->folder.path, l->who.inode, strerror(l->reflection_error));
+                  l->folder.path, l->identity.inode, strerror(l->reflection_error));
     else if (l->reflection_length < layout_reflection_bytes(l->manifest.size))
         judge_set(l, LOOK_DAMAGED,
                   "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64,
-                  l->folder.path, l->who.inode, l->reflection_length,
+                  l->folder.path, l->identity.inode, l->reflection_length,
                   layout_reflection_bytes(l->manifest.size));
 }
 
@@ -88,8 +89,8 @@ static void judge_own(struct look *l)
 /* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
 static bool is_trusted(struct look *l)
 {
-    struct lookup_names n = lookup_names(l->who.inode);
-    struct trust trust = identity_trust(&l->who);
+    struct lookup_names n = lookup_names(l->identity.inode);
+    struct trust trust = identity_trust(&l->identity);
     if (ownership_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
         (l->reflection < 0 ||
          ownership_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
@@ -102,7 +103,7 @@ void judge(struct look *l)
 {
     const struct look_manifest *m = &l->manifest;
     const char *folder = l->folder.path;
-    uint64_t inode = l->who.inode;
+    uint64_t inode = l->identity.inode;
     bool has = l->has_attribute == ATTRIBUTE_FOUND;
     if (m->fd < 0) {
         if (has)
@@ -130,8 +131,8 @@ void judge(struct look *l)
         l->state = LOOK_BORN;
         return;
     }
-    bool same = identity_same_inode(&l->who, &m->record);
-    bool known = l->who.has_birth || l->who.has_generation;
+    bool same = identity_same_inode(&l->identity, &m->record);
+    bool known = l->identity.has_birth || l->identity.has_generation;
     if (!same && !has) {
         judge_set(l, LOOK_PLAIN,
                   "the reflection %s/%" PRIu64 " belonged to another file that had this inode "

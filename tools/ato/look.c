@@ -210,7 +210,7 @@ static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
     const char *slash = strrchr(l->path, '/');
     int base = (int)(slash - l->path);
     unsigned n = 0;
-    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode == l->who.inode) {
+    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode == l->identity.inode) {
         const char *told = l->attribute.folder;
         int length = told[0] == '/' ? snprintf(places[n], PATH_MAX, "%s", told)
                                     : snprintf(places[n], PATH_MAX, "%.*s/%s", base, l->path, told);
@@ -227,12 +227,12 @@ static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
 /* Returns true if this manifest is the one that the file's attribute (or, without one, its inode) asks for. */
 static bool is_wanted(const struct look *l, const struct look_manifest *m)
 {
-    if (l->has_attribute != ATTRIBUTE_FOUND || l->attribute.inode != l->who.inode)
+    if (l->has_attribute != ATTRIBUTE_FOUND || l->attribute.inode != l->identity.inode)
         return true; /* any: judge() finds out which file it belongs to */
     if (m->found == MANIFEST_DAMAGED || m->found == MANIFEST_FOREIGN)
         return true; /* nothing tells that it is not */
     return m->found == MANIFEST_VALID && memcmp(m->record.id, l->attribute.id, 16) == 0 &&
-           m->record.inode == l->who.inode;
+           m->record.inode == l->identity.inode;
 }
 
 /* Opens l->folder and l->manifest, if there is one. Returns 0; -1: that cannot be told. A folder that is
@@ -249,7 +249,7 @@ static int find_manifest(struct look *l)
             return -1;
         if (there != 1)
             continue;
-        there = look_manifest(&l->folder, l->who.inode, &l->manifest);
+        there = look_manifest(&l->folder, l->identity.inode, &l->manifest);
         if (there == 1 && is_wanted(l, &l->manifest))
             return 0;
         if (there == 1)
@@ -266,7 +266,7 @@ static int find_manifest(struct look *l)
 
 static void open_reflection(struct look *l)
 {
-    struct lookup_names n = lookup_names(l->who.inode);
+    struct lookup_names n = lookup_names(l->identity.inode);
     struct stat st;
     l->reflection = look_into(&l->folder, n.reflection, &st);
     l->reflection_error = l->reflection < 0 ? errno : 0;
@@ -297,14 +297,14 @@ static void forget(struct look *l)
 static bool is_unchanged(const struct look *l)
 {
     static char now[MANIFEST_BYTES];
-    struct lookup_names n = lookup_names(l->who.inode);
+    struct lookup_names n = lookup_names(l->identity.inode);
     struct stat st;
     if (l->manifest.fd < 0)
         return true;
     /* An unmap sets mtime, and then writes it to the manifest. */
-    if (l->problem[0] &&
-        (fstat(l->fd, &st) < 0 || (uint64_t)st.st_size != l->who.size ||
-         st.st_mtim.tv_sec != l->who.mtime_sec || st.st_mtim.tv_nsec != l->who.mtime_nsec))
+    if (l->problem[0] && (fstat(l->fd, &st) < 0 || (uint64_t)st.st_size != l->identity.size ||
+                          st.st_mtim.tv_sec != l->identity.mtime_sec ||
+                          st.st_mtim.tv_nsec != l->identity.mtime_nsec))
         return false;
     memset(now, 0, sizeof(now));
     return folder_names(&l->folder, n.manifest, l->manifest.fd) == 1 &&
@@ -322,7 +322,8 @@ static int look_once(struct look *l)
 {
     char *name;
     struct stat st;
-    if (identity_of(l->fd, &l->who) < 0 || identity_path(l->fd, &l->who, l->path, &name) < 0)
+    if (identity_of(l->fd, &l->identity) < 0 ||
+        identity_path(l->fd, &l->identity, l->path, &name) < 0)
         return -1;
     if (fstat(l->fd, &st) == 0)
         l->storage = (uint64_t)st.st_blocks * 512;
@@ -335,7 +336,7 @@ static int look_once(struct look *l)
     }
     if (find_manifest(l) < 0)
         return -1;
-    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->who.inode) {
+    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->identity.inode) {
         judge_set(l, LOOK_COPIED,
                   "carries the attribute of the file with inode %" PRIu64
                   ", from which it was copied or moved while that was not plain: parts of the "

@@ -54,7 +54,7 @@ enum look_state {
 
 struct look {
     int fd;
-    struct identity who;
+    struct identity identity;
     uint64_t storage;    /* bytes that the file takes */
     char path[PATH_MAX]; /* absolute */
     enum attribute_finding has_attribute;

@@ -78,7 +78,7 @@ void sides_say(FILE *out, const struct look *l)
     const struct manifest_record *r = &l->manifest.record;
     struct pages pages = {.out = out, .look = l};
     struct stat st;
-    fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->who.size));
+    fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->identity.size));
     if (fstat(l->fd, &st) == 0)
         fputs(", written at ", out), say_time(out, st.st_mtim.tv_sec);
     fputs("\n  --prefer=reflection  ", out);
@@ -91,7 +91,8 @@ void sides_say(FILE *out, const struct look *l)
             text_size(size, l->manifest.size));
     if (r->state == MANIFEST_CLEAN)
         fputs(", unmapped at ", out), say_time(out, r->clean_mtime_sec);
-    fputs(l->manifest.size == l->who.size ? "\n" : ": not possible, since the sizes differ\n", out);
+    fputs(l->manifest.size == l->identity.size ? "\n" : ": not possible, since the sizes differ\n",
+          out);
     fputs("                       pages of 4096 bytes that differ: ", out);
     (void)look_each_word(l->reflection, l->reflection_length, look_at_page, &pages);
     end_range(&pages);

@@ -113,7 +113,7 @@ static int take_sight(struct sight *s, struct look *l, const char *name)
     if (look_at(l, name) < 0)
         return -1;
     s->holders = l->holders;
-    s->size = l->manifest.has_size ? l->manifest.size : l->who.size;
+    s->size = l->manifest.has_size ? l->manifest.size : l->identity.size;
     s->ns = now();
     int fd = l->manifest.found == MANIFEST_VALID && l->manifest.fd >= 0
                  ? look_shared(&l->manifest.record, &h)

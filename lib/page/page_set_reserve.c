@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of reservations, of W4 and of releases is modelled in read.pml. */
-#include "lib/commit/hold.h"
+#include "lib/page/page_set_reserve.h"
 
-#include "lib/commit/journals.h"
 #include "lib/file/page.h"
 #include "lib/page/load.h"
 #include "lib/page/page_set.h"
@@ -13,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int make_room(struct hold *h, uint64_t more)
+static int make_room(struct page_set *h, uint64_t more)
 {
     if (h->room - h->n >= more)
         return 0;
     uint64_t room = h->n + more;
-    struct held *pages = malloc(room * sizeof(*pages));
+    struct held_page *pages = malloc(room * sizeof(*pages));
     if (!pages)
         return report_error(ENOMEM, "no memory to hold %llu pages", (unsigned long long)room);
     memcpy(pages, h->pages, h->n * sizeof(*pages));
@@ -31,7 +30,8 @@ static int make_room(struct hold *h, uint64_t more)
 
 /* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno. With the last two it may be
  * held. */
-static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct patience *patience)
+static int reserve_page(struct page_set *h, struct file *f, uint64_t page,
+                        const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     if (!s)
@@ -39,7 +39,7 @@ static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct
     int r = reservation_take(f, s, patience);
     if (r != 0)
         return r;
-    h->pages[h->n++] = (struct held){.file = f, .state = s, .page = page};
+    h->pages[h->n++] = (struct held_page){.file = f, .state = s, .page = page};
     /* Asked again now that no other thread can leave this page's word in doubt (I2), or cut the page off. */
     r = file_check(f);
     if (r == 0)
@@ -47,7 +47,7 @@ static int hold_page(struct hold *h, struct file *f, uint64_t page, const struct
     return r == 0 ? load_page(f, page, s) : r;
 }
 
-int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
+int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
 {
     const struct patience patience = {.epoch = epoch};
     if (why == RESERVATION_AGAIN)
@@ -60,19 +60,19 @@ int hold_await(struct file *f, uint64_t page, int why, uint32_t epoch)
 }
 
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
-static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, struct file **file,
-                     uint64_t *page)
+static int try_spans(struct page_set *h, const struct page_span *spans, unsigned n,
+                     struct file **file, uint64_t *page)
 {
     const struct patience patience = {.not_for_tx = true};
     int r = 0;
     for (unsigned i = 0; i < n && r == 0; i++) {
-        const struct held *last = h->n ? &h->pages[h->n - 1] : NULL;
+        const struct held_page *last = h->n ? &h->pages[h->n - 1] : NULL;
         *file = spans[i].file;
         *page = spans[i].first;
         if (last && last->file == *file && *page <= last->page)
             *page = last->page + 1;
         for (; *page <= spans[i].last && r == 0; (*page)++)
-            r = hold_page(h, *file, *page, &patience);
+            r = reserve_page(h, *file, *page, &patience);
         if (r != 0)
             (*page)--;
     }
@@ -83,7 +83,7 @@ static int try_spans(struct hold *h, const struct hold_span *spans, unsigned n, 
     return r;
 }
 
-int hold_spans(struct hold *h, const struct hold_span *spans, unsigned n)
+int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n)
 {
     struct file *f;
     uint64_t page, pages = 0;
@@ -93,31 +93,31 @@ int hold_spans(struct hold *h, const struct hold_span *spans, unsigned n)
     if (r == 0)
         r = try_spans(h, spans, n, &f, &page);
     while (r > 0) {
-        hold_release_from(h, 0);
-        r = hold_await(f, page, r, 0);
+        page_set_release_from(h, 0);
+        r = page_set_await(f, page, r, 0);
         if (r == 0)
             r = try_spans(h, spans, n, &f, &page);
     }
     return r;
 }
 
-int hold_but_tx(struct hold *h, struct file *f, uint64_t first, uint64_t last)
+int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last)
 {
     const struct patience patience = {.not_for_tx = true};
     if (make_room(h, last - first + 1) < 0)
         return -1;
     for (uint64_t page = first; page <= last; page++) {
         uint64_t before = h->n;
-        int r = hold_page(h, f, page, &patience);
+        int r = reserve_page(h, f, page, &patience);
         if (r < 0)
             return -1;
         if (r == RESERVATION_AGAIN)
-            hold_release_from(h, before);
+            page_set_release_from(h, before);
     }
     return 0;
 }
 
-void hold_release_from(struct hold *h, uint64_t n)
+void page_set_release_from(struct page_set *h, uint64_t n)
 {
     const struct persist *aborted = h->forgotten;
     for (uint64_t i = n; i < h->n; i++)
@@ -142,29 +142,27 @@ void hold_release_from(struct hold *h, uint64_t n)
         h->forgotten = NULL;
 }
 
-void hold_release(struct hold *h)
+void page_set_release(struct page_set *h)
 {
-    if (h->lane.in) /* the commit did not need it, or there was none */
-        journals_give_lane(&h->lane);
-    hold_release_from(h, 0);
+    page_set_release_from(h, 0);
     if (h->pages != h->small)
         free(h->pages);
-    hold_init(h);
+    page_set_init(h);
 }
 
-int hold_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page)
+int page_set_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page)
 {
     int order = a == b ? 0 : memcmp(a->pairing.record.id, b->pairing.record.id, 16);
     return order ? order : (a_page > b_page) - (a_page < b_page);
 }
 
-struct held *hold_find(struct hold *h, const struct file *f, uint64_t page)
+struct held_page *page_set_find(struct page_set *h, const struct file *f, uint64_t page)
 {
     uint64_t low = 0, high = h->n;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        struct held *at = &h->pages[middle];
-        if (hold_order(at->file, at->page, f, page) < 0)
+        struct held_page *at = &h->pages[middle];
+        if (page_set_order(at->file, at->page, f, page) < 0)
             low = middle + 1;
         else
             high = middle;

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reserving and releasing the pages of an operation (page_set.h). */
+#ifndef ATO_LIB_PAGE_PAGE_SET_RESERVE_H
+#define ATO_LIB_PAGE_PAGE_SET_RESERVE_H
+
+#include "lib/page/page_set.h"
+
+/* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
+ * overlap. The set is empty before. If a transaction has one of the pages, or makes the file shorter, all
+ * others are released until it ends. Returns 0; -1 with ENOMEM, ENOSPC, EIO, EDEADLK (reservation_wait()), EFAULT:
+ * some pages may be held, and the caller releases them. */
+int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n);
+
+/* The same for whole pages of one file. */
+static inline int page_set_reserve_range(struct page_set *h, struct file *f, uint64_t first,
+                                         uint64_t last)
+{
+    struct page_span span = {f, first, last, last * PAGE_BYTES + 1};
+    return page_set_reserve(h, &span, 1);
+}
+
+/* The same, but skips pages that a transaction has, or is about to cut off. */
+int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last);
+
+/* After RESERVATION_OF_TX or RESERVATION_AGAIN (`why`): waits until the transaction that has the page, or makes the file
+ * shorter, ends; or until the epoch of the caller's write has the page (patience.epoch). The caller has
+ * released the pages that it reserved. Returns 0; -1 with errno: EDEADLK, ENOSPC, ... */
+int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch);
+
+/* Compares two pages in the order above: less than 0, 0, or more than 0. */
+int page_set_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page);
+
+/* Releases the held pages from the n-th on. */
+void page_set_release_from(struct page_set *h, uint64_t n);
+
+/* Releases all pages. Drops pending masks that were not flipped: nothing has to be undone (I2). */
+void page_set_release(struct page_set *h);
+
+/* Finds a held page by binary search; NULL if it is not held. */
+struct held_page *page_set_find(struct page_set *h, const struct file *f, uint64_t page);
+
+#endif
