@@ -76,6 +76,7 @@ enum { SET_UP_TRIES = 4 };
 static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
                                              PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
 static bool forks, exits;
+bool process_is_set_up;
 
 static void try_to_set_up(void)
 {
@@ -84,16 +85,15 @@ static void try_to_set_up(void)
     visible_memory = &finish_memory;
     if (exits)
         page_set_up();
+    __atomic_store_n(&process_is_set_up, exits, __ATOMIC_RELEASE);
 }
 
-/* Called before any lock is taken: otherwise a child forked in between would inherit a taken lock. Does its
- * work once per process; after a failure, the next call tries again. */
-int process_set_up(void)
+int process_set_up_first(void)
 {
     static unsigned next;
     unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
     pthread_once(&tries[i], try_to_set_up);
-    if (__atomic_load_n(&exits, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&process_is_set_up, __ATOMIC_ACQUIRE))
         return 0;
     if (i + 1 < SET_UP_TRIES)
         __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);

@@ -3,7 +3,17 @@
 #ifndef ATO_LIB_API_PROCESS_H
 #define ATO_LIB_API_PROCESS_H
 
-/* Called before any lock of the library is taken; does its work once per process. Returns 0; -1 with ENOMEM. */
-int process_set_up(void);
+#include <stdbool.h>
+
+extern bool process_is_set_up;
+
+int process_set_up_first(void);
+
+/* Called before any lock of the library is taken: otherwise a child forked in between would inherit a taken lock. Does its
+ * work once per process; after a failure the next call tries again. Returns 0; -1 with ENOMEM. */
+static inline int process_set_up(void)
+{
+    return __atomic_load_n(&process_is_set_up, __ATOMIC_ACQUIRE) ? 0 : process_set_up_first();
+}
 
 #endif

@@ -162,12 +162,11 @@ void claim_give_back(struct tx *t, uint64_t n)
     page_set_release_from(&t->set, n);
 }
 
-struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
+struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page)
 {
-    struct held_page *at = claim_find(t, f, page);
     uint64_t before = t->set.n;
-    if (at || claim_make_room(t, 1) < 0)
-        return at;
+    if (claim_make_room(t, 1) < 0)
+        return NULL;
     if (take(t, f, page, false) == 0)
         return &t->set.pages[before];
     claim_give_back(t, before);

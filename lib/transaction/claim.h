@@ -21,8 +21,14 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
     return &t->set.pages[at];
 }
 
+struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page);
+
 /* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
-struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page);
+static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
+{
+    struct held_page *at = claim_find(t, f, page);
+    return at ? at : claim_new_page(t, f, page);
+}
 
 /* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);

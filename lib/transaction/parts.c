@@ -32,14 +32,6 @@ int parts_make_room(struct tx *t, unsigned more)
     return 0;
 }
 
-static struct part *find_part(struct tx *t, const struct mapping *m)
-{
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].mapping == m)
-            return &t->parts[i];
-    return NULL;
-}
-
 /* All files of a commit are made durable in the same way, and a process that may recover one must be able to
  * recover all. So all files that a transaction writes to share one domain, owner, group and mode: comparing with
  * one suffices. */
@@ -51,10 +43,10 @@ int parts_check_alike(const struct tx *t, const struct mapping *m)
     return 0;
 }
 
-struct part *parts_add(struct tx *t, struct mapping *m, bool to_write)
+struct part *parts_add_first(struct tx *t, struct mapping *m, bool to_write)
 {
-    struct part *part = find_part(t, m);
-    if (to_write && !(part && part->written) && parts_check_alike(t, m) < 0)
+    struct part *part = parts_find(t, m);
+    if (to_write && parts_check_alike(t, m) < 0)
         return NULL;
     if (part)
         return part;
@@ -69,7 +61,7 @@ void parts_move(struct tx *to, const struct tx *from)
 {
     for (unsigned i = 0; i < from->nparts; i++) {
         const struct part *part = &from->parts[i];
-        struct part *there = find_part(to, part->mapping);
+        struct part *there = parts_find(to, part->mapping);
         if (there) {
             there->written |= part->written;
             there->eager |= part->eager;
@@ -95,20 +87,6 @@ struct part *parts_of_file(struct tx *t, const struct file *f)
     while (part->mapping->file != f)
         part++;
     return part;
-}
-
-const struct part *parts_sizing(const struct tx *t, const struct file *f)
-{
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].sized && t->parts[i].mapping->file == f)
-            return &t->parts[i];
-    return NULL;
-}
-
-uint64_t parts_size(const struct tx *t, const struct file *f)
-{
-    const struct part *part = parts_sizing(t, f);
-    return part ? part->size : file_size(f);
 }
 
 int parts_check(const struct tx *t)

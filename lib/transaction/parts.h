@@ -6,9 +6,24 @@
 #include "lib/page/handle.h"
 #include "lib/page/part.h"
 
-/* Returns its part for a mapping, which cannot be unmapped from then on. NULL with ENOMEM; or, if `to_write`, with
- * EXDEV: the file cannot be in one commit with the others. */
-struct part *parts_add(struct tx *t, struct mapping *m, bool to_write);
+/* Returns the part of a mapping; NULL if there is none. */
+static inline struct part *parts_find(struct tx *t, const struct mapping *m)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].mapping == m)
+            return &t->parts[i];
+    return NULL;
+}
+
+struct part *parts_add_first(struct tx *t, struct mapping *m, bool to_write);
+
+/* The same, but makes the part if necessary: the mapping cannot be unmapped from then on. NULL with ENOMEM; or, if `to_write`,
+ * with EXDEV: the file cannot be in one commit with the others. */
+static inline struct part *parts_add(struct tx *t, struct mapping *m, bool to_write)
+{
+    struct part *part = parts_find(t, m);
+    return part && (part->written || !to_write) ? part : parts_add_first(t, m, to_write);
+}
 
 /* Checks that the file of m can be in one commit with the files that the transaction writes to. Returns 0; -1 with
  * EXDEV. */
@@ -27,10 +42,20 @@ void parts_drop(struct tx *t, unsigned n);
 struct part *parts_of_file(struct tx *t, const struct file *f);
 
 /* The same, if it changes the file's size; else NULL. */
-const struct part *parts_sizing(const struct tx *t, const struct file *f);
+static inline const struct part *parts_sizing(const struct tx *t, const struct file *f)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].sized && t->parts[i].mapping->file == f)
+            return &t->parts[i];
+    return NULL;
+}
 
 /* Returns the file's size as the transaction sees it. */
-uint64_t parts_size(const struct tx *t, const struct file *f);
+static inline uint64_t parts_size(const struct tx *t, const struct file *f)
+{
+    const struct part *part = parts_sizing(t, f);
+    return part ? part->size : file_size(f);
+}
 
 /* Returns 0; -1 with EIO if one of its files is poisoned. */
 int parts_check(const struct tx *t);
