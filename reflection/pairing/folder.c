@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define UNFINISHED ".tmp"
@@ -53,6 +55,21 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
+static int cannot_make(int around, const char *path)
+{
+    const int error = errno;
+    struct statfs fs;
+    if (fstatfs(around, &fs) == 0 && (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC))
+        return report_error(EINVAL,
+                            "cannot make the reflection folder %s: files of the file systems proc "
+                            "and sysfs cannot be mapped",
+                            path);
+    return report_errno(error,
+                        "cannot make the reflection folder %s (ATO_REFLECTION_DIR or "
+                        "reflection_dir names another one)",
+                        path);
+}
+
 /* Makes the folder under another name first, so that other processes find it only when it is
  * complete. */
 static int make_folder(int around, const struct stat *like, const char *name, const char *path)
@@ -61,10 +78,7 @@ static int make_folder(int around, const struct stat *like, const char *name, co
     if (!folder_unfinished(unfinished, name))
         return -1;
     if (fsops->mkdirat(around, unfinished, 0700) < 0)
-        return report_errno(errno,
-                            "cannot make the reflection folder %s (ATO_REFLECTION_DIR or "
-                            "reflection_dir names another one)",
-                            path);
+        return cannot_make(around, path);
     int result = -1, fd = openat(around, unfinished, OPEN_FLAGS);
     if (fd < 0) {
         report_errno(errno, "cannot open the new reflection folder %s", path);

@@ -139,6 +139,13 @@ TEST_F(Folder, OfOneOfTheGroupIsTrustedWhereThatMayRenameItAnyway)
     }
 }
 
+TEST_F(Folder, InProcOrSysfsIsRefused)
+{
+    expect_refused("/proc/self/.ato", true, EINVAL, "proc and sysfs cannot be mapped");
+    if (geteuid() == 0)
+        expect_refused("/sys/kernel/.ato", true, EINVAL, "proc and sysfs cannot be mapped");
+}
+
 TEST_F(Folder, WithATooLongPathIsRefused)
 {
     expect_refused("/" + std::string(PATH_MAX, 'a'), true, ENAMETOOLONG, "too long");
