@@ -336,13 +336,6 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
     return journals_take_lane(&m->file, 1, pages, &h->lane);
 }
 
-void commit_unprepare(struct page_set *set)
-{
-    if (set->lane.in)
-        journals_give_lane(&set->lane);
-    set->lane.in = NULL;
-}
-
 static int commit(struct commit *c, const struct sum *sum)
 {
     if (sum->pages == 1 && sum->sizes == 0)

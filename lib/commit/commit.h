@@ -10,6 +10,7 @@
 #ifndef ATO_LIB_COMMIT_COMMIT_H
 #define ATO_LIB_COMMIT_COMMIT_H
 
+#include "lib/commit/journals.h"
 #include "lib/commit/showing.h"
 
 /*
@@ -30,7 +31,12 @@ int commit_run(struct commit *flip);
 int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
 
 /* Gives the lane back that no commit has used; there may be none. */
-void commit_unprepare(struct page_set *set);
+static inline void commit_unprepare(struct page_set *set)
+{
+    if (set->lane.in)
+        journals_give_lane(&set->lane);
+    set->lane.in = NULL;
+}
 
 /* commit_run() for one page, whose pending mask is not empty. */
 int commit_page(struct mapping *m, struct held_page *at);

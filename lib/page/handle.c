@@ -9,8 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Place 0 is never used, so a handle and a tag are never 0. */
-static struct tx *places[PAGE_TX_PLACES];
+struct tx *handle_places[PAGE_TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,7 +68,7 @@ static struct tx *new_place(void)
     t->generation = 1;
     t->slot = made + 1;
     __atomic_store_n(&made, t->slot, __ATOMIC_RELAXED);
-    __atomic_store_n(&places[t->slot], t, __ATOMIC_RELEASE);
+    __atomic_store_n(&handle_places[t->slot], t, __ATOMIC_RELEASE);
     return t;
 }
 
@@ -108,16 +107,10 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     return t;
 }
 
-struct tx *handle_at(uint64_t handle)
-{
-    struct tx *t = __atomic_load_n(&places[handle & (PAGE_TX_PLACES - 1)], __ATOMIC_ACQUIRE);
-    return t && handle && __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) == handle ? t : NULL;
-}
-
 uint64_t handle_owner_of(uint64_t tx)
 {
     uint32_t tag = (uint32_t)(tx >> 32);
-    struct tx *t = __atomic_load_n(&places[page_tx_place(tx)], __ATOMIC_ACQUIRE);
+    struct tx *t = __atomic_load_n(&handle_places[page_tx_place(tx)], __ATOMIC_ACQUIRE);
     if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
         return TX_NONE;
     return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
@@ -127,7 +120,7 @@ void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), voi
 {
     const unsigned n = __atomic_load_n(&made, __ATOMIC_RELAXED);
     for (unsigned i = 1; i <= n; i++) {
-        struct tx *t = __atomic_load_n(&places[i], __ATOMIC_ACQUIRE);
+        struct tx *t = __atomic_load_n(&handle_places[i], __ATOMIC_ACQUIRE);
         if (t && (__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == thread || t->home))
             visit(t, arg);
     }
@@ -158,7 +151,7 @@ void handle_close(struct tx *t)
 
 struct tx *handle_nth(unsigned n)
 {
-    return n <= made ? places[n] : NULL;
+    return n <= made ? handle_places[n] : NULL;
 }
 
 void handle_lock(void)
@@ -175,7 +168,7 @@ void handle_close_all(void)
 {
     unused = NULL;
     for (unsigned i = 1; i <= made; i++) {
-        struct tx *t = places[i];
+        struct tx *t = handle_places[i];
         t->home = NULL;
         t->busy = false;
         close_handle(t);

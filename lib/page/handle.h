@@ -18,6 +18,7 @@
 
 #include "reflection/format/journal.h"
 
+#include "lib/file/page.h"
 #include "lib/page/page_set.h"
 #include "lib/page/part.h"
 
@@ -70,8 +71,15 @@ uint64_t handle_owner_of(uint64_t tx);
 /* Visits the transactions of `thread`, which is not in another call, and the epochs of the process. */
 void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg);
 
+/* All transactions that were ever made. Place 0 is never used, so a handle and a tag are never 0. */
+extern struct tx *handle_places[PAGE_TX_PLACES];
+
 /* Returns the open transaction that a caller's handle names, of any thread; NULL: none. */
-struct tx *handle_at(uint64_t handle);
+static inline struct tx *handle_at(uint64_t handle)
+{
+    struct tx *t = __atomic_load_n(&handle_places[handle & (PAGE_TX_PLACES - 1)], __ATOMIC_ACQUIRE);
+    return t && handle && __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) == handle ? t : NULL;
+}
 
 /* Begins a transaction of the thread `owner`, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
 struct tx *handle_make(uint64_t owner, unsigned flags);
