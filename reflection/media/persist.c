@@ -19,6 +19,7 @@ const struct persist_ops persist_real = {
     .home = persist_real_home,
     .copy = persist_real_copy,
     .store_word = persist_real_store_word,
+    .store_pair = persist_real_store_pair,
     .flip_rtm = persist_real_flip_rtm,
     .flush_data = persist_real_flush_data,
     .flush_word = persist_real_flush_word,

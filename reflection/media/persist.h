@@ -10,7 +10,7 @@
  *   scatter            the same        the same        visible         visible after
  *                                                                      the next fence
  *   flush_data         -               -               durable         -
- *   store_word         visible, and ordered after all that this thread stored before a fence
+ *   store_word, _pair  visible, and ordered after all that this thread stored before a fence
  *   flush_word         durable after   -               durable         -
  *                      the next fence
  *   fence              orders and drains all of the above, of the calling thread
@@ -60,6 +60,8 @@ struct persist_ops {
     void (*home)(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site);
     void (*copy)(const struct persist *p, void *dst, const void *src, size_t n, const char *site);
     void (*store_word)(const struct persist *p, uint64_t *word, uint64_t value, const char *site);
+    void (*store_pair)(const struct persist *p, uint64_t *pair, const uint64_t values[2],
+                       const char *site);
     int (*flip_rtm)(const struct persist *p, const struct persist_flip *flips, size_t n,
                     const char *site);
     int (*flush_data)(const struct persist *p, const void *addr, size_t n, const char *site);
@@ -102,6 +104,11 @@ extern const struct persist_ops *persist_ops; /* tests store their own table her
 /* One 8-byte atomic store. */
 #define persist_store_word(p, word, value)                                                         \
     PERSIST_CALL(store_word)(p, word, value, SEAM_SITE("store_word"))
+
+/* Stores two words, of which the first is 16-byte aligned. Other processes see both or none, and so does a kill; a power cut may
+ * leave one. */
+#define persist_store_pair(p, pair, values)                                                        \
+    PERSIST_CALL(store_pair)(p, pair, values, SEAM_SITE("store_pair"))
 
 /* Flips all words at once in a hardware transaction. Returns 1; 0 if it aborted and nothing changed. The
  * words are write-touched first, since a page fault would abort every try. */

@@ -79,6 +79,19 @@ static inline void persist_real_store_word(const struct persist *p, uint64_t *wo
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+static inline void persist_real_store_pair(const struct persist *p, uint64_t *pair,
+                                           const uint64_t values[2], const char *site)
+{
+    (void)p;
+    (void)site;
+    uint64_t low = pair[0], high = pair[1];
+    __asm__ volatile("1: lock cmpxchg16b %0\n\t"
+                     "jne 1b"
+                     : "+m"(*(unsigned __int128 *)pair), "+a"(low), "+d"(high)
+                     : "b"(values[0]), "c"(values[1])
+                     : "cc", "memory");
+}
+
 static inline int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips,
                                         size_t n, const char *site)
 {

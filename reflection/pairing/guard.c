@@ -58,7 +58,7 @@ static struct window window_of(const struct manifest_guard *g)
 }
 
 /* Durable on return. */
-static int store_words(struct persist *p, char *at, const char *words, unsigned n)
+static int store_words(struct persist *p, char *at, const uint64_t *words, unsigned n)
 {
     persist_copy(p, at, words, n);
     const int r = persist_flush_data(p, at, n);
@@ -66,10 +66,20 @@ static int store_words(struct persist *p, char *at, const char *words, unsigned 
     return r;
 }
 
+/* The same for two words that other processes must see together: of a masked header (lib/sqlite/mask.h) they would remember the
+ * plain counter beside the mask. */
+static int store_pair(struct persist *p, char *at, const uint64_t *words)
+{
+    persist_store_pair(p, (uint64_t *)at, words);
+    const int r = persist_flush_word(p, (uint64_t *)at);
+    persist_fence(p);
+    return r;
+}
+
 static int store(struct pairing *pr, const struct window *w)
 {
     const struct manifest_guard *g = &pr->record.guard;
-    _Alignas(8) char words[MANIFEST_GUARD_MAX + 16];
+    uint64_t words[MANIFEST_GUARD_MAX / 8 + 2];
     struct persist p;
     persist_init(&p, pr->record.domain);
     /* On tmpfs a store into a hole is SIGBUS if there is no space. */
@@ -82,13 +92,14 @@ static int store(struct pairing *pr, const struct window *w)
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map %s to restore its guarded bytes", pr->path);
     memcpy(words, map + w->at, w->n);
-    memcpy(words + w->at_guard, g->plain, g->bytes);
-    /* The word of the first byte comes last: guard_is_off() looks at that byte, and so may programs that mask a header. */
-    int r = w->n > 8 ? store_words(&p, map + w->at + 8, words + 8, w->n - 8) : 0;
+    memcpy((char *)words + w->at_guard, g->plain, g->bytes);
+    const bool is_pair = w->n == 16 && w->at % 16 == 0;
+    /* The word of the first byte comes last, since guard_is_off() looks at that byte. */
+    int r = w->n > 8 && !is_pair ? store_words(&p, map + w->at + 8, words + 1, w->n - 8) : 0;
     /* persist-order P4 (reader: removal_start_over): the bytes are durable before the attribute is removed.
      * Without it they are not put back any more. */
     if (r == 0)
-        r = store_words(&p, map + w->at, words, 8);
+        r = is_pair ? store_pair(&p, map + w->at, words) : store_words(&p, map + w->at, words, 8);
     munmap(map, w->bytes);
     return r < 0 ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path) : 0;
 }
@@ -102,17 +113,21 @@ int guard_put_back(struct pairing *pr)
     int there = read_guarded(pr, now);
     if (there <= 0) /* the file does not have these bytes */
         return there;
-    bool ours = true;
-    for (uint32_t i = 0; ours && i < rec->guard.bytes; i++)
-        ours = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
-    if (!ours) {
+    bool is_known = true;
+    for (uint32_t i = 0; is_known && i < rec->guard.bytes; i++)
+        is_known = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
+    if (!is_known) {
         report_log(REPORT_WARNING,
                    "another program wrote to the guarded bytes of %s, %" PRIu32 " at %" PRIu64
                    ": they are not restored",
                    pr->path, rec->guard.bytes, rec->guard.offset);
         return 0;
     }
-    /* Bytes that are plain already are stored again, since they may not be durable. */
+    /* Plain bytes are not stored again, since another program may change them meanwhile: but they may not be durable. */
+    if (memcmp(now, rec->guard.plain, rec->guard.bytes) == 0)
+        return fsops_fsync(pr->original) < 0
+                   ? report_errno(EIO, "cannot make the guarded bytes of %s durable", pr->path)
+                   : 0;
     struct window w = window_of(&rec->guard);
     return store(pr, &w);
 }

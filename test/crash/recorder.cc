@@ -72,6 +72,17 @@ void p_store_word(const struct persist *p, uint64_t *word, uint64_t value, const
         Seams::capture(Seams::emit(Kind::Store, site), word, 8);
 }
 
+void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2],
+                  const char *site)
+{
+    if (Seams::dead())
+        return;
+    Seams::pause();
+    persist_real.store_pair(p, pair, values, site);
+    if (Seams::trace())
+        Seams::capture(Seams::emit(Kind::Store, site), pair, 16);
+}
+
 int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
                const char *site)
 {
@@ -131,9 +142,9 @@ void p_fence_threads(const struct persist *p, const char *site)
         Seams::emit(Kind::Fence, site).thread = thread;
 }
 
-const struct persist_ops persist_table = {p_scatter,    p_line,     p_home,         p_copy,
-                                          p_store_word, p_flip_rtm, p_flush_data,   p_flush_word,
-                                          p_flush_any,  p_fence,    p_fence_threads};
+const struct persist_ops persist_table = {p_scatter,    p_line,       p_home,     p_copy,
+                                          p_store_word, p_store_pair, p_flip_rtm, p_flush_data,
+                                          p_flush_word, p_flush_any,  p_fence,    p_fence_threads};
 
 } // namespace
 

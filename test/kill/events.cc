@@ -83,6 +83,12 @@ void store_word(const struct persist *p, uint64_t *word, uint64_t value, const c
     persist_real.store_word(p, word, value, site);
 }
 
+void store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2], const char *site)
+{
+    event("store_pair");
+    persist_real.store_pair(p, pair, values, site);
+}
+
 int flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n, const char *site)
 {
     event("flip_rtm");
@@ -119,9 +125,9 @@ void fence_threads(const struct persist *p, const char *site)
     persist_real.fence_threads(p, site);
 }
 
-const struct persist_ops watched_persist = {scatter,    line,     home,         copy,
-                                            store_word, flip_rtm, flush_data,   flush_word,
-                                            flush_any,  fence,    fence_threads};
+const struct persist_ops watched_persist = {scatter,    line,       home,     copy,
+                                            store_word, store_pair, flip_rtm, flush_data,
+                                            flush_word, flush_any,  fence,    fence_threads};
 
 /* An entry that counts and does the real thing. */
 #define WATCH(op)                                                                                  \

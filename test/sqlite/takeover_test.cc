@@ -12,6 +12,7 @@ extern "C" {
 }
 
 #include <fcntl.h>
+#include <memory>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,25 @@ class SqliteTakeover : public Lab
                 return call.index >= n ? support::DIE : support::GO_ON;
             };
             return db.run(change) == SQLITE_OK ? 0 : 2;
+        });
+    }
+    /* Before the n-th such call of a last close. */
+    int die_in_close(bool by_file, int n) const
+    {
+        return support::in_child([&] {
+            Db db(path());
+            if (db.run("INSERT INTO t VALUES(4, 4)") != SQLITE_OK)
+                return 1;
+            std::unique_ptr<support::FsFaults> calls;
+            std::unique_ptr<support::PersistFaults> stores;
+            if (by_file) {
+                calls = std::make_unique<support::FsFaults>();
+                calls->cut_at(n);
+            } else {
+                stores = std::make_unique<support::PersistFaults>();
+                stores->cut_at(n);
+            }
+            return db.close() == SQLITE_OK ? 0 : 2;
         });
     }
     /* With a header that is masked already: the next commit has no step but its own. */
@@ -203,6 +223,47 @@ TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
             ASSERT_TRUE(died == CUT || died == 0) << died;
             ASSERT_FALSE(HasFailure());
         }
+}
+
+/* A close is killed before any of its calls. A connection of SQLite's own VFS that asks before and during the recovery is
+ * neither refused afterwards, nor does it miss what another program commits meanwhile. */
+TEST_F(SqliteTakeover, RecoveryOfAKilledCloseLeavesTheCounterOfOthersAlone)
+{
+    Remote third;
+    int committed = 0;
+    for (const bool by_file : {false, true})
+        for (int n = 0, died = CUT; died == CUT; n++) {
+            SCOPED_TRACE((by_file ? "file call " : "store ") + std::to_string(n));
+            support::write_file(path(), {});
+            make();
+            ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+            ASSERT_EQ(third.open_stock(path()), SQLITE_OK);
+            ASSERT_EQ(other.text("SELECT count(*) FROM t"), "3");
+            died = die_in_close(by_file, n);
+            ASSERT_TRUE(died == CUT || died == 0) << died;
+            (void)other.text("SELECT count(*) FROM t");
+            {
+                bool tried = false;
+                support::FsFaults faults;
+                faults.before = [&](const support::FsCall &call) {
+                    const std::string op = call.op;
+                    if (!tried && (op == "fallocate" || op == "fremovexattr")) {
+                        tried = true;
+                        committed += third.run("INSERT INTO t VALUES(50, 'x')") == SQLITE_OK;
+                    }
+                    if (!tried)
+                        (void)other.text("SELECT count(*) FROM t");
+                    return support::GO_ON;
+                };
+                EXPECT_GE(Db(path()).number("SELECT count(*) FROM t"), 4);
+            }
+            EXPECT_EQ(other.text("SELECT count(*) FROM t"),
+                      Db::stock(path()).text("SELECT count(*) FROM t"));
+            ASSERT_FALSE(HasFailure());
+            EXPECT_EQ(other.close(), SQLITE_OK);
+            EXPECT_EQ(third.close(), SQLITE_OK);
+        }
+    EXPECT_GT(committed, 0);
 }
 
 /* A connection that asks all the time must not remember half of a mask. */

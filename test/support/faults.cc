@@ -194,6 +194,12 @@ static void p_store_word(const struct persist *p, uint64_t *word, uint64_t value
     seen("store_word", site, word, persist_faults->counts.store_word);
     persist_real.store_word(p, word, value, site);
 }
+static void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2],
+                         const char *site)
+{
+    seen("store_pair", site, pair, persist_faults->counts.store_word);
+    persist_real.store_pair(p, pair, values, site);
+}
 static int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
                       const char *site)
 {
@@ -232,8 +238,8 @@ static void p_fence_threads(const struct persist *p, const char *site)
 }
 
 static const struct persist_ops persist_table = {
-    p_scatter,    p_line,       p_home,      p_copy,  p_store_word,    p_flip_rtm,
-    p_flush_data, p_flush_word, p_flush_any, p_fence, p_fence_threads,
+    p_scatter,  p_line,       p_home,       p_copy,      p_store_word, p_store_pair,
+    p_flip_rtm, p_flush_data, p_flush_word, p_flush_any, p_fence,      p_fence_threads,
 };
 
 PersistFaults::PersistFaults()
