@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Do programs that know nothing of libato ever read wrong rows, lose a commit or find a broken database?
+"""Do programs that do not use libato ever read wrong rows, lose a commit or find a broken database?
 
     beside_test.py EXTENSION ATO
 
-Writers through `ato` (SQLite's shell, with the extension) move money between accounts, and are killed, or close the database.
-Beside them stock SQLite reads, writes, makes copies and checkpoints: the shell, and Python; and is killed, too. What it is told
-has to be right or a refusal: the sum never changes, and of each writer there is at least what was acknowledged to it before.
-At last all is made plain, by `ato` or a close, and stock SQLite looks once more.
+Writers through the VFS `ato` (SQLite's shell with the extension) move money between accounts. They are killed, or they
+close the database. Meanwhile stock SQLite (the shell, and Python) reads, writes, copies and checkpoints, and is killed
+too. Each answer that stock SQLite gets is correct or a refusal: the sum of the accounts never changes, and each
+writer's row is at least as new as the last commit acknowledged to that writer. At the end `ato` or a close makes the
+file plain, and stock SQLite reads it once more.
 
 ATO_TEST_PERCENT=1000 takes ten times as long.
 """
@@ -24,36 +25,38 @@ import time
 import unittest
 
 ACCOUNTS, EACH = 200, 1000
-# wal: by journal_mode; file: journal=file, with the other programs' journal; eager: by ATO_READ_POLICY; mixed: each writer
-# has another one of the three that there are without a WAL
+# wal: journal_mode=wal; file: journal=file, with a journal on the disk; eager: ATO_READ_POLICY=eager; mixed: each
+# writer takes one of the three modes without a WAL
 MODES = ['default', 'wal', 'file', 'eager', 'mixed']
 REFUSED = ('file is not a database', 'database is locked', 'database table is locked')
-SECONDS = 1.1 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # of each mode on each medium
+SECONDS = 1.1 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # for each mode on each medium
 SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
 STOCK_WRITER = 9
 
 
-def transaction(dice, who, k):
+def transaction(dice, number, k):
     take, give = dice.sample(range(ACCOUNTS), 2)
     amount = dice.randrange(100)
     return ['BEGIN IMMEDIATE',
             f'UPDATE account SET n = n - {amount}, pad = randomblob({dice.randrange(700)}) WHERE id = {take}',
             f'UPDATE account SET n = n + {amount}, pad = randomblob({dice.randrange(700)}) WHERE id = {give}',
-            f'UPDATE told SET k = {k} WHERE who = {who}', 'COMMIT']
+            f'UPDATE told SET k = {k} WHERE number = {number}', 'COMMIT']
 
 
 def write_stock(path, seed):
-    """A process of its own: commits as SQLite's own VFS does it, as often as that lets it, and says so."""
+    """Runs as a process of its own: commits through SQLite's own VFS as often as it can, and prints the number of each
+    commit."""
     dice = random.Random(seed)
     k = 0
     while True:
         db = sqlite3.connect(path, isolation_level=None, timeout=5)
         try:
-            k = db.execute(f'SELECT k FROM told WHERE who = {STOCK_WRITER}').fetchone()[0]
+            k = db.execute(f'SELECT k FROM told WHERE number = {STOCK_WRITER}').fetchone()[0]
             db.execute('PRAGMA cache_size = 3')
             for _ in range(dice.randrange(1, 40)):
                 begin, *rest = transaction(dice, STOCK_WRITER, k + 1)
-                # Now and then most pages are written before the commit: one that is killed leaves a journal to be played back.
+                # Some transactions write most pages before the commit: if such a process is killed, it leaves a hot
+                # journal.
                 many = ['UPDATE account SET pad = randomblob(600)', 'UPDATE account SET n = n + 1',
                         'UPDATE account SET n = n - 1'] if dice.random() < 0.1 else []
                 for statement in [begin, *many, *rest]:
@@ -69,12 +72,13 @@ def write_stock(path, seed):
 
 
 class Writer:
-    """A process that writes, and what it was told."""
+    """A writing process, and the number of its last acknowledged transaction."""
 
     def __init__(self, command, words, feed=None, known=0):
         self.told = known
         self.process = subprocess.Popen(command, env={**os.environ, **words}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        pipesize=4096)  # so that little is left to do for one that is to end
+                                        pipesize=4096)  # a small pipe, so that few transactions are queued when the
+                                                        # writer has to end
         self.threads = [threading.Thread(target=self.hear)]
         if feed:
             self.threads.append(threading.Thread(target=self.feed, args=(feed,)))
@@ -84,7 +88,7 @@ class Writer:
 
     def hear(self):
         for line in self.process.stdout:
-            if line.strip().isdigit():  # not the answer to a PRAGMA
+            if line.strip().isdigit():  # skips the answers to PRAGMAs
                 self.told = int(line)
 
     def feed(self, lines):
@@ -96,13 +100,13 @@ class Writer:
                 self.process.stdin.flush()
                 while self.told < k and not self.is_over and self.process.poll() is None:
                     time.sleep(0.0005)
-                time.sleep(0.002)  # who waits sleeps, and would never find the lock free
+                time.sleep(0.002)  # a waiting process sleeps, and would never find the lock free
             self.process.stdin.close()
         except BrokenPipeError:
-            pass  # it was killed
+            pass  # the process was killed
 
     def end(self, by_kill):
-        """Returns what it complained of."""
+        """Returns the process's error output."""
         self.is_over = True
         if by_kill:
             self.process.send_signal(signal.SIGKILL)
@@ -114,67 +118,67 @@ class Writer:
             try:
                 pipe.close()
             except BrokenPipeError:
-                pass  # something was left to be written
+                pass  # not all input was written
         return said
 
 
 class Bank:
-    """A database, its writers, and who looks at it."""
+    """A database, its writers, and the checks of its content."""
 
     def __init__(self, mode, folder, dice):
         self.mode, self.folder, self.dice = mode, folder, dice
         self.path, self.log = os.path.join(folder, 'bank.db'), os.path.join(folder, 'log')
-        self.told = {}  # of each writer: what was acknowledged
+        self.told = {}  # by writer: the last acknowledged transaction
         self.writers = {}
         self.answers = self.refusals = self.kills = 0
         db = sqlite3.connect(self.path, isolation_level=None)
         db.execute(f'PRAGMA journal_mode = {"wal" if mode == "wal" else "delete"}')
         db.execute('CREATE TABLE account(id INTEGER PRIMARY KEY, n INTEGER, pad BLOB)')
-        db.execute('CREATE TABLE told(who INTEGER PRIMARY KEY, k INTEGER)')
+        db.execute('CREATE TABLE told(number INTEGER PRIMARY KEY, k INTEGER)')
         db.executemany('INSERT INTO account VALUES(?, ?, randomblob(300))', [(i, EACH) for i in range(ACCOUNTS)])
         db.executemany('INSERT INTO told VALUES(?, 0)', [(1,), (2,), (STOCK_WRITER,)])
         db.close()
         self.before = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)  # stays open
         self.look(self.before)
 
-    def ato(self, who):
+    def ato(self, number):
         mode = self.dice.choice(['default', 'file', 'eager']) if self.mode == 'mixed' else self.mode
         uri = f'file:{self.path}?vfs=ato' + ('&journal=file' if mode == 'file' else '')
         dice = random.Random(self.dice.random())
-        first = self.told.get(who, 0)
+        first = self.told.get(number, 0)
 
         def lines():
             yield 0, f'.bail on\n.load {EXTENSION}\n.open {uri}\n.timeout 20000\n'
-            # Of one that was interrupted in COMMIT nobody knows whether it counts: its number is not used again.
+            # If a transaction was interrupted in COMMIT, it may be committed or not: its number is not used again.
             for k in range(first + 2, first + 10**7):
-                yield k, ';\n'.join(transaction(dice, who, k)) + f';\nSELECT {k};\n'
+                yield k, ';\n'.join(transaction(dice, number, k)) + f';\nSELECT {k};\n'
 
         words = {'ATO_LOG': self.log, **({'ATO_READ_POLICY': 'eager'} if mode == 'eager' else {})}
         return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], words, lines(), first)
 
-    def start(self, who):
-        if who == STOCK_WRITER:
-            self.writers[who] = Writer([sys.executable, os.path.abspath(__file__), '--write', self.path, str(self.dice.random())],
-                                       {}, known=self.told.get(who, 0))
+    def start(self, number):
+        if number == STOCK_WRITER:
+            self.writers[number] = Writer([sys.executable, os.path.abspath(__file__), '--write', self.path, str(self.dice.random())],
+                                       {}, known=self.told.get(number, 0))
         else:
-            self.writers[who] = self.ato(who)
+            self.writers[number] = self.ato(number)
 
-    def stop(self, who, by_kill):
-        writer = self.writers.pop(who)
-        said = writer.end(by_kill or who == STOCK_WRITER)
+    def stop(self, number, by_kill):
+        writer = self.writers.pop(number)
+        said = writer.end(by_kill or number == STOCK_WRITER)
         if said:
             with open(self.log, 'a+', encoding='utf-8', errors='replace') as log:
                 log.seek(0)
-                raise AssertionError(f'writer {who}: {said}\n{"".join(log.readlines()[-20:])}')
+                raise AssertionError(f'writer {number}: {said}\n{"".join(log.readlines()[-20:])}')
         self.kills += by_kill
-        self.told[who] = writer.told
+        self.told[number] = writer.told
 
     def hear(self):
-        return {**self.told, **{who: writer.told for who, writer in self.writers.items()}}
+        return {**self.told, **{number: writer.told for number, writer in self.writers.items()}}
 
     def judge(self, rows, ok, at_least):
         total, told = rows[0], dict(rows[1])
-        if total != ACCOUNTS * EACH or ok != 'ok' or any(told[who] < k for who, k in at_least.items()):
+        if total != ACCOUNTS * EACH or ok != 'ok' or any(told[number] < k for number, k in at_least.items()):
             raise AssertionError(f'the sum is {total}, not {ACCOUNTS * EACH}; {ok}; there is {told}, acknowledged was {at_least}')
         self.answers += 1
 
@@ -184,13 +188,13 @@ class Bank:
         self.refusals += 1
 
     def look(self, db, at_least=None):
-        """By Python."""
+        """Reads through Python's connection `db`; returns False if SQLite refuses."""
         at_least = self.hear() if at_least is None else at_least
         try:
             db.execute('BEGIN')
             try:
                 total = db.execute('SELECT sum(n) FROM account').fetchone()[0]
-                told = db.execute('SELECT who, k FROM told').fetchall()
+                told = db.execute('SELECT number, k FROM told').fetchall()
                 ok = db.execute('PRAGMA integrity_check').fetchone()[0]
             finally:
                 db.execute('ROLLBACK')
@@ -213,14 +217,14 @@ class Bank:
 
     def look_by_shell(self):
         at_least = self.hear()
-        done = self.shell('BEGIN; SELECT sum(n) FROM account; SELECT who, k FROM told; PRAGMA integrity_check; ROLLBACK')
+        done = self.shell('BEGIN; SELECT sum(n) FROM account; SELECT number, k FROM told; PRAGMA integrity_check; ROLLBACK')
         if done.returncode:
             return self.refuse(done.stderr)
         total, *told, ok = done.stdout.split()
         return self.judge((int(total), [map(int, line.split('|')) for line in told]), ok, at_least)
 
     def copy(self, command):
-        """.backup, or VACUUM INTO: a copy is whole, or was not made."""
+        """.backup or VACUUM INTO: the copy is complete, or the command is refused."""
         copy = os.path.join(self.folder, 'copy.db')
         for ending in '', '-journal', '-wal', '-shm':
             if os.path.exists(copy + ending):
@@ -239,8 +243,8 @@ class Bank:
             self.refuse(done.stderr)
 
     def is_unmasked_a_mixture(self):
-        """What stock SQLite would read without the refusal."""
-        # Not by this process: a close would take its locks on the file from SQLite (fcntl(2)).
+        """Would stock SQLite read a mixture of old and new pages if the header were not masked?"""
+        # `cat` reads the file: if this process closed it, SQLite would lose its locks on it (fcntl(2)).
         content = bytearray(subprocess.run(['cat', self.path], capture_output=True, check=True).stdout)
         if content[21] != 255 - 64:
             return False
@@ -264,19 +268,19 @@ class Bank:
         self.start(1)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            for who in 1, 2, STOCK_WRITER:
-                if who not in self.writers and self.dice.random() < 0.7:
-                    self.start(who)
+            for number in 1, 2, STOCK_WRITER:
+                if number not in self.writers and self.dice.random() < 0.7:
+                    self.start(number)
             for _ in range(self.dice.randrange(5)):
                 self.dice.choice(deeds)()
-            for who in list(self.writers):
+            for number in list(self.writers):
                 if self.dice.random() < 0.5:
-                    self.stop(who, self.dice.random() < 0.6)
+                    self.stop(number, self.dice.random() < 0.6)
             if not self.writers:
                 mixtures += self.is_unmasked_a_mixture()
                 self.look_new()
-        for who in list(self.writers):
-            self.stop(who, True)
+        for number in list(self.writers):
+            self.stop(number, True)
         mixtures += self.is_unmasked_a_mixture()
         return mixtures
 
@@ -293,7 +297,7 @@ class Bank:
         self.make_plain()
         for look in lambda: self.look(self.before), self.look_new:
             if not look():
-                raise AssertionError('refused, though all is plain')
+                raise AssertionError('refused, although the file is plain')
         self.before.close()
 
 
@@ -324,11 +328,11 @@ class Beside(unittest.TestCase):
                     more = self.try_mode(mode, parent, dice)
                     mixtures += more[0]
                     of_stock += more[1]
-        for _ in range(50): # where few were killed while their file was not plain
+        for _ in range(50): # repeats if no writer was killed while its file was not plain
             if not mixtures:
                 mixtures += self.try_mode('default', '/dev/shm', dice)[0]
-        self.assertGreater(of_stock, 0, 'no commit of SQLite by itself')
-        self.assertGreater(mixtures, 0, 'without a mask nobody would have seen a mixture')
+        self.assertGreater(of_stock, 0, 'no commit of stock SQLite')
+        self.assertGreater(mixtures, 0, 'no mixture was found without the mask')
 
 
 if __name__ == '__main__':

@@ -16,7 +16,7 @@ using kills::Teller;
 
 static const char *const names[FILES] = {"main", "other"};
 
-/* SQL with numbers, and with names: %s. */
+/* Formats SQL like sqlite3_mprintf(). */
 static std::string text(const char *format, ...)
 {
     va_list args;
@@ -28,7 +28,7 @@ static std::string text(const char *format, ...)
     return is;
 }
 
-/* ---- what was told ---- */
+/* ---- notes of the writers ---- */
 
 static void tell(const Teller &t, Say say, const States &states)
 {
@@ -67,7 +67,7 @@ std::string Book::judge(const States &found) const
                     s.sum);
     };
     auto one_has =
-        [&](auto files) { /* is there a transaction that left these as they are? */
+        [&](auto files) { /* does one transaction leave these states? */
                           return std::any_of(begun.begin(), begun.end(), [&](const States &s) {
                               return std::all_of(files.begin(), files.end(), [&](unsigned f) {
                                   return s.of[f] == found.of[f];
@@ -94,7 +94,7 @@ void Book::settle(const std::vector<Note> &notes)
 
 /* ---- rows ---- */
 
-/* body(id, salt, n) */
+/* SQL function body(id, salt, n): n bytes that follow from id and salt. */
 static void body(sqlite3_context *c, int, sqlite3_value **v)
 {
     const auto n = static_cast<size_t>(sqlite3_value_int64(v[2]));
@@ -121,7 +121,7 @@ static void prepare(const sql::Db &db)
                             nullptr, nullptr);
 }
 
-/* Enough for what a body follows from. */
+/* Covers every value that a body follows from. */
 #define DIGEST(row) "(" row "id * 7919 + " row "salt * 104729 + length(" row "body) * 31) % 1000003"
 
 void found(const Place &place, uint64_t seed)
@@ -195,7 +195,7 @@ class Writer
                 must(db, text("PRAGMA %s.cache_size=%d", file, within(5, 60)));
             if (random.chance(20))
                 must(db, text("PRAGMA %s.mmap_size=1000000", file));
-            /* BUSY: it stays as it was. */
+            /* If the database is BUSY, the mode stays. */
             went(text("PRAGMA %s.journal_mode=%s", file, journal.c_str()));
         }
         must(db, text("PRAGMA cache_spill=%d", spills));
@@ -232,7 +232,7 @@ class Writer
     {
         return static_cast<int>(random.log_uniform(most));
     }
-    /* Others may be in the way; nothing else may. False: they were, and it came to nothing. */
+    /* Returns false if another process was in the way (SQLITE_BUSY). Any other error ends the process. */
     bool went(const std::string &statement)
     {
         const int r = db.run(statement);
@@ -269,7 +269,7 @@ class Writer
         const int64_t last = db.number(text("SELECT coalesce(max(id), 0) FROM %s.item", file));
         return static_cast<int>(random.below(static_cast<uint64_t>(last) + 1));
     }
-    /* About so many pages, in rows of all sizes. */
+    /* Adds about `pages` pages, in rows of all sizes. */
     void add(const char *file, uint64_t pages)
     {
         const auto page = static_cast<uint64_t>(db.number(text("PRAGMA %s.page_size", file))),
@@ -281,7 +281,7 @@ class Writer
                   " SELECT first+i, %d, (first+i)||'-%d', body(first+i, %d, %d+i%%7) FROM n, k",
                   rows, file, file, salt, salt, salt, one));
     }
-    /* Changes rows until one is in the way. */
+    /* Changes rows until a UNIQUE constraint fails. */
     void stumble(const char *file)
     {
         const int r = db.run(text("UPDATE %s.item SET salt=1, body=body(id, 1, 3000), tag=CASE WHEN"
@@ -339,7 +339,7 @@ class Writer
     }
     void roll_back()
     {
-        /* One that failed may be over by itself. */
+        /* SQLite may have ended a failed transaction itself. */
         if (!sqlite3_get_autocommit(db.handle))
             must(db, "ROLLBACK");
     }
@@ -373,7 +373,7 @@ void write_until_killed(const Script &s, const Place &place, uint64_t seed, cons
         writer.work();
 }
 
-/* ---- looking ---- */
+/* ---- checks ---- */
 
 static States examine(const sql::Db &db, const Book &book)
 {
@@ -398,8 +398,8 @@ static States examine(const sql::Db &db, const Book &book)
     return found;
 }
 
-/* Journals on the disk: SQLite leaves one that is empty or has no valid head, and a super-journal that it was
- * about to use. `objects`: of the shared memory of any generation, the same 32 digits begin the names. */
+/* With a journal on the disk, SQLite may leave a journal that is empty or has no valid head, and an unused
+ * super-journal. `objects`: names of shared memory; names of all generations begin with the same 32 digits. */
 static void must_be_bare(const Script &s, const Place &place,
                          const std::vector<std::string> &objects)
 {

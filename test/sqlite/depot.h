@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two databases in two folders that are changed together, and what is known of them after a kill.
+ * Two databases in two folders, changed by the same transactions, and the states in which a kill may leave them.
  *
- * Each has rows whose bodies follow from their keys, and a table of one row that triggers keep: how many rows
- * there are, the sum of their digests, and the number of the last transaction. A writer tells what these are
- * going to be before each COMMIT, and that it is done after it. So a database that is found can be judged: it
- * must be, as a whole, as one of the transactions left it, and not older than what was acknowledged; and both
- * must be as the same one left them.
+ * Each database has rows whose bodies follow from their keys, and a table of one row that triggers maintain: the number
+ * of rows, the sum of their digests, and the number of the last transaction. Before each COMMIT a writer sends a note
+ * with the new states; after it, a note that it is done. So the content after a kill can be checked: each database is
+ * exactly in the state after one of the transactions, not older than the last acknowledged one, and both are in the
+ * state after the same transaction.
  */
 #ifndef ATO_TEST_SQLITE_DEPOT_H
 #define ATO_TEST_SQLITE_DEPOT_H
@@ -18,12 +18,12 @@ namespace depot
 
 constexpr unsigned FILES = 2;
 
-/* What writers do, and what may be expected of it. */
+/* What the writers do, and which result is allowed. */
 struct Script {
     const char *name;
     std::vector<const char *> journal_modes, synchronous;
     const char *parameters; /* of the URI */
-    const char *domain;     /* ATO_DURABILITY; NULL: as found */
+    const char *domain;     /* ATO_DURABILITY; NULL: not set */
     bool together;          /* a transaction is in both files or in neither */
     unsigned writers = 1;   /* processes at once */
 };
@@ -41,18 +41,18 @@ struct States {
     State of[FILES];
 };
 
-/* What the writers told. */
+/* The notes of the writers. */
 class Book
 {
   public:
     explicit Book(bool as_one) : together(as_one)
     {
     }
-    /* Of a process that was killed. */
+    /* Takes the notes of a process that was killed. */
     void hear(const std::vector<kills::Note> &notes);
-    /* "" if this may be what was found; else what is wrong. */
+    /* Returns "" if these states are allowed; else a sentence with the error. */
     std::string judge(const States &found) const;
-    /* That was right, and is what there is from here on; notes of look(). */
+    /* Takes the notes of look(): its verdict was right, and the states in it are the new start. */
     void settle(const std::vector<kills::Note> &notes);
 
     uint64_t acknowledged = 0, interrupted = 0; /* in COMMIT */
@@ -73,18 +73,18 @@ struct Place {
     }
 };
 
-/* Each of these is the life of a forked child, and leaves with a sentence if anything is wrong. */
+/* Each of these runs in a forked child, which ends with a sentence if there is an error. */
 
 /* Makes both databases, of random shape. */
 void found(const Place &place, uint64_t seed);
 
-/* Transactions for ever. */
+/* Runs transactions until the process is killed. */
 void write_until_killed(const Script &s, const Place &place, uint64_t seed, const kills::Teller &t);
 
-/* Plain: looks once more by SQLite's own VFS, and at what is left beside the files. */
+/* Plain: closes the database, reads it through SQLite's own VFS, and checks that no file is left beside it. */
 enum class End { Plain, Fast, Abandoned };
 
-/* Looks at both files, and tells what was found. */
+/* Reads both files, and sends the states in a note. */
 void look(const Script &s, const Place &place, const Book &book, End end, const kills::Teller &t);
 
 } // namespace depot

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What if it cannot be done? Does SQLite say which, the log say why, and is the database as it was? */
+/* If an operation is not possible: does SQLite return the right error, does the log give the reason, and is the
+ * database unchanged? */
 #include "hazards/lab.h"
 #include "lab.h"
 
@@ -29,7 +30,7 @@ class SqliteErrors : public Lab
     }
 };
 
-TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
+TEST_F(SqliteErrors, UnknownParametersAreRefused)
 {
     make();
     for (const char *parameters : {"journal=disk", "unmap=slow", "journal="}) {
@@ -42,7 +43,7 @@ TEST_F(SqliteErrors, WordsThatAreNotKnownAreRefused)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteErrors, MaxSizeThatIsNoNumberIsRefused)
+TEST_F(SqliteErrors, MaxSizeThatIsNotANumberIsRefused)
 {
     make();
     for (const char *parameters :
@@ -57,7 +58,7 @@ TEST_F(SqliteErrors, MaxSizeThatIsNoNumberIsRefused)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteErrors, WhatIsLargerThanMaxSizeDoesNotGrow)
+TEST_F(SqliteErrors, DatabaseLargerThanMaxSizeDoesNotGrow)
 {
     make();
     for (const char *parameters : {"max_size=1", "max_size=4096"}) {
@@ -70,8 +71,8 @@ TEST_F(SqliteErrors, WhatIsLargerThanMaxSizeDoesNotGrow)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* A program with its file's user id runs in somebody else's environment. */
-TEST_F(SqliteErrors, ProgramsThatRunAsSomebodyElseTakeNoWordsOfTheEnvironment)
+/* A set-user-id program ignores the environment. */
+TEST_F(SqliteErrors, SetUserIdProgramsIgnoreTheEnvironment)
 {
     const support::TempDir place("/tmp"); /* /dev/shm may be mounted without set-user-id programs */
     struct statvfs mounted;
@@ -97,7 +98,7 @@ TEST_F(SqliteErrors, ProgramsThatRunAsSomebodyElseTakeNoWordsOfTheEnvironment)
     }
 }
 
-/* An entry of SQLite's log has 209 bytes. */
+/* An entry of SQLite's log has at most 209 bytes. */
 TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
 {
     std::string deep = folder.path();
@@ -122,7 +123,7 @@ TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
         << whole;
 }
 
-TEST_F(SqliteErrors, WhatIsNoFileIsLeftToSqlite)
+TEST_F(SqliteErrors, PathWithoutARegularFileIsLeftToSqlite)
 {
     for (const std::string &name :
          {folder.path(), std::string("/dev/null"), folder / "no/such.db"}) {
@@ -189,7 +190,7 @@ TEST_F(SqliteErrors, FullAtALimitOfTheProcessRollsBack)
     }
 }
 
-TEST_F(SqliteErrors, AFileThatIsNoDatabaseIsNotTouched)
+TEST_F(SqliteErrors, AFileThatIsNotADatabaseIsNotChanged)
 {
     const support::Bytes noise = support::pattern(20000, 7);
     support::write_file(path(), noise);
@@ -202,7 +203,7 @@ TEST_F(SqliteErrors, AFileThatIsNoDatabaseIsNotTouched)
     EXPECT_EQ(left(), 0u);
 }
 
-TEST_F(SqliteErrors, AFolderThatCannotBeWrittenToIsSaid)
+TEST_F(SqliteErrors, AFolderThatCannotBeWrittenToIsReported)
 {
     make();
     support::write_file(folder / ".ato", {1, 2, 3});
@@ -211,7 +212,7 @@ TEST_F(SqliteErrors, AFolderThatCannotBeWrittenToIsSaid)
     EXPECT_TRUE(logged("cannot map"));
 }
 
-TEST_F(SqliteErrors, AFileThatWasRemovedUnderAConnectionHarmsNoOther)
+TEST_F(SqliteErrors, AFileRemovedWhileOpenDoesNotAffectItsSuccessor)
 {
     make();
     Db db(path());
@@ -229,7 +230,7 @@ TEST_F(SqliteErrors, AFileThatWasRemovedUnderAConnectionHarmsNoOther)
     EXPECT_EQ(stock_sum(path()), "16");
 }
 
-TEST_F(SqliteErrors, InterruptedTransactionsComeToNothing)
+TEST_F(SqliteErrors, InterruptedTransactionsChangeNothing)
 {
     make();
     Db db(path());
@@ -241,7 +242,7 @@ TEST_F(SqliteErrors, InterruptedTransactionsComeToNothing)
     is_as_it_was(db);
 }
 
-/* What a child that fills a disk found; 0: all as it should be. */
+/* Runs in a child. Returns 0 if all is as expected, else the number of the failed step. */
 static int fill_a_disk(const std::string &file, const std::string &parameters)
 {
     Db db(file, parameters);
@@ -271,7 +272,7 @@ static int fill_a_disk(const std::string &file, const std::string &parameters)
     return stock.text("SELECT group_concat(b) FROM t") == "one" ? 0 : 9;
 }
 
-/* In a child, where the folder is a file system of 32 MiB. */
+/* Runs `what` in a child in which the folder is a file system of 32 MiB. */
 static int on_a_small_disk(const std::string &folder, const std::function<int()> &what)
 {
     return support::in_child([&] {
@@ -289,7 +290,7 @@ TEST_F(SqliteErrors, FullDiskRollsBack)
     }
 }
 
-/* What was written by SQLite's own VFS, by then. */
+/* SQLite's own VFS wrote the database, and the disk is full: it can be read, not written. Returns as fill_a_disk(). */
 static int read_on_a_full_disk(const std::string &file)
 {
     if (Db::stock(file).run("CREATE TABLE t(a); INSERT INTO t VALUES(6)"))
@@ -313,12 +314,13 @@ static int read_on_a_full_disk(const std::string &file)
                : 0;
 }
 
-TEST_F(SqliteErrors, FullDiskIsRead)
+TEST_F(SqliteErrors, DatabaseOnAFullDiskIsRead)
 {
     EXPECT_PLAYED(on_a_small_disk(folder.path(), [&] { return read_on_a_full_disk(path()); }));
 }
 
-/* What processes share is as large as a database may become, and counts as a file: the kernel would kill. */
+/* The shared memory is as large as the database may become, and counts as a file: beyond RLIMIT_FSIZE the kernel would
+ * send SIGXFSZ. */
 TEST_F(SqliteErrors, ALimitThatAllowsNoSharedMemoryIsAnError)
 {
     make();
@@ -333,7 +335,7 @@ TEST_F(SqliteErrors, ALimitThatAllowsNoSharedMemoryIsAnError)
     is_as_it_was(db);
 }
 
-/* Bytes that the kernel counts as this process's data. */
+/* The bytes that the kernel counts as data of this process. */
 static rlim_t data_bytes()
 {
     std::ifstream statm("/proc/self/statm");
@@ -343,15 +345,15 @@ static rlim_t data_bytes()
     return field * 4096;
 }
 
-/* A transaction takes memory for the pages that it has, not for those that it might. */
-TEST_F(SqliteErrors, ALimitOfMemoryLetsTransactionsBeThatFitIn)
+/* A transaction needs memory only for the pages that it changes. */
+TEST_F(SqliteErrors, ATransactionWithinTheMemoryLimitSucceeds)
 {
     make();
     EXPECT_EQ(support::in_child([&] {
                   const Db db(path());
 #ifdef WITH_SANITIZER
                   const rlim_t limit =
-                      data_bytes() + (450 << 20); // what was freed is kept for a while
+                      data_bytes() + (450 << 20); // AddressSanitizer keeps freed memory for a while
 #else
                   const rlim_t limit = data_bytes() + (100 << 20);
 #endif
@@ -363,8 +365,8 @@ TEST_F(SqliteErrors, ALimitOfMemoryLetsTransactionsBeThatFitIn)
               0);
 }
 
-/* Its journal could have none, which is no matter where it has none on the disk. */
-TEST_F(SqliteErrors, ANameThatIsJustShortEnoughIsAnother)
+/* The name of a rollback journal would be too long. It is not needed: the journal is in memory. */
+TEST_F(SqliteErrors, ANameTooLongForAJournalNameWorks)
 {
     const std::string longest(255, 'n');
     {
@@ -377,8 +379,8 @@ TEST_F(SqliteErrors, ANameThatIsJustShortEnoughIsAnother)
     EXPECT_EQ(names(), longest);
 }
 
-/* It cannot be deleted: that is to be known before the commit, and not afterwards. */
-TEST_F(SqliteErrors, AFolderThatHasTheJournalsNameIsNoCommit)
+/* The folder cannot be deleted as a journal: the error comes before the commit. */
+TEST_F(SqliteErrors, AFolderWithTheJournalsNameIsAnErrorBeforeTheCommit)
 {
     ASSERT_EQ(mkdir(path("b.db-journal").c_str(), 0700), 0);
     EXPECT_EQ(Db(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
@@ -387,8 +389,8 @@ TEST_F(SqliteErrors, AFolderThatHasTheJournalsNameIsNoCommit)
     EXPECT_EQ(Db(path("b.db")).number("SELECT count(*) FROM sqlite_master"), 0);
 }
 
-/* It is durable by the time when SQLite has its journal deleted. */
-TEST_F(SqliteErrors, CommitWhoseFolderCannotBeSearchedIsACommit)
+/* When SQLite deletes the journal, the commit is durable. */
+TEST_F(SqliteErrors, CommitInAFolderThatCannotBeSearchedSucceeds)
 {
     make();
     ASSERT_TRUE(give_to_nobody());
@@ -403,7 +405,7 @@ TEST_F(SqliteErrors, CommitWhoseFolderCannotBeSearchedIsACommit)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
+TEST_F(SqliteErrors, OrRollbackRollsTheTransactionBack)
 {
     make();
     Db db(path());
@@ -413,7 +415,7 @@ TEST_F(SqliteErrors, ConflictThatRollsBackRollsBack)
     is_as_it_was(db);
 }
 
-TEST_F(SqliteErrors, AnExitInTheMiddleOfATransactionLeavesNothingOfIt)
+TEST_F(SqliteErrors, AnExitDuringATransactionRollsItBack)
 {
     make();
     EXPECT_EQ(support::in_exiting_child([&] {
@@ -431,7 +433,7 @@ TEST_F(SqliteErrors, AnExitInTheMiddleOfATransactionLeavesNothingOfIt)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteErrors, AForkThatEndsHarmsNoTransactionOfItsParent)
+TEST_F(SqliteErrors, AnExitingChildKeepsTheTransactionOfItsParent)
 {
     make();
     Db db(path());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Does the extension, loaded into a program that knows nothing of libato, bring the VFS? */
+/* Does the extension, loaded into a program without libato, register the VFS? */
 #include "support/temp.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(SqliteExtension, RegistersTheVfsAndLeavesTheDefaultAlone)
     EXPECT_EQ(sqlite3_vfs_find("ato"), nullptr);
     sqlite3_enable_load_extension(db, 1);
     ASSERT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
-    sqlite3_close(db); /* it stays */
+    sqlite3_close(db); /* the extension stays loaded */
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
     ASSERT_EQ(sqlite3_open_v2(("file:" + path + "?vfs=ato").c_str(), &db,
                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
@@ -33,11 +33,11 @@ TEST(SqliteExtension, RegistersTheVfsAndLeavesTheDefaultAlone)
               SQLITE_OK)
         << sqlite3_errmsg(db);
     EXPECT_TRUE(support::exists(folder / ".ato"));
-    /* Once more, where it is loaded already. */
+    /* Loads it a second time. */
     sqlite3_enable_load_extension(db, 1);
     EXPECT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
-    /* And where it is the default. */
+    /* Loads it where it is the default. */
     sqlite3_vfs_register(sqlite3_vfs_find("ato"), 1);
     EXPECT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "ato");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How long is the file, and whose are the locks on it, while it grows and shrinks? */
+/* How long is the file, and do the locks on it stay, while it grows and shrinks? */
 #include "lab.h"
 
 #include <sys/resource.h>
@@ -51,7 +51,7 @@ TEST_F(SqliteGrowth, AutoVacuumGivesPagesBack)
     }
 }
 
-TEST_F(SqliteGrowth, ShrinkingAndGrowingInOneTransactionIsRightForAll)
+TEST_F(SqliteGrowth, ShrinkAndGrowthInOneTransactionAreSeenByAllConnections)
 {
     make("a.db", "PRAGMA auto_vacuum=full");
     Db db(path());
@@ -80,7 +80,7 @@ TEST_F(SqliteGrowth, ChangesThePageSize)
     }
 }
 
-TEST_F(SqliteGrowth, ByChunksIsRight)
+TEST_F(SqliteGrowth, GrowthByChunksKeepsTheContent)
 {
     make();
     Db db(path());
@@ -95,7 +95,7 @@ TEST_F(SqliteGrowth, ByChunksIsRight)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteGrowth, SomeHundredMegabytesInOneTransaction)
+TEST_F(SqliteGrowth, ATransactionOfHundredsOfMegabytesSucceeds)
 {
     Db db(path());
     MUST(db, "PRAGMA page_size=65536; CREATE TABLE t(a INTEGER PRIMARY KEY, b); BEGIN;"
@@ -154,7 +154,7 @@ TEST_F(SqliteGrowth, LocksOutliveACutOfTheFile)
         EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_BUSY) << parameters;
         EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY) << parameters;
         MUST(db, "PRAGMA locking_mode=normal; SELECT * FROM t");
-        /* A reader's, while another connection of its process shortens nothing but looks anew. */
+        /* `second` is a reader; `db` maps the file anew without cutting it. */
         MUST(second, "BEGIN; SELECT * FROM t");
         MUST(db, "SELECT * FROM t");
         EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY) << parameters;
@@ -182,7 +182,7 @@ TEST_F(SqliteGrowth, LocksOutliveACutByAnotherProcess)
     }
 }
 
-/* What is to be recovered is of two files, of which one is locked by this process. */
+/* The dead transaction is of two files; this process has one of them locked. */
 TEST_F(SqliteGrowth, LocksOutliveTheDeathOfAnotherProcess)
 {
     Remote third;
@@ -212,8 +212,8 @@ TEST_F(SqliteGrowth, LocksOutliveTheDeathOfAnotherProcess)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-/* Each says for itself how far it may make the file grow, and sees all of what others have made of it. */
-TEST_F(SqliteGrowth, BeyondWhatAnotherProcessHasRoomFor)
+/* Each process sets its own max_size, and sees pages beyond it that another process added. */
+TEST_F(SqliteGrowth, GrowthBeyondTheMaxSizeOfAnotherProcessIsSeenThere)
 {
     for (const char *mode : {"delete", "wal"}) {
         const std::string file = path(mode + std::string(".db"));
@@ -234,8 +234,8 @@ TEST_F(SqliteGrowth, BeyondWhatAnotherProcessHasRoomFor)
     }
 }
 
-/* To be cut it is mapped anew, and that may fail: the next that opens it gives it back to all. */
-TEST_F(SqliteGrowth, WhatCouldNotBeMappedAnewIsMappedByTheNext)
+/* A cut maps the file anew. If that fails, the next open maps it for all connections. */
+TEST_F(SqliteGrowth, AFailedRemapIsRepairedByTheNextOpen)
 {
     make("a.db", "PRAGMA auto_vacuum=full");
     Db db(path());

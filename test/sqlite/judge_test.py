@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Does the judge of SQLite's tests see what is wrong? What a script would print goes through the parser to it.
+# Does the judge of SQLite's tests find errors? The tests give it invented output of scripts, through the parser.
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ def summary(tests, *failed):
 
 
 def verdict(script, output, status=0, stock=Result(tests=100), variant=judge.ATO):
-    """Of a script that printed this and ended so (None: not in time)."""
+    """Returns the counts for a script with this output and exit status (None: not finished in time)."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         one = judge.Judge(variant, {script: stock} if stock else {}, LISTED, folder)
         result = world.parse(output, status, 60)
@@ -40,7 +40,7 @@ def verdict(script, output, status=0, stock=Result(tests=100), variant=judge.ATO
 
 
 class JudgeTest(unittest.TestCase):
-    def test_what_is_as_with_stock_passes(self):
+    def test_same_results_as_stock_pass(self):
         self.assertEqual(verdict('x', summary(100)), PASSED)
         self.assertEqual(verdict('x', summary(100, 'x-5'), 1, Result(['x-5'], 100)), PASSED)
         self.assertEqual(verdict('x', summary(1), stock=Result(tests=1)), SKIPPED)
@@ -59,22 +59,22 @@ class JudgeTest(unittest.TestCase):
         for one, two in (ONE.replace('[0]', '[malformed]'), TWO), (ONE, TWO.replace('no', 'malformed')), ('', TWO):
             self.assertEqual(verdict('listed', one + two + summary(100, 'listed-1', 'listed-2'), 1), FAILED)
 
-    def test_a_listed_error_is_none_with_a_journal_on_the_disk(self):
+    def test_a_listed_error_is_not_allowed_with_a_journal_on_the_disk(self):
         self.assertEqual(verdict('listed', ONE + TWO + summary(100, 'listed-1', 'listed-2'), 1, variant=judge.FILE), FAILED)
         self.assertEqual(verdict('listed', summary(100), variant=judge.FILE), PASSED)
 
-    def test_what_is_listed_has_to_fail(self):
+    def test_a_listed_error_has_to_occur(self):
         self.assertEqual(verdict('listed', ONE + summary(100, 'listed-1'), 1), FAILED)
         self.assertEqual(verdict('listed', ONE + summary(100, 'listed-1'), 1, variant=judge.BATCH), PASSED)
 
-    def test_an_error_of_stock_excuses_as_many(self):
+    def test_an_error_of_stock_excuses_one_error(self):
         stock = Result(['x-5'], 100)
         self.assertEqual(verdict('x', summary(100, 'x-5', 'x-5'), 1, stock), FAILED)
         nameless = '{} errors out of 100 tests\n'
         self.assertEqual(verdict('x', nameless.format(1), 1, Result(['nameless'], 100)), PASSED)
         self.assertEqual(verdict('x', nameless.format(50), 1, Result(['nameless'], 100)), FAILED)
 
-    def test_who_is_listed_as_waiting_may_not_give_up(self):
+    def test_a_script_listed_as_unfinished_may_not_give_up(self):
         self.assertEqual(verdict('waits', 'waits-1... Ok\n', None), SKIPPED)
         self.assertEqual(verdict('waits', 'waits-1...\nmalformed\n    while executing\n"x"\n', 1), FAILED)
         self.assertEqual(verdict('waits', 'waits-1...\n', -11), FAILED)
@@ -95,7 +95,7 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(verdict('empty', summary(1)), SKIPPED)
         self.assertEqual(verdict('empty', summary(2)), FAILED)
 
-    def test_a_program_that_makes_none_fails(self):
+    def test_a_program_without_tests_fails(self):
         self.assertEqual(verdict('program:x', '', stock=None), FAILED)
         self.assertEqual(verdict('program:x', summary(0), stock=None), FAILED)
 

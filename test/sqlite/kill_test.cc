@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave of SQLite's transactions over two databases in two folders? Processes that change
- * both, by transactions of 1 to 500 pages, with savepoints, rollbacks, spills and VACUUM, are killed again
- * and again. When all are dead, a fresh process, which may be killed too, must find both databases healthy,
- * every acknowledged transaction there, and the one that was interrupted in both or in neither. SQLite's own VFS
- * must find the same, with nothing left behind.
+ * What does SIGKILL leave of SQLite's transactions over two databases in two folders? Processes change both, by
+ * transactions of 1 to 500 pages, with savepoints, rollbacks, spills and VACUUM, and are killed again and again. When
+ * all are dead, a new process, which may be killed too, must find both databases intact, every acknowledged transaction
+ * in them, and the interrupted transaction in both or in neither. SQLite's own VFS must find the same, and no other
+ * file may be left.
  *
  * ATO_TEST_PERCENT=1000 takes ten times as long.
  */
@@ -83,14 +83,14 @@ class SqliteKills : public testing::TestWithParam<Script>
     unsigned kills = 0;
 };
 
-TEST_P(SqliteKills, LeaveEveryAcknowledgedTransactionAndNoneByHalf)
+TEST_P(SqliteKills, LeaveEveryAcknowledgedTransactionAndNonePartly)
 {
     using clock = std::chrono::steady_clock;
     SCOPED_TRACE(rig::replay());
     const auto end = clock::now() +
                      std::chrono::milliseconds(rig::rounds(script.writers > 1 ? 1200 : 800)),
                last = end + std::chrono::seconds(30);
-    /* Longer where no kill has met a COMMIT so far. */
+    /* Goes on if no kill has hit a COMMIT so far. */
     while (!HasFailure() && (clock::now() < end ||
                              (!(book.acknowledged && book.interrupted) && clock::now() < last))) {
         start_all();

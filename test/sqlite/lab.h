@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where do the unit tests of the VFS work? In a folder of their own, with a table to fill, and with another
- * process to talk to: SQLite takes locks for the process as a whole, so only another one finds them held.
+ * The fixture of the tests of the VFS: a folder, a table to fill, and another process with a connection. SQLite holds
+ * its locks for the process as a whole, so that only another process is kept out by them.
  */
 #ifndef ATO_TEST_SQLITE_LAB_H
 #define ATO_TEST_SQLITE_LAB_H
@@ -16,10 +16,10 @@
 namespace sql
 {
 
-/* What an answer has to be that needs no more than this. */
+/* The statements must succeed; their rows are not looked at. */
 #define MUST(db, statements) ASSERT_EQ((db).run(statements), SQLITE_OK) << (db).error()
 
-/* So many rows of 500 bytes, in a transaction: `INSERT INTO table`. */
+/* An INSERT of the rows first to last, of 500 random bytes each. */
 std::string fill(const std::string &table, int first, int last);
 
 /* A process with one connection. Made while this process has no database open. */
@@ -27,7 +27,7 @@ class Remote
 {
   public:
     Remote();
-    ~Remote(); /* ends it, not by force */
+    ~Remote(); /* closes its connection, and the process exits */
     Remote(const Remote &) = delete;
     Remote &operator=(const Remote &) = delete;
 
@@ -48,7 +48,7 @@ class Remote
 
 constexpr uid_t NOBODY = 65534;
 
-/* The user `nobody`, where this is root: who may write anywhere. */
+/* Acts as the Unix user `nobody` if this process is root: root ignores permissions. */
 class Nobody
 {
   public:
@@ -71,7 +71,7 @@ class Nobody
 class Lab : public testing::Test
 {
   protected:
-    /* Made first: see Remote. */
+    /* Made before any database is open: see Remote. */
     Remote other;
     support::TempDir folder;
 
@@ -79,15 +79,16 @@ class Lab : public testing::Test
     {
         return folder / name;
     }
-    /* With a table t(a INTEGER PRIMARY KEY, b UNIQUE) of three rows, made by SQLite's own VFS. */
+    /* Makes a database by SQLite's own VFS, with a table t(a INTEGER PRIMARY KEY, b UNIQUE) of three rows. */
     void make(const std::string &name = "a.db", const std::string &first = "") const;
-    /* The folder and what is in it, where this is root. */
+    /* Gives the folder and its files to the Unix user `nobody`, if this process is root. */
     bool give_to_nobody() const;
-    /* What lies in the folder, but for .ato: "a.db". */
+    /* The names in the folder, without .ato: "a.db". */
     std::string names() const;
-    /* What lies in .ato. */
+    /* The number of files in .ato. */
     size_t left() const;
-    /* Not open here: is it as SQLite's own VFS says? The sum of a, after a check. */
+    /* Checks a database that this process has not open, through SQLite's own VFS. Returns the sum of a, or the
+     * error. */
     static std::string stock_sum(const std::string &file);
 
     void SetUp() override

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What if a rollback journal lies on the disk, that others left? It is played back before anybody reads; or nothing that
- * is committed afterwards may be lost to it.
+ * If another process left a rollback journal on the disk: it is played back before any connection reads, or it cannot
+ * undo a later commit.
  */
 #include "lab.h"
 
@@ -18,7 +18,7 @@ using support::CUT;
 class SqliteLeftovers : public Lab
 {
   protected:
-    /* Of a database that was empty, and of somebody else: SQLite plays it back as soon as the database is not. */
+    /* Writes a journal of an empty database: SQLite plays it back as soon as the database is not empty. */
     void plant(const std::string &name, mode_t mode) const
     {
         static const char header[512] = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7\0\0\0\0\0\0\0\x01"
@@ -26,7 +26,7 @@ class SqliteLeftovers : public Lab
         std::ofstream(path(name), std::ios::binary).write(header, sizeof(header));
         ASSERT_EQ(chmod(path(name).c_str(), mode), 0);
     }
-    /* A process that changes rows and dies at the system call `name`, of which `at` says when. */
+    /* A process changes rows, and dies at the system call `name` for which `at` returns true. */
     template <typename Open>
     void die(Open open, const std::string &change, const char *name,
              bool (*at)(int, const void *, size_t)) const
@@ -56,14 +56,14 @@ class SqliteLeftovers : public Lab
     }
 };
 
-/* The record that counts what lies in the journal: from here on it is played back. */
+/* The record that counts the pages of the journal: from here on the journal is hot. */
 static bool counts_pages(int, const void *from, size_t n)
 {
     static const char magic[8] = "\xd9\xd5\x05\xf9\x20\xa1\x63";
     return n == 12 && memcmp(from, magic, 7) == 0;
 }
 
-/* How SQLite leaves its own journals. */
+/* The ways in which SQLite leaves its own journals. */
 class SqliteLeftoversInMode : public SqliteLeftovers,
                               public testing::WithParamInterface<const char *>
 {
@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(JournalModes, SqliteLeftoversInMode,
                          testing::Values("delete", "truncate", "persist"),
                          [](const auto &parameter) { return std::string(parameter.param); });
 
-/* Nothing of what that one began is in the database, for somebody reads. */
-TEST_P(SqliteLeftoversInMode, JournalOfOneThatDiedBesideAReaderIsNotPlayedBack)
+/* A connection reads: nothing of the transaction is in the database. */
+TEST_P(SqliteLeftoversInMode, JournalOfAProcessThatDiedBesideAReaderIsNotPlayedBack)
 {
     make();
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
@@ -86,7 +86,7 @@ TEST_P(SqliteLeftoversInMode, JournalOfOneThatDiedBesideAReaderIsNotPlayedBack)
     other.kill();
     ASSERT_EQ(names(), "a.db a.db-journal");
     MUST(db, "INSERT INTO t VALUES(4, 'four')");
-    EXPECT_EQ(names(), "a.db"); /* who is killed from here on leaves none */
+    EXPECT_EQ(names(), "a.db"); /* a process that is killed from here on leaves none */
     MUST(db, "COMMIT");
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
     EXPECT_EQ(db.close(), SQLITE_OK);
@@ -96,7 +96,7 @@ TEST_P(SqliteLeftoversInMode, JournalOfOneThatDiedBesideAReaderIsNotPlayedBack)
 class SqliteHotJournals : public SqliteLeftovers
 {
   protected:
-    /* Of a process that wrote some of its pages to the database. */
+    /* Leaves the journal of a process that wrote some of its pages to the database. */
     void leave_journal() const
     {
         die(
@@ -112,7 +112,7 @@ class SqliteHotJournals : public SqliteLeftovers
                 return counted && n == 4096;
             });
     }
-    /* By others, who may write then. */
+    /* Plays it back through SQLite's own VFS, which then writes. */
     void expect_nothing_of_it() const
     {
         {
@@ -125,7 +125,7 @@ class SqliteHotJournals : public SqliteLeftovers
     }
 };
 
-/* Of a database that libato holds: SQLite's own VFS plays a journal back before it looks at the header. */
+/* SQLite's own VFS plays a journal back before it reads the header: a masked database must not have one. */
 TEST_F(SqliteHotJournals, AreNeverBesidePagesInAReflection)
 {
     make();
@@ -137,8 +137,8 @@ TEST_F(SqliteHotJournals, AreNeverBesidePagesInAReflection)
     expect_nothing_of_it();
 }
 
-/* It is there until what it gives back is the file's. */
-TEST_F(SqliteHotJournals, GiveBackTheSameTwice)
+/* The journal stays until the bytes that it restores are durable. */
+TEST_F(SqliteHotJournals, RestoreTheSameBytesTwice)
 {
     make();
     leave_journal();
@@ -146,8 +146,8 @@ TEST_F(SqliteHotJournals, GiveBackTheSameTwice)
     expect_nothing_of_it();
 }
 
-/* So does one that SQLite keeps open when it was played back, and writes to in the next transaction. */
-TEST_F(SqliteHotJournals, GiveBackTheSameWhereTheyAreUsedAgain)
+/* The same if SQLite keeps a journal open that it played back, and writes the next transaction to it. */
+TEST_F(SqliteHotJournals, RestoreTheSameBytesIfTheyAreReused)
 {
     make();
     die(
@@ -162,8 +162,8 @@ TEST_F(SqliteHotJournals, GiveBackTheSameWhereTheyAreUsedAgain)
     expect_nothing_of_it();
 }
 
-/* A commit to several databases is refused then: only of some would the journals be on the disk. */
-TEST_F(SqliteHotJournals, ThatAreUsedAgainAreNoHalfOfACommitToSeveral)
+/* A commit to several databases is refused in this state: only some of their journals would be on the disk. */
+TEST_F(SqliteHotJournals, ReusedByACommitToSeveralDatabasesFailIt)
 {
     make();
     MUST(Db(path("b.db")), "CREATE TABLE u(a); INSERT INTO u VALUES(1)");
@@ -183,7 +183,7 @@ TEST_F(SqliteHotJournals, ThatAreUsedAgainAreNoHalfOfACommitToSeveral)
 TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, for a file of somebody else";
+        GTEST_SKIP() << "needs root, for a file of another user";
     ASSERT_EQ(chmod(folder.path().c_str(), S_ISVTX | 0777), 0);
     for (const mode_t mode : {0666, 0644, 0600}) {
         const std::string name = std::to_string(mode) + ".db";
@@ -204,11 +204,11 @@ TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)
     }
 }
 
-/* It has been played back, and has no first byte: as SQLite leaves it in the mode PERSIST. */
-TEST_F(SqliteLeftovers, JournalThatIsOfNoUseAndCannotBeDeletedIsNoError)
+/* The journal has been played back, and its head is zero: as SQLite leaves it in mode PERSIST. */
+TEST_F(SqliteLeftovers, UnusedJournalThatCannotBeDeletedIsNoError)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, for a file of somebody else";
+        GTEST_SKIP() << "needs root, for a file of another user";
     make();
     ASSERT_TRUE(give_to_nobody());
     std::ofstream(path("a.db-journal"), std::ios::binary).write("\0\0\0\0", 4);
@@ -222,7 +222,7 @@ TEST_F(SqliteLeftovers, JournalThatIsOfNoUseAndCannotBeDeletedIsNoError)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-/* One that lies on the disk, of another: it would be rolled back once more, over what is committed by then. */
+/* The journal of another process on the disk: it would be played back again, over later commits. */
 TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnError)
 {
     make();
@@ -230,7 +230,7 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnError)
     {
         const Nobody nobody;
         const Db db(path());
-        MUST(db, "INSERT INTO t VALUES(4, 'four')"); /* with a folder .ato */
+        MUST(db, "INSERT INTO t VALUES(4, 'four')"); /* makes the folder .ato */
     }
     ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
     ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
@@ -247,7 +247,8 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnError)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
 }
 
-/* Who has written before, with a journal in memory: without locks SQLite does not say when that is over. */
+/* The connection has written before, with a journal in memory. Without locks SQLite does not tell the VFS when the
+ * transaction is over. */
 class SqliteLeftoversOfOther : public SqliteLeftovers,
                                public testing::WithParamInterface<const char *>
 {
@@ -259,7 +260,7 @@ INSTANTIATE_TEST_SUITE_P(Locks, SqliteLeftoversOfOther, testing::Values("0", "1"
                                                                         : std::string("none");
                          });
 
-TEST_P(SqliteLeftoversOfOther, HotJournalThatCannotBeDeletedIsAnErrorToOneThatWrote)
+TEST_P(SqliteLeftoversOfOther, HotJournalThatCannotBeDeletedIsAnErrorAfterAnEarlierWrite)
 {
     const std::string locks = std::string("nolock=") + GetParam();
     make();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do connections, threads and processes do to one another that have a database in different ways? With journals
- * on the disk and in memory, without locks, for reading only, from threads that come and go, through forks.
+ * Do connections, threads and processes that have one database open disturb each other? With journals on the disk and
+ * in memory, without locks, read-only, from threads that start and end, and through forks.
  */
 #include "lab.h"
 
@@ -21,7 +21,7 @@ namespace sql
 class SqliteNeighbours : public Lab
 {
   protected:
-    /* A statement that spills, and finds no room in the end. */
+    /* A statement that spills, and fails at the limit of the file's size. */
     static void fail_for_want_of_room(const Db &db)
     {
         struct rlimit before;
@@ -49,8 +49,8 @@ TEST_F(SqliteNeighbours, WithoutLocksAFailedStatementLeavesNothing)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* Nor where the process has it open once more, without locks as well, and only reads there. */
-TEST_F(SqliteNeighbours, WithoutLocksAJournalIsOfTheConnectionThatWrites)
+/* The same while two other connections of the process without locks are open and only read. */
+TEST_F(SqliteNeighbours, WithoutLocksTheJournalBelongsToTheWriter)
 {
     make();
     Db idle(path(), "nolock=1"), db(path(), "nolock=1"), late(path(), "nolock=1");
@@ -68,7 +68,7 @@ TEST_F(SqliteNeighbours, WithoutLocksAJournalIsOfTheConnectionThatWrites)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-/* A journal in memory that was given up, or is kept, is not mistaken for one on the disk. */
+/* SQLite does not mistake a journal in memory, given up or kept, for a hot journal on the disk. */
 TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
 {
     for (const char *mode : {"DELETE", "PERSIST", "TRUNCATE"}) {
@@ -92,7 +92,7 @@ TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
     }
 }
 
-TEST_F(SqliteNeighbours, ATransactionGoesOnInThreadsThatTakeOneAnothersPlace)
+TEST_F(SqliteNeighbours, ATransactionContinuesInSuccessiveThreads)
 {
     make();
     Db db(path());
@@ -109,7 +109,7 @@ TEST_F(SqliteNeighbours, ATransactionGoesOnInThreadsThatTakeOneAnothersPlace)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteNeighbours, WhoMayOnlyReadLeavesItPlainToo)
+TEST_F(SqliteNeighbours, ReadOnlyConnectionLeavesAPlainFile)
 {
     make();
     ASSERT_EQ(other.open(path(), "mode=ro"), SQLITE_OK) << other.error();
@@ -129,7 +129,7 @@ long open_descriptors()
     return std::distance(begin(all), end(all));
 }
 
-TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
+TEST_F(SqliteNeighbours, DatabaseWithoutReflectionFolderIsReadOnly)
 {
     make();
     ASSERT_EQ(chmod(path().c_str(), 0666), 0);
@@ -154,7 +154,7 @@ TEST_F(SqliteNeighbours, WhereNoReflectionCanBeMadeItIsRead)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* A process that hangs is killed by its alarm. */
+/* An alarm kills a process that hangs. */
 TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
 {
 #ifdef WITH_SANITIZER
@@ -189,8 +189,8 @@ TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
               0);
 }
 
-/* One that is there beside another one's lock does not take its journal from it. */
-TEST_F(SqliteNeighbours, WhoReadsWithoutLocksHasNoJournal)
+/* A connection without locks beside one with locks does not take over its journal. */
+TEST_F(SqliteNeighbours, ReaderWithoutLocksHasNoJournal)
 {
     make();
     const Db reader(path(), "mode=ro&nolock=1"), idle(path(), "nolock=1");
@@ -233,8 +233,8 @@ TEST_F(SqliteNeighbours, APolicyOutlivesACutOfTheFile)
     EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "adaptive");
 }
 
-/* Under a lock, where all is at home: then it is what SQLite's own VFS would find. */
-TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsTakenForWhatItIs)
+/* Another program overwrites the file under a lock, while every page is in the file: libato reads the new content. */
+TEST_F(SqliteNeighbours, AnOverwrittenPlainFileIsReadAnew)
 {
     for (const std::string name : {"longer.db", "shorter.db"}) {
         Db db = Db::stock(path(name));
@@ -267,8 +267,8 @@ TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsTakenForWhatItIs)
     EXPECT_EQ(left(), 0u);
 }
 
-/* But not where some of it is in the reflection, of which they have no idea. */
-TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsRefusedWhereItIsNotPlain)
+/* If some pages are in the reflection, the overwritten file is refused. */
+TEST_F(SqliteNeighbours, AnOverwrittenFileIsRefusedIfItIsNotPlain)
 {
     make();
     Db::stock(path("b.db")).run("CREATE TABLE t(a)");
@@ -284,7 +284,7 @@ TEST_F(SqliteNeighbours, AFileThatOthersOverwriteIsRefusedWhereItIsNotPlain)
     EXPECT_EQ(stock_sum(path()), std::to_string(6 + (10 + 100) * 91 / 2));
 }
 
-TEST_F(SqliteNeighbours, OneInWalModeTakesPartAsItDoesElsewhere)
+TEST_F(SqliteNeighbours, ADatabaseInWalModeTakesPartInACommitToSeveral)
 {
     for (const char *wal : {"a", "b", "c"}) {
         const std::string prefix = std::string(wal) + "-";
@@ -306,8 +306,9 @@ TEST_F(SqliteNeighbours, OneInWalModeTakesPartAsItDoesElsewhere)
     }
 }
 
-/* Another process holds up the opening of one database: for half a minute, where it is stopped and not killed. */
-TEST_F(SqliteNeighbours, WhoWaitsForADatabaseHoldsUpNoOther)
+/* Another process delays the opening of one database; a process that is stopped, not killed, delays it half a
+ * minute. */
+TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
 {
     make();
     make("b.db");
@@ -316,7 +317,7 @@ TEST_F(SqliteNeighbours, WhoWaitsForADatabaseHoldsUpNoOther)
     support::Peer stopped([&](const std::function<void()> &ready) {
         struct flock l = {};
         l.l_type = F_RDLCK;
-        l.l_len = 1; /* the lock of who maps or unmaps */
+        l.l_len = 1; /* the lock of a process that maps or unmaps */
         const int fd = open(support::manifest_of(path()).c_str(), O_RDONLY);
         if (fd < 0 || fcntl(fd, F_OFD_SETLK, &l) < 0)
             return 1;
@@ -342,7 +343,7 @@ TEST_F(SqliteNeighbours, WhoWaitsForADatabaseHoldsUpNoOther)
     EXPECT_TRUE(opened);
 }
 
-/* One connection's lock is another's the moment that it is given up, and its memory is gone soon. */
+/* When one connection gives up its lock, another takes it at once, and the memory of the first is freed soon. */
 TEST_F(SqliteNeighbours, ThreadsThatOpenUpdateAndCloseDoNotMeetInTheJournal)
 {
     make();

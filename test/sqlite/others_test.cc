@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does a program see that knows nothing of libato? SQLITE_NOTADB, while a page of the database may be in its
- * reflection, and the whole database otherwise; never a mixture. Connections through ato notice nothing.
+ * What does a program that does not use libato read? SQLITE_NOTADB while a page of the database may be in the
+ * reflection, else the whole database; never a mixture. Connections through ato are not disturbed.
  */
 #include "lab.h"
 
@@ -26,20 +26,21 @@ namespace
 class SqliteOthers : public Lab
 {
   protected:
-    /* Another process's connection, of SQLite's own VFS, that has read the table and is idle. */
+    /* `other` is a connection of another process through SQLite's own VFS. It has read the table and is idle. */
     void look()
     {
         make();
         ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
         ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
     }
-    void expect_refused(Remote &who)
+    void expect_refused(Remote &stock)
     {
-        EXPECT_EQ(who.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
-        EXPECT_EQ(who.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_NOTADB);
-        EXPECT_EQ(who.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_NOTADB);
+        EXPECT_EQ(stock.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
+        EXPECT_EQ(stock.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_NOTADB);
+        EXPECT_EQ(stock.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_NOTADB);
     }
-    /* As a process leaves it that is killed between guard and mask, or after it took the mask off. */
+    /* A guard without a mask: a process leaves it if it is killed between guard and mask, or after taking the mask
+     * off. */
     void guard() const
     {
         EXPECT_EQ(support::in_child([&] {
@@ -76,7 +77,7 @@ TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
     look();
     Db db(path()), second(path());
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
-    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "nobody has written";
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "no connection has written";
     MUST(db, "INSERT INTO t VALUES(4, 4)");
     ASSERT_EQ(late.open_stock(path()), SQLITE_OK);
     for (int i = 5; i < 9; i++) {
@@ -90,18 +91,18 @@ TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
     EXPECT_EQ(db.close(), SQLITE_OK);
     expect_refused(other);
     EXPECT_EQ(second.close(), SQLITE_OK);
-    for (Remote *who : {&other, &late}) {
-        EXPECT_EQ(who->text("SELECT sum(a) FROM t WHERE a<9"), "36") << who->error();
-        EXPECT_EQ(who->text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(
-            who->run(who == &late ? "INSERT INTO t VALUES(9, 9)" : "INSERT INTO t VALUES(10, 10)"),
-            SQLITE_OK);
+    for (Remote *stock : {&other, &late}) {
+        EXPECT_EQ(stock->text("SELECT sum(a) FROM t WHERE a<9"), "36") << stock->error();
+        EXPECT_EQ(stock->text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(stock->run(stock == &late ? "INSERT INTO t VALUES(9, 9)"
+                                            : "INSERT INTO t VALUES(10, 10)"),
+                  SQLITE_OK);
     }
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 55);
     EXPECT_EQ(left(), 0u);
 }
 
-/* What a connection through ato commits and what one of SQLite's own VFS does, in turns: each sees all of it. */
+/* A connection through ato and one through SQLite's own VFS commit in turns: each reads all commits. */
 TEST_F(SqliteOthers, SeeEachCommitOfATurn)
 {
     look();
@@ -138,7 +139,7 @@ TEST_F(SqliteOthers, AreRefusedAfterAKillAndAFastUnmap)
     }
 }
 
-/* Where a growth through ato was rolled back, or cut off again, before. */
+/* A growth through ato was rolled back or cut off before. */
 TEST_F(SqliteOthers, MayAppendAPageOfZeros)
 {
     const std::string grow = fill("t", 10, 300);
@@ -152,7 +153,7 @@ TEST_F(SqliteOthers, MayAppendAPageOfZeros)
         MUST(Db::stock(path()), "CREATE TABLE z(b)");
         Db db(path());
         MUST(db, "PRAGMA cache_size=5; " + change);
-        /* Its last page is one of overflow, and all zeros. */
+        /* The last page of this table is an overflow page with only zeros. */
         MUST(Db::stock(path()), "INSERT INTO z VALUES(zeroblob(4500)); PRAGMA wal_checkpoint");
         EXPECT_EQ(db.close(), SQLITE_OK);
         EXPECT_EQ(Db::stock(path()).text("PRAGMA integrity_check"), "ok");
@@ -161,8 +162,8 @@ TEST_F(SqliteOthers, MayAppendAPageOfZeros)
     }
 }
 
-/* What was not committed is not there. */
-TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
+/* The process exits without closing the database. An open transaction is rolled back. */
+TEST_F(SqliteOthers, ReadAllCommitsAfterAnExitWithoutAClose)
 {
     make();
     EXPECT_EQ(support::in_child([&] {
@@ -175,7 +176,7 @@ TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
               0);
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(stock_sum(path()), "10");
-    /* With SQLite's locks at the exit. */
+    /* The process still holds SQLite's locks when it exits. */
     EXPECT_EQ(support::in_child([&] {
                   const auto *db = new Db(path());
                   if (db->run("PRAGMA locking_mode=exclusive; INSERT INTO t VALUES(5, 5)") !=
@@ -188,7 +189,7 @@ TEST_F(SqliteOthers, MayHaveItAfterAnEndWithoutAClose)
     EXPECT_EQ(stock_sum(path()), "15");
 }
 
-/* Another process closes the database, and makes it plain: it holds PENDING, and may die with a child that goes on. */
+/* Another process closes the database and makes it plain: it holds PENDING, and may die while its child lives on. */
 TEST_F(SqliteOthers, AreWaitedForInALastClose)
 {
     make();
@@ -227,7 +228,8 @@ long descriptors_of(const std::string &path)
     return n;
 }
 
-/* A lock of the last close would live on in a forked child, if its parent dies in it. */
+/* The descriptor with the lock of the last close is not inherited: a child would keep that lock when its parent
+ * dies. */
 TEST_F(SqliteOthers, AreNotLockedOutByAForkedChild)
 {
     make();
@@ -236,8 +238,8 @@ TEST_F(SqliteOthers, AreNotLockedOutByAForkedChild)
     EXPECT_EQ(support::in_child([&] { return static_cast<int>(all - descriptors_of(path())); }), 1);
 }
 
-/* One process journals on the disk and writes through, the other stages. */
-TEST_F(SqliteOthers, MayWriteBesideOneThatWritesThrough)
+/* One process has its journal on the disk and writes through; the other stages its writes. */
+TEST_F(SqliteOthers, SeeCommitsOfAProcessThatWritesThrough)
 {
     make();
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
@@ -251,8 +253,8 @@ TEST_F(SqliteOthers, MayWriteBesideOneThatWritesThrough)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-/* SQLite reads a page of 4096 bytes before it knows how large they are. */
-TEST_F(SqliteOthers, KeepNobodyFromASmallDatabase)
+/* SQLite reads 4096 bytes before it knows the page size. */
+TEST_F(SqliteOthers, DoNotHinderAtoInADatabaseSmallerThanAPage)
 {
     Db db(path());
     MUST(db, "PRAGMA page_size=512; CREATE TABLE t(a); INSERT INTO t VALUES(1)");
@@ -260,7 +262,7 @@ TEST_F(SqliteOthers, KeepNobodyFromASmallDatabase)
     EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
 }
 
-/* Who has not written yet sees what they write, and of what length. */
+/* Connections that have not written yet read the rows that stock SQLite writes, and the file's new length. */
 TEST_F(SqliteOthers, MayChangeItsLengthBeforeTheFirstWrite)
 {
     make();
@@ -279,7 +281,7 @@ TEST_F(SqliteOthers, MayChangeItsLengthBeforeTheFirstWrite)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-/* Its header is not known before the first commit. */
+/* The header is not known before the first commit. */
 TEST_F(SqliteOthers, AreRefusedANewDatabase)
 {
     Remote writer;
@@ -292,8 +294,8 @@ TEST_F(SqliteOthers, AreRefusedANewDatabase)
     EXPECT_EQ(stock_sum(path()), "1");
 }
 
-/* They may have it as soon as it is in WAL mode, and not again when it no longer is. */
-TEST_F(SqliteOthers, ShareOneInWalMode)
+/* Stock SQLite may open it as soon as it is in WAL mode, and is refused when it no longer is. */
+TEST_F(SqliteOthers, ShareADatabaseInWalMode)
 {
     make();
     Db db(path());
@@ -316,8 +318,8 @@ TEST_F(SqliteOthers, ShareOneInWalMode)
     expect_refused(other);
 }
 
-/* Whatever the policy: they make it longer than it is mapped. */
-TEST_F(SqliteOthers, ShareOneInWalModeThatIsReadEagerly)
+/* The same with policy eager: stock SQLite makes the file longer than the mapping. */
+TEST_F(SqliteOthers, ShareADatabaseInWalModeWithPolicyEager)
 {
     make();
     Db db(path());
@@ -328,8 +330,8 @@ TEST_F(SqliteOthers, ShareOneInWalModeThatIsReadEagerly)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-/* What they write meanwhile is not undone. */
-TEST_F(SqliteOthers, MayWriteWhereThereIsAGuardAndNoMask)
+/* Bytes that stock SQLite writes meanwhile are not undone. */
+TEST_F(SqliteOthers, MayWriteADatabaseWithAGuardAndNoMask)
 {
     look();
     guard();
@@ -351,8 +353,8 @@ TEST_F(SqliteOthers, MayWriteWhereThereIsAGuardAndNoMask)
     EXPECT_EQ(left(), 0u);
 }
 
-/* It may be the guard of who is about to mask the file. */
-TEST_F(SqliteOthers, MayNotTakeTheGuardFromOneThatWrites)
+/* The guard may belong to a connection that is about to mask the file. */
+TEST_F(SqliteOthers, DoNotRemoveTheGuardOfAWriter)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -366,8 +368,8 @@ TEST_F(SqliteOthers, MayNotTakeTheGuardFromOneThatWrites)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* The VFS below does, with a journal on the disk. */
-TEST_F(SqliteOthers, MayCutItToNothing)
+/* With a journal on the disk, the VFS below cuts the file. */
+TEST_F(SqliteOthers, CutARolledBackDatabaseToSizeZero)
 {
     Db db(path(), "journal=file");
     MUST(db, "PRAGMA cache_size=1; BEGIN; CREATE TABLE t(a)");
@@ -380,8 +382,8 @@ TEST_F(SqliteOthers, MayCutItToNothing)
     EXPECT_EQ(support::read_file(path()).size(), 0u);
 }
 
-/* What a copy lacks is in the reflection of the file that it was copied from. */
-TEST_F(SqliteOthers, CopyIsRefusedUntilSomebodyPrefersIt)
+/* The other bytes of a copy are in the reflection of its original. */
+TEST_F(SqliteOthers, CopyIsRefusedUntilItIsOpenedWithPreferFile)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -406,8 +408,8 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilSomebodyPrefersIt)
     }
 }
 
-/* Also after a ROLLBACK of what did not fit into the cache. */
-TEST_F(SqliteOthers, MayReadWhatIsReadEagerlyAfterARollback)
+/* Also after a ROLLBACK of a transaction that did not fit into the cache. */
+TEST_F(SqliteOthers, MayReadAfterARollbackWithPolicyEager)
 {
     make();
     Db db(path());
@@ -416,7 +418,7 @@ TEST_F(SqliteOthers, MayReadWhatIsReadEagerlyAfterARollback)
     EXPECT_EQ(Db::stock(path()).text("SELECT sum(a) FROM t"), "6");
 }
 
-/* Then this process has no view for a while: how it reads is not forgotten. */
+/* Meanwhile this process has no view of the file; its read policy is kept. */
 TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
 {
     make();
@@ -433,8 +435,8 @@ TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
     EXPECT_EQ(Db::stock(path()).text("SELECT count(*) FROM t"), "1995");
 }
 
-/* Without the mask they would read what is neither old nor new. */
-TEST_F(SqliteOthers, WouldReadAMixture)
+/* Without the mask, stock SQLite reads a state that is neither old nor new. */
+TEST_F(SqliteOthers, WouldReadAMixtureWithoutAMask)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transactions over several databases: are they one, if they succeed and if they fail? */
+/* Is a transaction over several databases atomic, whether it succeeds or fails? */
 #include "lab.h"
 
 #include <algorithm>
@@ -88,12 +88,12 @@ TEST_F(SqliteSeveral, AreCommittedByOneStep)
                                         "DELETE FROM other.t WHERE a=20");
     const int64_t before = commits();
     MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-    /* In whichever file's counts. */
+    /* The counters of either file may show it. */
     EXPECT_GE(commits() - before, 1);
     EXPECT_LE(commits() - before, 2);
 }
 
-TEST_F(SqliteSeveral, FailAsOneWhereNoCommitCanBeOfBoth)
+TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
 {
     make_both();
     chmod(path().c_str(), 0666);
@@ -117,7 +117,7 @@ TEST_F(SqliteSeveral, FailAsOneWhereNoCommitCanBeOfBoth)
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
-TEST_F(SqliteSeveral, OfAProcessThatWasKilledAreInNeither)
+TEST_F(SqliteSeveral, OfAKilledProcessAreInNeitherDatabase)
 {
     make_both();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -142,7 +142,7 @@ TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
     EXPECT_EQ(names(), "a.db");
 }
 
-TEST_F(SqliteSeveral, OfWhichOneHasItsJournalOnTheDiskAreRefused)
+TEST_F(SqliteSeveral, WithOneJournalOnTheDiskAreRefused)
 {
     make_both();
     for (bool main_has : {false, true}) {
@@ -163,7 +163,7 @@ TEST_F(SqliteSeveral, OfWhichOneHasItsJournalOnTheDiskAreRefused)
     }
 }
 
-/* What SQLite's own VFS removes. */
+/* Records the files that SQLite's own VFS removes. */
 class Removals
 {
   public:
@@ -203,7 +203,8 @@ class Removals
 
 std::vector<std::string> Removals::names;
 
-/* They are found by name. One that does nothing says nothing of where the journal is. */
+/* The connections of a commit are found by the names of their files. An idle connection does not say where the journal
+ * is. */
 TEST_F(SqliteSeveral, BesideConnectionsThatDoNothing)
 {
     make_both();
@@ -228,7 +229,7 @@ TEST_F(SqliteSeveral, BesideConnectionsThatDoNothing)
     }
 }
 
-TEST_F(SqliteSeveral, OfWhichOneIsOfAnotherVfsAreRefused)
+TEST_F(SqliteSeveral, WithADatabaseOfAnotherVfsAreRefused)
 {
     make_both();
     Db db(path());
@@ -244,7 +245,7 @@ TEST_F(SqliteSeveral, OfWhichOneIsOfAnotherVfsAreRefused)
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
-TEST_F(SqliteSeveral, OfWhichTheMainOneIsOfAnotherVfsAreRefused)
+TEST_F(SqliteSeveral, WithTheMainDatabaseOfAnotherVfsAreRefused)
 {
     make_both();
     Db db = Db::stock(path());
@@ -265,7 +266,7 @@ TEST_F(SqliteSeveral, OfWhichTheMainOneIsOfAnotherVfsAreRefused)
     EXPECT_EQ(stock_sum(second()), "56");
 }
 
-TEST_F(SqliteSeveral, TakeInTemporaryTablesAndThreeFiles)
+TEST_F(SqliteSeveral, ContainTemporaryTablesAndThreeFiles)
 {
     make_both();
     Db db = open_both();
@@ -277,8 +278,8 @@ TEST_F(SqliteSeveral, TakeInTemporaryTablesAndThreeFiles)
     EXPECT_EQ(both(db) + " " + db.text("SELECT sum(a) FROM third.t"), "16 26 30");
 }
 
-/* Such a database has a name in the super-journal, too. */
-TEST_F(SqliteSeveral, TakeInDatabasesThatAreMemory)
+/* The super-journal names databases in memory, too. */
+TEST_F(SqliteSeveral, ContainDatabasesInMemory)
 {
     make_both();
     for (const char *memory : {":memory:", "file:one?mode=memory",
@@ -310,7 +311,7 @@ TEST_F(SqliteSeveral, OfSeveralConnectionsTakeTurns)
     EXPECT_EQ(both(all[0]), "1176 1176");
 }
 
-TEST_F(SqliteSeveral, OfThreadsAreEachInBothOrInNeither)
+TEST_F(SqliteSeveral, OfThreadsAreInBothDatabasesOrInNeither)
 {
     make_both();
     std::vector<std::thread> all;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How does a test talk to SQLite? By SQL, through the VFS or through SQLite's own, with answers that need no
- * assertion: it works in forked children, too. What SQLite logs is kept.
+ * Runs SQL through the VFS `ato` or through SQLite's own VFS, with results that need no assertion: it works in forked
+ * children, too. Keeps the entries of SQLite's log.
  */
 #ifndef ATO_TEST_SQLITE_SQL_H
 #define ATO_TEST_SQLITE_SQL_H
@@ -14,30 +14,30 @@
 namespace sql
 {
 
-/* Registers the VFS, once. Each connection does so by itself. */
+/* Registers the VFS once. Each Db calls it. */
 void start();
 
-/* `file:PATH?vfs=ato`, and more parameters. */
+/* Returns `file:PATH?vfs=ato`, with more parameters. */
 std::string uri(const std::string &path, const std::string &parameters = "");
 
 class Db
 {
   public:
     Db() = default;
-    /* Through the VFS. Look at `opened`. */
+    /* Opens through the VFS `ato`; `opened` is the result. */
     explicit Db(const std::string &path, const std::string &parameters = "", int flags = 0);
     ~Db();
     Db(Db &&other) noexcept;
     Db &operator=(Db &&other) noexcept;
 
-    /* Through SQLite's own VFS. */
+    /* Opens through SQLite's own VFS. */
     static Db stock(const std::string &path, int flags = 0);
 
-    /* Statements, to the first that fails: SQLite's result. */
+    /* Runs statements until one fails; returns SQLite's result. */
     int run(const std::string &statements) const;
-    /* The first column of the first row; "-" where there is no row, "error: ..." */
+    /* Returns the first column of the first row; "-" if there is no row, "error: ..." on failure. */
     std::string text(const std::string &statement) const;
-    /* -1 where it is none. */
+    /* The same as a number; -1 if it is not a number. */
     int64_t number(const std::string &statement) const;
     std::string error() const;
     int close();
@@ -46,9 +46,9 @@ class Db
     int opened = SQLITE_MISUSE;
 };
 
-/* What was said in sqlite3_log() since it was asked last. */
+/* Returns the entries of sqlite3_log() since the last call. */
 std::vector<std::string> logged();
-/* Was a sentence with these words among that? */
+/* Does one of these entries contain `words`? */
 bool logged(const std::string &words);
 
 } // namespace sql

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A process is killed in COMMIT, and others have the database open: they get its locks at once. What it was committing
- * is there for their first transaction, or never.
+ * A process is killed in COMMIT while other processes have the database open: these get its locks at once. The
+ * transaction is complete for their first transaction, or never.
  */
 #include "lab.h"
 #include "support/child.h"
@@ -24,7 +24,7 @@ using support::CUT;
 class SqliteTakeover : public Lab
 {
   protected:
-    /* In the last statement, when a commit comes there for the n-th time, from 0: then that is called. */
+    /* In the last statement, calls `deed` at the n-th point of a commit, counted from 0. */
     template <typename Deed>
     pid_t run_until(const std::string &change, const std::string &last, int n, Deed deed)
     {
@@ -58,7 +58,7 @@ class SqliteTakeover : public Lab
         waitpid(commit_until(change, n, [] { _exit(CUT); }), &status, 0);
         return WEXITSTATUS(status);
     }
-    /* Before the n-th store, flush or fence of a change. */
+    /* Dies before the n-th store, flush or fence of a change. */
     int die_before(const std::string &policy, const std::string &change, int n) const
     {
         return support::in_child([&] {
@@ -98,7 +98,7 @@ class SqliteTakeover : public Lab
         ASSERT_EQ(other.open(path()), SQLITE_OK);
         ASSERT_EQ(other.run("PRAGMA user_version=1"), SQLITE_OK);
     }
-    /* By a process that has not had it open before: it frees what dead ones hold. */
+    /* Opens the database in a process that has not had it open: this releases the pages of dead processes. */
     void another_opens()
     {
         const Db db(path());
@@ -107,7 +107,7 @@ class SqliteTakeover : public Lab
     void SetUp() override
     {
         Lab::SetUp();
-        setenv("ATO_RTM", "0", 1); /* several steps are looked for */
+        setenv("ATO_RTM", "0", 1); /* so that a commit has several steps */
     }
     void TearDown() override
     {
@@ -118,7 +118,7 @@ class SqliteTakeover : public Lab
 static const char *const LONGER = "INSERT INTO t SELECT a+1000, randomblob(700) FROM t";
 static const char *const SHORTER = "DELETE FROM t WHERE a>3";
 
-TEST_F(SqliteTakeover, WhatOneWasCommittingIsThereForTheNextWriterOrNever)
+TEST_F(SqliteTakeover, InterruptedCommitIsSeenByTheNextWriterOrNever)
 {
     for (const std::string change : {LONGER, SHORTER})
         for (int n = 0, died = CUT; died == CUT; n += n < 6 ? 1 : 7) {
@@ -147,8 +147,9 @@ TEST_F(SqliteTakeover, WhatOneWasCommittingIsThereForTheNextWriterOrNever)
         }
 }
 
-/* Before each store, flush and fence of a commit that goes home at once, and of the mask's way on and off: other programs are
- * refused, or what they write is not undone. The file is longer than the database: its length must not be taken from there. */
+/* The process dies before each store, flush and fence of an eager commit, and of masking and unmasking. Stock SQLite is
+ * refused, or its writes are not undone. The file is longer than the database: the database's length must not be taken
+ * from the file. */
 TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
 {
     int refused = 0, written = 0;
@@ -177,7 +178,7 @@ TEST_F(SqliteTakeover, OthersMayWriteAfterAnEagerWriterOrAreRefused)
     EXPECT_GT(written, 0);
 }
 
-/* Nor are the zeros cut off that others append after it. */
+/* Zeros that stock SQLite appends afterwards are not cut off. */
 TEST_F(SqliteTakeover, OthersMayAppendZerosAfterAWriterWithAJournalOnTheDisk)
 {
     for (int n = 0, died = CUT; died == CUT; n++) {
@@ -201,7 +202,7 @@ TEST_F(SqliteTakeover, OthersMayAppendZerosAfterAWriterWithAJournalOnTheDisk)
     }
 }
 
-/* The counter that it has cached does not come back. */
+/* The change counter must not go back to the value that the idle reader has cached. */
 TEST_F(SqliteTakeover, AnIdleReaderDoesNotTrustItsCacheAfterAKill)
 {
     for (const std::string policy : {"gather", "eager"})
@@ -290,7 +291,7 @@ TEST_F(SqliteTakeover, OthersWaitWhileALastCloseMakesItPlain)
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "10");
 }
 
-/* Without locks: of SQLite's, and by locks of their own around each transaction. */
+/* With SQLite's locks; and without them, with libato's own locks around each transaction. */
 TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
 {
     for (const std::string locks : {"", "nolock=1"})
@@ -316,9 +317,9 @@ TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
         }
 }
 
-/* The locks on the database are given up before what tells libato that the process is gone. So they are here: with any
- * descriptor of the file. */
-TEST_F(SqliteTakeover, WhoeverIsAboutToDieIsWaitedFor)
+/* A dying process loses its locks on the database before its death is visible to libato. Here the same: closing any
+ * descriptor of the file drops the locks. */
+TEST_F(SqliteTakeover, DyingWriterIsWaitedFor)
 {
     make();
     open_masked();
@@ -339,8 +340,8 @@ TEST_F(SqliteTakeover, WhoeverIsAboutToDieIsWaitedFor)
     EXPECT_EQ(stock_sum(path()), "15");
 }
 
-/* And if that takes long, SQLite tries again for as long as it is told to. */
-TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
+/* If that takes long, SQLite returns SQLITE_BUSY, and retries for the time of its busy timeout. */
+TEST_F(SqliteTakeover, WriterWithoutLocksThatLivesOnIsBusy)
 {
     make();
     open_masked();
@@ -360,8 +361,8 @@ TEST_F(SqliteTakeover, OneThatDoesNotDieIsBusy)
     EXPECT_EQ(stock_sum(path()), "15");
 }
 
-/* As soon as anybody has opened it through ato others may share it, and make it longer than it is mapped. */
-TEST_F(SqliteTakeover, OneThatTurnsWalModeOnLeavesItToAllOthersOrToNone)
+/* As soon as a process has opened it through ato, stock SQLite may share it, and make it longer than the mapping. */
+TEST_F(SqliteTakeover, InterruptedSwitchToWalModeIsCompleteOrAbsent)
 {
     for (int n = 0, died = CUT; died == CUT; n++) {
         SCOPED_TRACE(n);
@@ -369,7 +370,7 @@ TEST_F(SqliteTakeover, OneThatTurnsWalModeOnLeavesItToAllOthersOrToNone)
         make();
         died = die_before("gather", "UPDATE t SET b=a+10; PRAGMA journal_mode=WAL", n);
         ASSERT_TRUE(died == CUT || died == 0) << died;
-        /* It stays open. If it is refused it does not open the log, in whose mode it would keep a lock. */
+        /* Stays open. If it is refused, it does not open the WAL: it would keep a lock in that mode. */
         const Db early = Db::stock(path());
         const int refused = early.run("SELECT sum(b) FROM t");
         EXPECT_TRUE(refused == SQLITE_NOTADB || refused == SQLITE_OK) << refused;
@@ -389,8 +390,8 @@ TEST_F(SqliteTakeover, OneThatTurnsWalModeOnLeavesItToAllOthersOrToNone)
     }
 }
 
-/* Where others may have it after each transaction they have all of it, or are refused. */
-TEST_F(SqliteTakeover, WhatIsReadEagerlyIsNeverAMixture)
+/* Stock SQLite reads the whole transaction, or is refused. */
+TEST_F(SqliteTakeover, InterruptedCommitWithPolicyEagerIsNeverAMixture)
 {
     int refused = 0;
     for (int n = 0, status = 0; n == 0 || WEXITSTATUS(status) == CUT; n++) {
@@ -415,13 +416,13 @@ TEST_F(SqliteTakeover, WhatIsReadEagerlyIsNeverAMixture)
     EXPECT_GT(refused, 3);
 }
 
-/* Who may only read cannot finish it. */
-TEST_F(SqliteTakeover, WhoMayOnlyReadIsToldOfIt)
+/* A read-only connection cannot finish the commit. */
+TEST_F(SqliteTakeover, ReadOnlyConnectionGetsAnErrorAfterAKill)
 {
     make();
     support::Peer idle([&](const std::function<void()> &wait) {
         const Db db(path());
-        const bool good = db.run("PRAGMA user_version=1") == SQLITE_OK; /* masks it */
+        const bool good = db.run("PRAGMA user_version=1") == SQLITE_OK; /* masks the header */
         wait();
         return good && db.number("SELECT count(*) FROM t") == 4 ? 0 : 1;
     });

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What do others see of a transaction, and what is left of one that is not committed? */
+/* What do other connections read during a transaction, and what is left of a transaction that is not committed? */
 #include "lab.h"
 #include "support/child.h"
 
@@ -28,7 +28,7 @@ TEST_F(SqliteTransactions, NeedNoJournalInTheFolder)
     }
 }
 
-/* Of the pages that SQLite writes: three whole ones here. */
+/* SQLite writes whole pages, here three of them. */
 TEST_F(SqliteTransactions, StoreOnlyTheSlicesThatDiffer)
 {
     make();
@@ -44,7 +44,7 @@ TEST_F(SqliteTransactions, StoreOnlyTheSlicesThatDiffer)
     EXPECT_LT(stored(), before + 4096);
 }
 
-TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
+TEST_F(SqliteTransactions, AreNotSeenByOthersBeforeCommit)
 {
     make();
     Db db(path()), second(path());
@@ -53,13 +53,13 @@ TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
     ASSERT_EQ(other.open(path()), SQLITE_OK);
     const support::Bytes before = support::read_file(path());
     MUST(db, "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
-    /* Not by this process: to close the file would take SQLite's locks away. */
+    /* Read in a child: if this process closed the file, SQLite would lose its locks on it. */
     EXPECT_EQ(support::in_child([&] {
                   support::Bytes now = support::read_file(path());
                   if (now.size() < before.size())
                       return 1;
                   std::copy_n(before.begin() + 18, 10,
-                              now.begin() + 18); /* what the mask changes */
+                              now.begin() + 18); /* the bytes of the mask */
                   const auto end = now.begin() + static_cast<ptrdiff_t>(before.size());
                   return std::equal(before.begin(), before.end(), now.begin()) &&
                                  std::count(end, now.end(), 0) == now.end() - end
@@ -67,7 +67,7 @@ TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
                              : 2;
               }),
               0);
-    /* A spill takes SQLite's exclusive lock: only who goes without locks may look. */
+    /* A spill takes SQLite's exclusive lock: only connections without locks can read. */
     EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b=a"), 3);
     EXPECT_EQ(second.run("SELECT * FROM t"), SQLITE_BUSY);
     EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY);
@@ -79,7 +79,7 @@ TEST_F(SqliteTransactions, AreSeenByNobodyElseBeforeCommit)
     EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
 }
 
-TEST_F(SqliteTransactions, ThatWereRolledBackLeaveNothing)
+TEST_F(SqliteTransactions, AreUndoneByRollback)
 {
     const auto content = [&] { return support::read_file(path()); };
     make();
@@ -97,7 +97,7 @@ TEST_F(SqliteTransactions, ThatWereRolledBackLeaveNothing)
         }
 }
 
-TEST_F(SqliteTransactions, OfAProcessThatWasKilledLeaveNothing)
+TEST_F(SqliteTransactions, OfAKilledProcessAreRolledBack)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -148,7 +148,7 @@ TEST_F(SqliteTransactions, UndoAStatementThatFails)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteTransactions, AreRolledBackUnderALockThatIsKept)
+TEST_F(SqliteTransactions, AreRolledBackInExclusiveLockingMode)
 {
     make();
     Db db(path());
@@ -176,8 +176,8 @@ TEST_F(SqliteTransactions, OpenAtTheCloseAreRolledBack)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* A database and its journal as they lie there in the middle of a transaction of SQLite's own VFS. */
-TEST_F(SqliteTransactions, OfAnotherVfsThatDiedAreRolledBackByTheirJournal)
+/* A database and its journal, copied in the middle of a transaction of SQLite's own VFS. */
+TEST_F(SqliteTransactions, OfSqlitesVfsAreRolledBackByTheirHotJournal)
 {
     make("b.db");
     {
@@ -212,7 +212,7 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskAreSqlitesOwn)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAProcessThatWasKilledAreRolledBack)
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAKilledProcessAreRolledBack)
 {
     make();
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
@@ -227,7 +227,7 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAProcessThatWasKilledAreRolled
     EXPECT_EQ(names(), "a.db");
 }
 
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveWhatOthersMayCopy)
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveAFileThatCanBeCopied)
 {
     make();
     Db db(path(), "journal=file");
@@ -235,7 +235,7 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveWhatOthersMayCopy)
          {"INSERT INTO t VALUES(4, 'four')", "UPDATE t SET b=zeroblob(3000)||a",
           "DELETE FROM t WHERE a=4; VACUUM"}) {
         MUST(db, change);
-        /* By another process: to close the file would take SQLite's locks away. */
+        /* Copied in a child: if this process closed the file, SQLite would lose its locks on it. */
         ASSERT_EQ(support::in_child(
                       [&] { return std::filesystem::copy_file(path(), path("copy.db")) ? 0 : 1; }),
                   0);
@@ -244,7 +244,7 @@ TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveWhatOthersMayCopy)
     }
 }
 
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskTakeWhatAnotherVfsHasWritten)
+TEST_F(SqliteTransactions, WithAJournalOnTheDiskSeeCommitsOfAnotherVfs)
 {
     make();
     ASSERT_EQ(other.open_stock(path()), SQLITE_OK);

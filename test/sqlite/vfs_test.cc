@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is a database like that is opened through the VFS, and what has become of it when it is closed? */
+/* How does a database behave that is opened through the VFS, and what is the state of its file after the close? */
 #include "lab.h"
 
 #include "ato_sqlite.h"
@@ -26,14 +26,14 @@ TEST_F(SqliteVfs, IsNotTheDefault)
     sqlite3_free(name);
 }
 
-TEST_F(SqliteVfs, IsTheDefaultWhereThatIsAskedFor)
+TEST_F(SqliteVfs, IsTheDefaultOnRequest)
 {
     start();
     EXPECT_EQ(ato_vfs_register(1), SQLITE_OK);
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "ato");
     EXPECT_EQ(ato_vfs_register(0), SQLITE_OK);
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
-    /* A program that has the code twice: of the other copy, too. */
+    /* If a program contains the VFS twice, it works for the other copy, too. */
     sqlite3_vfs *own = sqlite3_vfs_find("ato"), other = *own;
     sqlite3_vfs_unregister(own);
     sqlite3_vfs_register(&other, 0);
@@ -82,7 +82,7 @@ TEST_F(SqliteVfs, FastUnmapKeepsTheReflectionForTheNextOpen)
     }
 }
 
-TEST_F(SqliteVfs, StatIsJsonWhoseCountsMove)
+TEST_F(SqliteVfs, StatIsJsonAndItsCountersRise)
 {
     Db db(path());
     MUST(db, "CREATE TABLE t(a)");
@@ -98,13 +98,13 @@ TEST_F(SqliteVfs, StatIsJsonWhoseCountsMove)
     EXPECT_GT(count("bytes_to_media"), before);
     EXPECT_EQ(count("size"), 2 * 4096);
     EXPECT_EQ(db.text("SELECT json_extract('" + stat + "', '$.read_policy')"), "gather");
-    /* Of another database, by its name. */
+    /* Of an attached database, by its name. */
     MUST(db, "ATTACH '" + uri(path("b.db")) + "' AS other; CREATE TABLE other.u(a, b UNIQUE)");
     const std::string of_other = db.text("PRAGMA other.ato_stat");
     EXPECT_EQ(db.number("SELECT json_extract('" + of_other + "', '$.size')"), 3 * 4096);
 }
 
-TEST_F(SqliteVfs, ReadPolicyIsOfTheProcess)
+TEST_F(SqliteVfs, ReadPolicyIsSharedByTheConnectionsOfAProcess)
 {
     make();
     Db db(path()), second(path());
@@ -121,7 +121,7 @@ TEST_F(SqliteVfs, ReadPolicyIsOfTheProcess)
     EXPECT_EQ(db.run("PRAGMA ato_unmap=slow"), SQLITE_ERROR);
 }
 
-TEST_F(SqliteVfs, ReadPolicyIsOfTheEnvironmentIfThatSaysOne)
+TEST_F(SqliteVfs, ReadPolicyIsTakenFromTheEnvironment)
 {
     make();
     for (const char *policy : {"", "adaptive"}) {
@@ -152,7 +152,7 @@ TEST_F(SqliteVfs, BackupCopiesInAndOut)
     EXPECT_EQ(to.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteVfs, TemporaryTablesAreSqlitesOwnBusiness)
+TEST_F(SqliteVfs, TemporaryTablesAreLeftToSqlite)
 {
     for (const char *store : {"default", "file", "memory"}) {
         Db db(path());
@@ -167,7 +167,7 @@ TEST_F(SqliteVfs, TemporaryTablesAreSqlitesOwnBusiness)
     EXPECT_EQ(nameless.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteVfs, WithoutLocksDoesItsTransactionsToo)
+TEST_F(SqliteVfs, TransactionsWorkWithoutLocks)
 {
     make();
     Db db(path(), "nolock=1");
@@ -181,7 +181,7 @@ TEST_F(SqliteVfs, WithoutLocksDoesItsTransactionsToo)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteVfs, GoesOnInAnotherThread)
+TEST_F(SqliteVfs, ConnectionWorksInAnotherThread)
 {
     make();
     Db db(path());
@@ -204,7 +204,7 @@ TEST_F(SqliteVfs, GoesOnInAnotherThread)
     EXPECT_EQ(left(), 0u);
 }
 
-TEST_F(SqliteVfs, ThirtyThreadsComeAndGo)
+TEST_F(SqliteVfs, ThirtyThreadsOpenWriteAndClose)
 {
     make();
     std::vector<std::thread> all;
@@ -251,7 +251,7 @@ TEST_F(SqliteVfs, ReadOnlyConnectionSeesWhatAnotherWrites)
     EXPECT_EQ(reader.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteVfs, ReadOnlyOpenAfterADeathReadsOrSaysThatSomebodyHasToRecover)
+TEST_F(SqliteVfs, ReadOnlyOpenAfterAKillReadsOrReturnsReadonly)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -269,7 +269,7 @@ TEST_F(SqliteVfs, ReadOnlyOpenAfterADeathReadsOrSaysThatSomebodyHasToRecover)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 16);
 }
 
-/* As SQLite does where it was built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE, for each commit that has one file. */
+/* SQLite does this if it is built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE, for each commit to one file. */
 TEST_F(SqliteVfs, BatchesOfWritesAreAtomic)
 {
     make();
@@ -304,10 +304,11 @@ TEST_F(SqliteVfs, BatchesOfWritesAreAtomic)
         EXPECT_EQ(now, rolled_back ? pages[2] : other);
         EXPECT_EQ(size, (rolled_back ? 3 : 4) * 4096);
     }
-    EXPECT_NE(Db(path()).text("PRAGMA integrity_check"), "ok"); // which had nothing in its cache
+    EXPECT_NE(Db(path()).text("PRAGMA integrity_check"),
+              "ok"); // the new connection has an empty cache
 }
 
-/* Without a lock, as a checkpoint does: the VFS below may look at errno after errors of its own. */
+/* Writes without a lock, as a checkpoint does. The VFS below may read errno after its own errors. */
 TEST_F(SqliteVfs, CallsThatSucceedLeaveErrno)
 {
     Db db(path());
@@ -326,7 +327,7 @@ TEST_F(SqliteVfs, CallsThatSucceedLeaveErrno)
     EXPECT_EQ(errno, EXFULL);
 }
 
-TEST_F(SqliteVfs, VacuumIntoAnotherDatabase)
+TEST_F(SqliteVfs, VacuumIntoWorks)
 {
     make();
     Db db(path());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Does WAL mode work, and what do pages that SQLite has mapped show? */
+/* Does WAL mode work, and do memory-mapped pages show the current content? */
 #include "lab.h"
 
 namespace sql
@@ -31,7 +31,7 @@ TEST_F(SqliteWal, IsReadWhileItIsWritten)
     EXPECT_EQ(second.number("SELECT count(*) FROM t WHERE b=a"), 0);
 }
 
-TEST_F(SqliteWal, CheckpointsBringItHome)
+TEST_F(SqliteWal, CheckpointsCopyItIntoTheFile)
 {
     make();
     for (const char *how : {"passive", "full", "restart", "truncate"}) {
@@ -68,7 +68,7 @@ TEST_F(SqliteWal, GivesWayToJournalsAgain)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-TEST_F(SqliteWal, OfAProcessThatWasKilledIsRecovered)
+TEST_F(SqliteWal, OfAKilledProcessIsRecovered)
 {
     make();
     ASSERT_EQ(other.open(path()), SQLITE_OK);
@@ -103,7 +103,7 @@ TEST_F(SqliteWal, ShrinksByVacuumAndCheckpoint)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* SQLite cuts the file after the checkpoint that the last close makes, without a sync where it makes none. */
+/* SQLite cuts the file after the last close's checkpoint; without a sync in mode `off`. */
 TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
 {
     for (const char *synchronous : {"off", "normal", "full"}) {
@@ -118,8 +118,8 @@ TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
     }
 }
 
-/* What waits for the medium brings neighbours home together. */
-TEST_F(SqlitePages, ComeHomeTogetherWhereAFlushIsDear)
+/* In domain msync a read deploys neighbouring slices together. */
+TEST_F(SqlitePages, AreDeployedTogetherInDomainMsync)
 {
     for (const char *domain : {"process", "msync"}) {
         setenv("ATO_DURABILITY", domain, 1);
@@ -160,7 +160,7 @@ TEST_F(SqlitePages, AreMappedWhereAsked)
     EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
 }
 
-TEST_F(SqlitePages, ThatAReaderHoldsDoNotKeepAWriterFromItsTransaction)
+TEST_F(SqlitePages, MappedByAReaderDoNotBlockAWriter)
 {
     make();
     Db db(path()), writer(path());

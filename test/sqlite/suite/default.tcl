@@ -1,5 +1,4 @@
-# SPDX-License-Identifier: BSD-3-Clause
-# Which VFS has a database by default? Prints its name.
+# SPDX-License-Identifier: BSD-3-Clause Prints the name of the VFS that a database has by default.
 #
 # usage: testfixture default.tcl
 

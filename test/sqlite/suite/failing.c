@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Has the VFS's calls of libato fail where SQLite's tests ask for it: an error of the medium at the n-th access of
- * it, or a full disk. SQLite's own VFS counts its accesses and fails by these variables (of SQLITE_TEST); so do
- * these calls, in the same count. What failed so changed nothing, as libato promises of EIO and ENOSPC before a
+ * Makes the VFS's calls of libato fail where SQLite's tests ask for it: an error of the medium at the n-th access, or a
+ * full disk. SQLite's own VFS counts its accesses and fails according to these variables (of SQLITE_TEST); these calls
+ * do the same, with the same counter. A failed call changes nothing, as libato guarantees for EIO and ENOSPC before a
  * commit.
  *
- * The linker has the VFS call the functions named __wrap_ here (-Wl,--wrap).
+ * The linker makes the VFS call the functions named __wrap_ here (-Wl,--wrap).
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -13,13 +13,16 @@
 #include "ato.h"
 #include "lib/sqlite/pending.h"
 
-/* SQLite's; the other programs have none. */
-extern int sqlite3_io_error_pending __attribute__((weak)); /* at which access from now on */
-extern int sqlite3_io_error_persist __attribute__((weak)); /* and all that come after it */
-extern int sqlite3_io_error_benign __attribute__((weak));  /* one that SQLite need not tell of */
+/* SQLite's variables; they are only in its test programs. */
+extern int sqlite3_io_error_pending
+    __attribute__((weak)); /* fail at this access, counted from now */
+extern int sqlite3_io_error_persist __attribute__((weak)); /* and at each later one */
+extern int sqlite3_io_error_benign
+    __attribute__((weak)); /* the error is one that SQLite need not report */
 extern int sqlite3_io_error_hit __attribute__((weak));
 extern int sqlite3_io_error_hardhit __attribute__((weak));
-extern int sqlite3_diskfull_pending __attribute__((weak)); /* at which access that takes space */
+extern int sqlite3_diskfull_pending
+    __attribute__((weak)); /* fail at this access that allocates space */
 extern int sqlite3_diskfull __attribute__((weak));
 
 static void hit(bool benign)
@@ -29,7 +32,7 @@ static void hit(bool benign)
         sqlite3_io_error_hardhit++;
 }
 
-/* With errno set. */
+/* Returns true, with errno set, if this access has to fail. */
 static bool medium_fails(bool benign)
 {
     if (!&sqlite3_io_error_pending)
@@ -63,7 +66,7 @@ static bool write_fails(bool benign)
 void *__real_ato_memcpy(void *dst, const void *src, size_t n);
 void *__wrap_ato_memcpy(void *dst, const void *src, size_t n);
 
-/* The VFS reads by it, and writes by the next. */
+/* The VFS reads by ato_memcpy() and writes by ato_memcpy_opt(). */
 void *__wrap_ato_memcpy(void *dst, const void *src, size_t n)
 {
     return medium_fails(false) ? NULL : __real_ato_memcpy(dst, src, n);
@@ -112,7 +115,7 @@ int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
 int __real_pending_commit(struct pending *s);
 int __wrap_pending_commit(struct pending *s);
 
-/* What has only a new size comes after the commit, and may come to nothing: a later one cuts the file. */
+/* If only the size changes, the cut comes after the commit and may fail: a later commit cuts the file. */
 int __wrap_pending_commit(struct pending *s)
 {
     return write_fails(!s->writes) ? -1 : __real_pending_commit(s);

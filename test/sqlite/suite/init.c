@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes libato's VFS the default of the programs of SQLite's own tests: they are built with
- * SQLITE_EXTRA_INIT=ato_suite_init, which sqlite3_initialize() calls last, and again after each
- * sqlite3_shutdown(). With ATO_SUITE_VFS=stock in the environment they stay as SQLite made them, so that
- * the same program says what is SQLite's own doing. */
+/* Makes libato's VFS the default of the programs of SQLite's own tests. They are built with
+ * SQLITE_EXTRA_INIT=ato_suite_init, which sqlite3_initialize() calls last, and again after each sqlite3_shutdown().
+ * With ATO_SUITE_VFS=stock in the environment SQLite's own VFS stays the default, so that the same program shows
+ * SQLite's own results. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What is wrong with what a script of SQLite's has found? It may fail as it does with SQLite's own VFS, and as it is in
-# differences.txt, where a line stands for one error. Tested by ../judge_test.py.
+# Judges the results of a script of SQLite's. It may fail in the same tests as with SQLite's own VFS, and in the tests
+# of differences.txt, where a line stands for one error. Tested by ../judge_test.py.
 
 import collections
 import os
@@ -15,17 +15,17 @@ import world
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIFFERENCES = os.path.join(HERE, 'differences.txt')
 MOST_DIFFERENCES = 40
-MOST_NAMED = 5 # of the errors of a script, of what took longer
+MOST_NAMED = 5 # errors of a script, and slow scripts
 
 STOCK, ATO, FILE, BATCH = 'stock', 'ato', 'journal=file', 'batch'
 
-NOTHING = 1  # a script that tests nothing has made one test: that all memory was freed
+NOTHING = 1  # a script that tests nothing still makes one test: that all memory was freed
 
-# In differences.txt, instead of a test: a script that tests nothing with our VFS, or is still at it when its time is over.
+# In differences.txt instead of a test name: the script tests nothing with our VFS, or does not end in time.
 SKIPPED, UNFINISHED = 'skipped', 'unfinished'
-NO_TEST = '-' # gets nothing
-# Never in there: a script that gave up, or made less than such a part of the tests that it makes with stock. (Those that
-# have the n-th access fail, for each n, make a half or a third: there are fewer accesses.)
+NO_TEST = '-' # stands for the result there
+# Never in differences.txt: a script that gave up, or made less than 1/LEAST_PART of the tests that it makes with stock.
+# (Scripts that make the n-th access fail, for each n, make a half or a third of them: there are fewer accesses.)
 GAVE_UP, FEWER, LEAST_PART = 'gave-up', 'fewer', 5
 
 started = time.monotonic() - int(os.environ.get('SECONDS', 0))
@@ -40,7 +40,7 @@ def die(text):
 
 
 def read_differences(path=DIFFERENCES):
-    """What may fail with our VFS: {script: [(test, what it gets), ...]}. Each line has a reason."""
+    """Reads the errors that are allowed with our VFS: {script: [(test, result), ...]}. Each line needs a reason."""
     found, count = collections.defaultdict(list), 0
     with open(path, encoding='utf-8') as lines:
         for line in lines:
@@ -57,7 +57,7 @@ def read_differences(path=DIFFERENCES):
 
 
 class Judge:
-    """Counts the scripts of a variant; names what is wrong with them, and keeps what they printed."""
+    """Counts the scripts of a variant, reports their errors, and keeps their output."""
 
     def __init__(self, variant, stock, differences, folder):
         self.variant, self.stock, self.differences = variant, stock, differences
@@ -67,8 +67,8 @@ class Judge:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def errors(self, result, stock):
-        """What is wrong, and not with stock: [(test, sentence), ...], each as often as it is. `stock`: None, where
-        there are no tests with it."""
+        """Returns the errors that stock does not have: [(test, sentence), ...], with repetitions. `stock` is None if
+        the script is not run with stock."""
         if stock and stock.trouble:
             return [(GAVE_UP, f'with stock: {stock.trouble}')]
         known = collections.Counter(stock.errors if stock else [])
@@ -79,12 +79,13 @@ class Judge:
             return errors + ([] if result.tests else [(SKIPPED, 'no test was made')])
         if result.tests <= NOTHING < stock.tests:
             errors.append((SKIPPED, f'{stock.tests} tests with stock'))
-        elif result.tests * LEAST_PART < stock.tests and self.variant != BATCH: # there they leave off
+        elif result.tests * LEAST_PART < stock.tests and self.variant != BATCH: # with BATCH, scripts that look for
+                                                                                # journals end early
             errors.append((FEWER, f'{result.tests} tests, {stock.tests} with stock'))
         return errors
 
     def wrong(self, script, result, stock):
-        """The errors that are not listed, and what is listed and is no error: [(test, sentence), ...]."""
+        """Returns the errors that are not listed, and the listed ones that did not occur: [(test, sentence), ...]."""
         if result.crashed:
             return [('', result.trouble)]
         errors = self.errors(result, stock)
@@ -92,7 +93,7 @@ class Judge:
         if self.variant == FILE:
             listed = [line for line in listed if line[0] == SKIPPED]
         allowed, rest = collections.Counter(listed), []
-        for test, sentence in errors: # a line stands for one
+        for test, sentence in errors: # a line allows one error
             line = (test, NO_TEST if test in (SKIPPED, UNFINISHED) else world.got(result.output, test))
             if allowed[line]:
                 allowed[line] -= 1

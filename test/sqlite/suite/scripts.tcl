@@ -1,6 +1,5 @@
-# SPDX-License-Identifier: BSD-3-Clause
-# Which scripts are there? Prints `SUITE PATH` for each of the suite `veryquick` and of all, as SQLite's
-# own permutations.test has them.
+# SPDX-License-Identifier: BSD-3-Clause Prints `SUITE PATH` for each script of the suite `veryquick` and of all scripts,
+# as SQLite's own permutations.test lists them.
 #
 # usage: testfixture scripts.tcl FOLDER-OF-TESTS
 

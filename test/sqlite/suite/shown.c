@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shows SQLite's tests the files that SQLite has written, where these lie in memory: they look for journals on
- * the disk (is there one, how long is it, what is in it), and for pages in the files of databases that are open,
- * also for those of open transactions. So those tests check that what SQLite wrote is what it has.
+ * Shows SQLite's tests the files that SQLite has written and that are in memory. The tests look for journals on the
+ * disk (whether one exists, its length, its content), and for pages in the files of open databases, also during
+ * transactions. So these tests check the content that SQLite wrote.
  *
- * This file follows what SQLite does with those files; shown_calls.c shows them. A journal that SQLite closed, and did
- * not delete, is shown as it was then. In SQLite's count of open files they are files.
+ * This file follows SQLite's calls on those files; shown_calls.c shows them. A journal that SQLite closed without
+ * deleting it is shown with its last content. SQLite's count of open files includes them.
  *
- * The linker has the VFS call the functions named __wrap_ here instead of its own, and they call those
+ * The linker makes the VFS call the functions named __wrap_ here instead of its own; these call the originals
  * (-Wl,--wrap).
  */
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@
 struct shown *shown_all;
 pthread_mutex_t shown_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* SQLite's count, for its tests; the other programs have none. */
+/* SQLite's counter of open files; it is only in its test programs. */
 extern int sqlite3_open_file_count __attribute__((weak));
 
 static void count_open(int more)
@@ -34,7 +34,7 @@ static void count_open(int more)
         sqlite3_open_file_count += more;
 }
 
-/* ---- which there are ---- */
+/* ---- the list ---- */
 
 static struct shown **find_file(const sqlite3_file *file)
 {
@@ -49,7 +49,7 @@ static struct connection *connection_of(const struct shown *s)
     return ((const struct connection_file *)s->file)->connection;
 }
 
-/* With a journal on the disk the file of a database has what it has. */
+/* With a journal on the disk, the file of a database is up to date itself. */
 static bool is_shown(const struct shown *s, const char *name)
 {
     return !s->nameless && strcmp(s->name, name) == 0 &&
@@ -82,7 +82,7 @@ void shown_forget(const char *name)
         forget(s);
 }
 
-/* The calls below are not failing.c's: no test asks for errors of them. */
+/* These calls go around failing.c: no test asks for errors of them. */
 void *__real_ato_memcpy(void *dst, const void *src, size_t n);
 int __real_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
 
@@ -126,13 +126,13 @@ bool shown_copy(const struct shown *s, struct bytes *to)
         return bytes_write(to, s->kept.at, (int)s->kept.size, 0) == SQLITE_OK;
     if (!s->is_database)
         return copy_open(s, to);
-    pthread_mutex_lock(&connection_of(s)->in_call); /* its view stays where it is */
+    pthread_mutex_lock(&connection_of(s)->in_call); /* keeps the view where it is */
     const bool done = copy_open(s, to);
     pthread_mutex_unlock(&connection_of(s)->in_call);
     return done;
 }
 
-/* ---- what SQLite does with them ---- */
+/* ---- SQLite's calls on them ---- */
 
 static int shown_close(sqlite3_file *file)
 {
@@ -170,7 +170,7 @@ static int shown_truncate(sqlite3_file *file, sqlite3_int64 size)
     return r;
 }
 
-/* From now on it is shown. */
+/* Adds the file to the list. */
 static void show(sqlite3_file *file, const char *name, bool is_database)
 {
     struct shown *s = calloc(1, sizeof(*s) + strlen(name) + 1);
@@ -236,7 +236,7 @@ int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const cha
     const int r = __real_methods_open(f, below, name, flags, out_flags);
     if (r != SQLITE_OK)
         return r;
-    /* Scripts copy open databases, and go on with the copy: as with ?prefer=file. */
+    /* Scripts copy open databases, and open the copy: it needs ?prefer=file. */
     f->connection->takes_file = true;
     show(&f->as_file, name, true);
     return r;

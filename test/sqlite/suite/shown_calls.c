@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shows the files of shown.h to those calls of the C library that the program and Tcl make: access, stat, lstat, open,
- * fopen, unlink, opendir, readdir and closedir ask here first.
+ * Shows the files of shown.h to calls of the C library that the program and Tcl make: access, stat, lstat, open, fopen,
+ * unlink, opendir, readdir and closedir look in the list first.
  *
- * Only relative names are looked at: SQLite and libato use whole ones, and see what is on the disk; nothing that is
- * tested here knows of this. A call that opens a journal, or a database that this process has open, gets a copy that can
- * only be read. A journal that lies on the disk comes before one in memory.
+ * Only relative names are looked up: SQLite and libato use absolute ones, and see the files on the disk. A call that
+ * opens a journal, or a database that this process has open, gets a read-only copy. A journal on the disk comes before
+ * one in memory.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -32,7 +32,7 @@ typedef int closedir_call(DIR *folder);
 
 /* ---- one file ---- */
 
-/* The whole of a relative name; false. `path` has 2 * PATH_MAX. */
+/* Makes a relative name absolute; false if it is not possible. `path` has 2 * PATH_MAX bytes. */
 static bool make_whole(const char *name, char *path)
 {
     const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
@@ -44,13 +44,13 @@ static bool make_whole(const char *name, char *path)
     return realpath(folder, whole) && snprintf(path, 2 * PATH_MAX, "%s/%s", whole, last) > 0;
 }
 
-/* Others may have deleted it, and made another. */
+/* False if another process has replaced the file. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* The file that is shown under `name`, with the lock; NULL, without. */
+/* Returns the listed file of this name, and takes the lock; or NULL, without the lock. */
 static const struct shown *look(const char *name)
 {
     char path[2 * PATH_MAX];
@@ -66,7 +66,7 @@ static const struct shown *look(const char *name)
     return NULL;
 }
 
-/* A file with what is in it, that can only be read; -1. Gives back the lock. */
+/* Returns a read-only file with this content, or -1. Gives the lock back. */
 static int copy_of(const struct shown *s)
 {
     struct bytes bytes;
@@ -102,7 +102,7 @@ int open(const char *name, int flags, ...)
     return open_shown(name, flags, mode);
 }
 
-/* A journal: that a database is there is to be seen on the disk. */
+/* Only a journal: whether a database exists is seen on the disk. */
 static const struct shown *look_for_journal(const char *name)
 {
     const struct shown *s = look(name);
@@ -161,12 +161,12 @@ FILE *fopen(const char *restrict name, const char *restrict mode)
     return fd < 0 ? NULL : fdopen(fd, mode);
 }
 
-/* ---- listing a folder: files that are shown come after those on the disk ---- */
+/* ---- listing a folder: the listed files come after those on the disk ---- */
 
 struct listing {
     struct listing *next;
     DIR *folder;
-    size_t behind; /* how many of all that are shown it is past */
+    size_t behind; /* the number of listed files passed */
     struct dirent entry;
     char path[]; /* ends in '/' */
 };
@@ -245,7 +245,7 @@ int closedir(DIR *folder)
     return REAL(closedir)(folder);
 }
 
-/* ---- the same under the names of calls with offsets of 64 bits, which all programs here use ---- */
+/* ---- the same for the names of calls with 64-bit offsets, which all programs here use ---- */
 
 _Static_assert(sizeof(struct stat64) == sizeof(struct stat), "stat64() is stat()");
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs SQLite's own tests with libato's VFS as their default, and judges: what fails has to fail with
-# SQLite's own VFS as well, or to be in differences.txt. tools/sqlite-tests builds what this needs, calls
-# it, and says what may be asked for.
+# Runs SQLite's own tests with libato's VFS as their default, and judges the results: each failure must also occur with
+# SQLite's own VFS, or be in differences.txt. tools/sqlite-tests builds what this needs and calls it; its --help
+# describes the arguments.
 #
 # usage: suite.py FOLDER [--all | SCRIPT...]
 #
-#   FOLDER/source         SQLite's
-#   FOLDER/programs       what was built of it; libato_suite.so, which has the VFS
-#   FOLDER/stock.json     results with SQLite's own VFS, kept as long as those programs are the same
-#   FOLDER/failed/VARIANT what scripts that failed printed
+# FOLDER/source         SQLite's sources
+# FOLDER/programs       the programs built of them; libato_suite.so, with the VFS
+# FOLDER/stock.json     results with SQLite's own VFS, kept as long as the programs are the same
+# FOLDER/failed/VARIANT output of failed scripts
 
 import collections
 import concurrent.futures
@@ -31,7 +31,7 @@ from world import Result, Script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# How the programs are told which VFS is their default.
+# Tells the programs which VFS is their default.
 WORDS = {
     STOCK: {'ATO_SUITE_VFS': 'stock'},
     ATO: {'ATO_SUITE_VFS': 'ato'},
@@ -39,16 +39,16 @@ WORDS = {
     BATCH: {'ATO_SUITE_VFS': 'ato'},
 }
 
-# These write to the file of a database that is open by other means than SQLite (hexio_write, channels of Tcl's), or look
-# at it by its whole name or in another process, which are not shown what SQLite has (shown.c). With the default policy
-# the file has older bytes until the last close; with this one each commit brings its bytes home.
+# These scripts write to the file of an open database by other means than SQLite (hexio_write, channels of Tcl's), or
+# read it by its absolute name or in another process, to which shown.c does not show it. With the default policy the
+# file has older bytes until the last close; with this policy each commit writes its bytes to the file.
 EAGER = {'ATO_READ_POLICY': 'eager'}
 RAW = set('''
     alter2 avfs corrupt corrupt8 corruptB corruptC corruptD descidx2 e_wal exclusive2 incrblob3 incrcorrupt memdb1
     pager1 pragma rdonly superlock unixexcl walro2
 '''.split())
 
-# A VFS that is not atomic, that locks wrongly or that loses what was written is caught by these.
+# These find a VFS that is not atomic, that locks wrongly or that loses written bytes.
 QUICK = '''
     writecrash crash crash[235] savepoint savepoint[27] diskfull ioerr ioerr4 quota attach attach2 journal1 jrnlmode jrnlmode2
     pager2 pageropt rollback2 wal wal2 walcrash2 walro walmode backup backup2 vacuum vacuum2 vacuum5 incrvacuum
@@ -57,14 +57,14 @@ QUICK = '''
     mptester:crash01:delete mptester:multiwrite01:delete
 '''.split()
 
-# With ?journal=file the VFS below does nearly all: here these are about its journals and locks, and the length of the file.
+# With ?journal=file the VFS below does nearly all: these are about its journals and locks, and the length of the file.
 QUICK_FILE = '''
     writecrash crash3 savepoint diskfull ioerr attach journal1 jrnlmode jrnlmode2 pager2 rollback2 backup vacuum5 incrvacuum
     autovacuum lock2 exclusive mmap1 nolock tempdb superlock thread001 mptester:multiwrite01:delete
 '''.split()
 
-# Those that --all runs beside SQLite's suite `veryquick`: what is left out of that for the time it takes,
-# and is about files. Not among them, for their minutes each: backup_ioerr, thread003, walthread.
+# --all runs these beside SQLite's suite `veryquick`, which omits them because they take long; they are about files.
+# Omitted here, because they take minutes each: backup_ioerr, thread003, walthread.
 MORE = '''
     writecrash crash* savepoint* wal wal? walcrash* walfault* walslow walprotocol
     backup backup_malloc vacuum* incrvacuum_ioerr autovacuum_ioerr2 shared_err mmap* pagerfault* cffault
@@ -72,8 +72,8 @@ MORE = '''
     mptester:* threadtest3:*
 '''.split()
 
-# For an SQLite that takes the VFS's word for it that writes are atomic. Scripts that look for journals leave
-# off there by themselves.
+# For an SQLite that relies on the VFS's statement that writes are atomic. Scripts that look for journals end early with
+# it.
 BATCHED = '''
     atomic* writecrash crash* savepoint* trans trans2 trans3 rollback rollback2 diskfull quota attach* avtrans
     autovacuum incrvacuum vacuum* pagerfault pagerfault2 ioerr ioerr2 lock lock[23567] exclusive
@@ -84,15 +84,15 @@ THREAD_TESTS = ('walthread1', 'walthread2', 'walthread3', 'walthread4', 'walthre
                 'dynamic_triggers', 'checkpoint_starvation_1', 'checkpoint_starvation_2',
                 'create_drop_index_1', 'lookaside1', 'vacuum1', 'stress1', 'stress2', 'shared1')
 
-# ---- Which there are ----
+# ---- The scripts ----
 
 def program_of(variant):
-    """With SQLite as it has to be built for it."""
+    """Returns the name of the program: the variant BATCH needs SQLite built in another way."""
     return 'batch-testfixture' if variant == BATCH else 'testfixture'
 
 
 def ask(place, variant, *words):
-    """What a script of ours prints, as lines."""
+    """Runs a script of ours; returns the lines that it prints."""
     command = [os.path.join(place.bin, program_of(variant)), *words]
     with tempfile.TemporaryDirectory(dir=place.top) as folder:
         return subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[variant]}, check=True,
@@ -100,14 +100,14 @@ def ask(place, variant, *words):
 
 
 def check_default(place, variant):
-    """Not all tests would see that it is another."""
+    """Checks the default VFS: not all tests would notice a wrong one."""
     said = ask(place, variant, os.path.join(HERE, 'default.tcl'))
     if [line.split('/')[0] for line in said] != ['unix' if variant == STOCK else 'ato']:
         die(f'{variant}: the default VFS is {said}')
 
 
 def of_sqlite(place):
-    """SQLite's scripts, by name; and the names of its suite `veryquick`."""
+    """Returns SQLite's scripts by name, and the names of its suite `veryquick`."""
     scripts, veryquick = {}, set()
     for line in ask(place, STOCK, os.path.join(HERE, 'scripts.tcl'), place.tests):
         suite, path = line.split(' ', 1)
@@ -119,7 +119,7 @@ def of_sqlite(place):
 
 
 def of_programs():
-    """The tests of mptester, in each journal mode, and those of threadtest3."""
+    """Returns the tests of mptester, in each journal mode, and those of threadtest3."""
     scripts = {}
     for test in 'crash01', 'multiwrite01':
         for mode in 'delete', 'truncate', 'persist', 'wal':
@@ -134,7 +134,7 @@ def of_programs():
 
 
 def matching(scripts, patterns):
-    """Names of scripts that match one of these; each of them has to match one."""
+    """Returns the names of scripts that match one of the patterns. A pattern without a match is an error."""
     found = {}
     for pattern in patterns:
         names = fnmatch.filter(scripts, pattern.removesuffix('.test'))
@@ -144,21 +144,22 @@ def matching(scripts, patterns):
     return list(found)
 
 
-# ---- All of them ----
+# ---- Running them ----
 
 def words_for(script, variant):
     return {**WORDS[variant], **(EAGER if variant != FILE and script.name in RAW else {})}
 
 
 def keep_time(name, seconds):
-    """For the table of the longest tests (tools/setup.sh)."""
+    """Writes a line for the table of the longest tests (tools/setup.sh)."""
     if os.environ.get('ATO_TIMES'):
         with open(os.environ['ATO_TIMES'], 'a', encoding='utf-8') as file:
             print(round(seconds * 1000), name, sep='\t', file=file)
 
 
 def run_all(place, variant, scripts, known, take):
-    """Each script, the longest first, as many at once as there are CPUs; take(script, result) as they end."""
+    """Runs the scripts, the longest first, as many at once as there are CPUs; calls take(script, result) when one
+    ends."""
     say(f'{variant}: {len(scripts)} scripts')
     scripts = sorted(scripts, key=lambda script: -known.get(script.name, Result(seconds=10)).seconds)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -187,7 +188,7 @@ def digest(paths):
 
 
 class Stock:
-    """What SQLite's own VFS comes to: kept in a file, being the same each time."""
+    """The results with SQLite's own VFS: kept in a file, because they are the same each time."""
 
     def __init__(self, folder):
         self.path, self.results = os.path.join(folder, 'stock.json'), {}
@@ -196,13 +197,13 @@ class Stock:
             with open(self.path, encoding='utf-8') as kept:
                 known = json.load(kept)
         except (OSError, ValueError):
-            return  # none was kept, or not to its end
+            return  # the file is missing or incomplete
         if known['programs'] == self.programs:
             self.results = {name: Result(**fields) for name, fields in known['results'].items()}
 
     def complete(self, place, scripts):
-        """Runs those of which nothing is known; once more those that found errors: what fails only once excuses
-        nothing."""
+        """Runs the scripts without a known result; runs those with errors twice: an error that occurs only once does
+        not excuse anything."""
         missing = [script for script in scripts if script.name not in self.results]
         if missing:
             try:
@@ -232,16 +233,16 @@ class Stock:
         self.take(script, dataclasses.replace(result, errors=sorted(both.elements())))
 
 
-# ---- What is asked for ----
+# ---- Choosing ----
 
 def limited(script, stock):
-    """Who takes forty times as long as with stock, and a minute, hangs. (Scripts that open a database for each of
+    """Sets the time limit: a minute and forty times the time with stock. (Scripts that open a database for each of
     thousands of tests take fifteen times as long.)"""
     return dataclasses.replace(script, limit=60 + int(40 * stock.results[script.name].seconds))
 
 
 def choose(arguments, scripts, veryquick):
-    """The names of the scripts to run, for each variant."""
+    """Returns the names of the scripts to run, by variant."""
     if not arguments:
         return {ATO: matching(scripts, QUICK)}
     if arguments == ['--both']:

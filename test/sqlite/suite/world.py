@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs one script of SQLite's tests in a world of its own, and says what it found. Knows nothing of which
-# scripts there are, and judges nothing: suite.py does.
+# Runs one script of SQLite's tests in a folder of its own, and returns its result. suite.py chooses the scripts;
+# judge.py judges the results.
 
 import dataclasses
 import glob
@@ -18,33 +18,33 @@ NOBODY = 65534
 
 @dataclasses.dataclass
 class Script:
-    """Something to run: a script of SQLite's, or a test of one of its other programs."""
+    """A script of SQLite's, or a test of one of its other programs."""
     name: str
-    command: list  # words; in them {bin} and {tests} stand for where the programs and the scripts are
+    command: list  # words; {bin} and {tests} stand for the folders of the programs and the scripts
     limit: int     # seconds
 
 
 @dataclasses.dataclass
 class Result:
-    errors: list = dataclasses.field(default_factory=list)  # names of tests
-    tests: int = 0     # how many were made
-    trouble: str = ''  # why it did not come to its end
+    errors: list = dataclasses.field(default_factory=list)  # names of failed tests
+    tests: int = 0     # the number of tests made
+    trouble: str = ''  # the reason if it did not come to its end
     crashed: bool = False
-    late: bool = False # its time was over
+    late: bool = False # it did not end in time
     seconds: float = 0
     output: str = ''
 
 
 SUMMARY = re.compile(r'^(?:Summary: )?(\d+) errors out of (\d+) tests', re.M)
 NAMES = re.compile(r'^!Failures on these tests:(.*)$', re.M)
-# A test that failed says so as soon as it is found.
+# A failed test prints this at once.
 SAID = re.compile(r'^(?:! (\S+) (expected|got): *(.*)|(\S+)\.\.\.\s*\n(Error: .*))$', re.M)
 LEFT = ((re.compile(r'^\d+ files were left open$', re.M), 'files-left-open'),
         (re.compile(r'^Unfreed memory: ', re.M), 'memory-not-freed'))
 
 
 def parse(output, status, limit):
-    """What a script has found that printed this, and ended with this status, or not within the limit: None."""
+    """Returns the result of a script with this output and this exit status (None: it did not end in time)."""
     summaries = SUMMARY.findall(output)
     if status is None:
         trouble = f'took longer than {limit} s'
@@ -53,7 +53,7 @@ def parse(output, status, limit):
     elif summaries:
         trouble = ''
     elif status == 0 and not output.strip():
-        return Result() # it left before it began
+        return Result() # it ended without a test
     else:
         trouble = f'ended with status {status} and without a summary'
     if trouble:
@@ -74,44 +74,44 @@ def readable(line):
     return ''.join(c if c.isprintable() else '?' for c in line[:300])
 
 
-# Tcl says why it gave up, and then where; mptester's clients say it in the midst of others.
+# Tcl prints the reason, and then the place; clients of mptester print it between other lines.
 WHY = re.compile(r'^(.*)\n    (?:while executing|invoked from within)$|^\d+\.\w+:(?:FATAL|ERROR): (.*)$', re.M)
 
 
 def last_words(output):
-    """Why it did not go on, if it says so, or the last line."""
+    """Returns the reason if the script did not come to its end, or its last line."""
     why = WHY.search(output)
     return readable(why[1] or why[2] if why else (output.strip().splitlines() or ['nothing'])[-1])
 
 
 def said(output):
-    """What tests that failed say: (name, what it got or None, the lines), ..."""
+    """Returns the output of failed tests: (name, result or None, the lines), ..."""
     for found in SAID.finditer(output):
         test, what, value, other, error = found.groups()
         yield test or other, None if what == 'expected' else value if test else error, found[0].splitlines()
 
 
 def explain(output, error):
-    """The lines of the output that say what was wrong: expected, got."""
+    """Returns the lines of the output about this error: expected, got."""
     return [readable(line) for test, _, lines in said(output) if test == error for line in lines]
 
 
 def got(output, error):
-    """What the test of that name got: `[...]`, or `Error: ...`."""
+    """Returns the result of the test of this name: `[...]`, or `Error: ...`."""
     values = [value for test, value, _ in said(output) if test == error and value is not None]
     return re.sub(r'\bfile\d+', 'file', values[0]) if values else ''
 
 
 def remove(top):
-    """A folder with all that is in it: scripts leave folders that may not be written to."""
+    """Removes a folder with its content: scripts leave folders without write permission."""
     for folder, _, _ in os.walk(top):
         os.chmod(folder, 0o700)
     shutil.rmtree(top)
 
 
 class World:
-    """A folder in /dev/shm that whoever runs the scripts may read: the programs, the scripts, and a folder
-    for each script that runs. And the processes that do."""
+    """A folder in /dev/shm that the user of the scripts may read, with the programs, the scripts, and a folder for each
+    running script; and the running processes."""
 
     def __init__(self, folder):
         self.as_root = os.geteuid() == 0
@@ -126,10 +126,10 @@ class World:
             shutil.copytree(os.path.join(folder, 'source', part), os.path.join(self.top, 'source', part))
 
     def run(self, script, words):
-        """Runs it in a folder of its own, with these words in its environment and few others. What it
-        leaves there, and what it started, is gone afterwards."""
+        """Runs the script in a folder of its own, with `words` and little else in its environment. Removes the files
+        that it left, and kills the processes that it started."""
         place = tempfile.mkdtemp(prefix='run-', dir=self.top)
-        for program in os.listdir(self.bin): # scripts look for the others where they were started
+        for program in os.listdir(self.bin): # scripts look for the other programs in their working folder
             os.symlink(os.path.join(self.bin, program), os.path.join(place, program))
         user = {}
         if self.as_root:
@@ -157,7 +157,7 @@ class World:
         return result
 
     def kill(self, group):
-        """What a script started dies with it."""
+        """Kills the script and the processes that it started."""
         try:
             os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
@@ -169,7 +169,7 @@ class World:
             self.kill(group)
 
     def end(self):
-        """Returns how many objects of shared memory were left, of killed processes whose files are gone."""
+        """Returns the number of objects of shared memory that killed processes left, and whose files are gone."""
         self.stop()
         remove(self.top)
         return self.remove_objects()
@@ -181,7 +181,7 @@ class World:
                 with open(maps, encoding='utf-8', errors='replace') as lines:
                     mapped += lines.read()
             except OSError:
-                pass # it has ended, or is another user's
+                pass # the process has ended, or belongs to another user
         owner = NOBODY if self.as_root else os.geteuid()
         for path in set(glob.glob('/dev/shm/ato-*')) - self.objects:
             if os.stat(path).st_uid == owner and path not in mapped:
