@@ -94,7 +94,7 @@ Bytes Actor::read_all(Mapping *m)
         look_at_size(m);
         const uint64_t size = m->bytes;
         bytes.resize(size);
-        // A size that a dead one was changing changes when somebody comes to its pages.
+        // Reading the pages of a dead process may finish its change of the size.
         must(ato_memcpy(bytes.data(), m->base, size) || errno == EFAULT,
              "ato_memcpy out of a mapping");
         look_at_size(m);
@@ -116,7 +116,7 @@ void Actor::deploy_all(Mapping *m)
 void Actor::check(const Mapping *m)
 {
     if (unmasked(read(m, 0, m->bytes)) != unmasked(contents[static_cast<size_t>(m->file)]))
-        throw Violation("a read of the whole file is not what was written");
+        throw Violation("a read of the whole file differs from the bytes written");
 }
 
 template <typename F> void Actor::change(int file, uint64_t at, const Bytes &bytes, F call)
@@ -138,7 +138,7 @@ Bytes Actor::some(uint64_t n)
     return bytes;
 }
 
-// Of a file that becomes plain the guarded bytes change, with all else in one step.
+// When a file becomes plain, its guarded bytes change in the same step as all else.
 void Actor::unmap(Mapping *m, int mode)
 {
     auto guarded = guards.find(m->file);
@@ -253,22 +253,22 @@ void Actor::beside(const std::function<void()> &what)
     }
     if (!may_be.empty()) {
         if (!done.allowed.empty())
-            throw std::logic_error("what the files hold is not known, and is changed");
+            throw std::logic_error("the content is undecided, and is changed again");
         return;
     }
     for (const auto &c : {contents, other})
         if (done.allowed.empty() ||
             std::count(done.allowed.begin(), done.allowed.end(), hash_of(c)))
             may_be.push_back(c);
-    if (done.allowed.empty()) // it did not come to change anything
+    if (done.allowed.empty()) // the process died before its change
         may_be.pop_back();
     if (may_be.empty())
-        throw std::logic_error("a process beside the run may change what the files hold but once");
+        throw std::logic_error("a process beside the run may change the content only once");
     allow(hashes_of(may_be));
 }
 
-// Who has died in a change may come to be through with it, as long as nobody took its pages: then what is read is
-// what was there before.
+// The change of a dead process may be completed until its pages are taken over: the first read may
+// return the old content, a later one the new content.
 void Actor::look_once()
 {
     for (size_t i = 0; i < world.mapped(); i++) {
@@ -278,8 +278,8 @@ void Actor::look_once()
         auto first = std::find_if(may_be.begin(), may_be.end(), is_seen);
         if (first == may_be.end())
             throw Violation(
-                "beside a process that died, a file holds neither what was there before "
-                "it nor what it wrote");
+                "after the death of a process a file has neither its old content nor the "
+                "content that the process wrote");
         may_be.erase(may_be.begin(), first);
         allow(hashes_of(may_be));
     }
@@ -296,13 +296,13 @@ void Actor::look()
     look_once();
     for (size_t i = 0; i < world.mapped(); i++)
         deploy_all(world.mapping(i));
-    // Now it is decided.
+    // Now the outcome is decided.
     std::vector<Bytes> seen(contents.size());
     for (size_t i = 0; i < world.mapped(); i++)
         seen[static_cast<size_t>(world.mapping(i)->file)] = read_all(world.mapping(i));
     if (std::find(may_be.begin(), may_be.end(), seen) == may_be.end())
-        throw Violation("a process that died left something between what was there before it and "
-                        "what it wrote");
+        throw Violation("a dead process left a mixture of the old content and the content that it "
+                        "wrote");
     contents = std::move(seen);
     may_be.clear();
     allow_this();

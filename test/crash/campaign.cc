@@ -17,13 +17,13 @@ namespace crash
 namespace
 {
 
-constexpr uint64_t ANOTHER = 1000000; // rounds further: a seed that no round has
+constexpr uint64_t ANOTHER = 1000000; // added to a round: a seed that no round has
 constexpr uint64_t ENOUGH = 100;      // images of a combination, at least
-constexpr uint64_t PLACES = 1000;     // a seed's last three digits say which case and domain
+constexpr uint64_t PLACES = 1000;     // the last three digits of a seed are the case and the domain
 constexpr uint64_t MANY = 1050000;
-constexpr uint64_t NEVER = 1 << 30; // one moment of so many is none
+constexpr uint64_t NEVER = 1 << 30; // so large a distance that one moment is left
 
-// Only a quick look at each combination: what comes after it is what the run is for.
+// Looks at each combination only briefly: the run is for the work after it.
 bool is_survey(const Effort &effort, uint64_t round)
 {
     return effort.is_survey && round == 0;
@@ -46,7 +46,7 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
         b.lives = 16;
         b.life_images = 16;
         b.depth = 3;
-    } else if (round > 0) { // deeper, now that each was looked at once
+    } else if (round > 0) { // deeper, after a first look at each
         b.lives = 30;
         b.life_images = 20;
         b.depth = 3;
@@ -63,9 +63,9 @@ struct Job {
     const Combination &c;
     const std::string &folder;
     Whereabouts &where;
-    double end; // of the time
+    double end; // of the run
     Result all;
-    std::vector<std::string> again; // of each failure
+    std::vector<std::string> again; // the replay command of each failure
 
     void explore(uint64_t seed, const Bounds &b)
     {
@@ -235,7 +235,8 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
 {
     Totals totals;
     Workers workers(effort.cpus);
-    // After the first round in an order that the seed decides, for the time may be over before its end.
+    // From the second round on, the seed decides the order: the time may be over before the end of
+    // a round.
     std::vector<size_t> order(list.size());
     std::iota(order.begin(), order.end(), 0);
     shuffle(order, Random(effort.seed));
@@ -257,7 +258,8 @@ Totals explore(const Effort &effort, std::vector<Combination> &list)
             uint64_t seed = c.seed(effort.seed + round);
             bool once = is_survey(effort, round);
             uint64_t scouts = round == 0 ? effort.scouts : 0;
-            // The first round is whole, and so is each that a number of images, not the time, ends.
+            // The first round is always complete, and so is each round that is limited by images,
+            // not by time.
             bool timed = round > 0 && effort.seconds > 0;
             double until = timed ? end : std::numeric_limits<double>::infinity();
             workers.start(static_cast<int>(started++),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All cases in all their domains, round after round with other seeds, some at a time.
+// Explores all cases in all their domains, in rounds with different seeds, several at a time.
 #ifndef ATO_TEST_CRASH_CAMPAIGN_H
 #define ATO_TEST_CRASH_CAMPAIGN_H
 
@@ -9,13 +9,13 @@
 namespace crash
 {
 
-// A case in a domain, and what came of it.
+// A case in a domain, and its results.
 struct Combination {
     size_t number; // of the case
     int domain;
     std::unordered_set<uint64_t> images;
     uint64_t recoveries = 0;
-    // Where its first round came to: the operation itself, and all lives.
+    // The places of the library that its first round reached: in the first life, and in all lives.
     std::set<std::string> own_sites, sites;
 
     const Case &what() const
@@ -23,13 +23,13 @@ struct Combination {
         return all_cases()[number];
     }
     std::string name() const;
-    // Other for each round, and telling which combination it is.
+    // Different in each round; its last digits name the combination.
     uint64_t seed(uint64_t round) const;
 };
 
 const char *domain_name(int domain);
 
-// Those whose name contains this.
+// The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
 
 // One crash, by three values: SEED:EVENT:CHOICE.
@@ -39,24 +39,24 @@ struct Crash {
 };
 std::string name_of(const Crash &crash);
 bool parse_crash(const std::string &name, Crash &crash);
-// Whose it is; NULL: nobody's.
+// The combination that the crash belongs to, or NULL.
 const Combination *combination_of(const std::vector<Combination> &list, const Crash &crash);
-// It again, in a folder; tells what it is about, or nothing if there is no such crash.
+// Replays the crash, in a folder; describes it in `story`, which stays empty if there is no such
+// crash.
 Result replay(const Combination &c, const Crash &crash, const Mutation &mutation,
               const std::string &folder, std::string &story);
 
-// A large file costs more, and so does a program: fewer crashes of it.
+// Fewer crashes for cases with large files and for programs, which cost more.
 Bounds fitting(Bounds bounds, const Case &c);
 
 struct Effort {
-    double seconds = 40; // each combination once, and rounds as long as this lasts
+    double seconds = 40; // each combination once, and rounds for this time
     bool is_long = false;
     bool is_survey = false; // the first round looks at few crashes
-    uint64_t scouts =
-        0; // seeds more, of which only is looked at which places of the code they come to
+    uint64_t scouts = 0;    // more seeds, used only to find the places of the code that are reached
     uint64_t seed = 1;
     unsigned cpus = 1;
-    std::string folder; // of all files
+    std::string folder; // for all files
 };
 
 struct Totals {
@@ -64,10 +64,10 @@ struct Totals {
     std::unordered_set<uint64_t> images;
 };
 
-// Says what it finds as it goes.
+// Reports violations as it finds them.
 Totals explore(const Effort &effort, std::vector<Combination> &list);
 
-// A line for whoever watches, with the time since the first.
+// Prints a line of progress, with the time since the first.
 void say(const std::string &what);
 
 } // namespace crash

@@ -7,7 +7,7 @@ namespace crash
 namespace
 {
 
-// A journal whose sequence numbers are about to need their upper halves.
+// The sequence numbers of the journal are about to need their upper halves.
 void before_old_journal(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
@@ -62,12 +62,12 @@ void write_pages(Actor &a)
         uint64_t n = PAGE + 2 + a.random.below(3 * PAGE);
         uint64_t at = a.random.below(SIZE - n);
         a.write(the(a), at, n);
-        if (i == 0) // a newer flip of a page that the lane named
+        if (i == 0) // a newer flip of a page that is in the lane
             a.write(the(a), at + n - 1 - a.random.below(900), 1);
     }
 }
 
-// Few slices of each page, so that every combination of words can be looked at.
+// Few slices of each page, so that every combination of words can be explored.
 void write_seam(Actor &a)
 {
     uint64_t seam = PAGE * (1 + a.random.below(4));
@@ -135,7 +135,7 @@ void write_eager(Actor &a)
     a.write(the(a), PAGE - 30, 60);
 }
 
-// Within one word: stored in place, where the slice is home.
+// Within one word: the store is in place if the slice is home.
 void write_words(Actor &a)
 {
     const uint64_t at = a.random.below(3000) / 8 * 8;
@@ -183,7 +183,7 @@ void unmap_fast(Actor &a)
     a.unmap(the(a), ATO_UNMAP_FAST);
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.check(m);
-    a.unmap(m, ATO_UNMAP_FAST); // nothing was written
+    a.unmap(m, ATO_UNMAP_FAST); // the file is unchanged
     m = a.map(0, ATO_READ_LAZY, ATO_NO_RTM);
     a.write(m, 100, 5000);
     a.unmap(m, ATO_UNMAP_FAST);
@@ -206,7 +206,7 @@ void unmap_spatial(Actor &a)
     a.allow_this();
 }
 
-// Bytes that are others while the file is not plain.
+// These bytes differ while the file is not plain.
 void before_guard(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
@@ -255,9 +255,9 @@ void before_no_journal(Actor &a)
 
 void journal(Actor &a)
 {
-    a.write(the(a), PAGE - 40, 90); // makes it
+    a.write(the(a), PAGE - 40, 90); // makes the journal
     a.write(the(a), PAGE - 30, 20);
-    a.unmap(the(a), ATO_UNMAP_FAST); // removes it
+    a.unmap(the(a), ATO_UNMAP_FAST); // removes the journal
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.write(m, PAGE - 60, 90);
     a.write(m, PAGE - 30, 20);

@@ -9,7 +9,7 @@ namespace
 
 constexpr uint64_t TWO_CHUNKS = CHUNK + 3 * PAGE + 1003;
 
-// All that is done is done near the place where the chunks meet; the rest is as it was.
+// Everything happens near the place where the chunks meet; the rest of the file does not change.
 uint64_t near_seam(Actor &a, uint64_t bytes)
 {
     return CHUNK - PAGE - bytes / 2 + a.random.below(2 * PAGE);

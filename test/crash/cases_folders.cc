@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A commit of files whose reflections lie in two folders. It is put together here, of what the library
-// makes commits of: it brings back, in both files at once, what slices held before.
+// A commit of files whose reflections lie in two folders. It is built here from the library's parts
+// of a commit: it restores older bytes of slices in both files at once.
 #include "scenes.h"
 
-#define _Thread_local __thread // C++ has another word for it
+#define _Thread_local __thread // C++ has another word for this
 extern "C" {
 #include "lib/commit/journals.h"
 #include "lib/file/table.h"
@@ -29,7 +29,7 @@ void before_folders(Actor &a)
     a.scatter(m, 6);
 }
 
-// A file's page, some of whose slices change homes.
+// A page of a file, with slices that change homes.
 struct Change {
     struct file *file;
     uint64_t page, word;
@@ -56,12 +56,12 @@ void must(bool ok, const char *what)
         throw Violation(std::string(what) + ": " + ato_errormsg());
 }
 
-// None of its calls bears the name of a place: they are no places of the library.
+// Its calls are not named as places: they are not places of the library.
 void commit(const std::vector<Change> &changes)
 {
     const struct persist *p = &changes[0].file->persist;
     std::vector<struct file *> files;
-    std::vector<journal_file> who;
+    std::vector<journal_file> in_lane;
     journal_lane lane;
     journal_writer w;
     for (const Change &c : changes)
@@ -73,9 +73,9 @@ void commit(const std::vector<Change> &changes)
         memcpy(is.id, f->pairing.record.id, sizeof(is.id));
         is.inode = f->pairing.record.inode;
         is.folder = journals_folder_of(&lane, f);
-        who.push_back(is);
+        in_lane.push_back(is);
     }
-    journal_begin(&w, lane.journal, p, lane.lane, who.data(), n, n);
+    journal_begin(&w, lane.journal, p, lane.lane, in_lane.data(), n, n);
     for (unsigned i = 0; i < n; i++)
         journal_add(&w, i, layout_word(changes[i].page), changes[i].word);
     must(journal_finish(&w) == 0, "journal_finish");
@@ -91,7 +91,7 @@ void commit(const std::vector<Change> &changes)
     journals_give_lane(&lane);
 }
 
-// What memory says of the pages is not so any more: nothing else is done with them.
+// The page states in memory are out of date now: the run ends here.
 void commit_in_folders(Actor &a)
 {
     for (int turn = 0; turn < 2; turn++) {

@@ -17,7 +17,8 @@ namespace crash
 namespace
 {
 
-// Somebody wrote and died, or the power went: any moment of a commit to pages of two files.
+// Before: a process wrote and died, or the power failed, at any moment of a commit to pages of two
+// files.
 void before_recovery(Actor &a)
 {
     before_two(a);
@@ -57,7 +58,7 @@ void recovery(Actor &a)
     a.write(n, 2 * PAGE - 60, 90);
 }
 
-// The inode number of an original belonged to another file, whose reflection is still there. That is
+// The inode number of an original belonged to another file, whose reflection still exists: it is
 // set aside, never removed.
 void give_number_on(Actor &a, Disk &disk, int file)
 {
@@ -102,9 +103,9 @@ void reuse(Actor &a)
     a.check(m);
 }
 
-// ---- a lane of a pairing that is gone ----
+// ---- a lane of a removed pairing ----
 
-// Does some lane of a journal hold a commit of the file?
+// Does a lane of a journal hold a commit of the file?
 bool has_commit_of(const Actor &a, const Disk &disk, int file)
 {
     int own = disk.find(Disk::ROOT, ".ato");
@@ -121,14 +122,15 @@ bool has_commit_of(const Actor &a, const Disk &disk, int file)
     return false;
 }
 
-// A process died while two threads of it were in commits to the two files: both lanes hold one.
+// A process died while two of its threads were in commits to the two files: each of two lanes holds
+// a commit.
 Disk die_committed(Actor &a)
 {
     before_two(a);
     Disk start = a.world.look();
     std::vector<Bytes> kept = a.contents;
     std::vector<Disk> both;
-    for (int tries = 0; both.empty(); tries++) { // not in every order of the threads
+    for (int tries = 0; both.empty(); tries++) { // only some orders of the threads lead to this
         if (tries == 200)
             throw Violation("two threads are never in commits to two files at once");
         Media media(a.world.look(), Loss::Process, false);
@@ -151,10 +153,10 @@ Disk die_committed(Actor &a)
     return both[a.random.below(both.size())];
 }
 
-// What is there instead of the second file's pairing.
+// The state of the second file in place of its pairing.
 enum : uint64_t { NOTHING, BIRTH, ANOTHER_FILE, PAIRING };
 
-// The second file is paired anew, under the same names; its journal was not there meanwhile.
+// The second file is paired again, under the same names, while its journal was missing.
 void pair_anew(Actor &a, Disk &disk)
 {
     std::map<std::string, Inode> journals;
@@ -176,7 +178,7 @@ void pair_anew(Actor &a, Disk &disk)
         disk.edit(own).names[j.first] = disk.add(j.second);
 }
 
-// A dead process's journal names a pairing that is not there any more.
+// The journal of a dead process names a pairing that does not exist any more.
 void before_gone_for(Actor &a, uint64_t instead)
 {
     Disk disk = die_committed(a);
@@ -200,7 +202,8 @@ void before_gone_for(Actor &a, uint64_t instead)
     a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
 }
 
-// Taken away by hand, perhaps with a birth in its place that was cut; or the file is another one.
+// The pairing was removed by hand, perhaps with an interrupted birth in its place; or the file is
+// another one.
 void before_gone(Actor &a)
 {
     before_gone_for(a, a.random.below(PAIRING));
@@ -211,9 +214,9 @@ void before_anew(Actor &a)
     before_gone_for(a, PAIRING);
 }
 
-// ---- writes by others ----
+// ---- writes by other programs ----
 
-// The state of a file in its manifest.
+// The state in the file's manifest.
 uint32_t state_of(const Actor &a, const Disk &disk, int file)
 {
     std::string name = std::to_string(a.world.number_of(file)) + ".manifest";
@@ -225,9 +228,9 @@ uint32_t state_of(const Actor &a, const Disk &disk, int file)
     return record.state;
 }
 
-// Another program writes to a file that is not mapped, and is noticed; what it did is undone, mtime
-// and all, and the file is what it was. Its clock may stand still since before the first map, which
-// is how a coarse one looks.
+// Another program writes to a file that is not mapped, and the library notices it. Then the write
+// is undone, including mtime, and the file has its old content. The clock of that program may show
+// a time before the first map, as a coarse clock does.
 void meddle(Actor &a, const Time &stood_still)
 {
     Time was = a.world.time_of(0), then = was;
@@ -245,9 +248,10 @@ void meddle(Actor &a, const Time &stood_still)
     a.world.write_outside(0, at, bytes, was);
 }
 
-// The file was written and unmapped fast, or its user died and the next one unmapped it; at any
-// moment of that the power may have gone, and then another program wrote. Where the manifest says
-// `clean`, that has to be noticed. Where it does not, it cannot be: nothing is tried then.
+// A process wrote to the file and unmapped it fast, or it died and the next process unmapped the
+// file. At any moment of that the power may have failed; then another program wrote to the file. If
+// the manifest says `clean`, the library must notice that. If not, it cannot: then nothing is
+// tried.
 void before_meddling(Actor &a)
 {
     Time first = a.world.time_of(0);
@@ -269,7 +273,7 @@ void before_meddling(Actor &a)
         if (i < t.size())
             media.feed(t[i]);
     }
-    for (const Disk &image : images) { // the last one holds everything
+    for (const Disk &image : images) { // the last image is complete
         a.world.stage(image, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
         if (state_of(a, image, 0) == MANIFEST_CLEAN)
             meddle(a, first);
@@ -291,7 +295,7 @@ void meddling(Actor &a)
     a.unmap(m, ATO_UNMAP_FAST);
 }
 
-// Others wrote to the file since it was unmapped, and they are right.
+// Other programs wrote to the file after the unmap, and their bytes count.
 void before_preferring(Actor &a)
 {
     a.unmap(mapped(a, ATO_NO_RTM), ATO_UNMAP_FAST);
@@ -306,7 +310,7 @@ void before_preferring(Actor &a)
     a.demand.kept = {disk.find(own, name), disk.find(own, name + ".manifest")};
 }
 
-// The reflection is forgotten: set aside, and another one is born.
+// The reflection is discarded: set aside, and a new one is born.
 void prefer_file(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
@@ -315,10 +319,11 @@ void prefer_file(Actor &a)
     a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
 }
 
-// Mapped in domain process, which flushes nothing, by somebody who died or unmapped; then in another.
+// Mapped in domain process, which flushes nothing, by a process that died or unmapped; then in
+// another domain.
 void change_domain(Actor &a, bool dies)
 {
-    a.allow({}); // a power cut in between may take anything: not looked at
+    a.allow({}); // a power cut before this point may take anything: not explored
     a.mute = true;
     Mapping *m = a.world.map(0, ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM);
     a.scatter(m, 4);
@@ -350,11 +355,11 @@ void change_domain_of_unmapped(Actor &a)
 void die_twice(Actor &a, uint64_t at)
 {
     set_thread_number(get_thread_number() + 50);
-    a.allow({}); // either outcome is right, until somebody has seen one
+    a.allow({}); // both outcomes are right until one has been read
     a.mute = true;
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     if (a.random.one_in(2))
-        a.world.cut_short(1, Kind::Store); // the word can be seen
+        a.world.cut_short(1, Kind::Store); // the word is visible
     else
         a.world.cut_short(3 + a.random.below(5));
     a.write(m, at, 1 + a.random.below(130));
@@ -363,7 +368,7 @@ void die_twice(Actor &a, uint64_t at)
     m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     bool streams = a.domain == ATO_DOMAIN_PMEM || a.domain == ATO_DOMAIN_EADR;
     if (a.random.one_in(2))
-        a.world.cut_short(1, streams ? Kind::Stream : Kind::Store); // the record can be seen
+        a.world.cut_short(1, streams ? Kind::Stream : Kind::Store); // the record is visible
     else
         a.world.cut_short(3 + a.random.below(4));
     a.unmap(m, a.random.one_in(4) ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST);
@@ -387,10 +392,10 @@ void two_dead(Actor &a)
 
 void before_commit(Actor &a)
 {
-    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // there is a journal
+    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // makes a journal
 }
 
-// One died at any moment of a commit; another recovers, and works where it was.
+// A process died at any moment of a commit; another process recovers, and writes to the same pages.
 void dead_in_commit(Actor &a)
 {
     uint64_t at = PAGE * (1 + a.random.below(4)) - 1 - a.random.below(60);
@@ -405,13 +410,13 @@ void dead_in_commit(Actor &a)
     a.write(m, at + 20, 60);
 }
 
-// The same in a deploy.
+// The same for a deploy.
 void dead_in_deploy(Actor &a)
 {
     uint64_t page = a_page(a);
     set_thread_number(get_thread_number() + 50);
     if (a.random.one_in(2))
-        a.world.cut_short(1, Kind::Store); // the word can be seen
+        a.world.cut_short(1, Kind::Store); // the word is visible
     else
         a.world.cut_short(1 + a.random.below(6));
     a.deploy(the(a), page, PAGE);

@@ -18,12 +18,12 @@ int any_policy(Actor &a)
     return policies[a.random.below(3)];
 }
 
-// Somebody who does not live long maps the file and does this.
+// Another process maps the file, runs this, and dies.
 template <typename F> void short_life(Actor &a, int file, F what)
 {
     const uint64_t most[] = {12, 40, 150};
     const uint64_t moments = a.random.one_in(12) ? ~0ull : a.random.below(most[a.random.below(3)]);
-    const bool attaches = !a.random.one_in(4); // before they count
+    const bool attaches = !a.random.one_in(4); // before the events are counted
     const int policy = any_policy(a);
     a.beside([&] {
         if (!attaches)
@@ -35,7 +35,7 @@ template <typename F> void short_life(Actor &a, int file, F what)
     });
 }
 
-// ---- what the other one does --------------------------------------------------------------------
+// ---- operations of the other process ----
 
 void change_page(Actor &a, Mapping *m)
 {
@@ -78,7 +78,7 @@ void change_no_byte(Actor &a, Mapping *m)
         unmap_either(a, m);
         break;
     default:
-        a.read_all(m); // and brings it home, perhaps
+        a.read_all(m); // and may deploy it
         break;
     }
 }
@@ -116,9 +116,9 @@ void change_two(Actor &a, Mapping *m)
     t.commit();
 }
 
-// ---- what is done after its death -----------------------------------------------------------------
+// ---- operations after its death ----
 
-// Without having looked what became of it: either is right still.
+// Without reading first: both outcomes are still right.
 void go_on_blindly(Actor &a, Mapping *m)
 {
     switch (a.random.below(5)) {
@@ -154,12 +154,12 @@ template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
 {
     int file = static_cast<int>(a.random.below(a.contents.size()));
     short_life(a, file, [&](Mapping *m) { change(a, m); });
-    if (a.random.one_in(4)) // and another one
+    if (a.random.one_in(4)) // and another process
         short_life(a, file, [&](Mapping *m) { change_no_byte(a, m); });
     go_on(a, the(a, a.random.below(a.world.mapped())));
 }
 
-// What came home, visibly and perhaps not durably, leaves its other home to whoever writes next.
+// A deploy that is visible and perhaps not durable frees the other home for the next writer.
 void dies_in_deploy(Actor &a)
 {
     short_life(a, 0, [&](Mapping *m) { a.deploy_all(m); });
@@ -169,7 +169,8 @@ void dies_in_deploy(Actor &a)
         a.look();
 }
 
-// In the middle of a word that it stores in place: what another one has read of that stays.
+// Dies in the middle of a word that it stores in place: bytes that another process has read of it
+// stay.
 void dies_in_a_word(Actor &a)
 {
     const uint64_t moments = a.random.below(16);
@@ -181,7 +182,7 @@ void dies_in_a_word(Actor &a)
     a.look();
 }
 
-// Who goes on maps the file now. Another one has it mapped, and does nothing.
+// The surviving process maps the file now. Another one has it mapped, and is idle.
 void before_attaching(Actor &a)
 {
     mapped(a, ATO_NO_RTM);
@@ -195,7 +196,7 @@ template <void (*change)(Actor &, Mapping *)> void attaching(Actor &a)
     go_on(a, a.map(0, any_policy(a), ATO_NO_RTM));
 }
 
-// ---- who may only read ----------------------------------------------------------------------------
+// ---- read-only processes ----
 
 void before_reading(Actor &a)
 {
@@ -203,7 +204,7 @@ void before_reading(Actor &a)
     a.world.die();
 }
 
-// One dies, one maps the file and so recovers what it left, and what is read then stays.
+// One process dies, another maps the file and recovers; the content that is read then stays.
 void reading(Actor &a)
 {
     short_life(a, 0, [&](Mapping *m) {

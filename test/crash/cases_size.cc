@@ -15,7 +15,7 @@ void grow(Actor &a)
 {
     Mapping *m = the(a);
     uint64_t end = m->bytes;
-    if (a.random.one_in(2)) // its last slice lies in the reflection
+    if (a.random.one_in(2)) // puts its last slice into the reflection
         a.write(m, end - 1 - a.random.below(80), 1);
     a.resize(m, end + 1 + a.random.below(3000)); // within the page
     a.write(m, end - 30, 31);
@@ -45,14 +45,14 @@ void grow_and_unmap(Actor &a)
     a.resize(m, m->bytes + 100);
 }
 
-// The power went, or the process died, at any moment of what it did to a file's size; more often behind
-// its first event of some kind.
+// Before: the power failed, or the process died, at any moment of a change of size; more often
+// right after the first event of some kind.
 void cut_in(Actor &a, void (*changes)(Actor &a), bool (*matters)(const Event &e, int original))
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
     if (a.random.one_in(2))
         a.deploy(m, 0,
-                 m->bytes); // then nobody stores to the original any more, which makes it sure
+                 m->bytes); // the original has no stores after this, and is durable
     Loss loss = loss_of(a.domain);
     Media media(a.world.look(), loss, a.domain != ATO_DOMAIN_MSYNC);
     Trace t;
@@ -91,7 +91,7 @@ void before_cut_growth(Actor &a)
         });
 }
 
-// Shorter; perhaps longer again, to less than it was or to more.
+// Shorter; perhaps longer again, to less or to more than the first size.
 void before_cut_shrink(Actor &a)
 {
     cut_in(
@@ -109,7 +109,7 @@ void before_cut_shrink(Actor &a)
         [](const Event &e, int) { return e.kind == Kind::Store; });
 }
 
-// Which is cut off, whatever it was, before the file grows to another size.
+// The file is cut to its size before it grows to another one.
 void grow_after_cut(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
@@ -118,7 +118,7 @@ void grow_after_cut(Actor &a)
     a.write(m, m->bytes - 500, 500);
 }
 
-// Or before it is unmapped; the next one may be dead, too, when the one after it comes.
+// Or before it is unmapped; the process that maps it next may die, too.
 void unmap_after_cut(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
@@ -148,7 +148,7 @@ void shrink(Actor &a)
     a.resize(m, a.random.one_in(3) ? 0 : 1 + a.random.below(PAGE));
 }
 
-// Longer again: to less than it was, to more; what is new is written to, or not.
+// Longer again, to less or to more than the first size; the new part is written to, or not.
 void shrink_and_grow(Actor &a)
 {
     Mapping *m = the(a);
@@ -183,7 +183,7 @@ void shrink_and_unmap(Actor &a)
     a.resize(m, SIZE + 100);
 }
 
-// Each time all that others may find is a record, and the word that is to be durable before it.
+// Each time the shrink leaves only a record, and a word that has to be durable before it.
 void shrink_and_close(Actor &a)
 {
     Mapping *m = the(a);
@@ -194,7 +194,7 @@ void shrink_and_close(Actor &a)
     }
 }
 
-// What is left of it goes first; then it grows over what it had.
+// The rest of the shrink goes first; then the file grows over its old end.
 void grow_after_cut_shrink(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);

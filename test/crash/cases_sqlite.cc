@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// SQLite's transactions, through the VFS of lib/sqlite. Databases are small, with pages that are parts of
-// libato's or just as large: what they cross there is what matters.
+// SQLite's transactions through the VFS of lib/sqlite. Databases are small, with pages that are
+// parts of libato's pages or as large: the limits that they cross matter.
 //
-// Not here, for the VFS below writes it, which is not recorded: WALs and their checkpoints, and journal=file.
+// Without WALs, their checkpoints and journal=file: the VFS below writes these, and is not
+// recorded.
 #include "program.h"
 #include "scenes.h"
 
@@ -18,7 +19,8 @@ std::string number(uint64_t n)
     return std::to_string(n);
 }
 
-// A row is a little more than a sixth of a page. Small pages are more, so that several of libato's are there.
+// A row is a little more than a sixth of a page. With small pages there are more rows, so that
+// there are several of libato's pages.
 uint64_t rows_of(uint64_t page_size)
 {
     return page_size < PAGE ? 64 * 1024 / page_size : 24;
@@ -100,7 +102,7 @@ void run(Actor &a, const std::vector<std::string> &sql)
         Program::of(a).run(statement);
 }
 
-// So few pages that nearly all that is written leaves it at once.
+// So small a cache that nearly every page is written at once.
 std::vector<std::string> tiny_cache(size_t files)
 {
     std::vector<std::string> sql;
@@ -123,7 +125,7 @@ void open(Actor &a, const std::vector<Make> &files)
     litter(a, 0);
     if (files.size() > 1)
         litter(a, 1, ".far");
-    // Slices lie in both homes, and there is a journal.
+    // Puts slices into both homes, and makes a journal.
     for (size_t i = 0; i < files.size(); i++)
         run(a, {change_many(a, i), change_a_row(a, i)});
     litter_journals(a);
@@ -160,7 +162,7 @@ void before_vacuum(Actor &a)
     open(a, {m});
 }
 
-// In two folders, as libato sees them: reflections, journals and their pointers.
+// In two folders for libato: with reflections, journals and pointers in both.
 void before_files(Actor &a)
 {
     a.world.reflect_in(1, ".far");
@@ -175,7 +177,8 @@ void before_files_that_spill(Actor &a)
     run(a, tiny_cache(2));
 }
 
-// Slices lie in both homes, and what is behind the end of a shorter one is kept for as long as it is mapped.
+// Puts slices into both homes. Bytes behind the end of a shorter file are kept as long as it is
+// mapped.
 void before_wal(Actor &a)
 {
     before_one(a);
@@ -203,7 +206,8 @@ void spill(Actor &a)
 
 void spill_and_roll_back(Actor &a)
 {
-    // Then SQLite has nothing to roll back with, and its own VFS would leave half of it.
+    // In this mode SQLite has no rollback journal, and its own VFS would leave half of the
+    // transaction.
     if (a.random.one_in(2))
         Program::of(a).set("PRAGMA journal_mode = off");
     run(a, {"BEGIN", insert(a), change_many(a), a.random.one_in(2) ? remove_many(a) : insert(a),
@@ -226,7 +230,8 @@ void grow(Actor &a)
     run(a, {"BEGIN", insert(a), insert(a), insert(a), "COMMIT", insert(a)});
 }
 
-// So much in one transaction, and in a small cache, that the VFS makes the file ready for more. Zeros cost little.
+// One transaction with a small cache writes so much that the VFS allocates ahead. Zeros cost
+// little.
 void grow_ahead(Actor &a)
 {
     run(a, {"BEGIN", "INSERT INTO t(n, v) VALUES(1, zeroblob(600000))", change_a_row(a)});
@@ -278,7 +283,7 @@ void files_that_spill(Actor &a)
             a.random.one_in(4) ? "ROLLBACK" : "COMMIT", change_a_row(a, first)});
 }
 
-// One grows while the other shrinks, if it is of that kind.
+// One file grows while the other shrinks, if the case allows it.
 void files_that_shrink(Actor &a)
 {
     run(a, {"BEGIN", remove_many(a, 1), insert(a, 0), "PRAGMA b.incremental_vacuum", "COMMIT"});
@@ -294,7 +299,7 @@ void leave(Actor &a)
         Program::close(a, Program::Leaves::Plain);
         for (size_t i = 0; i < a.contents.size(); i++)
             if (unmasked(a.world.plain_content(static_cast<int>(i))) != unmasked(a.contents[i]))
-                throw Violation("closed after the recovery, a database is not what it was");
+                throw Violation("closed after the recovery, a database has another content");
         break;
     case 1:
         Program::close(a, Program::Leaves::Fast);
@@ -338,7 +343,7 @@ void go_on(Actor &a)
     }
 }
 
-// Nothing may be written, for the WAL is one for all crashes.
+// Reads only: there is one WAL for all crashes.
 void go_on_with_wal(Actor &a)
 {
     Program::open(a).check();
@@ -353,7 +358,7 @@ void look_with_wal(Actor &a)
 
 constexpr Use SQLITE = {look, go_on}, SQLITE_WAL = {look_with_wal, go_on_with_wal};
 
-constexpr uint64_t AHEAD = 256 << 10; // of some such a size it is, soon
+constexpr uint64_t AHEAD = 256 << 10; // the file soon has a size of this order
 
 } // namespace
 

@@ -40,7 +40,7 @@ void threads_across_pages(Actor &a)
     run_threads(a, threads);
 }
 
-// Others look again and again at what one writes: what they saw stays.
+// Other threads read again and again the pages that one writes: content that was read stays.
 void threads_looking(Actor &a)
 {
     uint64_t at = a_page(a) + a.random.below(3900);
@@ -49,7 +49,7 @@ void threads_looking(Actor &a)
         a, {{{Step::Write, at, 8}, {Step::Write, at, 30}, {Step::Write, at, 8}}, looks, looks});
 }
 
-// One commits several pages and goes; the others work on them.
+// One thread commits several pages and ends; the others work on these pages.
 void threads_handing_over(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(100);
@@ -58,7 +58,7 @@ void threads_handing_over(Actor &a)
                     {{Step::Write, PAGE + 20, 50}, {Step::Write, at, 190}}});
 }
 
-// Commits that have nothing to do with one another, at the same time: several lanes.
+// Independent commits at the same time: several lanes.
 void threads_apart(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(60);
@@ -66,7 +66,7 @@ void threads_apart(Actor &a)
                     {{Step::Write, 3 * PAGE - 50, 90}, {Step::Write, 3 * PAGE - 30, 90}}});
 }
 
-// Two files that share a journal; now and then nobody has made it yet.
+// Two files that share a journal, which sometimes does not exist yet.
 void before_two_threads(Actor &a)
 {
     before_two(a);
@@ -90,7 +90,7 @@ void threads_two_files(Actor &a)
     run_threads(a, threads);
 }
 
-// One unmaps its file and maps it again, while the other is in commits to its own.
+// One thread unmaps its file and maps it again while the other commits to another file.
 void threads_mapping_anew(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(60);
@@ -104,7 +104,7 @@ void threads_mapping_anew(Actor &a)
                      {Step::Write, at + 30, 90, goes}}});
 }
 
-// Readers that bring home, and deploys, beside writers.
+// Readers that deploy, and deploys, beside writers.
 void threads_deploying(Actor &a)
 {
     uint64_t at = a.random.below(2 * PAGE);

@@ -9,7 +9,7 @@ namespace crash
 namespace
 {
 
-// By a hardware transaction now and then, where the domain allows one.
+// Sometimes by a hardware transaction, if the domain allows one.
 unsigned any_way(Actor &a)
 {
     return a.random.one_in(3) ? 0 : ATO_NO_RTM;
@@ -67,11 +67,11 @@ void commit(Actor &a)
         t.copy(the(a), at + PAGE, the(a), at, 90);
         t.check(the(a), 0, SIZE);
         t.commit();
-        a.write(the(a), at + 20, 70); // a newer flip of what the lane named
+        a.write(the(a), at + 20, 70); // a newer flip of a page that is in the lane
     }
 }
 
-// Of one page: by its word alone.
+// A transaction of one page: its commit is one word.
 void commit_page(Actor &a)
 {
     for (int i = 0; i < 3; i++) {
@@ -82,7 +82,7 @@ void commit_page(Actor &a)
         t.check(the(a), at, 200);
         t.commit();
     }
-    Draft reads(a); // and one that only reads
+    Draft reads(a); // and a read-only transaction
     reads.check(the(a), 0, 2 * PAGE);
     reads.commit();
 }
@@ -104,8 +104,8 @@ void commit_files(Actor &a)
     }
 }
 
-// Two transactions, each over files of its own, and over pages of its own of one file: joined, and committed in one
-// step, or left open.
+// Two transactions, each over files of its own, and over pages of its own of one common file:
+// joined, and committed in one step, or left open.
 void join(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
@@ -121,7 +121,7 @@ void join(Actor &a)
         if (a.random.one_in(2))
             into.copy(the(a, 2), PAGE - 30, the(a), 2 * PAGE + at, 90);
         into.join(from);
-        into.write(the(a), PAGE + at + 20, 60); // of what was the other's
+        into.write(the(a), PAGE + at + 20, 60); // of a page of the other transaction
         into.check(the(a, 1), 0, into.size(the(a, 1)));
         if (i && a.random.one_in(4))
             return;
@@ -131,7 +131,7 @@ void join(Actor &a)
     }
 }
 
-// What an abort leaves lies in invalid homes: whoever comes to the pages then is not troubled.
+// An abort leaves its stores in invalid homes: the next write of these pages must not be affected.
 void abort(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
@@ -150,7 +150,7 @@ void abort(Actor &a)
     }
 }
 
-// Its process dies before it ends; there may be an epoch, too.
+// The process dies before the transaction ends; there may be an epoch, too.
 void leave_open(Actor &a)
 {
     Draft t(a, any_reads(a));
@@ -172,7 +172,7 @@ void leave_epoch_open(Actor &a)
 
 // ---- sizes ----
 
-// Longer, shorter, longer than it was in between; and something at the end each time.
+// Longer, shorter, and longer than before; each time with a write at the end.
 void change_size(Actor &a, Draft &t, Mapping *m)
 {
     for (uint64_t n = 1 + a.random.below(3); n; n--) {
@@ -195,7 +195,7 @@ void commit_size(Actor &a)
         Mapping *m = the(a);
         a.check(m);
         a.write(m, m->bytes - 90, 90);
-        a.resize(m, m->bytes + 1 + a.random.below(PAGE)); // zeros, whatever lay there
+        a.resize(m, m->bytes + 1 + a.random.below(PAGE)); // zeros, whatever bytes lay there
         a.check(m);
     }
 }
@@ -217,7 +217,7 @@ void commit_sizes(Actor &a)
     a.resize(the(a, (last + 1) % 3), SIZE);
 }
 
-// What an aborted growth left on the media is there for the next change, or for nobody.
+// An aborted growth leaves its bytes on the media: the next change of size uses or removes them.
 void abort_size(Actor &a)
 {
     Mapping *m = the(a);
@@ -253,7 +253,8 @@ void ranges(Actor &a)
         std::vector<Put> puts = {{the(a), at, 90}, {the(a), at + 30, 100}, {the(a), at, 1}};
         if (i) {
             puts.push_back({the(a, 1), at + a.random.below(PAGE), 70});
-            puts.push_back({the(a, 1), at + 40, 50, the(a), at + 10}); // as it is by then
+            puts.push_back({the(a, 1), at + 40, 50, the(a), at + 10}); // the source as it is by
+                                                                       // then
         }
         write_ranges(a, puts, a.random.one_in(3) ? ATO_EAGER : 0);
         a.write(the(a), at + 20, 60);
@@ -272,7 +273,7 @@ void epoch(Actor &a)
         e.write(m, at, 100);
         e.copy(m, at + 500, m, at, 90);
         e.check(m, 0, SIZE);
-        a.check(the(a)); // through the other mapping all is as before
+        a.check(the(a)); // the other mapping shows the old content
         e.commit();
         a.check(the(a));
         a.write(the(a), at + 20, 60); // the pages are free
@@ -281,7 +282,7 @@ void epoch(Actor &a)
 
 // ---- other threads ----
 
-// What one stored, in which no fence came behind it, and another commits.
+// One thread stores without a fence behind it, and another commits.
 void commit_anothers(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
@@ -291,7 +292,7 @@ void commit_anothers(Actor &a)
             t = new Draft(a, any_reads(a));
             t->write(the(a), at, 100);
             t->write(the(a), at + PAGE / 2, 100);
-            t->check(the(a), at, 20); // for which it stores what it had only queued
+            t->check(the(a), at, 20); // this thread stores the bytes that were only queued
         });
         auto rest = [&] {
             t->adopt();
@@ -325,7 +326,7 @@ void commit_epoch_of_others(Actor &a)
     }
 }
 
-// They come to the same pages, in different orders: now and then each waits for the other.
+// Two threads take the same pages in different orders: sometimes each waits for the other.
 void threads_with_transactions(Actor &a)
 {
     uint64_t at = a.random.below(PAGE), flags = any_reads(a);
@@ -343,7 +344,7 @@ void threads_with_transactions(Actor &a)
                      {Step::Read, at, PAGE + 200}}});
 }
 
-// Beside plain operations on several pages, some of which a transaction has.
+// Beside plain operations on several pages, some of which belong to a transaction.
 void threads_beside_transactions(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(60);
@@ -362,7 +363,7 @@ void threads_with_an_epoch(Actor &a)
     run_threads(
         a,
         {{{Step::Write, at, 100, OWN},
-          {Step::Write, at + 30, 100, OWN}, // stored to again where readers look
+          {Step::Write, at + 30, 100, OWN}, // another store to a page that is being read
           {Step::Sync, 0, 0, OWN},
           {Step::Write, at + 10, 20, OWN}},
          {{Step::Write, at + 50, 90, OWN},

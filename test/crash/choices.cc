@@ -35,7 +35,7 @@ std::vector<uint32_t> Choices::random(uint64_t number) const
             choice[i] = any;
         else if (how == 1) // a few are lost
             choice[i] = r.one_in(8) ? any : all;
-        else if (how == 2) // a few are there
+        else if (how == 2) // a few are kept
             choice[i] = r.one_in(8) ? any : 0;
         else if (how == 3) // whole groups
             choice[i] = group & 1 ? all : 0;
@@ -59,7 +59,7 @@ std::vector<uint32_t> Choices::pick(uint64_t number) const
     bool keep = true;
     std::set<size_t> chosen;
     if (number < 2) {
-        keep = number == 0; // 0: nothing is there; 1: everything
+        keep = number == 0; // 0: nothing is kept; 1: everything
     } else if ((number -= 2) < 2 * n) {
         chosen.insert(number / 2);
         keep = number % 2 == 0;
@@ -88,8 +88,8 @@ std::vector<uint64_t> Choices::numbers(uint64_t limit) const
             list.push_back(i);
         return list;
     }
-    // Not all: both ends, and a choice of the rest that depends on the seed alone; of those beyond
-    // EXHAUSTIVE half from the regular ones.
+    // A part of them: both extremes, and a choice of the rest that depends on the seed alone; if
+    // there are more than EXHAUSTIVE, half of it are regular ones.
     std::set<uint64_t> taken = {0, total ? total - 1 : 1};
     Random r(seed);
     while (taken.size() < limit) {

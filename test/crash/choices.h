@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which crashes to look at, of all that a moment allows. A crash has a number: up to EXHAUSTIVE of
-// them every one; beyond that all lost, all kept, each group alone and its inverse, pairs of groups,
-// and then random ones without end. A number means the same crash whenever seed and moment are the
-// same, however many are looked at.
+// Chooses the crashes to explore at a moment. A crash has a number. Up to EXHAUSTIVE crashes there
+// are all combinations; beyond that: all lost, all kept, each group alone and its inverse, pairs of
+// groups, and then random ones without end. A number means the same crash whenever seed and moment
+// are the same, independent of the number of crashes explored.
 #ifndef ATO_TEST_CRASH_CHOICES_H
 #define ATO_TEST_CRASH_CHOICES_H
 
@@ -19,7 +19,7 @@ class Choices
 
     Choices(const std::vector<Unit> &units, uint64_t seed);
 
-    // How many there are; 0: more than EXHAUSTIVE.
+    // The number of crashes; 0: more than EXHAUSTIVE.
     uint64_t all() const
     {
         return total;
@@ -31,7 +31,7 @@ class Choices
   private:
     const std::vector<Unit> &units;
     uint64_t seed, total;
-    std::vector<uint64_t> groups; // distinct, in order
+    std::vector<uint64_t> groups; // distinct, sorted
     std::vector<size_t> group_of; // by unit
     uint64_t pairs;
 

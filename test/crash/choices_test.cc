@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which crashes of a moment are looked at? All of them where they are few; of many the regular ones
-// and random ones, and the same number is always the same crash.
+// Which crashes of a moment are explored? All of them if they are few; else the regular ones and
+// random ones. The same number is always the same crash.
 #include "choices.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<Unit> units_of(size_t n, uint32_t choices, size_t to_a_group = 1)
 
 using Choice = std::vector<uint32_t>;
 
-TEST(ChoicesOfFew, EveryCrashOnceFromNothingToEverything)
+TEST(ChoicesOfFew, AreEachListedOnceFromNothingToEverything)
 {
     std::vector<Unit> units = {{2, 1}, {3, 1}, {4, 2}};
     Choices choices(units, 5);
@@ -41,7 +41,7 @@ TEST(ChoicesOfFew, EveryCrashOnceFromNothingToEverything)
     EXPECT_EQ(choices.pick(23), Choice({1, 2, 3}));
 }
 
-TEST(ChoicesOfFew, NothingToDecideIsOneCrash)
+TEST(ChoicesOfFew, WithoutUnitsThereIsOneCrash)
 {
     std::vector<Unit> units;
     Choices choices(units, 5);
@@ -59,7 +59,7 @@ TEST(ChoicesOfFew, AreExhaustiveUpToTheLimitAndNotBeyond)
     EXPECT_EQ(Choices(many, 5).all(), 0u);
 }
 
-TEST(ChoicesOfMany, NothingEverythingEachGroupAloneAndItsInverseThenPairs)
+TEST(ChoicesOfMany, StartWithBothExtremesThenEachGroupItsInverseAndPairs)
 {
     constexpr size_t GROUPS = 7;
     std::vector<Unit> units = units_of(2 * GROUPS, 3, 2);
@@ -90,7 +90,7 @@ TEST(ChoicesOfMany, NothingEverythingEachGroupAloneAndItsInverseThenPairs)
     for (uint64_t i = SINGLES; i < SINGLES + PAIRS; i++)
         found.insert(choices.pick(i));
     EXPECT_EQ(found, pairs);
-    // These do not depend on the seed; those behind them do.
+    // These do not depend on the seed; the later ones do.
     for (uint64_t i = 0; i < SINGLES + PAIRS; i++)
         EXPECT_EQ(choices.pick(i), otherwise.pick(i)) << i;
     int others = 0;
@@ -99,7 +99,7 @@ TEST(ChoicesOfMany, NothingEverythingEachGroupAloneAndItsInverseThenPairs)
     EXPECT_GT(others, 5);
 }
 
-TEST(ChoicesOfMany, NoPairsOfMoreThanFortyGroups)
+TEST(ChoicesOfMany, HaveNoPairsIfThereAreMoreThanFortyGroups)
 {
     for (size_t groups : {40, 41}) {
         std::vector<Unit> units = units_of(groups, 2);
@@ -119,7 +119,7 @@ TEST(ChoicesOfMany, NoPairsOfMoreThanFortyGroups)
     }
 }
 
-TEST(ChoicesOfMany, ANumberMeansTheSameHoweverManyAreLookedAt)
+TEST(ChoicesOfMany, KeepTheMeaningOfANumberForAnyLimit)
 {
     std::vector<Unit> units = units_of(30, 3, 2);
     Choices a(units, 5), b(units, 5), other(units, 6);
@@ -139,7 +139,7 @@ TEST(ChoicesOfMany, ANumberMeansTheSameHoweverManyAreLookedAt)
     EXPECT_EQ(few, b.numbers(20));
 }
 
-TEST(ChoicesOfMany, RandomOnesReachTheMiddleOfAUnit)
+TEST(ChoicesOfMany, IncludeRandomCrashesWithinAUnit)
 {
     std::vector<Unit> units = units_of(20, 3);
     Choices choices(units, 5);
@@ -168,7 +168,7 @@ TEST(ChoicesToLookAt, AreAllDifferentWithBothExtremesAndNoMoreThanAsked)
     }
 }
 
-TEST(ChoicesToLookAt, OfManyAreRegularAndRandomOnes)
+TEST(ChoicesToLookAt, IncludeRegularAndRandomCrashes)
 {
     std::vector<Unit> many = units_of(30, 3);
     uint64_t regular = 2 + 2 * 30 + 30 * 29 / 2;

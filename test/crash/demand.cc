@@ -16,7 +16,7 @@ bool is_plain(const Disk &disk)
     for (const auto &name : disk.at(Disk::ROOT).names)
         if (!disk.at(name.second).attribute.empty())
             return false;
-    for (const auto &folder : disk.at(Disk::ROOT).names) // of originals there are no names
+    for (const auto &folder : disk.at(Disk::ROOT).names) // originals have no names there
         for (const auto &name : disk.at(folder.second).names)
             if (folder.first.find(".tmp") == std::string::npos &&
                 name.first.find(".stale-") == std::string::npos)
@@ -44,7 +44,8 @@ bool is_orderly(const Disk &disk)
     return true;
 }
 
-// Does no manifest tell of a growth under way? `clean`: of those whose state says that nothing is under way.
+// Does no manifest record a growth under way? `clean`: looks only at manifests in a state without
+// growth.
 bool is_settled(const Disk &disk, bool clean)
 {
     int own = disk.find(Disk::ROOT, ".ato");

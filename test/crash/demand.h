@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What else than their contents has to hold of the files? What an operation promises about names,
-// and do the media keep it: asked of a Disk alone, whoever made it.
+// Conditions on the media besides the contents of the files: an operation promises something about
+// names. They are checked on a Disk alone.
 #ifndef ATO_TEST_CRASH_DEMAND_H
 #define ATO_TEST_CRASH_DEMAND_H
 
@@ -11,14 +11,15 @@ namespace crash
 {
 
 struct Demand {
-    bool plain = false;    // nothing of libato's is there
-    bool orderly = false;  // where there is a reflection, there is its manifest
-    bool settled = false;  // no manifest tells of a growth under way
-    std::vector<int> kept; // these inodes have a name, whichever
+    bool plain = false;    // no file of libato's is left
+    bool orderly = false;  // each reflection has its manifest
+    bool settled = false;  // no manifest records a growth under way
+    std::vector<int> kept; // these inodes have a name
 };
 
-// Which demand the media break; "": none. For `plain`, what is known to stay does not count:
-// `.ato.<random>.tmp`, of a process that died while it made the folder, and what was set aside.
+// Returns the condition that the media violate; "": none. For `plain`, known leftovers do not
+// count: `.ato.<random>.tmp`, of a process that died while it made the folder, and files that were
+// set aside.
 std::string broken_demand(const Disk &disk, const Demand &demand);
 
 } // namespace crash

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What lies on the media at one moment: files, folders, bytes, sizes, the attribute user.ato, mtime.
-// A value: copies share what they do not change, so that a million of them can be made from one.
+// The content of the media at one moment: files, folders, bytes, sizes, the attribute user.ato,
+// mtime. A Disk is a value: copies share their unchanged parts, so that a million copies are
+// possible.
 #ifndef ATO_TEST_CRASH_DISK_H
 #define ATO_TEST_CRASH_DISK_H
 
@@ -21,7 +22,7 @@ using Bytes = std::vector<unsigned char>;
 constexpr uint64_t PAGE = 4096;
 constexpr uint64_t LINE = 64;
 
-// A good mixing of 64 bits; also the step of every hash and random stream here.
+// Mixes 64 bits; used by every hash and random stream here.
 inline uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -65,7 +66,7 @@ template <typename Of> void shuffle(std::vector<Of> &list, Random random)
 struct Page {
     std::array<uint64_t, PAGE / 8> words{};
 
-    // 0 for zeros, so that a hole and a page of zeros are alike.
+    // The hash of a page of zeros is 0, so that a hole and a page of zeros are equal.
     uint64_t hash() const;
     void changed()
     {
@@ -88,8 +89,8 @@ struct Time {
 struct Inode {
     bool folder = false;
     uint64_t size = 0;
-    std::map<uint64_t, std::shared_ptr<Page>> pages; // those that are not all zeros, or were not
-    std::string attribute;                           // user.ato; "": none
+    std::map<uint64_t, std::shared_ptr<Page>> pages; // the pages that are or were not all zeros
+    std::string attribute;                           // user.ato; "": no attribute
     Time mtime;
     std::map<std::string, int> names; // of a folder
 
@@ -116,10 +117,10 @@ class Disk
     {
         return inodes.size();
     }
-    // -1: not there.
+    // -1: there is none.
     int find(int folder, const std::string &name) const;
 
-    // Of all that can be reached from the root.
+    // A hash of everything that can be reached from the root.
     uint64_t hash() const;
 
   private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is a Disk a value? Equal ones have equal hashes, copies share no change, and what was cut off a
-// file is not there any more.
+// Is a Disk a value? Equal disks have equal hashes, copies share no change, and bytes that were cut
+// off a file are gone.
 #include "rules_lab.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(DiskHash, IsTheSameForAHoleAndAPageOfZeros)
     EXPECT_EQ(was.hash(), hole.hash());
 }
 
-TEST(DiskHash, IsTheSameForTheSameContentHoweverItCameAbout)
+TEST(DiskHash, IsTheSameForTheSameContentWithAnotherHistory)
 {
     Disk a = start_disk(), b = start_disk();
     a.edit(F).set_word(0, 1);
@@ -40,7 +40,7 @@ TEST(DiskHash, IsTheSameForTheSameContentHoweverItCameAbout)
     EXPECT_EQ(a.hash(), b.hash());
 }
 
-TEST(DiskHash, DiffersByWhateverDiffers)
+TEST(DiskHash, DiffersForEachKindOfDifference)
 {
     std::vector<Disk> disks(14, start_disk());
     disks[1].edit(F).set_word(0, 1);
@@ -62,7 +62,7 @@ TEST(DiskHash, DiffersByWhateverDiffers)
     EXPECT_EQ(hashes.size(), disks.size());
 }
 
-TEST(DiskHash, IsOfWhatCanBeReached)
+TEST(DiskHash, IgnoresInodesWithoutAName)
 {
     Disk disk = start_disk(), other = start_disk();
     Inode orphan;
@@ -91,7 +91,7 @@ TEST(DiskCopies, DoNotShareChanges)
     EXPECT_EQ(tell(first), "0=1 8=3");
 }
 
-TEST(DiskResize, WhatWasCutOffReadsAsZeros)
+TEST(DiskResize, BytesThatWereCutOffReadAsZeros)
 {
     constexpr unsigned char FULL = 0xff;
     for (uint64_t cut : {0, 1, 7, 8, 9, 4088, 4089, 4095, 4096, 4097, 5000, 8191, 8192, 12287}) {

@@ -96,7 +96,7 @@ void Draft::check(const Mapping *m, uint64_t at, uint64_t n)
     Bytes bytes(n);
     must(move(bytes.data(), m->base + at, n, 0) != nullptr, "a read in a draft");
     if (bytes != part_of(seen_of(m), at, n))
-        throw Violation("a draft does not read what it wrote, among what was there");
+        throw Violation("a read within a draft differs from its writes and the older bytes");
 }
 
 void Draft::adopt()
@@ -108,12 +108,12 @@ void Draft::join(Draft &from)
 {
     must(ato_tx_join(tx, from.tx) == 0, "ato_tx_join");
     for (size_t file = 0; file < seen.size(); file++) {
-        const Bytes &before = actor.contents[file], &his = from.seen[file];
-        if (his.size() != before.size())
-            seen[file].resize(his.size());
-        for (size_t i = 0; i < seen[file].size() && i < his.size(); i++)
-            if (i >= before.size() || his[i] != before[i])
-                seen[file][i] = his[i];
+        const Bytes &before = actor.contents[file], &other = from.seen[file];
+        if (other.size() != before.size())
+            seen[file].resize(other.size());
+        for (size_t i = 0; i < seen[file].size() && i < other.size(); i++)
+            if (i >= before.size() || other[i] != before[i])
+                seen[file][i] = other[i];
     }
     resized.insert(resized.end(), from.resized.begin(), from.resized.end());
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What an actor does before it counts: a transaction, or the epoch of a mapping. It knows what is seen
-// there; the actor, what all others see. A crash may leave nothing of it, until it is committed.
+// The uncommitted changes of an actor: a transaction, or the epoch of a mapping. A Draft knows the
+// content that is seen within it; the actor, the content that all others see. A crash may leave
+// nothing of a draft until it is committed.
 #ifndef ATO_TEST_CRASH_DRAFT_H
 #define ATO_TEST_CRASH_DRAFT_H
 
@@ -15,25 +16,25 @@ namespace crash
 class Draft
 {
   public:
-    explicit Draft(Actor &a, unsigned flags = 0); // a transaction, begun now
-    Draft(Actor &a, Mapping *m);                  // what is in the epoch of a mapping
+    explicit Draft(Actor &a, unsigned flags = 0); // begins a transaction
+    Draft(Actor &a, Mapping *m);                  // the epoch of a mapping
 
-    // As the actor's.
+    // Like the actor's functions.
     void write(Mapping *m, uint64_t at, uint64_t n, unsigned flags = 0);
     void write_like(Mapping *m, uint64_t at, uint64_t n, unsigned flags = 0);
-    // Ranges of so many bytes each, in one step. An epoch's.
+    // Writes ranges of so many bytes each, in one step. For an epoch.
     void write_ranges(Mapping *m, const std::vector<uint64_t> &at, uint64_t n);
     void copy(Mapping *to, uint64_t at, const Mapping *from, uint64_t from_at, uint64_t n);
-    void resize(Mapping *m, uint64_t to); // a transaction's
+    void resize(Mapping *m, uint64_t to); // for a transaction
     uint64_t size(const Mapping *m) const
     {
         return seen[static_cast<size_t>(m->file)].size();
     }
-    // It is read there as it was written there.
+    // Checks that a read within the draft returns its own writes.
     void check(const Mapping *m, uint64_t at, uint64_t n);
 
     void adopt();           // by the calling thread
-    void join(Draft &from); // which is over. Nothing was committed since either began
+    void join(Draft &from); // `from` is over then. Neither may have committed anything
     void commit();
     void abort();
 
@@ -52,7 +53,7 @@ class Draft
     void *move(void *dst, const void *src, uint64_t n, unsigned flags);
 };
 
-// Several ranges in one step, by ato_writev(): bytes at random, or from a mapping.
+// Writes several ranges in one step, by ato_writev(): random bytes, or bytes of a mapping.
 struct Put {
     Mapping *to;
     uint64_t at, n;
@@ -61,7 +62,7 @@ struct Put {
 };
 void write_ranges(Actor &a, const std::vector<Put> &puts, unsigned flags = 0);
 
-// Another thread, the n-th of them (from 1), does something and ends; this one waits for that.
+// The n-th other thread (from 1) runs this and ends; the caller waits for it.
 void in_thread(int n, const std::function<void()> &what);
 
 } // namespace crash

@@ -13,7 +13,7 @@ namespace crash
 namespace
 {
 
-// May more be lost right before this event than at any later moment?
+// Can more be lost right before this event than at any later moment?
 bool is_cut(const Event &e, Loss loss)
 {
     bool orders = e.kind == Kind::Fence || e.kind == Kind::Sync || e.kind == Kind::SyncFile ||
@@ -21,7 +21,7 @@ bool is_cut(const Event &e, Loss loss)
     return orders || loss == Loss::Process || (loss == Loss::Cache && is_store(e));
 }
 
-// In place of event and choice: what is wrong is not how a life was cut, but the life.
+// Takes the place of event and choice: the violation is in the life itself.
 constexpr const char *ITSELF = "life";
 
 std::string join(const std::string &a, const std::string &b)
@@ -38,7 +38,7 @@ std::vector<std::string> split(const std::string &s)
     return parts;
 }
 
-// What is done after a crash depends on where it was, and on nothing that changes from run to run.
+// The work after a crash depends only on its place.
 uint64_t seed_of(uint64_t seed, const Place &place)
 {
     return mix(seed ^ hash_bytes(place.event.data(), place.event.size())) ^
@@ -74,7 +74,7 @@ bool Explorer::is_wanted(unsigned depth, const std::string &event, const std::st
                       wanted_choices[depth] == choice);
 }
 
-// The recorded stores have to give the real bytes: or something went past the recorder.
+// The recorded stores must give the real bytes; if not, a write went around the recorder.
 void Explorer::honest(const Media &start, const Trace &trace)
 {
     if (mutation.fault != Fault::None)
@@ -92,7 +92,7 @@ void Explorer::honest(const Media &start, const Trace &trace)
         if (!r.folder && r.size < (8u << 20) && r.content() != v.content())
             throw Violation("a store went past the recorder: the bytes of " + path +
                             " are not those of the trace");
-        if (r.size >= (8u << 20)) // a pool: page by page, it is mostly holes
+        if (r.size >= (8u << 20)) // a pool is mostly holes: compared page by page
             for (uint64_t at = 0; at < r.size; at += PAGE) {
                 auto a = r.pages.find(at / PAGE), b = v.pages.find(at / PAGE);
                 uint64_t ha = a == r.pages.end() ? 0 : a->second->hash();
@@ -221,7 +221,7 @@ void Explorer::cut(const Life &life, Media &media, size_t event,
     }
 }
 
-// The process dies right before this event: what was visible is there, and still pending.
+// The process dies right before this event: visible stores stay, and are still pending.
 void Explorer::kill(const Life &life, Media &media, size_t event,
                     const std::vector<uint64_t> &allowed)
 {
@@ -237,13 +237,13 @@ void Explorer::kill(const Life &life, Media &media, size_t event,
     visit(life, media, place, media.visible(), After::Kill, allowed, live_on);
 }
 
-// Shall a life begin at this moment? As many of a trace as the bounds say, wherever in it.
+// Does a life begin at this moment? The bounds give the number for a trace, at random places.
 bool Explorer::chance(const Life &life)
 {
     uint64_t budget = life.depth ? bounds.inner_lives : bounds.lives;
     uint64_t moments = life.trace.size() + 1;
     if (before_mutation())
-        budget *= 4; // only those that come to its place are looked at
+        budget *= 4; // only lives that reach the place are explored
     return luck.below(moments) < budget;
 }
 
@@ -297,7 +297,7 @@ std::vector<Found> Explorer::read_raw(const Disk &image, const std::vector<uint6
     if (!std::binary_search(allowed.begin(), allowed.end(), hash_of(contents)))
         throw Violation(allowed.size() == 1
                             ? "the media do not hold the one content that was acknowledged"
-                            : "the media hold neither what was before the operation nor what is "
+                            : "the media hold neither the content before the operation nor the one "
                               "after it");
     std::string broken = broken_demand(image, demand);
     if (!broken.empty())
@@ -340,12 +340,13 @@ void Explorer::recover(const Life &life, const Disk &image, After after,
         for (int i = 0; i < n; i++)
             if (unmasked(world->plain_content(i)) !=
                 unmasked(actor.contents[static_cast<size_t>(i)]))
-                throw Violation("made plain after the recovery, the file is not what it was");
+                throw Violation("made plain after the recovery, the file has another content");
         {
             Demand plain;
             plain.plain = true;
             if (!broken_demand(world->look(), plain).empty())
-                throw Violation("made plain after the recovery, the file leaves something behind");
+                throw Violation(
+                    "made plain after the recovery, the file leaves other files behind");
         }
         break;
     case 1:
@@ -361,13 +362,13 @@ void Explorer::recover(const Life &life, const Disk &image, After after,
     world->die();
 }
 
-// Nothing that was done so far is any different for the mutation: only what comes may be.
+// The mutation has not had an effect so far; it can only affect later events.
 bool Explorer::before_mutation() const
 {
     return mutation.fault != Fault::None && !came_by;
 }
 
-// Can a mutation show in this life? Its place is in it, or was in one before.
+// Can the mutation show in this life? It can if this life or an earlier one reached its place.
 bool Explorer::concerns(const Trace &trace) const
 {
     return mutation.fault == Fault::None || came_by ||
@@ -375,12 +376,12 @@ bool Explorer::concerns(const Trace &trace) const
                        [&](const Event &e) { return mutation.site == e.site; });
 }
 
-// Reads everything, and does the next operation on top.
+// Reads everything, and does the next operation.
 void Explorer::work_on(Actor &actor, Mapping *m, int policy)
 {
     int n = static_cast<int>(world->originals());
     actor.check(m);
-    // What the first file's reader saw does not bind the others yet.
+    // The content of one file does not decide that of the other files yet.
     if (n == 1)
         actor.allow_this();
     for (int i = 1; i < n; i++) {
@@ -388,11 +389,11 @@ void Explorer::work_on(Actor &actor, Mapping *m, int policy)
         actor.check(other);
     }
     actor.allow_this();
-    if (m->bytes < PAGE + 64) // too small for what follows
+    if (m->bytes < PAGE + 64) // too small for the next operation
         actor.resize(m, m->bytes + PAGE + 64);
     uint64_t size = m->bytes, length;
     switch (actor.random.below(6)) {
-    case 0: // where the last operation may have been
+    case 0: // the place of the interrupted operation, perhaps
     case 1:
         length = 1 + actor.random.below(300);
         actor.write(m, actor.random.below(size - length), length);
@@ -417,15 +418,15 @@ void Explorer::work_on(Actor &actor, Mapping *m, int policy)
     }
 }
 
-// Does what changes no content, and never looks at it: so that nothing is made certain by the way,
-// and either outcome of the operation that was cut is right still.
+// Does operations that change no content, without reading: so no read makes anything certain, and
+// both outcomes of the interrupted operation stay right.
 void Explorer::work_blindly(Actor &actor, Mapping *m)
 {
     switch (actor.random.below(4)) {
     case 0:
         actor.deploy(m, 0, m->bytes);
         break;
-    case 1: // the content of a file with guarded bytes would change
+    case 1: // a spatial unmap would change the content of a file with guarded bytes
         actor.unmap(m, actor.guards.count(m->file) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
         break;
     default:
@@ -434,7 +435,7 @@ void Explorer::work_blindly(Actor &actor, Mapping *m)
     }
 }
 
-// Another process maps, reads, and works on; that run is cut in its turn.
+// Another process maps the files, reads, and works; that life is cut in turn.
 void Explorer::live(const Life &before, const Media &media, const Place &place, const Disk &image,
                     After after, const std::vector<uint64_t> &allowed)
 {
@@ -446,7 +447,8 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
               0};
     if (!power)
         life.start.process_died();
-    // What a process saw stays: after a power cut, or when nobody lost power, it is what is there.
+    // After a power cut the content is decided: it is the content that this process reads. The same
+    // without a power cut in domain process.
     std::vector<Found> there;
     for (int i = 0; i < static_cast<int>(world->originals()); i++)
         there.push_back(look_at(image, i));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Record once, enumerate off line: every crash of a case in a domain that the bounds allow, each
-// recovered by the library itself, some of them crashed again.
+// Records a run once, and explores its crashes off line: every crash of a case in a domain that the
+// bounds allow. The library recovers each image; some recoveries are cut again.
 //
-// Cuts: before every fence, msync and fsync, at every return of an operation, and at the end; in eadr
-// before every store too, in process before every event. In between choices only grow. Kills in the other
-// domains: before some of the events, at random.
+// Cuts: before every fence, msync and fsync, at every return of an operation, and at the end; in
+// eadr also before every store, in process before every event. Between two cuts the choices only
+// grow. Kills in the other domains: before some of the events, at random.
 //
-// Each distinct image is read by a reader of its own (reader.h), then laid out as files, mapped and
-// read by the library; then by turns made plain, unmapped and mapped again, or recovered once more.
-// Where the files are a program's it looks too, every second time, before that.
-// Of some images a second life is recorded, which is a recovery and the next operation on top, and
-// cut in its turn: after a power cut (nothing is pending any more) or after a kill (everything that
-// the dead process did not make durable still is).
+// A separate reader (reader.h) reads each distinct image. Then the image is laid out as files, and
+// the library maps and reads it; in turn the files are made plain, unmapped and mapped again, or
+// recovered once more. If the files belong to a program, the program reads every second image
+// before that. For some images a second life is recorded: a recovery and the next operation. It is
+// cut in turn, either after a power cut (nothing is pending any more) or after a kill (everything
+// that the dead process did not make durable is still pending).
 #ifndef ATO_TEST_CRASH_EXPLORER_H
 #define ATO_TEST_CRASH_EXPLORER_H
 
@@ -27,17 +27,17 @@ namespace crash
 {
 
 struct Bounds {
-    uint64_t apart = 1;        // of so many moments one, and each where a life begins
-    uint64_t images = 45;      // a cut
-    uint64_t whole = 0;        // a cut that has no more than these is looked at wholly
-    uint64_t lives = 6;        // second ones, spread over the case
-    uint64_t inner_lives = 2;  // of each life after that
-    uint64_t life_images = 12; // a cut of them
-    unsigned depth = 2;        // lives at most
+    uint64_t apart = 1;        // cuts at one moment in so many, and at each start of a life
+    uint64_t images = 45;      // for each cut
+    uint64_t whole = 0;        // a cut with at most so many images is explored completely
+    uint64_t lives = 6;        // second lives, spread over the case
+    uint64_t inner_lives = 2;  // of each later life
+    uint64_t life_images = 12; // for each cut of a later life
+    unsigned depth = 2;        // the number of lives at most
 };
 
-// Where in a case: event of the trace and number of the choice, of each life. `life` for both: not a
-// crash of that life, but what it does.
+// A place in a case: the event of the trace and the number of the choice, for each life. `life` in
+// both: the violation is in the life itself, not in a crash of it.
 struct Place {
     std::string event, choice;
 };
@@ -48,9 +48,9 @@ struct Failure {
 };
 
 struct Result {
-    std::unordered_set<uint64_t> images; // hashes
+    std::unordered_set<uint64_t> images; // their hashes
     uint64_t recoveries = 0;
-    std::set<std::string> own_sites, sites; // that events of the first life, of all came from
+    std::set<std::string> own_sites, sites; // places of the library in the first life; in all lives
     std::vector<Failure> failures;
 };
 
@@ -60,13 +60,13 @@ class Explorer
     Explorer(const Case &what, int domain, uint64_t seed, const std::string &folder,
              const Bounds &bounds, const Mutation &mutation = {});
 
-    // Told where it is, for whoever watches.
+    // Told of each place, for progress and for a job that hangs.
     std::function<void(const Place &)> progress;
-    // True once the time is over: what is left is skipped. Not asked for a replay.
+    // True once the time is over: the rest is skipped. Not used for a replay.
     std::function<bool()> is_over = [] { return false; };
 
     Result run();
-    // That one crash again; tells what it is about.
+    // Replays one crash; describes it in `story`.
     Result replay(const Place &place, std::string &story);
 
   private:
@@ -79,14 +79,14 @@ class Explorer
     const Loss loss;
     Result result;
     World *world = nullptr;
-    std::unordered_set<uint64_t> seen; // image and what is allowed
+    std::unordered_set<uint64_t> seen; // images, with the contents allowed for them
     Random luck;
-    Demand demand;        // of what is cut
-    bool came_by = false; // the place of the mutation is in a life before
+    Demand demand;        // of the current moment
+    bool came_by = false; // an earlier life reached the place of the mutation
     std::vector<std::string> wanted_events, wanted_choices; // of a replay
     std::string *story = nullptr;
 
-    struct Life { // what is being cut
+    struct Life { // the life that is cut
         Trace trace;
         Media start;
         unsigned depth;

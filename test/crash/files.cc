@@ -22,7 +22,7 @@ namespace
 
 constexpr const char *ATTRIBUTE = "user.ato";
 
-// Everything below a folder is removed, the folder stays.
+// Removes everything below a folder; the folder stays.
 void empty_folder(int folder)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -43,7 +43,7 @@ void empty_folder(int folder)
     closedir(dir);
 }
 
-// Runs of pages in one call.
+// Writes runs of pages in one call.
 void write_pages(int fd, const Inode &inode)
 {
     static std::vector<char> buffer;
@@ -63,7 +63,7 @@ void write_pages(int fd, const Inode &inode)
     }
 }
 
-// What an earlier lay-out left where this one has nothing.
+// Clears pages of an earlier lay-out that this one does not have.
 void clear_holes(int fd, const Inode &inode)
 {
     static const std::vector<char> zeros(PAGE);
@@ -76,7 +76,8 @@ void clear_holes(int fd, const Inode &inode)
     }
 }
 
-// What was stored behind the end, in its page: it is in memory after a kill, and the next life may find it.
+// Bytes behind the end, in the last page, stay in memory after a kill, and the next life may read
+// them.
 void write_behind(int fd, const Inode &inode)
 {
     uint64_t at = inode.size / PAGE, in = inode.size % PAGE;

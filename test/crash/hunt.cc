@@ -19,29 +19,29 @@ namespace
 // Images and recoveries that a mutant may cost. Most are found within some hundreds.
 constexpr uint64_t PATIENCE = 400000, FOR_JUSTIFIED = 20000;
 
-// Passes over the cases made for a mutant before each over all others.
+// Passes over the cases made for a mutant before each pass over all others.
 constexpr uint64_t MADE = 4;
 
 struct Verdict {
     bool killed = false;
-    std::string crash, what; // that showed it: its name, and what was wrong
+    std::string crash, what; // the crash that showed it, and the violation
     uint64_t work = 0;
 };
 
 struct Where {
     std::vector<const Combination *> made; // for that mutant
-    std::vector<const Combination *> near; // the operation itself comes to the place
-    std::vector<const Combination *> far;  // only a later life does
+    std::vector<const Combination *> near; // whose first life reaches the place
+    std::vector<const Combination *> far;  // where only a later life does
 };
 
-// When only the process dies, nothing is lost for want of a flush, fence or fsync.
+// When only the process dies, no missing flush, fence or fsync loses anything.
 bool may_show(const Mutant &m, const Combination &c)
 {
     bool orders = m.mutation.fault == Fault::Drop || m.mutation.fault == Fault::Delay;
     return c.domain != ATO_DOMAIN_PROCESS || !orders;
 }
 
-// `names` are beginnings of names, with a | between them.
+// `names`: prefixes of names, separated by |.
 bool is_one_of(const std::string &name, const std::string &names)
 {
     for (size_t at = 0, end; at < names.size(); at = end + 1) {
@@ -56,7 +56,8 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
 {
     Where w;
     for (const Combination &c : list) {
-        // A program's cases are for faults of its own: what it does to the library others do, and cheaper.
+        // The cases of a program are for its own mutants: other cases show those of the library, at
+        // lower cost.
         if (!may_show(m, c) || (c.what().use && m.code == CodeFault::None))
             continue;
         bool near = c.own_sites.count(m.mutation.site) != 0 || m.code != CodeFault::None;
@@ -69,16 +70,17 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
         else if (c.sites.count(m.mutation.site))
             w.far.push_back(&c);
     }
-    // In no order, so that each fault meets its own domain early.
+    // Shuffled, so that each mutant gets a suitable domain early.
     shuffle(w.made, Random(seed + 2));
     shuffle(w.near, Random(seed));
     shuffle(w.far, Random(seed + 1));
     return w;
 }
 
-// Many moments and few lives; every second time more lives, or deep ones. Most faults need none,
-// some nothing else, and some an operation that comes to pass in one seed of many. Some show in one of all
-// that a moment may leave: where a record has seven words that are new, and the word before it is lost.
+// Many moments and few lives; in every second pass more lives, or deeper ones. Most mutants need no
+// further life, some only show there, and some need an operation that occurs with one seed of many.
+// Some show in one image of all that a moment allows: where a record has seven new words, and the
+// word before it is lost.
 Bounds bounds_of(uint64_t pass)
 {
     Bounds b;
@@ -152,7 +154,7 @@ std::string mutant_job(const Mutant &m, const Where &w, const Effort &effort, Wh
     return p.bytes;
 }
 
-// What is wrong with that crash; "": nothing.
+// Returns the violation at that crash; "": none.
 std::string control_job(const std::vector<Combination> &list, const std::string &name,
                         const Mutant *fault, const Effort &effort)
 {
@@ -166,7 +168,7 @@ std::string control_job(const std::vector<Combination> &list, const std::string 
     return r.failures.empty() ? "" : r.failures[0].what;
 }
 
-// A change of everything must not make a check of minutes one of an hour.
+// A change of everything must not turn a check of minutes into one of an hour.
 constexpr size_t MOST_OF_A_CHANGE = 16;
 
 class Hunt
@@ -216,8 +218,8 @@ class Hunt
     const std::vector<Combination> &list;
     const bool whole;
     std::vector<Mutant> mutants;
-    Workers workers; // job: number of the mutant; its controls: that and once or twice the
-                     // number of all
+    Workers workers; // job: the number of a mutant; its controls have this number plus one or two
+                     // times the number of mutants
     Score score;
     std::vector<std::string> notable;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The hunt for mutants: each is looked for in the cases that come to its place, until one of them
-// fails or enough work was done. Work is counted, not timed: a busy machine takes longer and says
-// the same. The crash that shows a mutant is done twice again: with it, and has to be wrong; without
-// it, and has to be right where there is such a moment.
+// The hunt for mutants: each mutant runs in the cases that reach its place, until one of them fails
+// or enough work is done. Work is counted, not timed: so a busy machine gives the same result. The
+// crash that shows a mutant is replayed twice: with the mutant it must be a violation; without it,
+// it must be right, if the moment exists then.
 #ifndef ATO_TEST_CRASH_HUNT_H
 #define ATO_TEST_CRASH_HUNT_H
 
@@ -14,11 +14,13 @@ namespace crash
 
 struct Score {
     size_t mutants = 0, killed = 0, justified = 0;
-    // Killed, although a comment says why it survives; wrong without the mutant too; nobody's name.
+    // Counts of mutants: killed although a comment says that they survive; violations without the
+    // mutant too; comments that name no mutant.
     size_t violations = 0;
 };
 
-// Which mutants: all whose name contains `name`, and, if there are any `files`, whose place is in one of them.
+// Chooses all mutants with `name` in their name and, if there are any `files`, with a place in one
+// of them.
 struct Quarry {
     std::string name;
     std::vector<std::string> files;
@@ -29,7 +31,7 @@ struct Quarry {
     }
 };
 
-// In the combinations of a list that was explored.
+// Hunts in the combinations of a list that was explored.
 Score hunt(const Effort &effort, const std::vector<Combination> &list, const Quarry &quarry);
 
 } // namespace crash

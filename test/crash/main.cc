@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The crash explorer's command line: explores, hunts the mutants and shows what came of it; or shows
-// one crash again.
+// The crash explorer's command line: explores, hunts the mutants and prints the results; or replays
+// one crash.
 #include "hunt.h"
 #include "mutants.h"
 
@@ -32,7 +32,7 @@ struct Options {
     Quarry quarry;
 };
 
-std::string top; // folder of all files here
+std::string top; // folder of all files of the run
 
 void print_table(const std::vector<Combination> &list)
 {
@@ -122,7 +122,7 @@ int replay(const Options &o)
     return !r.failures.empty();
 }
 
-// In a child: what is replayed may be a crash of the library.
+// In a child: the replay may crash the library.
 int replay_safely(const Options &o)
 {
     fflush(stdout);
@@ -144,13 +144,13 @@ int replay_safely(const Options &o)
 
 void remove_leftovers()
 {
-    // And the shared memory of workers that died, which is named after it.
+    // Also removes the shared memory of workers that died, which has the folder's name.
     std::string command = "rm -rf '" + top + "' '" + top + "'-*";
     if (system(command.c_str()) != 0)
         fprintf(stderr, "cannot remove %s\n", top.c_str());
 }
 
-// Rounds have seeds a thousand times as large, and the orders of threads more than that.
+// Seeds of rounds are a thousand times as large, and those of orders of threads larger still.
 constexpr uint64_t LARGEST_SEED = 1000000000;
 
 bool take_number(const char *option, const char *word, double most, double &number)
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     Options o;
     if (!parse(argc, argv, o))
         return 2;
-    replay_few_flushes = 1; // files of more than two pages of bitmaps are too long for it
+    replay_few_flushes = 1; // too slow for files of more than two pages of bitmaps
     char name[] = "/dev/shm/libato-explore-XXXXXX";
     if (!mkdtemp(name)) {
         perror("a folder in /dev/shm");

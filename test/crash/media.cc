@@ -43,7 +43,7 @@ void do_name(Disk &disk, const Event &e)
     }
 }
 
-// The parts of a put that persist independently of each other.
+// The parts of a put that persist independently.
 unsigned parts_of(uint8_t mask, bool torn)
 {
     return static_cast<unsigned>(__builtin_popcount(mask)) * (torn ? 2 : 1);
@@ -65,7 +65,7 @@ Media::Media(Disk start, Loss l, bool f, Mutation m)
 
 // ---- events -------------------------------------------------------------------------------------
 
-// Is this event kept back, or away, by the mutation?
+// Does the mutation hold back, or drop, this event?
 bool Media::withhold(const Event &e)
 {
     bool orders = e.kind == Kind::Flush || e.kind == Kind::Fence || e.kind == Kind::Sync ||
@@ -74,7 +74,7 @@ bool Media::withhold(const Event &e)
         return true;
     if ((e.kind == Kind::Fence && mutated(e, Fault::Delay)) ||
         (e.kind == Kind::Store && mutated(e, Fault::Late))) {
-        // Of a word that is late more than once the last value is.
+        // If a word is late more than once, it gets the last value.
         if (mutation.fault == Fault::Late)
             held.clear();
         else if (held.empty())
@@ -113,19 +113,19 @@ void Media::feed(const Event &e)
 
 void Media::process_died(int thread)
 {
-    auto is_his = [thread](int other) { return thread == EVERY || thread == other; };
+    auto is_of_process = [thread](int other) { return thread == EVERY || thread == other; };
     changes++;
-    // It did not come to that any more.
-    held.erase(
-        std::remove_if(held.begin(), held.end(), [&](const Event &e) { return is_his(e.thread); }),
-        held.end());
-    if (is_his(due))
+    // The process died before these events.
+    held.erase(std::remove_if(held.begin(), held.end(),
+                              [&](const Event &e) { return is_of_process(e.thread); }),
+               held.end());
+    if (is_of_process(due))
         due = 0;
     for (auto f = flushed.begin(); f != flushed.end();)
-        f = is_his(f->first) ? flushed.erase(f) : std::next(f);
+        f = is_of_process(f->first) ? flushed.erase(f) : std::next(f);
     for (auto &line : lines)
         for (Put &p : line.second)
-            p.orphan = p.orphan || is_his(p.thread);
+            p.orphan = p.orphan || is_of_process(p.thread);
     if (loss != Loss::Cache)
         return;
     for (auto line = lines.begin(); line != lines.end();) {
@@ -198,7 +198,7 @@ void Media::take(const Event &e)
     }
 }
 
-// What is pending behind a new end of the file is there only if the file keeps its old one.
+// Pending stores behind a new end of the file persist only if the file keeps its old end.
 void Media::cut_off(const Event &e)
 {
     for (auto line = lines.lower_bound({e.inode, (e.bytes + LINE - 1) / LINE});
@@ -208,8 +208,8 @@ void Media::cut_off(const Event &e)
                 p.until = serial;
 }
 
-// The last change of size, not certain yet, without which the file has no such place, or other bytes
-// there.
+// The last uncertain change of size without which the file does not have this place, or has other
+// bytes there.
 uint64_t Media::needs_of(const Chunk &c) const
 {
     uint64_t needs = 0;
@@ -272,7 +272,7 @@ void Media::settle(const Key &key, Line &line, uint64_t upto, int streams_of)
         for (unsigned i = 0; i < 8; i++)
             if (p.mask >> i & 1)
                 inode->set_word(key.second * LINE + i * 8, p.value[i]);
-        // Stores to one address keep their order: an older one, by whomever, cannot come later.
+        // Stores to one address keep their order: an older one, of any thread, cannot come later.
         for (Put &older : rest)
             older.mask = static_cast<uint8_t>(older.mask & ~p.mask);
     }
@@ -363,7 +363,7 @@ void Media::change_names(const Event &e)
     pending.push_back({e, chain});
 }
 
-// ---- what a crash decides -----------------------------------------------------------------------
+// ---- choices of a crash -------------------------------------------------------------------------
 
 void Media::add_units(const Key &key, const Line &line)
 {
@@ -385,7 +385,7 @@ void Media::add_units(const Key &key, const Line &line)
         uint64_t old =
             sure.at(key.first).word(key.second * LINE + static_cast<unsigned>(chunk) * 8);
         bool no_change = versions.size() == 1 && versions[0].value[chunk] == old &&
-                         !metas.count(key.first); // a change of size would make it one
+                         !metas.count(key.first); // a change of size would need one
         if (versions.empty() || no_change)
             continue;
         now.push_back({static_cast<uint32_t>(versions.size()) + 1, group});
@@ -413,7 +413,7 @@ const std::vector<Unit> &Media::units(const Event *next)
     }
     for (const auto &line : lines)
         add_units(line.first, line.second);
-    // Of a store under way any part may be there; elsewhere it is pending soon, and cut then.
+    // Of a store under way any part may persist; elsewhere it is pending soon, and is cut then.
     bool at_once =
         loss == Loss::Process || (loss == Loss::Cache && next && next->kind == Kind::Store);
     bool whole = next && next->whole && !mutated(*next, Fault::Tear);
@@ -426,7 +426,7 @@ const std::vector<Unit> &Media::units(const Event *next)
 Disk Media::image(const std::vector<uint32_t> &choice) const
 {
     Disk disk = sure;
-    std::map<int, uint64_t> lost; // inode: the first of its metadata that is not there
+    std::map<int, uint64_t> lost; // inode: the first change of its metadata that is lost
     for (size_t i = 0; i < about.size(); i++) {
         const Subject &s = about[i];
         uint32_t left = choice[i];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does a fault put into the rules do what it says, and nothing else? Mutants are only worth what
-// these are.
+// Does each fault of the rules have its documented effect, and no other? Mutants depend on it.
 #include "rules_lab.h"
 
 #include <gtest/gtest.h>
@@ -63,13 +62,13 @@ TEST(RulesOfFaults, DelayPutsAFenceBehindTheNextStoreOfItsThread)
     EXPECT_EQ(past.images(), Images({"", "0=1", "64=2", "0=1 64=2"}));
     EXPECT_FALSE(past.media.tender());
     past << cached({{128, 3}});
-    EXPECT_TRUE(past.media.tender()) << "between that store and the fence: to be looked at";
+    EXPECT_TRUE(past.media.tender()) << "the moment between that store and the fence has to be cut";
     EXPECT_EQ(past.images().size(), 8u);
     past << allow();
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 64=2", "0=1 128=3", "0=1 64=2 128=3"}));
 }
 
-TEST(RulesOfFaults, AFenceThatIsDelayedIsAboutThatStoreToo)
+TEST(RulesOfFaults, ADelayedFenceCoversThatStoreToo)
 {
     Past past(Loss::Power, true, fault(Fault::Delay));
     past << at_site(fence()) << streamed({{0, 1}});
@@ -82,7 +81,7 @@ TEST(RulesOfFaults, AFenceThatIsDelayedIsAboutThatStoreToo)
     EXPECT_EQ(past.images(), Images({"0=1 8=2 64=3"}));
 }
 
-TEST(RulesOfFaults, LateBringsAStoreWhenTheNextOperationHasReturned)
+TEST(RulesOfFaults, LateDelaysAStoreUntilTheNextOperationHasReturned)
 {
     for (Loss loss : {Loss::Power, Loss::Cache, Loss::Process}) {
         Past past(loss, true, fault(Fault::Late));
@@ -106,7 +105,7 @@ std::string word0(uint64_t value)
     return "0=" + std::to_string(value);
 }
 
-TEST(RulesOfFaults, TearMakesAWordTwoHalves)
+TEST(RulesOfFaults, TearSplitsAWordIntoTwoHalves)
 {
     Past torn(Loss::Power, true, fault(Fault::Tear)), sound(Loss::Power, true, fault(Fault::Tear));
     torn << at_site(cached({{0, HIGH + LOW}}));
@@ -120,7 +119,7 @@ TEST(RulesOfFaults, TearMakesAWordTwoHalves)
     EXPECT_EQ(sound.images().size(), 4u);
 }
 
-TEST(RulesOfFaults, TearKeepsTheOtherHalfOfWhatWasThere)
+TEST(RulesOfFaults, TearKeepsTheOtherHalfOfTheOldWord)
 {
     Past past(Loss::Power, true, fault(Fault::Tear));
     past << cached({{0, 2 * HIGH + 2 * LOW}}) << flush(0) << fence()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may a crash leave of names, sizes, attributes and times? Which of them msync, fsync and
-// stores make certain, which are tied to each other, and what becomes of bytes behind an end that
-// moved.
+// What may a crash leave of names, sizes, attributes and times? Which of them do msync, fsync and
+// stores make certain, which depend on each other, and what happens to bytes behind an end that
+// moved?
 #include "rules_lab.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace
 
 // ---- msync and fsync ----------------------------------------------------------------------------
 
-TEST(RulesOfSyncs, MsyncMakesWholePagesCertainWhoeverStored)
+TEST(RulesOfSyncs, MsyncMakesWholePagesCertainForStoresOfAllThreads)
 {
     Past past(Loss::Power, false);
     past << cached({{0, 1}}) << cached({{4088, 2}}, 2) << cached({{4096, 3}})
@@ -23,14 +23,14 @@ TEST(RulesOfSyncs, MsyncMakesWholePagesCertainWhoeverStored)
                                      "0=1 4088=2 4096=3 2:0=4"}));
 }
 
-TEST(RulesOfSyncs, MsyncIsAboutEveryPageThatItTouches)
+TEST(RulesOfSyncs, MsyncMakesEachPageOfItsRangeCertain)
 {
     Past past(Loss::Power, false);
     past << cached({{0, 1}}) << cached({{8184, 2}}) << cached({{8192, 3}}) << msync_of(4095, 2);
     EXPECT_EQ(past.images(), Images({"0=1 8184=2", "0=1 8184=2 8192=3"}));
 }
 
-TEST(RulesOfSyncs, MsyncOfAnyPageMakesTheSizeOfTheFileCertainAndNoMore)
+TEST(RulesOfSyncs, MsyncOfAnyPageMakesTheSizeCertainAndNoOtherMetadata)
 {
     Past past(Loss::Power, false);
     past << attribute("x") << resize(5 * PAGE) << times(7) << resize(5 * PAGE, G)
@@ -50,14 +50,14 @@ TEST(RulesOfSyncs, FsyncMakesAllOfTheFileCertain)
 
 // ---- names --------------------------------------------------------------------------------------
 
-TEST(RulesOfNames, ThoseWithANameInCommonAreAPrefixOfTheirOrder)
+TEST(RulesOfNames, ChangesWithACommonNamePersistAsAPrefix)
 {
     Past past(Loss::Power);
     past << make("a", NEW) << rename_of("a", "b") << rename_of("b", "c");
     EXPECT_EQ(past.images(), Images({"", "a>4", "b>4", "c>4"}));
 }
 
-TEST(RulesOfNames, OthersAreIndependent)
+TEST(RulesOfNames, OtherChangesAreIndependent)
 {
     Past past(Loss::Power);
     past << make("a", NEW) << make("b", NEW + 1) << removal("g");
@@ -73,14 +73,14 @@ TEST(RulesOfNames, ARenameOverANameTiesBoth)
                                      "c>6", "a>4 c>6", "a>4 b>5 c>6", "b>4 c>6"}));
 }
 
-TEST(RulesOfNames, WhatARenameGaveIsTiedToIt)
+TEST(RulesOfNames, AChangeOfARenamedNameDependsOnTheRename)
 {
     Past past(Loss::Power);
     past << rename_of("g", "h") << removal("h") << make("h", NEW);
     EXPECT_EQ(past.images(), Images({"", "h>2 -g", "-g", "h>4 -g"})) << "never h>4 alone";
 }
 
-TEST(RulesOfNames, ARemovalAndTheSameNameAgainKeepTheirOrder)
+TEST(RulesOfNames, ARemovalAndANewFileOfThatNameKeepTheirOrder)
 {
     Past past(Loss::Power);
     past << removal("f") << make("f", NEW);
@@ -102,7 +102,7 @@ TEST(RulesOfNames, OnlyFsyncOfTheirFolderMakesThemCertain)
     EXPECT_EQ(past.images(), Images({"a>4 3:x>5 4:0=1"}));
 }
 
-TEST(RulesOfNames, WhatIsCertainTiesNothing)
+TEST(RulesOfNames, ACertainChangeTiesNoOthers)
 {
     Past past(Loss::Power);
     past << make("a", NEW) << fsync_of(Disk::ROOT) << rename_of("a", "b");
@@ -111,7 +111,7 @@ TEST(RulesOfNames, WhatIsCertainTiesNothing)
 
 // ---- metadata -----------------------------------------------------------------------------------
 
-TEST(RulesOfMetadata, OfOneFileItIsAPrefixOfItsOrder)
+TEST(RulesOfMetadata, OfOneFilePersistsAsAPrefix)
 {
     Past past(Loss::Power);
     past << resize(5 * PAGE) << attribute("x") << times(7) << attribute("");
@@ -119,7 +119,7 @@ TEST(RulesOfMetadata, OfOneFileItIsAPrefixOfItsOrder)
                                      "size=20480 attr=x mtime=7", "size=20480 mtime=7"}));
 }
 
-TEST(RulesOfMetadata, OfTwoFilesItIsIndependent)
+TEST(RulesOfMetadata, OfTwoFilesIsIndependent)
 {
     Past past(Loss::Power);
     past << attribute("x") << attribute("y", G);
@@ -133,7 +133,7 @@ TEST(RulesOfMetadata, FsyncOfTheFileMakesItCertain)
     EXPECT_EQ(past.images(), Images({"attr=x mtime=7", "attr=x mtime=7 2:attr=y"}));
 }
 
-TEST(RulesOfMetadata, WhereFaultsSyncAStoreToTheFileMakesItsSizeCertainAndNoMore)
+TEST(RulesOfMetadata, IfFaultsSyncAStoreMakesTheSizeCertainAndNoOtherMetadata)
 {
     for (Loss loss : {Loss::Power, Loss::Cache}) {
         Past past(loss, true);
@@ -143,14 +143,14 @@ TEST(RulesOfMetadata, WhereFaultsSyncAStoreToTheFileMakesItsSizeCertainAndNoMore
     }
 }
 
-TEST(RulesOfMetadata, ElsewhereWhatIsStoredBehindAGrowthIsNotThereWithoutIt)
+TEST(RulesOfMetadata, ElsewhereAStoreBeyondTheOldEndNeedsTheGrowth)
 {
     Past past(Loss::Power, false);
     past << resize(5 * PAGE) << cached({{4 * PAGE, 1}});
     EXPECT_EQ(past.images(), Images({"", "size=20480", "16384=1 size=20480"}));
 }
 
-TEST(RulesOfMetadata, AndWhatIsStoredBeforeItMayBe)
+TEST(RulesOfMetadata, AStoreBeforeAGrowthDoesNotNeedIt)
 {
     Past past(Loss::Power, false);
     past << cached({{0, 1}}) << resize(5 * PAGE);
@@ -190,7 +190,7 @@ TEST(RulesOfMetadata, BytesThatAShrinkCutOffAreThereIfTheShrinkIsLost)
     EXPECT_EQ(past.images(), Images({"size=4096"}));
 }
 
-TEST(RulesOfMetadata, TheSameBytesBehindAShrinkAreNotTheOldOnes)
+TEST(RulesOfMetadata, AfterAShrinkAndAGrowthTheOldBytesAreGone)
 {
     Past past(Loss::Power, false);
     past << cached({{0, 5}}) << fsync_of(F) << resize(0) << resize(SIZE) << cached({{0, 5}});
@@ -199,14 +199,14 @@ TEST(RulesOfMetadata, TheSameBytesBehindAShrinkAreNotTheOldOnes)
     EXPECT_EQ(images.count(""), 1u) << "shrunk, grown, and not stored again";
 }
 
-TEST(RulesOfTruncation, WhatLayBehindIsGone)
+TEST(RulesOfTruncation, BytesBehindTheNewEndAreGone)
 {
     Past past(Loss::Power);
     past << cached({{4096, 1}}) << fsync_of(F) << resize(PAGE) << resize(SIZE);
     EXPECT_EQ(past.images(), Images({"4096=1", "size=4096", ""}));
 }
 
-TEST(RulesOfTruncation, WhatWasPendingBehindIsGoneAndNothingElse)
+TEST(RulesOfTruncation, PendingStoresBehindTheNewEndAreGone)
 {
     Past past(Loss::Power);
     past << cached({{4088, 1}}) << cached({{4096, 2}}) << cached({{12288, 3}})

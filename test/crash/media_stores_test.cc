@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may a crash leave of stores? Do the rules allow what they say, and nothing else: for cached
-// and non-temporal stores, flushes and fences, in each kind of loss, and for what the dead left.
-// Also: when is there something new to decide (Media::version())?
+// What may a crash leave of stores? Do the rules allow the documented images, and no others: for
+// cached and non-temporal stores, flushes and fences, in each kind of loss, and for stores of dead
+// processes? And when is there something new to decide (Media::version())?
 #include "rules_lab.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace
 
 // ---- Loss::Power: cached stores -----------------------------------------------------------------
 
-TEST(RulesOfCachedStores, OneIsLostOrKept)
+TEST(RulesOfCachedStores, AStoreIsLostOrKept)
 {
     Past past(Loss::Power);
     EXPECT_EQ(past.images(), Images({""}));
@@ -25,42 +25,42 @@ TEST(RulesOfCachedStores, OneIsLostOrKept)
     EXPECT_EQ(tell(past.media.visible()), "0=1");
 }
 
-TEST(RulesOfCachedStores, OfALineTheSecondIsNotThereWithoutTheFirst)
+TEST(RulesOfCachedStores, InOneLineTheSecondNeedsTheFirst)
 {
     Past past(Loss::Power);
     past << cached({{8, 1}}) << cached({{0, 2}});
     EXPECT_EQ(past.images(), Images({"", "8=1", "0=2 8=1"}));
 }
 
-TEST(RulesOfCachedStores, OfALineThoseOfTwoThreadsKeepTheirOrderToo)
+TEST(RulesOfCachedStores, InOneLineStoresOfTwoThreadsKeepTheirOrder)
 {
     Past past(Loss::Power);
     past << cached({{8, 1}}, 2) << cached({{0, 2}}, 1) << cached({{16, 3}}, 2);
     EXPECT_EQ(past.images(), Images({"", "8=1", "0=2 8=1", "0=2 8=1 16=3"}));
 }
 
-TEST(RulesOfCachedStores, OfOneWordAnyVersionMayBeThere)
+TEST(RulesOfCachedStores, OfOneWordAnyVersionMayPersist)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}) << cached({{0, 2}}) << cached({{0, 3}});
     EXPECT_EQ(past.images(), Images({"", "0=1", "0=2", "0=3"}));
 }
 
-TEST(RulesOfCachedStores, OfTwoLinesEachMayBeThereWithoutTheOther)
+TEST(RulesOfCachedStores, TwoLinesAreIndependent)
 {
     Past past(Loss::Power);
     past << cached({{56, 1}}) << cached({{64, 2}});
     EXPECT_EQ(past.images(), Images({"", "56=1", "64=2", "56=1 64=2"}));
 }
 
-TEST(RulesOfCachedStores, LinesOfTwoFilesAreTwoLines)
+TEST(RulesOfCachedStores, LinesOfTwoFilesAreIndependent)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}) << cached({{0, 2}}, 1, G);
     EXPECT_EQ(past.images(), Images({"", "0=1", "2:0=2", "0=1 2:0=2"}));
 }
 
-TEST(RulesOfCachedStores, OfAMemcpyAnySubsetOfItsWords)
+TEST(RulesOfCachedStores, AnySubsetOfTheWordsOfAMemcpyMayPersist)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}, {8, 2}, {16, 3}});
@@ -68,21 +68,21 @@ TEST(RulesOfCachedStores, OfAMemcpyAnySubsetOfItsWords)
                                      "0=1 8=2 16=3"}));
 }
 
-TEST(RulesOfCachedStores, WhatFollowsAMemcpyInItsLineNeedsItWhole)
+TEST(RulesOfCachedStores, AStoreAfterAMemcpyInItsLineNeedsAllOfTheMemcpy)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}, {8, 2}}) << cached({{16, 3}});
     EXPECT_EQ(past.images(), Images({"", "0=1", "8=2", "0=1 8=2", "0=1 8=2 16=3"}));
 }
 
-TEST(RulesOfCachedStores, AMemcpyBehindAnotherStoreMayBeThereInPart)
+TEST(RulesOfCachedStores, AMemcpyAfterAnotherStoreMayPersistInPart)
 {
     Past past(Loss::Power);
     past << cached({{16, 3}}) << cached({{0, 1}, {8, 2}});
     EXPECT_EQ(past.images(), Images({"", "16=3", "0=1 16=3", "8=2 16=3", "0=1 8=2 16=3"}));
 }
 
-TEST(RulesOfCachedStores, AMemcpyOverTwoLinesIsWholeLineByLine)
+TEST(RulesOfCachedStores, AMemcpyOverTwoLinesIsCompleteForEachLine)
 {
     Past past(Loss::Power);
     past << cached({{56, 1}, {64, 2}}) << cached({{72, 3}});
@@ -126,23 +126,23 @@ TEST(RulesOfFlushes, AFenceWithoutAFlushOrBeforeItDecidesNothing)
     EXPECT_EQ(past.images(), Images({"", "0=1"}));
 }
 
-TEST(RulesOfFlushes, OneCapturesOnlyWhatWasStoredBeforeIt)
+TEST(RulesOfFlushes, AFlushCapturesOnlyEarlierStores)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}) << flush(0) << cached({{8, 2}}) << fence();
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
-    past << fence(); // what it captured is used up
+    past << fence(); // the captured store is used up
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
 }
 
-TEST(RulesOfFlushes, OneCapturesWhatAnotherThreadStored)
+TEST(RulesOfFlushes, AFlushCapturesStoresOfOtherThreads)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}, 2) << flush(0) << fence();
     EXPECT_EQ(past.images(), Images({"0=1"}));
 }
 
-TEST(RulesOfFlushes, OneIsAboutItsWholeLinesAndNoOthers)
+TEST(RulesOfFlushes, AFlushCoversItsWholeLinesAndNoOthers)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}) << cached({{56, 2}}) << cached({{64, 3}}) << cached({{128, 4}})
@@ -155,7 +155,7 @@ TEST(RulesOfFlushes, OneIsAboutItsWholeLinesAndNoOthers)
 
 // ---- Loss::Power: streamed stores ---------------------------------------------------------------
 
-TEST(RulesOfStreamedStores, AnySubsetOfTheirWordsUntilTheirThreadsFence)
+TEST(RulesOfStreamedStores, AnySubsetMayPersistUntilTheFenceOfTheirThread)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}, {8, 2}}) << streamed({{16, 3}});
@@ -167,21 +167,21 @@ TEST(RulesOfStreamedStores, AnySubsetOfTheirWordsUntilTheirThreadsFence)
     EXPECT_EQ(past.images(), Images({"0=1 8=2 16=3"}));
 }
 
-TEST(RulesOfStreamedStores, OfOneWordNoneOrAnyVersion)
+TEST(RulesOfStreamedStores, OfOneWordNoneOrAnyVersionPersists)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}, {8, 1}}) << streamed({{0, 2}});
     EXPECT_EQ(past.images(), Images({"", "0=1", "0=2", "8=1", "0=1 8=1", "0=2 8=1"}));
 }
 
-TEST(RulesOfStreamedStores, AFenceIsAboutThoseBeforeIt)
+TEST(RulesOfStreamedStores, AFenceCoversTheStoresBeforeIt)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}}) << fence() << streamed({{8, 2}});
     EXPECT_EQ(past.images(), Images({"0=1", "0=1 8=2"}));
 }
 
-TEST(RulesOfStreamedStores, AnOlderOneOfTheWordDoesNotComeBackOverOneThatIsCertain)
+TEST(RulesOfStreamedStores, AnOlderStoreDoesNotReplaceACertainOne)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}, {8, 1}}, 1) << streamed({{0, 2}}, 2) << fence(2);
@@ -190,14 +190,14 @@ TEST(RulesOfStreamedStores, AnOlderOneOfTheWordDoesNotComeBackOverOneThatIsCerta
     EXPECT_EQ(past.images(), Images({"0=2 8=1"}));
 }
 
-TEST(RulesOfStreamedStores, ANewerOneStaysPendingOverOneThatIsCertain)
+TEST(RulesOfStreamedStores, ANewerStoreStaysPendingOverACertainOne)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}}, 1) << streamed({{0, 2}}, 2) << fence(1);
     EXPECT_EQ(past.images(), Images({"0=1", "0=2"}));
 }
 
-TEST(RulesOfStreamedStores, TheDeathOfTheirProcessDoesNotSaveThemFromAPowerCut)
+TEST(RulesOfStreamedStores, TheDeathOfTheirProcessDoesNotMakeThemDurable)
 {
     Past past(Loss::Power);
     past << streamed({{0, 1}});
@@ -220,7 +220,7 @@ TEST(RulesOfMixedLines, BothKindsInFlightAreReported)
     EXPECT_NE(c.media.mixed(), "");
 }
 
-TEST(RulesOfMixedLines, NotWhenTheFirstKindIsCertainOrTheLinesAreOthers)
+TEST(RulesOfMixedLines, CertainStoresAndOtherLinesAreNotReported)
 {
     Past past(Loss::Power);
     past << cached({{0, 1}}) << flush(0) << fence() << streamed({{8, 2}}) << fence()
@@ -246,7 +246,7 @@ TEST(RulesOfDurableCaches, AStreamedStoreIsPendingUntilItsThreadsFence)
     EXPECT_EQ(past.images(), Images({"0=1 8=2"}));
 }
 
-TEST(RulesOfDurableCaches, OrUntilItsProcessIsDead)
+TEST(RulesOfDurableCaches, AStreamedStoreIsCertainWhenItsProcessIsDead)
 {
     Past past(Loss::Cache);
     past << streamed({{0, 1}, {8, 2}});
@@ -254,7 +254,7 @@ TEST(RulesOfDurableCaches, OrUntilItsProcessIsDead)
     EXPECT_EQ(past.images(), Images({"0=1 8=2"}));
 }
 
-TEST(RulesOfDurableCaches, OfACachedStoreUnderWayAnySubset)
+TEST(RulesOfDurableCaches, AnySubsetOfACachedStoreUnderWayMayPersist)
 {
     Past past(Loss::Cache);
     Event e = cached({{0, 1}, {64, 2}});
@@ -272,7 +272,7 @@ TEST(RulesOfDurableCaches, NamesAndMetadataArePendingAsWithPowerCuts)
     EXPECT_EQ(past.images(), Images({"", "a>4", "attr=x", "a>4 attr=x"}));
 }
 
-TEST(RulesOfKilledProcesses, WhatWasDoneIsThere)
+TEST(RulesOfKilledProcesses, FinishedStoresPersist)
 {
     Past past(Loss::Process);
     past << cached({{0, 1}}) << streamed({{64, 2}}) << attribute("x") << resize(PAGE) << times(7)
@@ -281,7 +281,7 @@ TEST(RulesOfKilledProcesses, WhatWasDoneIsThere)
     EXPECT_EQ(past.media.mixed(), "");
 }
 
-TEST(RulesOfKilledProcesses, OfTheStoreUnderWayAnySubset)
+TEST(RulesOfKilledProcesses, AnySubsetOfTheStoreUnderWayMayPersist)
 {
     Past past(Loss::Process);
     Images any = {"", "0=1", "64=2", "0=1 64=2"};
@@ -297,9 +297,10 @@ TEST(RulesOfPowerCuts, AStoreUnderWayIsPendingSoonAndCutThen)
     EXPECT_EQ(past.during(cached({{0, 1}})), Images({""}));
 }
 
-// ---- the dead -----------------------------------------------------------------------------------
+// ---- dead processes
+// ------------------------------------------------------------------------------
 
-TEST(RulesOfDeath, AFlushCapturesStreamsOfTheDeadAndNotOfTheLiving)
+TEST(RulesOfDeath, AFlushCapturesStreamedStoresOfDeadProcessesOnly)
 {
     Past living(Loss::Power, true), dead(Loss::Power, true);
     living << streamed({{0, 1}}, 1) << flush(0, 8, 2) << fence(2);
@@ -313,7 +314,7 @@ TEST(RulesOfDeath, AFlushCapturesStreamsOfTheDeadAndNotOfTheLiving)
     EXPECT_EQ(dead.images(), Images({"0=1"}));
 }
 
-TEST(RulesOfDeath, WhatWasWithheldFromTheDeadNeverComes)
+TEST(RulesOfDeath, EventsHeldBackForADeadProcessNeverCome)
 {
     Past past(Loss::Power, true, fault(Fault::Delay));
     past << cached({{0, 1}}) << flush(0) << at_site(fence());
@@ -324,7 +325,7 @@ TEST(RulesOfDeath, WhatWasWithheldFromTheDeadNeverComes)
 
 // ---- version ------------------------------------------------------------------------------------
 
-TEST(RulesOfVersions, TheyMoveWithWhateverACrashMayDecideAbout)
+TEST(RulesOfVersions, TheVersionChangesWithTheChoicesOfACrash)
 {
     Past past(Loss::Power);
     uint64_t before = past.media.version();

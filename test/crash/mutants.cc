@@ -31,7 +31,7 @@ std::string argument_of(const std::string &fault, const std::string &place)
     constexpr size_t NEAR = 16;
     for (size_t i = line > NEAR ? line - NEAR : 1; i < lines.size(); i++) {
         text += lines[i] + " ";
-        // Another place in between: what was said before it is about that one.
+        // There is another place in between: the comment belongs to that one.
         if (i < line && (lines[i].find("persist_fence(") != std::string::npos ||
                          lines[i].find("sync(") != std::string::npos))
             text.clear();
@@ -59,7 +59,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     m.place = short_place(site);
     m.mutation = {kind, site};
     m.argument = argument_of(fault, m.place);
-    // What it takes to see these is rare: these cases have it.
+    // The conditions for these are rare: these cases have them.
     static const struct {
         const char *fault, *place, *cases;
     } made_for[] = {

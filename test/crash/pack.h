@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Numbers and words as bytes, and back: for another process of this program.
+// Numbers and words as bytes, and back: for messages to another process of this program.
 #ifndef ATO_TEST_CRASH_PACK_H
 #define ATO_TEST_CRASH_PACK_H
 
@@ -60,7 +60,7 @@ class Unpack
     void need(uint64_t n) const
     {
         if (bytes.size() - at < n)
-            throw std::runtime_error("an outcome that ends too early");
+            throw std::runtime_error("an outcome ends too early");
     }
 };
 

@@ -19,7 +19,7 @@ namespace crash
 namespace
 {
 
-// Of the one process that this may be.
+// State of the child process that this may be.
 struct Life {
     Recorder *recorder;
     const std::function<void(Pack &)> *last;
@@ -52,7 +52,7 @@ void pass_moment()
 {
     std::string wrong;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(50); // before it is missed
+    alarm(50); // earlier than the run's own time limit
     life.recorder->go_apart();
     life.recorder->pause = pass_moment;
     seam_hook = [](enum seam_point, const void *) { pass_moment(); };
@@ -99,15 +99,14 @@ Peer::Peer(Recorder &recorder, bool stays, const std::function<void()> &what,
         waitpid(pid, &status, 0);
         pid = 0;
         if (bytes.empty() || status != 0)
-            throw Violation("the process beside it came to a bad end, status " +
-                            std::to_string(status));
+            throw Violation("the process beside the run failed, status " + std::to_string(status));
     }
     Unpack u(bytes);
     std::string wrong = u.word();
     words = u.word();
     allowed = recorder.hear_apart(u, !stays);
     if (!wrong.empty())
-        throw Violation("the process beside it: " + wrong);
+        throw Violation("the process beside the run: " + wrong);
 }
 
 void Peer::die_within(uint64_t moments)

@@ -55,7 +55,7 @@ std::vector<Bytes> read_all(const std::vector<std::string> &paths)
     return contents;
 }
 
-// Beside the folder of the files, whose every file is known.
+// Beside the folder of the files: every file in that folder is known.
 std::vector<std::string> names_of_twins(const World &world)
 {
     std::vector<std::string> names;
@@ -98,7 +98,7 @@ bool in_transaction(sqlite3 *db)
     return !sqlite3_get_autocommit(db);
 }
 
-// `prepare(i)`: before the i-th file is opened.
+// `prepare(i)`: called before the i-th file is opened.
 template <typename F>
 sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs, F prepare)
 {
@@ -122,7 +122,7 @@ sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs, F prepa
 
 constexpr const char *WAL = "-wal", *FOLDER = "ATO_REFLECTION_DIR", *DOMAIN_WORD = "ATO_DURABILITY";
 
-// What has been committed is there, and those files that get shorter, from the n-th on, are or are not yet.
+// The committed content; files that get shorter, from the n-th on, may be cut or not yet.
 std::vector<uint64_t> hashes_of_cuts(const std::vector<Bytes> &before, std::vector<Bytes> after,
                                      size_t n)
 {
@@ -172,7 +172,7 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
         throw;
     }
     unsetenv(FOLDER);
-    // Who dies neither checkpoints nor removes the WAL.
+    // A dying process neither checkpoints nor removes the WAL.
     for (sqlite3 *db : {real, twin})
         must(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr), db,
              "a WAL stays");
@@ -233,7 +233,7 @@ void Program::run(const std::string &sql)
     }
     execute(real, sql);
     if (in_transaction(real) != open)
-        throw Violation("'" + sql + "' ended a transaction, or did not");
+        throw Violation("'" + sql + "' ended a transaction unexpectedly, or did not end it");
     actor.contents = after;
     actor.allow_this();
 }
@@ -253,10 +253,10 @@ void Program::check()
         Bytes bytes(actor.contents[i].size());
         if (f->pMethods->xFileSize(f, &size) != SQLITE_OK ||
             static_cast<size_t>(size) != bytes.size())
-            throw Violation("a database does not have the length that it has to have");
+            throw Violation("a database has a wrong length");
         if (f->pMethods->xRead(f, bytes.data(), static_cast<int>(bytes.size()), 0) != SQLITE_OK ||
             unmasked(bytes) != unmasked(actor.contents[i]))
-            throw Violation("a database read by the VFS is not what was committed");
+            throw Violation("a database read by the VFS differs from the committed content");
         const std::string verdict = ask(real, "PRAGMA " + schema(i) + ".integrity_check");
         if (verdict != "ok")
             throw Violation("integrity_check: " + verdict);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program whose files the originals are: SQLite, through the VFS of lib/sqlite, in this process.
+// A program that the originals belong to: SQLite, through the VFS of lib/sqlite, in this process.
 //
-// All that it does it does to twins first, by SQLite's own VFS, in files of their own. So it is known before a
-// transaction is committed which bytes the files have to hold after it, and by whom it is known is no part of
-// libato.
+// Each statement runs on twins first, by SQLite's own VFS, in files of their own. So the bytes that
+// the files have to hold after a transaction are known before it commits, and without libato.
 #ifndef ATO_TEST_CRASH_PROGRAM_H
 #define ATO_TEST_CRASH_PROGRAM_H
 
@@ -20,24 +19,26 @@ uint64_t page_size_of(const Bytes &database);
 class Program
 {
   public:
-    // Opens all originals, the first as `main`, the others as `b`, ...: they hold what the actor knows. The
-    // world has it from then on, until it dies or close().
+    // Opens all originals, the first as `main`, the others as `b`, ...: they hold the contents that
+    // the actor knows. The program belongs to the world until it dies or until close().
     static Program &open(Actor &a);
-    // That one.
+    // The program of a world.
     static Program &of(const Actor &a);
 
-    // One statement. Not before it commits may the files change, and then from what they held to what they
-    // have to hold, all at once; only that they get shorter is seen afterwards, of each by itself.
+    // Runs a statement. Until it commits the files may not change; at the commit they change from
+    // their old to their new content, all at once. Only a cut of a file is seen afterwards, for
+    // each file by itself.
     void run(const std::string &sql);
-    // That changes no file, and is not for the twins.
+    // Runs a statement that changes no file, without the twins.
     void set(const std::string &pragma);
-    // The files hold what they have to, read by SQLite's way; and SQLite finds nothing wrong.
+    // Checks that the files have the right bytes, read as SQLite reads them, and SQLite's integrity
+    // check.
     void check();
 
     enum class Leaves { Plain, Fast };
     static void close(Actor &a, Leaves how);
 
-    // The originals are databases from here on, that these statements make: of each file its own.
+    // Makes databases of the originals by these statements, each file by its own.
     static void make(Actor &a, const std::vector<std::vector<std::string>> &sql);
 
     ~Program();
@@ -47,7 +48,7 @@ class Program
   private:
     explicit Program(Actor &a);
 
-    Actor &actor; // as long as it lives: not when the program ends with its process
+    Actor &actor; // valid while the program lives; not when it ends with its process
     const std::vector<std::string> twins;
     sqlite3 *real = nullptr, *twin = nullptr;
 };

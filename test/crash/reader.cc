@@ -64,19 +64,19 @@ Bytes bytes_of(const Inode &file, uint64_t at, uint64_t n)
     return bytes;
 }
 
-// Puts the guarded bytes back into what a file holds whose removal was cut.
+// Puts the guarded bytes back into a file with an interrupted removal.
 void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
 {
     if (content.size() < guard.at + guard.plain.size())
         return;
     for (size_t i = 0; i < guard.plain.size(); i++)
         if (content[guard.at + i] != guard.plain[i] && content[guard.at + i] != guarded[i])
-            return; // others'
+            return; // written by other programs
     std::copy(guard.plain.begin(), guard.plain.end(),
               content.begin() + static_cast<long>(guard.at));
 }
 
-// What a pairing holds, as its files say, or will when the journals are replayed.
+// The content of a pairing: as its files say, or after a replay of the journals.
 struct Pairing {
     Record record;
     Inode manifest, reflection;
@@ -112,7 +112,7 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &
     return "";
 }
 
-// Entries of the folder table that a committed lane names are whole.
+// Are the entries of the folder table that a committed lane names intact?
 std::string check_folders(const Inode &j, uint64_t lane, uint64_t table, uint64_t folders)
 {
     uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
@@ -149,7 +149,7 @@ std::string replay(const Inode &j, Pairing &p)
     return "";
 }
 
-// The journal of that name, in whatever folder; -1.
+// The journal of that name, in any folder; -1.
 int find_journal(const Disk &disk, int folder, const std::string &name)
 {
     for (const auto &entry : disk.at(folder).names) {
@@ -162,7 +162,7 @@ int find_journal(const Disk &disk, int folder, const std::string &name)
     return -1;
 }
 
-// All journals of a folder, and those that its pointers lead to.
+// All journals of a folder, and those that its pointers name.
 std::string replay_all(const Disk &disk, int folder, Pairing &p)
 {
     for (const auto &name : disk.at(folder).names) {
@@ -219,7 +219,8 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     }
     Record r = b.valid && (!a.valid || b.sequence > a.sequence) ? b : a;
-    // Without the attribute, or with another pairing's: the reflection is another file's.
+    // Without the attribute, or with that of another pairing: the reflection belongs to another
+    // file.
     char hex[33];
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(r.id[i / 8] >> i % 8 * 8 & 0xff));
@@ -249,7 +250,7 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     uint64_t size = p.manifest.word(8192) & 0xffffffffffffull,
              growth = p.manifest.word(8200) & 0xffffffffffffull;
-    uint64_t shrunk = p.manifest.word(8208) & 0xffffffffffffull; // if it was made shorter
+    uint64_t shrunk = p.manifest.word(8208) & 0xffffffffffffull; // if the file was made shorter
     uint64_t longest = std::max(size, shrunk);
     if (original.size < size || (original.size > longest && original.size > growth)) {
         found.damage = "a logical size that is not the file's";
@@ -263,7 +264,7 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         found.damage = "bits of what is behind the end, which nobody is going to clear";
         return found;
     }
-    found.content.resize(size); // or a growth, or a shrink, that was cut
+    found.content.resize(size); // or an interrupted growth or shrink
     for (uint64_t at = 0; at < size; at += LINE) {
         uint64_t page = at / PAGE, chunk = page / 512;
         uint64_t word = p.reflection.word(chunk * 513 * PAGE + page % 512 * 8);
@@ -288,8 +289,8 @@ Bytes unmasked(Bytes content)
             content[18] = content[19] = 2;
         content[21] = 64;
     }
-    // The change counter, which bytes 92 to 95 repeat, is raised when a mask is completed, and another one is put back
-    // where libato itself makes the file plain.
+    // The change counter, which bytes 92 to 95 repeat, rises when a mask is completed, and gets
+    // another value where libato makes the file plain.
     if (is_database(content) && content[21] == 64) {
         memset(content.data() + 24, 0, 4);
         memset(content.data() + 92, 0, 4);

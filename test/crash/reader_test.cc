@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does the reader find in a file what FORMAT.md says is in it? Pairings and journals made by hand,
-// word by word, with nothing of the library.
+// Does the reader find the content that FORMAT.md describes? Pairings and journals are made by
+// hand, word by word, without the library.
 #include "reader.h"
 #include "rules_lab.h"
 
@@ -44,7 +44,7 @@ struct Paired {
         m.size = 3 * PAGE;
         for (uint64_t at = 0; at < BYTES; at += PAGE)
             o.set_word(at, 1 + at);
-        m.set_word(8192, BYTES); // the checksum above it: not this reader's business
+        m.set_word(8192, BYTES); // the reader does not check the checksum above it
         original = disk.add(o);
         folder = disk.add(f);
         reflection = disk.add(r);
@@ -97,7 +97,7 @@ struct Paired {
     {
         return read_file(disk, original, 77);
     }
-    // The words of the file, as far as they differ from the original's.
+    // Returns the words of the file that differ from the original's.
     std::string text() const
     {
         Found found = read();
@@ -140,7 +140,7 @@ TEST(Reader, ReadsALastSliceInPart)
     EXPECT_EQ(p.read().content.size(), O + 8);
 }
 
-TEST(Reader, TakesAFileForPlainThatHasNoPairingInUse)
+TEST(Reader, ReadsAFileWithoutAPairingInUseAsPlain)
 {
     Paired born(BORN), deployed(DEPLOYED), another(IN_USE), fresh(IN_USE);
     another.disk.edit(another.original).attribute[6]++;
@@ -170,7 +170,7 @@ TEST(Reader, BelievesTheValidCopyWithTheHigherSequence)
     EXPECT_EQ(p.text(), "damage");
 }
 
-TEST(Reader, CallsDamageWhatMissesAPart)
+TEST(Reader, ReportsDamageIfAPartIsMissing)
 {
     Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), header(IN_USE);
     manifest.disk.edit(manifest.folder).names.erase("77.manifest");
@@ -182,7 +182,7 @@ TEST(Reader, CallsDamageWhatMissesAPart)
         EXPECT_EQ(p->text(), "damage");
 }
 
-TEST(Reader, ReplaysWhatIsCommittedAndNothingElse)
+TEST(Reader, ReplaysOnlyCommittedLanes)
 {
     struct {
         uint64_t sequence, retired;
@@ -206,7 +206,7 @@ TEST(Reader, ReplaysWhatIsCommittedAndNothingElse)
 TEST(Reader, ReplaysASize)
 {
     Paired p(IN_USE);
-    p.disk.edit(p.original).resize(6 << 20); // longer, and its size word does not say so yet
+    p.disk.edit(p.original).resize(6 << 20); // longer, but the size word has the old size
     EXPECT_EQ(p.text(), "damage");
     p.lane(8, 7, 8192 | 1ull << 49, 6 << 20);
     EXPECT_EQ(p.text(), "");
@@ -234,7 +234,7 @@ TEST(Reader, FollowsAPointer)
     EXPECT_EQ(p.text(), "damage");
 }
 
-TEST(Reader, CallsALaneDamagedWhoseFolderHasNoEntry)
+TEST(Reader, ReportsALaneThatNamesAFolderWithoutAnEntry)
 {
     for (uint64_t folder : {0, 1, 2}) {
         Paired p(IN_USE);
@@ -251,7 +251,7 @@ TEST(Reader, CallsALaneDamagedWhoseFolderHasNoEntry)
     }
 }
 
-TEST(Reader, CallsALaneDamagedThatHasAWordOfNoFile)
+TEST(Reader, ReportsALaneWithAWordOfNoFile)
 {
     Paired p(IN_USE);
     p.disk.edit(p.reflection).set_word(R, 5);

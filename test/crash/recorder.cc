@@ -126,7 +126,7 @@ void p_fence(const struct persist *p, const char *site)
         Seams::emit(Kind::Fence, site);
 }
 
-// One fence of each thread that there is.
+// One fence of each thread.
 void p_fence_threads(const struct persist *p, const char *site)
 {
     (void)p;
@@ -135,7 +135,7 @@ void p_fence_threads(const struct persist *p, const char *site)
     Seams::pause();
     if (!Seams::trace())
         return;
-    std::set<int> threads; // a thread that did nothing has nothing to wait for
+    std::set<int> threads; // a thread without stores has nothing to wait for
     for (const Event &e : *Seams::trace())
         threads.insert(e.thread);
     for (int thread : threads)
@@ -229,7 +229,7 @@ void Recorder::write_outside(int original, uint64_t at, const Bytes &bytes, cons
 void Recorder::go_apart()
 {
     apart.clear();
-    trace = &apart; // times of files go on as they were
+    trace = &apart; // the times of files continue
     set_thread_number(FIRST_PEER + peers);
     standins::set_random(mix(static_cast<uint64_t>(peers) + hash_bytes(&peers, sizeof(peers))));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Traces made by hand, and of each all the images that a crash at its end allows: so that a test
-// can hold them against a set written by hand. Images are told by what differs from the disk that
-// every trace starts with.
+// Traces made by hand, and all images that a crash at the end of each allows: a test compares them
+// with a set written by hand. An image is named by its differences from the disk that every trace
+// starts with.
 #ifndef ATO_TEST_CRASH_RULES_LAB_H
 #define ATO_TEST_CRASH_RULES_LAB_H
 
@@ -17,7 +17,7 @@ namespace crash
 {
 
 constexpr int F = 1, G = 2, D = 3; // two files, a folder
-constexpr int NEW = 4;             // the first inode that a run makes
+constexpr int NEW = 4;             // the first inode made in a run
 constexpr uint64_t SIZE = 4 * PAGE;
 
 inline Disk start_disk()
@@ -159,8 +159,8 @@ inline Mutation fault(Fault f, const char *site = "x.c:1")
     return {f, site};
 }
 
-// In what it differs from the start: "offset=value", "size=", "attr=", "mtime=", "name>inode",
-// "-name"; with "inode:" before it, unless it is about F or the root.
+// The differences from the start: "offset=value", "size=", "attr=", "mtime=", "name>inode",
+// "-name"; with "inode:" before it, unless it concerns F or the root.
 inline std::string tell(const Disk &disk)
 {
     static const Disk start = start_disk();
@@ -210,7 +210,8 @@ class Past
     Images images()
     {
         Images all = look(nullptr);
-        EXPECT_EQ(last, tell(media.visible())) << "everything kept, and not what was visible";
+        EXPECT_EQ(last, tell(media.visible()))
+            << "everything is kept, and differs from the visible content";
         return all;
     }
 

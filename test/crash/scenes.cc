@@ -31,7 +31,7 @@ std::map<std::string, int> journals_in(const Disk &disk)
     std::map<std::string, int> found;
     for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
         if (name.first.compare(0, 8, "journal-") == 0 && name.first.size() == 8 + 32)
-            found.insert(name); // no pointer, nothing unfinished
+            found.insert(name); // not a pointer, and not unfinished
     return found;
 }
 

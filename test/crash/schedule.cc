@@ -31,8 +31,8 @@ namespace
 class Scheduler
 {
   public:
-    // Half of the seeds switch anywhere. The others let one thread run as long as it can, and change
-    // their mind now and then: so that a whole operation fits between two steps of another.
+    // Half of the seeds switch anywhere. The others let one thread run as long as it can, and
+    // change its rank now and then: so a whole operation fits between two steps of another thread.
     Scheduler(size_t threads, uint64_t seed)
         : random(seed), by_rank(random.one_in(2)), done(threads), ranks(threads)
     {
@@ -47,7 +47,7 @@ class Scheduler
         turn.wait(hold, [&] { return current == me; });
     }
 
-    // `waits`: it can do nothing before somebody else did something.
+    // `waits`: the thread cannot go on before another one has done something.
     void pause(size_t me, bool waits)
     {
         std::unique_lock<std::mutex> hold(lock);
@@ -102,13 +102,13 @@ class Scheduler
         if (left.empty())
             return;
         if (by_rank) {
-            current = left[random.below(left.size())]; // of equals, any
+            current = left[random.below(left.size())]; // among equals, any
             for (size_t i : left)
                 if (ranks[i] > ranks[current])
                     current = i;
             return;
         }
-        // Longer runs of one thread now and then: not every pair of steps is torn apart.
+        // Sometimes longer runs of one thread: not every pair of steps is separated.
         bool stay = current < done.size() && !done[current] && random.one_in(3);
         if (!stay)
             current = left[random.below(left.size())];
@@ -184,7 +184,7 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
 
 } // namespace crash
 
-// Whoever would sleep hands over instead: the one that has the lock cannot run otherwise.
+// A thread that would sleep hands over instead: else the thread with the lock could not run.
 extern "C" {
 
 long __real_syscall(long number, ...);
@@ -207,12 +207,12 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
     if (!crash::scheduled)
         return __real_pthread_cond_wait(c, m);
-    pthread_mutex_unlock(m); // a wake-up that came from nowhere, as it may
+    pthread_mutex_unlock(m); // a spurious wake-up, which is allowed
     crash::hand_over(true);
     return __wrap_pthread_mutex_lock(m);
 }
 
-// A sleep for a page: whoever sleeps comes by a hook of its own right after it.
+// A sleep for a page: a hook of the same thread follows right after it.
 long __wrap_syscall(long number, ...)
 {
     long a[6];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the recorder sits in both seams: what the functions of its two tables share. They are in
-// recorder.cc (`persist`) and seams_files.cc (`fsops`); no other file includes this one.
+// The recorder at both seams: the functions that its two tables share. They are in recorder.cc
+// (`persist`) and seams_files.cc (`fsops`); no other file includes this one.
 #ifndef ATO_TEST_CRASH_SEAMS_H
 #define ATO_TEST_CRASH_SEAMS_H
 
@@ -20,7 +20,7 @@ extern "C" {
 namespace crash
 {
 
-// What the functions of both tables share; the seams do not tell them of a recorder.
+// Shared by the functions of both tables; the seams pass them no recorder.
 struct Seams {
     inline static Recorder *recorder = nullptr;
     inline static thread_local int thread_number = 1;
@@ -56,7 +56,7 @@ struct Seams {
         return recorder->objects;
     }
 
-    // Named after the folder: the other workers' objects have other names.
+    // The name contains that of the folder, so that the objects of other workers have other names.
     static std::string object_name(const char *name)
     {
         std::string own = recorder->files.path() + "-" + (name + 1);
@@ -77,7 +77,7 @@ struct Seams {
         return to->back();
     }
 
-    // What the process does itself, which may be the last that it does.
+    // An event of the process itself, which may be its last.
     static Event &emit(Kind kind, const char *site = "")
     {
         Event &e = tell(kind, site);
@@ -87,7 +87,7 @@ struct Seams {
         return e;
     }
 
-    // What the kernel did to the times of the originals, unasked.
+    // Changes that the kernel made to the times of the originals.
     static void see_times()
     {
         const auto &originals = recorder->files.originals();
@@ -151,7 +151,7 @@ struct Seams {
     }
 };
 
-// Does each file operation on the real files, and tells the trace of it.
+// Does each file operation on the real files, and adds it to the trace.
 extern const struct fsops recorded_fsops;
 
 } // namespace crash

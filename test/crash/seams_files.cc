@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The recorder at the seam `fsops`: names, sizes, attributes, times and syncs of files, and shared
-// memory. What a dead process does reaches nothing (recorder.h).
+// memory. Calls of a dead process have no effect (recorder.h).
 #include "seams.h"
 
 #include <atomic>
@@ -91,8 +91,8 @@ void resized(int fd, uint64_t bytes)
     e.bytes = bytes;
 }
 
-// What was stored behind the end in its page comes to light, as on kernels that do not clear it: the
-// rules have it so, and so has the file, whatever the kernel does.
+// Bytes stored behind the end, in the last page, become visible, as on kernels that do not clear
+// them: the rules say so, and so the file must have them on any kernel.
 int lengthen(int fd, uint64_t from, uint64_t to)
 {
     uint64_t page = from / PAGE * PAGE, end = std::min(page + PAGE, to);
@@ -137,7 +137,7 @@ int f_fallocate(int fd, int mode, off_t offset, off_t n)
     check(fstat(fd, &st) == 0, "fstat");
     if (mode != 0 || st.st_size >= offset + n)
         return fsops_real.fallocate(fd, mode, offset, n);
-    // Space that is not there yet reads as zeros, as a hole does; only the size is to be seen.
+    // New space reads as zeros, as a hole does; only the size is visible.
     int r = fsops_real.ftruncate(fd, offset + n);
     if (r == 0)
         resized(fd, static_cast<uint64_t>(offset + n));
@@ -180,8 +180,8 @@ int f_fchmod(int, mode_t)
     return 0;
 }
 
-// No time is stamped twice, and all of a stamp is another one than before: how many words of a record a crash
-// decides would else depend on when seconds begin.
+// Each stamp is new in all its bytes. Else the number of words of a record about which a crash
+// decides would depend on the clock.
 int f_futimens(int fd, const struct timespec *)
 {
     static std::atomic<time_t> stamps{1000000000};

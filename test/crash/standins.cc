@@ -27,7 +27,7 @@ namespace standins
 static std::mutex lock;
 static std::vector<Region> regions;
 static Random numbers(0);
-static uint64_t process; // which one this is taken for
+static uint64_t process; // the number of the current process
 static uint64_t boot = 1;
 static CodeFault code_fault;
 

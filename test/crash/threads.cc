@@ -18,7 +18,7 @@ namespace crash
 namespace
 {
 
-// Of the files, and behind them of the drafts that mappings with an epoch show.
+// Of the files, followed by the drafts that mappings with an epoch show.
 struct Range {
     size_t file;
     uint64_t at, n;
@@ -29,7 +29,7 @@ struct Put {
     Bytes bytes;
 };
 
-// What somebody reads who sees some bytes of his own there.
+// A range, read by a thread that sees its own uncommitted bytes there.
 struct Look {
     Range of;
     std::vector<Put> own;
@@ -48,17 +48,17 @@ struct Look {
     }
 };
 
-// What changes the files in one step, and only where these looks show that.
+// A change of the files in one step; it is possible only where these looks have these values.
 struct Change {
     std::vector<Put> puts;
     std::vector<std::pair<Look, uint64_t>> where;
-    long draft = -1; // comes to be its file
+    long draft = -1; // this draft becomes its file
 };
 
 class Worlds
 {
   public:
-    // `drafts`: which file each is of, and what it shows.
+    // `drafts`: the file and the content of each.
     Worlds(Actor &a, const std::vector<std::pair<size_t, Bytes>> &drafts) : actor(a)
     {
         World first;
@@ -84,8 +84,8 @@ class Worlds
         changes.erase(op);
         if (worlds.empty())
             throw Violation(
-                "a read saw the file without a write that had returned, or a transaction "
-                "committed what goes with nothing that it read");
+                "a read missed a write that had returned, or a transaction committed writes "
+                "that do not fit its reads");
         tell();
     }
 
@@ -96,7 +96,7 @@ class Worlds
         worlds.clear();
         for (auto &w : before)
             add(w.second);
-        close(); // what is written from here on, this read has seen the world before it
+        close(); // this read has seen the world before any later write
     }
 
     void end_read(int op, const Bytes &value)
@@ -109,11 +109,11 @@ class Worlds
             return was;
         });
         if (worlds.empty())
-            throw Violation("a read returned what the file held at no moment while it ran");
+            throw Violation("a read returned bytes that the file had at no moment during the read");
         tell();
     }
 
-    // It came to nothing.
+    // The read was given up.
     void cancel_read(int op)
     {
         reads.erase(op);
@@ -124,12 +124,12 @@ class Worlds
         tell();
     }
 
-    // All is quiet, and this is what there is.
+    // No operation is under way: this is the content.
     void found(size_t file, const Bytes &bytes)
     {
         keep([&](World &w) { return *w.files[file].bytes == bytes; });
         if (worlds.empty())
-            throw Violation("what the threads left is the outcome of no order of their writes");
+            throw Violation("no order of the threads' writes leads to the content that they left");
         tell();
     }
 
@@ -141,13 +141,13 @@ class Worlds
     struct World {
         std::vector<Content> files;
         std::set<int> applied;                  // of the changes under way
-        std::map<int, std::set<uint64_t>> seen; // by each read under way
+        std::map<int, std::set<uint64_t>> seen; // for each read under way
     };
     using Key = std::pair<uint64_t, uint64_t>;
 
     Actor &actor;
     std::map<Key, World> worlds;
-    std::vector<size_t> file_of; // each draft
+    std::vector<size_t> file_of; // of each draft
     std::map<int, Change> changes;
     std::map<int, Look> reads;
 
@@ -156,7 +156,7 @@ class Worlds
         return {std::make_shared<Bytes>(b), hash_bytes(b.data(), b.size())};
     }
 
-    // As hash_of() of all contents.
+    // The same as hash_of() of all contents.
     uint64_t hash_of_files(const World &w) const
     {
         uint64_t h = 0;
@@ -165,7 +165,7 @@ class Worlds
         return h;
     }
 
-    // Whoever reads right now may see it.
+    // Reads under way may see it.
     bool add(World &w)
     {
         for (const auto &r : reads)
@@ -182,7 +182,7 @@ class Worlds
         return worlds.try_emplace(key, w).second;
     }
 
-    // False: not in this world.
+    // False: impossible in this world.
     bool apply(World &w, const Change &change) const
     {
         for (const auto &l : change.where)
@@ -250,8 +250,8 @@ class Runner
     {
     }
 
-    // One thread runs at a time, and hands over only within calls of the library: what is done here
-    // in between is done alone.
+    // One thread runs at a time, and hands over only within calls of the library: code between the
+    // calls is never interrupted.
     void run(const std::vector<Step> &steps)
     {
         for (const Step &s : steps)
@@ -262,14 +262,14 @@ class Runner
     Actor &actor;
     Worlds &worlds;
     std::vector<Mapping *> &mappings;
-    const std::vector<size_t> files; // what each shows
+    const std::vector<size_t> files; // by mapping: the file that it shows
     int &ops;
     Random random;
 
     ato_tx *tx = nullptr;
-    bool refused = false; // the transaction is over before its end
-    bool keeps = false;   // what it reads
-    Change change;        // that its commit will be
+    bool refused = false; // the transaction was aborted early
+    bool keeps = false;   // its reads have to stay valid
+    Change change;        // the change that its commit will make
 
     static void must(bool ok, const char *call)
     {
@@ -277,7 +277,7 @@ class Runner
             throw Violation(std::string(call) + ": " + ato_errormsg());
     }
 
-    // Of a call in the transaction. False: aborted.
+    // After a call in the transaction. False: it was aborted.
     bool went(const void *result, const char *call)
     {
         if (result)

@@ -82,7 +82,7 @@ void pack(Pack &p, const Event &e)
 {
     p.number(static_cast<uint64_t>(e.kind));
     p.number(static_cast<uint64_t>(e.thread));
-    p.number(reinterpret_cast<uintptr_t>(e.site)); // the program's own
+    p.number(reinterpret_cast<uintptr_t>(e.site)); // the address is valid in the other process, too
     p.number(e.chunks.size());
     for (const Chunk &c : e.chunks) {
         p.number(static_cast<uint64_t>(c.inode));

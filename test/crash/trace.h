@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a run did to the media, in the order in which it did it.
+// The events of a run on the media, in their order.
 #ifndef ATO_TEST_CRASH_TRACE_H
 #define ATO_TEST_CRASH_TRACE_H
 
@@ -10,7 +10,7 @@
 namespace crash
 {
 
-// Eight bytes of a file, at a multiple of 8: the most that the hardware keeps whole.
+// Eight bytes of a file, at a multiple of 8: the largest unit that the hardware stores atomically.
 struct Chunk {
     int inode;
     uint64_t at, value;
@@ -19,7 +19,7 @@ struct Chunk {
 enum class Kind {
     Store,  // cached: chunks of one group, which may persist in any order among themselves
     Stream, // the same, non-temporal
-    Flush, // lines of [at, at + bytes): cache lines on their way, certain after this thread's fence
+    Flush,  // lines of [at, at + bytes): certain after this thread's fence
     Fence,
     Sync,     // msync() of the pages of [at, at + bytes): certain when it returns
     SyncFile, // fsync() of a file or folder
@@ -29,8 +29,8 @@ enum class Kind {
     Resize,
     Attribute,
     Times,
-    Death, // of the process that did all this, or, `alone`, of that one which was this thread; others go on
-    Allow, // no event: from here on the files may hold these contents (hashes), and no others
+    Death, // of the process of all events or, `alone`, of the one that this thread stands for
+    Allow, // not an event: from here on the files may have exactly these contents (hashes)
 };
 
 const char *name_of(Kind kind);
@@ -45,7 +45,7 @@ struct Event {
     int inode = -1; // of a range, or the folder of a name
     uint64_t at = 0, bytes = 0;
     std::string name, to;
-    int child = -1; // the inodes that a run makes have consecutive numbers
+    int child = -1; // new inodes have consecutive numbers
     bool folder = false;
     Time time;
     std::vector<uint64_t> allowed;
@@ -54,10 +54,10 @@ struct Event {
 
 using Trace = std::vector<Event>;
 
-// Threads from here on are processes of their own.
+// Later threads of the trace are processes of their own.
 constexpr int FIRST_PEER = 1000000;
 
-// For another process of this very program.
+// For another process of the same program file.
 void pack(Pack &p, const Time &t);
 void pack(Pack &p, const Event &e);
 Time unpack_time(Unpack &u);
@@ -66,7 +66,7 @@ Event unpack_event(Unpack &u);
 // Cached or non-temporal.
 bool is_store(const Event &e);
 
-// For people: what an event did.
+// Describes an event.
 std::string describe(const Event &e);
 
 } // namespace crash

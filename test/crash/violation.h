@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How a run says that something is wrong: the library broke a promise, or the system failed it.
+// The exception for a violation: the library broke a guarantee, or a system call failed.
 #ifndef ATO_TEST_CRASH_VIOLATION_H
 #define ATO_TEST_CRASH_VIOLATION_H
 
@@ -12,12 +12,12 @@
 namespace crash
 {
 
-// What a call of the library said when it failed where it must not; or any other broken promise.
+// With the library's error if a call failed that must succeed; or with another broken guarantee.
 struct Violation : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Of a call of the system, which sets errno.
+// For a failed system call, with errno.
 inline void check(bool ok, const char *what)
 {
     if (!ok)

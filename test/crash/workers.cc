@@ -20,7 +20,7 @@
 namespace crash
 {
 
-// A job that does not move for so long hangs.
+// A job without progress for this time hangs.
 constexpr double HANGS = 60;
 
 double now()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Jobs in child processes, some at a time: what crashes or hangs in one is a finding, not the end.
+// Jobs in child processes, several at a time: a job that crashes or hangs is a result, and the run
+// goes on.
 #ifndef ATO_TEST_CRASH_WORKERS_H
 #define ATO_TEST_CRASH_WORKERS_H
 
@@ -17,7 +18,7 @@
 namespace crash
 {
 
-// Where a job is, in memory that outlives it.
+// The place where a job is, in memory that outlives it.
 class Whereabouts
 {
   public:
@@ -32,14 +33,14 @@ class Whereabouts
 class Workers
 {
   public:
-    // A job: leaves its outcome as bytes.
+    // A job: returns its outcome as bytes.
     using Job = std::function<std::string(Whereabouts &)>;
 
     struct Outcome {
         int job;
         std::string bytes;
-        std::string death; // "": it ended well; else what it died of
-        std::string place; // where it was last
+        std::string death; // "": it ended well; else the cause of its death
+        std::string place; // its last place
     };
 
     explicit Workers(unsigned at_once);
@@ -53,14 +54,14 @@ class Workers
         return running.empty();
     }
     void start(int job, const Job &work);
-    Outcome wait(); // for the next one that ends
+    Outcome wait(); // waits for the next job that ends
 
   private:
     struct Running {
         int job, pipe;
         Whereabouts *where;
         uint64_t moves;
-        double since; // it last moved
+        double since; // the time of its last progress
         std::string bytes;
     };
     size_t limit;
@@ -69,7 +70,7 @@ class Workers
     Outcome finish(pid_t pid, const std::string &reason);
 };
 
-// Seconds since some moment.
+// Seconds since a fixed moment.
 double now();
 
 } // namespace crash

@@ -49,7 +49,7 @@ static void *map_original(const Files::Original &f, int fd, const std::string &p
     o.domain = domain;
     o.read_policy = policy;
     o.flags = flags;
-    o.max_size = 4 << 20; // whatever its length: a mapping grows with its file
+    o.max_size = 4 << 20; // independent of its length: a mapping grows with its file
     o.reflection_dir = place.empty() ? nullptr : place.c_str();
     return ato_mmap_opt(f.length, fd, 0, &o);
 }
@@ -93,7 +93,8 @@ void World::refuse(int file, int domain)
     int error = errno;
     if (at != MAP_FAILED) {
         ato_munmap(at, f.length, ATO_UNMAP_FAST);
-        throw Violation("others wrote to the file since it was unmapped, and it was mapped again");
+        throw Violation(
+            "another program wrote to the file after the unmap, and a map was not refused");
     }
     if (error != ESTALE)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
@@ -106,7 +107,7 @@ void World::forget()
     mappings.clear();
     transactions.clear();
     for (auto &p : peers)
-        (void)p.release(); // the other one's
+        (void)p.release(); // it belongs to the other process
     peers.clear();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A small world for the library to live in: a folder of real files in memory (files.h), the two
-// seams (recorder.h), and what stands in for the rest (standins.h). Who lives in it? A process that
-// maps the files, and can die without a process; then another, that finds what a crash left.
+// The environment of the library: a folder of real files in memory (files.h), the two seams
+// (recorder.h), and the replacements of the rest (standins.h). In it a process maps the files, and
+// can die without a real process; then another one finds the state after the crash.
 //
 // One at a time in a process.
 #ifndef ATO_TEST_CRASH_WORLD_H
@@ -22,7 +22,7 @@ namespace crash
 struct Mapping {
     int file; // number of the original
     char *base;
-    uint64_t length; // as it was made
+    uint64_t length; // at the start
     uint64_t bytes;  // of the file
     bool epochs = false;
 };
@@ -32,40 +32,40 @@ enum class After { PowerCut, Kill };
 class World
 {
   public:
-    // `sizes`: of the originals, which are called a, b, ... and hold bytes that all differ.
+    // `sizes`: of the originals, which are called a, b, ... and have different bytes.
     World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed);
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;
 
-    // Everything that is done to the media goes there, until record(nullptr).
+    // Adds everything that is done to the media to `trace`, until record(nullptr).
     void record(Trace *trace)
     {
         recorder.record(trace);
     }
-    // From here on the files may hold these contents, says the trace.
+    // Adds to the trace: from here on the files may have these contents.
     void allow(std::vector<uint64_t> contents, const Demand &demand)
     {
         recorder.allow(std::move(contents), demand);
     }
-    // Called by threads of the run before each thing that they do; for a scheduler.
+    // Called by threads of the run before each of their events; for a scheduler.
     void set_pause(std::function<void()> pause)
     {
         recorder.pause = std::move(pause);
     }
 
-    // The files as they lie there now.
+    // The current files.
     Disk look() const
     {
         return files.look();
     }
     // Lays these files out. The originals keep their inodes.
     void stage(const Disk &disk, After after);
-    // The same, as after a crash of a process of that boot: whatever other processes left since then in
-    // shared memory is gone.
+    // The same, as after a crash of a process of that boot: removes what other processes left in
+    // shared memory.
     void stage(const Disk &disk, After after, uint64_t boot);
 
-    // Whoever maps a file that others wrote prefers it to its reflection, from here on.
+    // From here on, each map of a file that others wrote prefers the file to its reflection.
     void prefer_files()
     {
         preferring = ATO_PREFER_FILE;
@@ -75,40 +75,42 @@ class World
         return preferring != 0;
     }
 
-    // Where the reflection of a file is to be, in the folder of the files, for whoever maps it.
+    // The folder for the reflection of a file, within the folder of the files, for each map.
     void reflect_in(int file, const std::string &folder)
     {
         places[file] = files.path() + "/" + folder;
     }
-    // Violation on failure.
+    // Throws Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
-    // By who may only read it.
+    // Maps read-only.
     Mapping *map_to_read(int file, int domain);
     void unmap(Mapping *m, int mode);
-    // One that is open when the process dies comes to nothing.
+    // A transaction that is open when the process dies is dropped.
     void opened(ato_tx *tx)
     {
         transactions.push_back(tx);
     }
-    // It will be dead after so many events more, of any kind or of one: whatever it does then
-    // reaches nothing.
+    // The process dies after so many more events, of any kind or of one: its later calls have no
+    // effect.
     void cut_short(size_t events, std::optional<Kind> of = {})
     {
         recorder.cut_short(events, of);
     }
-    // Another process with nothing mapped does this beside the run, and is killed when it is through, or earlier
-    // (peer.h); or it stays, until all die. What it has to say is `last`.
+    // Another process with nothing mapped runs `what` beside the run, and is killed at its end or
+    // earlier (peer.h); or it stays until all die. `last` is its message.
     struct Beside {
         std::vector<uint64_t>
-            allowed; // what the files may hold, as it said last; nothing: it said nothing
+            allowed; // the contents that the files may have, from its last message; empty: there
+                     // was none
         std::string words;
     };
     Beside beside(const std::function<void()> &what, const std::function<void(Pack &)> &last);
     void beside_for_good(const std::function<void()> &what);
-    // The process dies, and all beside it: memory, locks and descriptors are gone, the media stay as they are.
+    // The process dies, and all processes beside it: memory, locks and descriptors are gone, the
+    // media stay.
     void die();
 
-    // How many are mapped now, and the n-th of them.
+    // The number of mappings, and the n-th of them.
     size_t mapped() const
     {
         return mappings.size();
@@ -117,24 +119,24 @@ class World
     {
         return mappings.at(n);
     }
-    // Another program writes to an original; Violation if a map is not refused for it.
+    // Another program writes to an original; Violation if a map is not refused after it.
     void write_outside(int file, uint64_t at, const Bytes &bytes, const Time &mtime)
     {
         recorder.write_outside(file, at, bytes, mtime);
     }
     void refuse(int file, int domain);
-    // Into a file, past everything.
+    // Writes into a file, around the seams.
     void poke(const std::string &name, uint64_t at, const std::vector<uint64_t> &words)
     {
         files.poke(name, at, words);
     }
-    // With `persist` as it is without this world.
+    // Runs `what` with the `persist` table that is used without this world.
     void quietly(const std::function<void()> &what)
     {
         recorder.quietly(what);
     }
 
-    // What the process has open besides. It goes when the process dies, and reaches nothing any more.
+    // An object of the process, destroyed when the process dies, without effect on the media.
     std::shared_ptr<void> company;
 
     const std::string &path() const // of the folder
@@ -145,7 +147,7 @@ class World
     {
         return files.path() + "/" + files.originals()[static_cast<size_t>(file)].name;
     }
-    // Where its reflection is to be; "": anywhere.
+    // The folder for its reflection; "": any.
     std::string reflected_in(int file) const
     {
         auto place = places.find(file);
@@ -168,7 +170,7 @@ class World
     {
         return files.originals()[static_cast<size_t>(file)].number;
     }
-    Bytes plain_content(int file) const // as read(2) sees it
+    Bytes plain_content(int file) const // as read(2) returns it
     {
         return files.plain_content(file);
     }
@@ -178,13 +180,13 @@ class World
     }
 
   private:
-    void forget(); // in another process: what it did not inherit
+    void forget(); // in another process: drops what it did not inherit
 
     Files files;
     Recorder recorder;
     std::vector<Mapping *> mappings;
     std::map<int, std::string> places;        // of reflections
-    std::vector<ato_tx *> transactions;       // of this process, also those that are over
+    std::vector<ato_tx *> transactions;       // of this process, including ended ones
     std::vector<std::unique_ptr<Peer>> peers; // that stay
     unsigned preferring = 0;                  // flags of every map
 };
