@@ -59,7 +59,7 @@ static void work(const char *name, int which)
         }
         if (!tx || errno != EDEADLK)
             errx(1, "%s", ato_errormsg());
-        ato_tx_abort(tx); /* the other one goes on; then it is our turn */
+        ato_tx_abort(tx); /* another process goes on; then it is this one's turn */
     }
     exit(ato_munmap(c, sizeof(*c), ATO_UNMAP_FAST) < 0);
 }
@@ -80,8 +80,7 @@ int main(int argc, char **argv)
     for (uint64_t own = 0; own < TIMES / 4;)
         if (!ato_memcpy(&own, &c->each[0], sizeof(own)))
             errx(1, "%s", ato_errormsg());
-    kill(pids[0],
-         SIGKILL); /* in the middle of something: the others take its pages over, and go on */
+    kill(pids[0], SIGKILL); /* at any moment: the other processes take over its pages, and go on */
     for (int i = 0; i < WORKERS; i++)
         waitpid(pids[i], NULL, 0);
 

@@ -30,7 +30,7 @@ class transaction
     {
         check(tx_);
     }
-    ~transaction() // without a commit nothing has happened
+    ~transaction() // without a commit nothing has changed
     {
         if (tx_)
             ato_tx_abort(tx_);

@@ -38,7 +38,7 @@ static int64_t *map(const char *name)
     return account;
 }
 
-/* One try. 0; -1 with errno: nothing has happened. */
+/* Tries once. Returns 0; or -1 with errno, and nothing has changed. */
 static int transfer(int64_t *from, int64_t *to, int64_t amount)
 {
     const struct ato_tx_options options = {.struct_size = sizeof(options), .wait_ms = 1000};
@@ -46,7 +46,7 @@ static int transfer(int64_t *from, int64_t *to, int64_t amount)
     ato_tx *tx = ato_tx_begin_opt(&options);
     if (!tx)
         return -1;
-    /* What the transaction has read, no other one changes before it ends. */
+    /* No other transaction changes bytes that this one has read until it ends. */
     if (ato_tx_memcpy(tx, &a, from, sizeof(a), 0) && ato_tx_memcpy(tx, &b, to, sizeof(b), 0)) {
         a -= amount;
         b += amount;

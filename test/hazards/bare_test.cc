@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if nothing on the file can say where its reflection is, or its file system is another one?
-// An inode number finds the wrong reflection, another name finds none. So birth time and generation
-// decide, a file of several names is refused, and nothing is left that a rename could lose. A file
+// What if nothing on the file can say where its reflection is, or the file is on another file system now? An
+// inode number finds the wrong reflection, another name finds none. So birth time and generation decide, a
+// file with several names is refused, and nothing stays in the reflection that a rename could lose. A file
 // without a name is refused.
 #include "hazards/lab.h"
 #include "scene.h"
@@ -39,8 +39,8 @@ TEST_P(BareScene, IsRightOrAClearError)
 
 // ---- no attributes ------------------------------------------------------------------------------
 
-// Acted on tmpfs, which has birth times: setting an attribute says ENOTSUP, and with `readable` false
-// reading one, too. Kernels of today mount nothing without them.
+// On tmpfs, which has birth times: setting an attribute fails with ENOTSUP, and with `readable` false reading
+// one, too. Current kernels mount no file system without attributes.
 void switch_attributes_off(Stage &s, bool readable)
 {
     no_attributes = !readable;
@@ -48,7 +48,7 @@ void switch_attributes_off(Stage &s, bool readable)
     s.faults->fail_op("fsetxattr", ENOTSUP);
 }
 
-// The file's own reflection is found by its birth: a killed process loses nothing.
+// The file's reflection is found by the birth time: a killed process loses nothing.
 std::vector<Scene> without_attributes(bool readable)
 {
     auto bare = [readable](Stage &s) {
@@ -70,8 +70,8 @@ class BareFile : public Bare, public testing::WithParamInterface<bool>
 {
 };
 
-// Left in the reflection as ever, nothing tells of it after a rename. So nothing is left there.
-TEST_P(BareFile, FastUnmapLeavesAPlainFileThatARenameCannotLose)
+// If slices stayed in the reflection, a rename would lose it: so a fast unmap makes the file plain.
+TEST_P(BareFile, FastUnmapMakesTheFilePlainSoThatARenameLosesNothing)
 {
     leave_slices();
     remove_attribute(path);
@@ -79,7 +79,7 @@ TEST_P(BareFile, FastUnmapLeavesAPlainFileThatARenameCannotLose)
     expect_stale(read_file(far("file")));
     {
         Mapped m(far("file"));
-        EXPECT_EQ(m.read(), read_file(far("file"))) << "nobody can know";
+        EXPECT_EQ(m.read(), read_file(far("file"))) << "no map can notice it";
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     }
     fs::rename(far("file"), path);
@@ -97,7 +97,7 @@ TEST_P(BareFile, FastUnmapLeavesAPlainFileThatARenameCannotLose)
     expect_maps(far("file"));
 }
 
-// Beside another name no reflection is found.
+// No reflection is found beside another name.
 TEST_P(BareFile, FileOfSeveralNamesIsRefused)
 {
     fs::create_hard_link(path, far("twin"));
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, BareFile, testing::Bool(),
 
 using OnFileSystems = Bare;
 
-// A real one that has neither attributes nor fallocate(): space cannot be promised.
+// A file system without attributes and without fallocate(): space cannot be guaranteed.
 TEST_F(OnFileSystems, RamfsIsRefusedWithAReason)
 {
     EXPECT_PLAYED(in_child([&] {
@@ -138,8 +138,8 @@ TEST_F(OnFileSystems, RamfsIsRefusedWithAReason)
     }));
 }
 
-// With attributes and without: the birth tells.
-TEST_F(OnFileSystems, NumberThatExt4GivesOutAgainDoesNotGetTheReflectionOfADeadFile)
+// With attributes and without: the birth time decides.
+TEST_F(OnFileSystems, ReusedInodeNumberOnExt4DoesNotGetTheReflectionOfARemovedFile)
 {
     TempDir there("/tmp");
     for (bool with : {true, false})
@@ -167,8 +167,8 @@ TEST_F(OnFileSystems, NumberThatExt4GivesOutAgainDoesNotGetTheReflectionOfADeadF
         }));
 }
 
-// Two file systems, one reflection folder. The live pairing is not pushed aside.
-TEST_F(OnFileSystems, NumberThatIsAliveOnTwoFileSystemsIsAnError)
+// Two file systems with one reflection folder. The live pairing is not set aside.
+TEST_F(OnFileSystems, InodeNumberInUseOnTwoFileSystemsIsAnError)
 {
     EXPECT_PLAYED(in_child([&] {
         const std::string b = far("file"), folder = dir / "reflections", other = dir / "others";
@@ -217,7 +217,7 @@ TEST_F(OnFileSystems, MovedAcrossFileSystemsIsAnErrorAndTheReflectionStays)
                  {there, "source (inode " + fs::path(reflection).filename().string()});
     EXPECT_TRUE(before == Everything(there_is.path()));
     EXPECT_EQ(read_file(reflection), kept) << "the only place where the bytes are";
-    // By hand, or by a tool: file and reflection together are the content still.
+    // File and reflection, moved together by hand or by a tool, still have the content.
     EXPECT_EQ(overlay(read_file(there), kept), content);
     content = read_file(there);
     expect_maps(there, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE));
@@ -248,7 +248,8 @@ TEST_F(Unnamed, UnlinkedFileIsRefused)
     const uint64_t inode = inode_of(path);
     Fd fd(path);
     fs::remove(path);
-    // A reflection made by number would outlive the file, and wait for the number's next owner.
+    // A reflection named by the inode number would outlive the file, and be found by the next file with that
+    // number.
     const std::string orphan = dir / ("orphan-" + std::to_string(inode));
     write_file(orphan, pattern(layout_reflection_bytes(SIZE), 3));
     for (const std::string &name : names_in(dir.path()))
@@ -267,15 +268,15 @@ TEST_F(Unnamed, FileThatNeverHadANameIsRefused)
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     EXPECT_FALSE(exists(fs::read_symlink(link))) << "the kernel's name for it leads nowhere";
     expect_einval(fd, descriptor(fd));
-    // Given a name, it is a file like any other.
+    // With a name it is an ordinary file.
     ASSERT_EQ(linkat(AT_FDCWD, link.c_str(), AT_FDCWD, near("named").c_str(), AT_SYMLINK_FOLLOW),
               0);
     Mapped m(near("named"));
     EXPECT_TRUE(m) << m.sentence;
 }
 
-// Its other name is in another place: a reflection beside the name that is gone would be lost.
-TEST_F(Unnamed, FileThatLostTheNameItWasOpenedByIsRefused)
+// The other name is in another folder: a reflection beside the removed name would be lost.
+TEST_F(Unnamed, FileWhoseOpenedNameWasRemovedIsRefused)
 {
     fs::create_hard_link(path, far("twin"));
     Fd fd(path);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if the two who map a file see different worlds? Other pids, another /dev/shm, another path.
-// Whoever asks for a pid, a name in memory or a path is misled. The library asks for the kernel's
-// lock on the file: the two share it, and when one is dead the other has what he wrote. Without memory to
-// share it is EBUSY while the other lives, and the file when he is dead.
+// What if two processes that map a file are in different containers? Other pids, another /dev/shm, another
+// path. A program that relies on a pid, a name in memory or a path is misled. The library relies on the
+// kernel's lock on the file: the two processes share it, and after the death of one the other gets its
+// writes. Without common shared memory the map is EBUSY while the other process lives, and succeeds when it
+// is dead.
 #include "hazards/lab.h"
 #include "support/dying.h"
 
@@ -35,13 +36,13 @@ class Container : public testing::Test
         write_file(file, old);
     }
 
-    // Maps the file, leaves a write in the reflection, and stays until it is killed. With its pid,
-    // as it sees it, beside the file.
+    // Maps the file, leaves a write in the reflection, and stays until it is killed. Writes its pid, as it
+    // sees it, to a file beside the file.
     int hold()
     {
         Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         if (!m || !m.write(3000, pattern(6000, 2))) {
-            held.tell(); // and nobody will find it busy
+            held.tell(); // the file is not mapped: the test fails
             return 1;
         }
         pid_t mine = getpid();
@@ -63,7 +64,7 @@ class Container : public testing::Test
         EXPECT_EQ(everything_in(folder), before);
     }
 
-    // Beside the other one.
+    // Shares the file with the holder.
     void expect_shares(const std::string &path)
     {
         Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
@@ -71,7 +72,7 @@ class Container : public testing::Test
         EXPECT_EQ(m.read(), content);
         EXPECT_TRUE(m.write(2000, Bytes(&content[2000], &content[9000]))) << m.sentence;
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-        EXPECT_TRUE(fs::exists(manifest_of(path))) << "he still has it";
+        EXPECT_TRUE(fs::exists(manifest_of(path))) << "the file is still mapped";
     }
 
     void expect_maps(const std::string &path)
@@ -81,13 +82,13 @@ class Container : public testing::Test
         EXPECT_EQ(m.read(), content);
     }
 
-    // As many programs ask whether the owner of a lock file lives.
+    // A common check for the owner of a lock file.
     bool lives_naively()
     {
-        pid_t his;
-        Bytes bytes = read_at(lock, 0, sizeof(his));
-        memcpy(&his, bytes.data(), sizeof(his));
-        return ::kill(his, 0) == 0;
+        pid_t owner;
+        Bytes bytes = read_at(lock, 0, sizeof(owner));
+        memcpy(&owner, bytes.data(), sizeof(owner));
+        return ::kill(owner, 0) == 0;
     }
 
     TempDir dir{"/tmp"};
@@ -96,7 +97,7 @@ class Container : public testing::Test
     Pipe held, die, dead;
 };
 
-TEST_F(Container, OfOtherPidsCallsALivingHolderDeadByKillAndSharesHere)
+TEST_F(Container, WithOtherPidsMissesALivingHolderByKillAndSharesHere)
 {
     Child probe(CLONE_NEWPID, [] { return 0; });
     if (probe.wait() != 0)
@@ -104,7 +105,7 @@ TEST_F(Container, OfOtherPidsCallsALivingHolderDeadByKillAndSharesHere)
     Child holder(0, [&] { return hold(); });
     ASSERT_TRUE(held.hear());
     Child other(CLONE_NEWPID, [&] {
-        EXPECT_FALSE(lives_naively()) << "which it does, elsewhere";
+        EXPECT_FALSE(lives_naively()) << "the holder lives, in another pid namespace";
         expect_shares(file);
         die.tell();
         dead.hear();
@@ -117,8 +118,8 @@ TEST_F(Container, OfOtherPidsCallsALivingHolderDeadByKillAndSharesHere)
     EXPECT_EQ(other.wait(), 0);
 }
 
-// Both are the first process of their container: the pid is in use again at once.
-TEST_F(Container, OfOtherPidsCallsADeadHolderAliveByKillAndMapsHere)
+// Both are the first process of their container: so the pid is in use again.
+TEST_F(Container, WithOtherPidsSeesADeadHolderAliveByKillAndMapsHere)
 {
     Child holder(CLONE_NEWPID, [&] { return hold(); });
     if (!holder.pid)
@@ -127,17 +128,17 @@ TEST_F(Container, OfOtherPidsCallsADeadHolderAliveByKillAndMapsHere)
     expect_shares(file);
     holder.kill();
     Child other(CLONE_NEWPID, [&] {
-        EXPECT_TRUE(lives_naively()) << "itself, in truth";
+        EXPECT_TRUE(lives_naively()) << "the process sees itself";
         expect_maps(file);
         return static_cast<int>(HasFailure());
     });
     EXPECT_EQ(other.wait(), 0);
 }
 
-// As container engines set it up: pids, mounts, /proc and /dev/shm are its own.
-TEST_F(Container, WithItsOwnMemoryIsTheFirstByNameAndGetsEbusyHere)
+// As container engines do it: with pids, mounts, /proc and /dev/shm of its own.
+TEST_F(Container, WithItsOwnMemoryIsFirstByNameAndGetsEbusyHere)
 {
-    // "Who makes the object is the first."
+    // A naive rule: the process that makes the object is the first.
     auto first_naively = [] {
         return shm_open("/ato-test-first", O_RDWR | O_CREAT | O_EXCL, 0600) >= 0;
     };
@@ -159,7 +160,7 @@ TEST_F(Container, WithItsOwnMemoryIsTheFirstByNameAndGetsEbusyHere)
             return NO_SCENE;
         }
         entered.hear();
-        EXPECT_TRUE(first_naively()) << "a second first";
+        EXPECT_TRUE(first_naively()) << "two processes are first";
         expect_busy(file);
         die.tell();
         dead.hear();
@@ -172,9 +173,9 @@ TEST_F(Container, WithItsOwnMemoryIsTheFirstByNameAndGetsEbusyHere)
     EXPECT_PLAYED(other.wait());
 }
 
-TEST_F(Container, WithTheFolderElsewhereGetsALockOfItsOwnByPathAndEbusyHere)
+TEST_F(Container, WithTheFolderElsewhereGetsASecondLockByPathAndEbusyHere)
 {
-    // "The lock of a file is named by its path."
+    // A naive rule: the name of a file's lock is its path.
     auto lock_naively = [&](std::string path) {
         for (char &c : path)
             c = c == '/' ? '_' : c;
@@ -187,7 +188,7 @@ TEST_F(Container, WithTheFolderElsewhereGetsALockOfItsOwnByPathAndEbusyHere)
     EXPECT_TRUE(lock_naively(file));
     EXPECT_FALSE(lock_naively(file));
     Child other(0, [&] {
-        // There it is; its path in the other's world leads nowhere here.
+        // The file is there under another path; its first path leads nowhere here.
         if (!alone() ||
             mount((dir / "a").c_str(), (dir / "b").c_str(), nullptr, MS_BIND, nullptr) < 0 ||
             !mount_memory(dir / "a", "size=1m")) {
@@ -208,7 +209,7 @@ TEST_F(Container, WithTheFolderElsewhereGetsALockOfItsOwnByPathAndEbusyHere)
     expect_maps(file);
 }
 
-// Its reflection is not there: never the file alone.
+// The reflection is not visible: the file alone must not be mapped.
 TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
 {
     const std::string same = dir / "b/file";
@@ -243,9 +244,9 @@ TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
     EXPECT_PLAYED(other.wait());
 }
 
-// Somebody died in a commit to two files. Who has another /dev/shm cannot tell who has the second one mapped here that
-// it changes under him: so he cannot finish the commit.
-TEST_F(Container, OfOtherMemoryLeavesACommitToWhoeverHasItsFilesMapped)
+// A process died in a commit to two files. A process with another /dev/shm cannot know whether the second
+// file is mapped here: it must not finish the commit.
+TEST_F(Container, WithItsOwnMemoryDoesNotFinishACommitToFilesMappedElsewhere)
 {
     const std::string second = dir / "a/second";
     write_file(second, old);

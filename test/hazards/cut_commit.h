@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process that dies in the middle of a commit: what was it writing, and how far did it come?
+// A process that dies in the middle of a commit: its record, and the state that it leaves.
 #ifndef ATO_TEST_HAZARDS_CUT_COMMIT_H
 #define ATO_TEST_HAZARDS_CUT_COMMIT_H
 
@@ -18,7 +18,7 @@ inline support::Bytes record()
     return support::pattern(6000, 2);
 }
 
-// Of the three pages of the record at AT two have flipped; the lane holds all. CUT.
+// Dies when two of the three pages of the record at AT have flipped; the lane holds all three. Returns CUT.
 inline int die_between_flips(const std::string &path)
 {
     using namespace support;

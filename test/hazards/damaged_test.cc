@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A piece of what lies beside a file is damaged, cut short, of another kind or another version. A
-// program that believes it, or takes no notice of it, gets stale or torn bytes, or a signal. The
-// library names the piece, changes nothing, and works again when the piece is back.
+// A file beside the original is damaged, cut short, of another kind or of another version. A program that
+// trusts or ignores it gets stale or torn bytes, or a signal. The library names the file, changes nothing,
+// and works again when the file is restored.
 #include "scene.h"
 #include "support/child.h"
 
@@ -25,7 +25,7 @@ class Damaged : public Stage, public testing::WithParamInterface<Scene>
 {
 };
 
-TEST_P(Damaged, PieceIsNamedAndNothingIsChanged)
+TEST_P(Damaged, FileIsNamedAndNothingIsChanged)
 {
     play(GetParam());
 }
@@ -37,23 +37,23 @@ void flip_manifest(Stage &s, uint64_t at)
     s.flip_byte(manifest_of(s.path), at);
 }
 
-// A pipe of that name is not waited for.
+// A pipe of that name must not block.
 void replace_by_pipe(Stage &s, const std::string &p)
 {
     s.move(p, s.dir / "away");
     ASSERT_EQ(mkfifo(p.c_str(), 0600), 0);
 }
 
-// A symbolic link, laid beforehand where nothing is yet.
+// A symbolic link, made before the file exists.
 void lay_link(Stage &s, const std::string &p, const std::string &to)
 {
-    fs::create_directory(s.dir / "his");
+    fs::create_directory(s.dir / "attackers");
     write_file(s.dir / "precious", s.content);
     fs::create_directories(fs::path(p).parent_path());
     fs::create_symlink(s.dir / to, p);
 }
 
-// As a program makes its side file that takes no care.
+// A careless program makes its side file like this.
 void make_naively(const std::string &p)
 {
     Fd fd(p, O_RDWR | O_CREAT | O_TRUNC);
@@ -63,7 +63,7 @@ void make_naively(const std::string &p)
 // Reads of a mapping that is longer than its file.
 int load_beyond(const std::string &p)
 {
-    signal(SIGBUS, SIG_DFL); // a sanitizer's
+    signal(SIGBUS, SIG_DFL); // not a sanitizer's handler
     Fd fd(p);
     size_t n = layout_reflection_bytes(SIZE);
     void *at = mmap(nullptr, n, PROT_READ, MAP_SHARED, fd, 0);
@@ -83,7 +83,8 @@ const std::vector<Scene> pairing = {
          flip_manifest(s, MANIFEST_COPY_BYTES + 100);
      },
      stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged"},
-    // What means 'deployed' here may mean anything there: a program that reads on removes the reflection.
+    // The state 'deployed' may have another meaning in another version: a program that goes on removes the
+    // reflection.
     {"ManifestOfAnotherVersion", slices,
      [](Stage &s) {
          s.patch_manifest(manifest_of(s.path), [](manifest_record &r) {
@@ -92,7 +93,7 @@ const std::vector<Scene> pairing = {
          });
      },
      stale_alone, REFUSED, EUCLEAN, "{manifest}|version " + std::to_string(MANIFEST_VERSION + 1)},
-    // Entries of page number and bitmap, where this one looks for bitmaps.
+    // In another version there may be entries of page number and bitmap where this one has bitmaps.
     {"ReflectionOfAnotherFormat", slices,
      [](Stage &s) {
          uint64_t entries[4] = {2, ~0ull, 1, 5};
@@ -153,26 +154,26 @@ void clobbered_precious(Stage &s)
 }
 
 const std::vector<Scene> links = {
-    {"Folder", nothing, [](Stage &s) { lay_link(s, folder_of(s.path), "his"); },
+    {"Folder", nothing, [](Stage &s) { lay_link(s, folder_of(s.path), "attackers"); },
      [](Stage &s) {
          make_naively(folder_of(s.path) + "/naive");
-         EXPECT_TRUE(exists(s.dir / "his/naive")) << "in the attacker's folder";
+         EXPECT_TRUE(exists(s.dir / "attackers/naive")) << "in the attacker's folder";
      },
      REFUSED, EACCES, "{folder}|symbolic link"},
     {"FolderToNothing", nothing, [](Stage &s) { lay_link(s, folder_of(s.path), "nowhere"); },
      [](Stage &s) {
          make_naively(folder_of(s.path));
-         EXPECT_TRUE(exists(s.dir / "nowhere")) << "where nobody wished";
+         EXPECT_TRUE(exists(s.dir / "nowhere")) << "made by the naive program";
          fs::remove(s.dir / "nowhere");
      },
      REFUSED, EACCES, "{folder}|symbolic link"},
     {"Manifest", nothing, [](Stage &s) { lay_link(s, manifest_of(s.path), "precious"); },
      clobbered_precious, REFUSED, ELOOP, "{manifest}"}};
 
-// No manifest vouches for it: it is cleared away, and what it leads to is not.
+// No manifest refers to it: the link is removed, and its target is not.
 using DamagedStage = Stage;
 
-TEST_F(DamagedStage, LinkInThePlaceOfAReflectionThatIsNotYetIsNotFollowed)
+TEST_F(DamagedStage, LinkInPlaceOfAFutureReflectionIsNotFollowed)
 {
     lay_link(*this, reflection_of(path), "precious");
     make_naively(reflection_of(path));
@@ -184,14 +185,14 @@ TEST_F(DamagedStage, LinkInThePlaceOfAReflectionThatIsNotYetIsNotFollowed)
 
 // ---- the journal of a process that died in a commit ---------------------------------------------
 
-// A program that skips what it cannot read leaves a commit in the middle: garbage_by_number.
+// A program that skips what it cannot read leaves half of the commit: garbage_by_number.
 
 std::string journal_of(Stage &s)
 {
     return journals_of(s.path).at(0);
 }
 
-// Where the journal begins in its pool.
+// The place where the journal begins in its pool.
 uint64_t header(Stage &s)
 {
     Bytes all = read_file(journal_of(s));
@@ -201,7 +202,7 @@ uint64_t header(Stage &s)
     throw std::runtime_error("no journal in the pool");
 }
 
-// The lane that holds the commit. There is one process with one commit: the first.
+// The lane that holds the commit. There is one process with one commit: the first lane.
 uint64_t lane(Stage &s)
 {
     return header(s) + 4096;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a forked child do to its parent's locks and bytes? By classic locks, by inherited ones
-// and by inherited mappings: much. Here it has no mapping, and can neither drop nor keep a lock.
+// Can a forked child change its parent's locks and bytes? It can with classic locks, with inherited ones and
+// with inherited mappings. With libato a child has no mapping, and can neither drop nor keep a lock.
 #include "hazards/lab.h"
 
 #include <cerrno>
@@ -40,13 +40,13 @@ class Forked : public testing::Test
         return fcntl(fd, command, &l) == 0;
     }
 
-    // Does somebody hold a lock on the twin?
+    // Does another process hold a lock on the twin?
     bool is_locked(int command)
     {
         return in_child([&] { return lock(Fd(twin), command) ? 0 : 1; }) == 1;
     }
 
-    // Somebody is taken to have the file mapped; and who comes then takes part.
+    // The file counts as mapped, and another process that maps it takes part.
     void expect_lives(const Bytes &reads)
     {
         struct flock l = {};
@@ -70,14 +70,14 @@ class Forked : public testing::Test
     const Bytes content = pattern(SIZE, 1), news = pattern(SIZE, 2);
 };
 
-TEST_F(Forked, ClosingAnyDescriptorDropsAClassicLockAndNoneOfOurs)
+TEST_F(Forked, ClosingAnyDescriptorDropsAClassicLockAndNotOurs)
 {
     {
         Fd held(twin);
         ASSERT_TRUE(lock(held, F_SETLK));
         EXPECT_TRUE(is_locked(F_SETLK));
-        Fd(twin, O_RDONLY); // somebody looks at the file, in another library
-        EXPECT_FALSE(is_locked(F_SETLK)) << "gone, without a word";
+        Fd(twin, O_RDONLY); // another library opens and closes the file
+        EXPECT_FALSE(is_locked(F_SETLK)) << "dropped silently";
     }
     Mapped m(file);
     ASSERT_TRUE(m) << m.sentence;
@@ -86,8 +86,8 @@ TEST_F(Forked, ClosingAnyDescriptorDropsAClassicLockAndNoneOfOurs)
     expect_lives(content);
 }
 
-// Who takes silence for death gives the file to two.
-TEST_F(Forked, ProcessThatIsStoppedSaysNothingAndIsNotTakenForDead)
+// A program that takes silence for death lets two processes use the file.
+TEST_F(Forked, StoppedProcessIsNotTakenForDead)
 {
     pid_t pid = fork();
     if (pid == 0) {
@@ -108,14 +108,14 @@ TEST_F(Forked, ProcessThatIsStoppedSaysNothingAndIsNotTakenForDead)
     EXPECT_EQ(m.read(), news);
 }
 
-TEST_F(Forked, ChildThatUnlocksDropsAnInheritedLockAndNoneOfOurs)
+TEST_F(Forked, ChildThatUnlocksDropsAnInheritedLockAndNotOurs)
 {
     {
         Fd held(twin);
         ASSERT_TRUE(lock(held, F_OFD_SETLK));
         EXPECT_TRUE(is_locked(F_OFD_SETLK));
         EXPECT_EQ(in_child([&] { return lock(held, F_OFD_SETLK, F_UNLCK) ? 0 : 1; }), 0);
-        EXPECT_FALSE(is_locked(F_OFD_SETLK)) << "its parent's";
+        EXPECT_FALSE(is_locked(F_OFD_SETLK)) << "the child dropped its parent's lock";
     }
     Mapped m(file);
     ASSERT_TRUE(m) << m.sentence;
@@ -123,7 +123,7 @@ TEST_F(Forked, ChildThatUnlocksDropsAnInheritedLockAndNoneOfOurs)
     auto leave = [&](bool tidy) {
         char *base = m.base;
         m.base = nullptr;
-        if (tidy) { // what it has not, it cannot give back
+        if (tidy) { // without a mapping, the child cannot unmap
             EXPECT_EQ(ato_munmap(base, SIZE, ATO_UNMAP_SPATIAL), -1);
             EXPECT_EQ(errno, EINVAL);
             Mapped other(twin);
@@ -140,7 +140,7 @@ TEST_F(Forked, ChildThatUnlocksDropsAnInheritedLockAndNoneOfOurs)
     EXPECT_TRUE(m.write(0, content)) << m.sentence;
 }
 
-TEST_F(Forked, ChildThatLivesOnKeepsAnInheritedLockAndNoneOfOurs)
+TEST_F(Forked, ChildThatLivesOnKeepsAnInheritedLockAndNotOurs)
 {
     Pipe live, born;
     Child parent(0, [&]() -> int {
@@ -160,7 +160,7 @@ TEST_F(Forked, ChildThatLivesOnKeepsAnInheritedLockAndNoneOfOurs)
     ASSERT_TRUE(born.hear());
     expect_lives(news);
     parent.kill();
-    EXPECT_TRUE(is_locked(F_OFD_SETLK)) << "by the child of a dead one: for ever";
+    EXPECT_TRUE(is_locked(F_OFD_SETLK)) << "the child of the dead process keeps it";
     {
         Mapped m(file);
         EXPECT_TRUE(m) << m.sentence;
@@ -178,7 +178,7 @@ TEST_F(Forked, ChildsStoreLandsInAPlainMappingAndFaultsHere)
               }),
               0);
     EXPECT_EQ(plain[100], 'x');
-    EXPECT_EQ(read_file(twin)[100], 'x') << "its parent's bytes";
+    EXPECT_EQ(read_file(twin)[100], 'x') << "the child changed its parent's bytes";
     munmap(plain, SIZE);
 
     for (unsigned flags : {0u, ATO_WRITABLE_VIEW}) {

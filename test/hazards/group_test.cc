@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a group loses its right to write a file while one of its members is committing to it, and
-// dies? The journal of that member is not believed any more, and without it half of the commit is
-// there. The pages, or the file, cannot be used (EACCES) until the right is given back.
+// What if a group loses its right to write a file while one of its members commits to it, and dies? The
+// journal of that member is not trusted any more, and without it half of the commit is there. The pages, or
+// the file, cannot be used (EACCES) until the group has the right again.
 #include "support/faults.h"
 #include "users.h"
 
@@ -14,9 +14,8 @@ using namespace hazards;
 namespace
 {
 
-// One of a group that shares a file has committed, and dies before the words are all stored. The
-// commit is to the file, or to another one in a folder of its own, too, where a pointer to the journal
-// is.
+// A member of a group that shares a file has committed, and dies before all words are stored. The commit is
+// to the file alone, or also to a second one in another folder, which has a pointer to the journal.
 class Group : public Users
 {
   protected:
@@ -77,7 +76,7 @@ class Group : public Users
     {
         EXPECT_EQ(start(OWNER, what)->wait(), 0);
     }
-    // `now`: when it has them mapped.
+    // `now`: called when the files are mapped.
     void lose_a_member(const std::function<void()> &now)
     {
         auto member = start(MEMBER, [&](AllMapped &all) {
@@ -89,14 +88,14 @@ class Group : public Users
             for (const auto &m : all)
                 (void)ato_tx_memcpy(tx, m->base, committed.data(), committed.size(), 0);
             (void)ato_tx_commit(tx);
-            ADD_FAILURE() << "it lives";
+            ADD_FAILURE() << "the member still lives";
         });
         ASSERT_TRUE(mapped.hear());
         now();
         changed.tell();
         EXPECT_EQ(member->wait(), CUT);
     }
-    // The owner has them mapped, and does `what` when told to.
+    // The owner maps all files, and runs `what` when told to.
     void start_owner(const std::function<void(AllMapped &)> &what)
     {
         owner = start(OWNER, [&](AllMapped &all) {
@@ -106,7 +105,7 @@ class Group : public Users
         });
         ASSERT_TRUE(mapped.hear());
     }
-    // So that manifests are the owner's.
+    // So that the manifests belong to the owner.
     void owner_was_there() const
     {
         as_owner([](AllMapped &all) {
@@ -147,9 +146,10 @@ class GroupThatMayNotWriteAnyMore : public Group, public testing::WithParamInter
     }
 };
 
-// The pages of the dead member stay held, since to go on without the commit would leave half of it. That
-// ends when the right is given back and the file is mapped again, which gives its side files the mode.
-TEST_P(GroupThatMayNotWriteAnyMore, LeavesWhatAMemberHeldUntilItMay)
+// The pages of the dead member stay held, because half of the commit would be left without the journal. They
+// are released when the group has the right again and the file is mapped again, which gives its side files
+// the mode.
+TEST_P(GroupThatMayNotWriteAnyMore, CannotUsePagesOfADeadMemberUntilItMayWrite)
 {
     start_owner([&](AllMapped &all) {
         EXPECT_TRUE(all[0]->write(4096 + 3000, pattern(10, 4))) << all[0]->sentence;
@@ -170,8 +170,8 @@ TEST_P(GroupThatMayNotWriteAnyMore, LeavesWhatAMemberHeldUntilItMay)
     EXPECT_EQ(owner->wait(), 0);
 }
 
-// The same when he was the last one, and lost it then. What a pointer leads to is read, not believed.
-TEST_P(GroupThatMayNotWriteAnyMore, KeepsWhatAMemberDiedWithFromBeingMapped)
+// The same if the dead member was the last process. The target of a pointer is read, not trusted.
+TEST_P(GroupThatMayNotWriteAnyMore, CannotMapTheFileOfADeadMemberUntilItMayWrite)
 {
     owner_was_there();
     lose_a_member([] {});
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(With, GroupThatMayNotWriteAnyMore, testing::Bool(),
                              return info.param ? "TwoFiles" : "OneFile";
                          });
 
-// The file is not mapped when the right is given back: the manifest has the mode of the time between.
-TEST_F(Group, ThatMayWriteAgainLetsTheFileBeMapped)
+// The file is not mapped when the group gets the right back: the manifest still has the restricted mode.
+TEST_F(Group, ThatMayWriteAgainCanMapTheFile)
 {
     start_owner([](AllMapped &) {});
     lose_a_member([&] { set_mode(0600); });
@@ -201,9 +201,9 @@ TEST_F(Group, ThatMayWriteAgainLetsTheFileBeMapped)
     as_owner([&](AllMapped &all) { expect_committed(*all[0]); });
 }
 
-// A colleague lives and has another file mapped, but not this one any more; the pointer beside this one
-// is still there, and does not keep it from being mapped.
-TEST_F(Group, IsNotStoppedByThePointerOfAColleagueWhoLives)
+// A member lives and has another file mapped, but not this one any more. The pointer beside this file still
+// exists, and does not prevent a map.
+TEST_F(Group, IsNotStoppedByThePointerOfALivingMember)
 {
     make_second();
     owner_was_there();
@@ -217,7 +217,7 @@ TEST_F(Group, IsNotStoppedByThePointerOfAColleagueWhoLives)
         tried.hear();
     });
     ASSERT_TRUE(mapped.hear());
-    // Another one dies with the second.
+    // Another process dies with the second file mapped.
     as(OWNER, [&] { _exit(map(paths[1])->write(0, old) ? 0 : 1); }, {GROUP});
     ASSERT_EQ(chmod(paths[1].c_str(), 0600), 0);
     expect_content(OWNER, paths[1], old, {GROUP});
@@ -225,7 +225,7 @@ TEST_F(Group, IsNotStoppedByThePointerOfAColleagueWhoLives)
     EXPECT_EQ(member->wait(), 0);
 }
 
-// A stranger's journal that looks as if it were the dead one's.
+// Another user's journal that looks like the dead member's.
 TEST_F(Group, IsNotStoppedByAStrangersJournal)
 {
     constexpr uid_t STRANGER = 3333;

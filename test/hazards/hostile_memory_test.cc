@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if somebody who may write a file stores what he likes to its page states in shared memory? He
-// may write the file, so its bytes are his to spoil. But whoever believes an index or a count that he
-// reads there stores where it points to: into other files, or his own stack. Here nothing but that
-// file suffers.
+// What if a user who may write a file stores arbitrary values in its page states in shared memory? The user
+// may write the file, and so may damage its bytes. But a program that trusts an index or a count found there
+// stores to other files, or to its own stack. With the library only that file is affected.
 #include "hazards/lab.h"
 #include "support/faults.h"
 
@@ -26,7 +25,7 @@ using namespace hazards;
 namespace
 {
 
-// The object of a file that is mapped, as another process of its users has it.
+// The shared memory of a mapped file, as another process of its users maps it.
 class Object
 {
   public:
@@ -61,7 +60,7 @@ class Object
 class HostileMemory : public testing::Test
 {
   protected:
-    // Every call on the file; what they say is their own business, but no signal and no sanitizer.
+    // Makes every call on the file. Any result is allowed, but no signal and no error of a sanitizer.
     static void do_everything(Mapped &m)
     {
         struct ato_status st = {};
@@ -79,7 +78,8 @@ class HostileMemory : public testing::Test
         ato_set_guard(m.base, 0, nullptr, 0);
     }
 
-    // How a process ends in which `what` is done to one of its files: 0 when all is well.
+    // Runs `what` on one file in a process that has two mapped; returns its exit status: 0 if the other file
+    // is intact.
     int harm(const std::function<void(Mapped &)> &what)
     {
         write_file(file, content);
@@ -113,10 +113,10 @@ class HostileMemory : public testing::Test
     const std::string file = dir / "file", other = dir / "other";
 };
 
-// What is done to the first file leaves the second what it was, and nobody hurt.
+// An attack on the first file changes neither the second one nor the process.
 #define EXPECT_HARMLESS(what) EXPECT_EQ(harm(what), 0)
 
-TEST_F(HostileMemory, GroupBeyondTheObjectIsAPointerAnywhereForTheNaiveAndWithinItHere)
+TEST_F(HostileMemory, GroupBeyondTheObjectIsAStrayPointerNaivelyAndCheckedHere)
 {
     write_file(file, content);
     EXPECT_EQ(naive([&] {
@@ -138,12 +138,12 @@ TEST_F(HostileMemory, GroupBeyondTheObjectIsAPointerAnywhereForTheNaiveAndWithin
                 object.directory[group] = index + static_cast<uint32_t>(group);
             do_everything(m);
         });
-        // Where the object has no space: as if he had cut it.
+        // If the object has no space there: the same as if the attacker had cut it.
         EXPECT_TRUE(died == 0 || (index > 1 && died == died_of(SIGBUS))) << died;
     }
 }
 
-TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsUsedUp)
+TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsEnospc)
 {
     EXPECT_HARMLESS(([&](Mapped &m) {
         Object object(file);
@@ -158,17 +158,18 @@ TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsUsedUp)
     }));
 }
 
-// Between counting the pages of a commit and listing them, somebody adds some: the list would go on
-// behind the lane, where another commit has its own.
-TEST_F(HostileMemory, PagesThatBecomePendingWhileACommitIsListedAreNotOfIt)
+// The attacker adds pages between the count of a commit's pages and their list: the list would go on behind
+// the lane, into that of another commit.
+TEST_F(HostileMemory, PagesAddedWhileACommitIsListedStayInItsLane)
 {
-    constexpr uint64_t PAGES = (JOURNAL_LANE_BYTES - 128 - 32) / 16; // what a small lane holds
+    constexpr uint64_t PAGES =
+        (JOURNAL_LANE_BYTES - 128 - 32) / 16; // the most that a small lane holds
     const uint64_t bytes = (PAGES + 400) * 4096;
     content = Bytes(bytes, 'a');
     EXPECT_HARMLESS(([&](Mapped &m) {
-        EXPECT_FALSE(m.read(0, bytes).empty()); // all states are there
+        EXPECT_FALSE(m.read(0, bytes).empty()); // all page states exist
         Object object(file);
-        // The first page and the last are written, those between are equal.
+        // The first and the last page are written; the pages between are equal.
         Bytes some(bytes, 'a');
         for (uint64_t page = 0; page < PAGES; page++)
             some[page * 4096] = 'b';
@@ -188,7 +189,7 @@ TEST_F(HostileMemory, PagesThatBecomePendingWhileACommitIsListedAreNotOfIt)
         auto journals = journals_of(file);
         ASSERT_EQ(journals.size(), 1u);
         Bytes journal = read_file(journals[0]);
-        // The lane behind the first is idle, and as empty as it was born.
+        // The next lane is unused, and still empty.
         size_t at = 0;
         while (memcmp(&journal[at], "AJOURNAL", 8) != 0)
             at += 4096;
@@ -197,7 +198,7 @@ TEST_F(HostileMemory, PagesThatBecomePendingWhileACommitIsListedAreNotOfIt)
     }));
 }
 
-TEST_F(HostileMemory, SizeBeyondTheViewsIsNoPermissionToLeaveThem)
+TEST_F(HostileMemory, SizeBeyondTheViewsIsEfault)
 {
     ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
     o.max_size = SIZE;
@@ -217,14 +218,14 @@ TEST_F(HostileMemory, SizeBeyondTheViewsIsNoPermissionToLeaveThem)
     }
 }
 
-// A shrink keeps others waiting until it is done; one that nobody makes would never be.
-TEST_F(HostileMemory, ShrinkThatNobodyMakesKeepsNobodyWaiting)
+// Others wait for a shrink until it is done; an invented shrink never ends.
+TEST_F(HostileMemory, InventedShrinkBlocksNoCall)
 {
     for (uint64_t cut : {~0ull, 0ull, 4096ull})
         for (uint64_t gone : {~0ull, 0ull, 8192ull}) {
             SCOPED_TRACE(testing::Message() << cut << ", " << gone);
             EXPECT_HARMLESS([&](Mapped &m) {
-                alarm(60); // for ever
+                alarm(60); // a hang is an error
                 Object object(file);
                 object.header->cut = cut;
                 object.header->gone = gone;

@@ -114,7 +114,7 @@ void fill_but(const std::string &ballast, off_t left)
         throw std::runtime_error("ftruncate " + ballast);
 }
 
-// What is reserved for later, or was given up, is free when it was written: again, until nothing is left.
+// Reserved blocks and given-up ones are free after a write-back: repeated until nothing is left.
 void fill(const std::string &ballast)
 {
     for (uint64_t before = 1, now = 0; now != before;) {

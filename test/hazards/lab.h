@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where does a hazard come true without hurting the machine? In a child with file systems of its
-// own: small, full, on a loop device. And how does the naive way end? Told as a number.
+// Runs a hazard without harm to the machine: in a child with file systems of its own, small, full, or on a
+// loop device. The naive way runs there too; its end is a number.
 #ifndef ATO_TEST_HAZARDS_LAB_H
 #define ATO_TEST_HAZARDS_LAB_H
 
@@ -20,10 +20,10 @@ namespace hazards
 
 using namespace support;
 
-// Exit status of a child whose scene cannot be set up here.
+// Exit status of a child that cannot set up its scene here.
 constexpr int NO_SCENE = 50;
 
-// In the parent: what the child's scene came to.
+// In the parent: checks the exit status of the child.
 #define EXPECT_PLAYED(status)                                                                      \
     do {                                                                                           \
         int played_ = (status);                                                                    \
@@ -32,15 +32,15 @@ constexpr int NO_SCENE = 50;
         EXPECT_EQ(played_, 0);                                                                     \
     } while (0)
 
-// The naive way, in a child: its exit status, or died_of() a signal. No sanitizer steps in.
+// Runs the naive way in a child. Returns its exit status, or died_of() a signal. Sanitizers are off.
 int naive(const std::function<int()> &what);
 constexpr int died_of(int signal)
 {
     return 256 + signal;
 }
 
-// A child in namespaces of its own (CLONE_NEW...), killed when the object goes; pid 0: there is
-// none. With namespaces it is made behind the library's back: not by a process that has mappings.
+// A child in namespaces of its own (CLONE_NEW...), killed when the object is destroyed; pid 0: there is none.
+// With namespaces it is made without the library's handlers for fork: not in a process that has mappings.
 class Child
 {
   public:
@@ -54,18 +54,18 @@ class Child
     pid_t pid;
 };
 
-// A shell's commands, in a folder. True when all succeed.
+// Runs a shell's commands in a folder. True if all succeed.
 bool run_in(const std::string &folder, const std::string &commands);
 
-// What this process mounts from here on, it alone and its children see; and a /dev/shm of their
-// own, which takes what they leave there along.
+// Makes the later mounts of this process private to it and its children, and gives them a /dev/shm of their
+// own, which is removed with them.
 bool alone();
 bool mount_memory(const std::string &at, const std::string &options);
-// ext4 in a file of its own, by a loop device. In memory (below /dev/shm) it waits for no disk.
+// ext4 in a file, by a loop device. In memory (below /dev/shm) it waits for no disk.
 bool mount_disk(const std::string &image, const std::string &at, unsigned mib,
                 const std::string &mkfs_options, const std::string &mount_options = "");
 
-// What a test's files lie on.
+// The medium of a test's files.
 struct Medium {
     const char *name;
     const char *mkfs; // NULL: tmpfs
@@ -76,10 +76,10 @@ bool mount_medium(const Medium &medium, const std::string &at, unsigned mib);
 
 // Takes all space that is left below the folder; `ballast` is the file that has it.
 void fill(const std::string &ballast);
-// All but so many bytes. No call waits for the disk: what is dirty stays so.
+// Takes all but so many bytes. No call waits for the disk: dirty pages stay dirty.
 void fill_but(const std::string &ballast, off_t left);
 
-// Plain shared mappings, as a program without the library has them.
+// Plain shared mappings, as in a program without the library.
 char *plain_map(const std::string &path, size_t n);
 
 // Everything below a folder, by name: to compare. Prints names and sizes only.
@@ -96,7 +96,7 @@ Snapshot everything_in(const std::string &folder);
 
 bool has(const std::string &sentence, const std::string &part);
 
-// `part` put over `whole` at an offset.
+// Returns `whole` with `part` at an offset.
 Bytes over(Bytes whole, size_t at, const Bytes &part);
 
 } // namespace hazards

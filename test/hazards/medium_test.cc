@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if the medium fails? The kernel reports a failed write-back once, to the msync() that comes first. From
-// then on it says 0, although the bytes are on no disk. The library believes nothing of such a file any more: every
-// call is EIO until the file is mapped anew. Then all that was acknowledged is there, and the call that failed has
-// happened wholly or not at all. First by a table: each operation, each of its flushes; then on a disk that fails.
-// (Each msync() and fsync() of all other operations: test/fault/sweep_test.cc.)
+// What if the medium fails? The kernel reports a failed write-back once, to the msync() that comes first.
+// After that msync() returns 0, although the bytes are on no disk. The library trusts nothing of such a file
+// any more: every call is EIO until the file is mapped anew. Then everything acknowledged is there, and the
+// call that failed has happened wholly or not at all. First by a table: each operation, each of its flushes;
+// then on a disk that fails. (Each msync() and fsync() of all other operations: test/fault/sweep_test.cc.)
 #include "hazards/lab.h"
 #include "support/faults.h"
 
@@ -39,7 +39,7 @@ bool is_poisoned(const Mapped &m)
     return ato_msync(m.base, 1, MS_SYNC) < 0 && errno == EIO;
 }
 
-// Each call is EIO and names the file. Twice: the library's answer does not wear off, as the kernel's does.
+// Each call is EIO and names the file. Twice: the library repeats the error, the kernel does not.
 void expect_poisoned(Mapped &m, const std::string &path)
 {
     char buffer[64] = {0};
@@ -70,13 +70,13 @@ void expect_poisoned(Mapped &m, const std::string &path)
 
 // ---- each flush of an operation -------------------------------------------------------------------------------
 
-// What comes of a flush that fails. All but DONE: the operation says EIO.
+// The result of a failed flush. All but DONE: the operation returns EIO.
 enum Outcome : char {
-    NOT_YET = 'o',   // the file is poisoned; mapped anew it holds what it held
-    IN_DOUBT = 'd',  // the same; it holds what was written, which is still in the page cache
-    JOURNAL = 'j',   // nothing changed, and the next try works, by another journal
-    GONE = 'g',      // the file is unmapped and not yet plain; the next map completes that
-    DONE = 's',      // the operation succeeds, since its write is durable, and the file is poisoned
+    NOT_YET = 'o',  // the file is poisoned; mapped anew it has its old content
+    IN_DOUBT = 'd', // the same; it has the new content, which is still in the page cache
+    JOURNAL = 'j',  // nothing changed, and the next try succeeds, with another journal
+    GONE = 'g',     // the file is unmapped and not yet plain; the next map completes the unmap
+    DONE = 's', // the operation succeeds, because its write is durable, and the file is poisoned
     NO_FLUSH = '\0', // the operation has fewer flushes, and succeeds
 };
 
@@ -119,9 +119,9 @@ const Operation operations[] = {
     // Data to O, data to R, word.
     write("Slice", 100, 64, 0, "ood"),
     write("Page", 4096, 4096, 0, "ood"),
-    // O, R, the journal's list (which nobody believes without its commit line), that line, words, retired.
+    // O, R, the journal's list (invalid without its commit line), that line, words, retired.
     write("Pages", 3000, 6000, 0, "oojddd"),
-    // The same, and then what was written comes home: data, word.
+    // The same, followed by the deploy: data, word.
     write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
     write("EagerPages", 3000, 6000, ATO_EAGER, "oojdddss"),
     {"Deploy", "dd", NEWS, NEWS, deploy},
@@ -155,7 +155,8 @@ class FailingMedium : public testing::TestWithParam<Operation>
             };
             done = op.act(m);
         }
-        EXPECT_EQ(seen > n, outcome != NO_FLUSH) << "it has other flushes than in the table";
+        EXPECT_EQ(seen > n, outcome != NO_FLUSH)
+            << "the operation has other flushes than the table";
         EXPECT_EQ(done, outcome == DONE || outcome == NO_FLUSH) << m.sentence;
         if (!done) {
             EXPECT_EQ(m.error, EIO) << m.sentence;
@@ -163,7 +164,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
         }
         const bool poisoned = outcome == NOT_YET || outcome == IN_DOUBT || outcome == DONE;
         if (poisoned) {
-            EXPECT_EQ(msync(m.base, SIZE, MS_SYNC), 0) << "the kernel, asked again";
+            EXPECT_EQ(msync(m.base, SIZE, MS_SYNC), 0) << "the kernel reports the error once";
             expect_poisoned(m, file);
         } else if (outcome == JOURNAL) {
             EXPECT_EQ(m.read(), op.before);
@@ -171,7 +172,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
             EXPECT_NE(journals_of(file), journals) << "used again after its medium failed";
             EXPECT_EQ(journals_of(file).size(), busy ? 2u : 1u);
         }
-        if (busy) { // has nothing to do with it
+        if (busy) { // it is not affected
             EXPECT_TRUE(busy->write(0, NEWS)) << busy->sentence;
             EXPECT_EQ(busy->read(), NEWS);
         }
@@ -180,7 +181,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
             EXPECT_EQ(m.error, EIO);
             EXPECT_TRUE(has(m.sentence, "not plain")) << m.sentence;
         }
-        if (outcome == GONE || (poisoned && how == SPATIAL)) { // the mapping is, all the same
+        if (outcome == GONE || (poisoned && how == SPATIAL)) { // the mapping is gone all the same
             EXPECT_EQ(ato_munmap(m.base, SIZE, ATO_UNMAP_FAST), -1);
             EXPECT_EQ(errno, EINVAL);
             m.base = nullptr;
@@ -194,7 +195,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
         m.base = nullptr; // an exit leaves it mapped
     }
 
-    // Mapped anew the file is whole, and works. What it holds when `later` was written to it.
+    // Mapped anew, the file is complete, and works. Its content when `later` was written to it.
     Bytes mapped_anew(char outcome, const Bytes &later)
     {
         const Bytes &is = outcome == NOT_YET ? op.before : op.after;
@@ -219,7 +220,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
     std::string file;
 };
 
-TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAnew)
+TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAgain)
 {
     for (Leaving how : {SPATIAL, EXIT})
         for (size_t n = 0; n <= flushes && !HasFailure(); n++) {
@@ -233,15 +234,16 @@ TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAnew)
             };
             EXPECT_EQ(how == EXIT ? in_exiting_child(fails) : fails(), 0);
             if (how == EXIT && op.outcomes[n] == IN_DOUBT && op.may_be(JOURNAL)) {
-                EXPECT_EQ(journals_of(file).size(), 1u) << "gone with a commit in doubt";
+                EXPECT_EQ(journals_of(file).size(), 1u)
+                    << "the journal is gone with a commit in doubt";
             }
             expect_plain(mapped_anew(op.outcomes[n], pattern(4096, 3)));
             EXPECT_TRUE(names_in(folder_of(file)).empty());
         }
 }
 
-// Of several files that are poisoned and mapped anew while another one still uses the journal.
-TEST_P(FailingMedium, ConcernsNoOtherFileThatUsesTheJournal)
+// Several files are poisoned and mapped anew while another one still uses the journal.
+TEST_P(FailingMedium, DoesNotAffectOtherFilesOfTheJournal)
 {
     TempDir dir;
     const std::string other = dir / "other";
@@ -270,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, FailingMedium, testing::ValuesIn(operations
 
 // ---- several at once ----------------------------------------------------------------------------
 
-TEST(FailingMediumOfAJournal, StaysUntilAllItsCommitsAreThrough)
+TEST(FailingMediumOfAJournal, StaysOpenUntilAllItsCommitsAreDone)
 {
     TempDir dir;
     const std::string file = dir / "file";
@@ -283,8 +285,8 @@ TEST(FailingMediumOfAJournal, StaysUntilAllItsCommitsAreThrough)
     const auto main_thread = std::this_thread::get_id();
     faults.before = [&](const PersistCall &c) {
         if (std::this_thread::get_id() == main_thread)
-            return c.n && ++flushes == 3 ? EIO : GO_ON; // the list
-        if (!strcmp(c.op, "fence")) { // the slow one has a lane, and its list is in
+            return c.n && ++flushes == 3 ? EIO : GO_ON; // the flush of the list
+        if (!strcmp(c.op, "fence")) {                   // the slow commit has a lane with its list
             waits = true;
             while (!released)
                 std::this_thread::yield();
@@ -300,13 +302,13 @@ TEST(FailingMediumOfAJournal, StaysUntilAllItsCommitsAreThrough)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         released = true;
     });
-    ato_memcpy(m.base + 3 * 4096, NEWS.data(), 8192); // by another journal, or poisoned by then
+    ato_memcpy(m.base + 3 * 4096, NEWS.data(), 8192); // with another journal, or poisoned by then
     EXPECT_TRUE(released) << "the journal was closed under the other commit";
     slow.join();
     later.join();
 }
 
-// Of two files; what it wrote comes home at once. False: it has no n-th flush.
+// Of two files; the transaction is eager. False: it has no n-th flush.
 bool fail_of_two(size_t n)
 {
     TempDir dir;
@@ -341,11 +343,11 @@ TEST(FailingMediumOfTwoFiles, LeavesAnEagerTransactionWhole)
 
 // ---- a disk that fails --------------------------------------------------------------------------
 
-// The disk is thin: an ext4 on a loop device whose file lies on a tmpfs, which has less space than the disk promises.
-// When that is gone, the kernel's own write-back of what was never written before fails with EIO (ENOSPC in newer
-// kernels). When there is space again the medium is healed. Blocks are of a page, as those of the tmpfs: a loop
-// device takes a short write for a whole one. Device-mapper, nbd, a null block device and fault injection are missing
-// in the kernels of many containers; a loop device needs no more than root.
+// The disk is thin: an ext4 on a loop device whose file is on a tmpfs with less space than the disk has. When
+// that space is used up, the kernel's write-back of new blocks fails with EIO (ENOSPC in newer kernels). With
+// new space the medium works again. Blocks are as large as pages, as those of the tmpfs: a loop device takes
+// a short write for a complete one. Device-mapper, nbd, a null block device and fault injection are missing
+// in the kernels of many containers; a loop device needs only root.
 struct ThinDisk {
     TempDir dir{"/tmp"};
     const std::string pool = dir / "pool", disk = dir / "disk";
@@ -363,8 +365,8 @@ struct ThinDisk {
         ASSERT_EQ(truncate(ballast.c_str(), static_cast<off_t>(size_of(ballast)) - pages * 4096),
                   0);
     }
-    // The kernel keeps an error of which no caller was told for the next one that opens the file. It is taken here,
-    // so that the next map is told only of what fails then.
+    // The kernel keeps an error that it has not reported for the next process that opens the file. It is
+    // taken here, so that the next map gets only later errors.
     void heal()
     {
         ASSERT_EQ(unlink(ballast.c_str()), 0);
@@ -380,7 +382,7 @@ void expect_lost_without_a_word(const ThinDisk &t)
     char *plain = plain_map(t.twin, SIZE);
     std::copy(NEWS.begin(), NEWS.end(), plain);
     EXPECT_EQ(msync(plain, SIZE, MS_SYNC), -1);
-    EXPECT_EQ(msync(plain, SIZE, MS_SYNC), 0) << "as if all were well";
+    EXPECT_EQ(msync(plain, SIZE, MS_SYNC), 0) << "the kernel reports no error";
     munmap(plain, SIZE);
     posix_fadvise(Fd(t.twin), 0, 0, POSIX_FADV_DONTNEED);
     EXPECT_NE(read_file(t.twin), NEWS);
@@ -400,8 +402,8 @@ bool write_until_it_fails(Mapped &m, Bytes *acknowledged, Bytes *doubtful)
     return false;
 }
 
-// A journal is there, or is made when there is no space: nobody relies on that one yet, so that ENOSPC of it harms
-// nothing. True: the medium failed.
+// A journal exists, or has to be made without space: nothing depends on that one yet, so that its ENOSPC does
+// no harm. True: the medium failed.
 bool fail_and_heal(ThinDisk &t, off_t pages, bool journal)
 {
     Bytes acknowledged = pattern(40 * 4096, 1), doubtful;
@@ -428,7 +430,7 @@ bool fail_and_heal(ThinDisk &t, off_t pages, bool journal)
         expect_poisoned(m, t.file);
     t.heal();
     if (poisoned)
-        expect_poisoned(m, t.file); // although the kernel has forgotten it
+        expect_poisoned(m, t.file); // although the kernel has forgotten the error
     EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
     Mapped again(t.file, wish());
     EXPECT_TRUE(again) << again.sentence;
@@ -442,7 +444,7 @@ bool fail_and_heal(ThinDisk &t, off_t pages, bool journal)
 }
 
 // With more and more space the error comes later and later.
-TEST(FailingDisk, LosesNothingThatWasAcknowledged)
+TEST(FailingDisk, LosesNoAcknowledgedWrite)
 {
     if (!getenv("PMEM_IS_PMEM_FORCE"))
         GTEST_SKIP()
@@ -451,7 +453,7 @@ TEST(FailingDisk, LosesNothingThatWasAcknowledged)
     for (bool journal : {false, true})
         for (off_t pages : {0, 1, 2, 4, 8, 16, 32}) {
             SCOPED_TRACE(std::to_string(pages) + " pages still fit on the disk");
-            int status = in_child([&] { // on a disk on which nothing was ever written
+            int status = in_child([&] { // a disk with only new blocks
                 ThinDisk t;
                 if (!t.mounted())
                     return NO_SCENE;

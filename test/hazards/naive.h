@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A file with a past, and two views of it. A program that knows the format and none of the rules
-// pairs the file with whatever lies under its inode number and believes every bit. Tests of hazards
-// first look through its eyes, then ask the library.
+// A file that was used before, and two views of it. A naive program knows the format and none of the rules:
+// it pairs the file with whatever lies under its inode number, and trusts every bit. Tests of hazards first
+// look at the naive result, then at the library's.
 #ifndef ATO_TEST_HAZARDS_NAIVE_H
 #define ATO_TEST_HAZARDS_NAIVE_H
 
@@ -28,7 +28,7 @@ using namespace support;
 
 constexpr size_t SIZE = 4 * 4096 + 1000;
 
-// Every slice from where its bit says. What lies beyond the reflection's end counts as valid in O.
+// Each slice from the home that its bit names. Slices beyond the reflection's end count as valid in O.
 inline Bytes overlay(const Bytes &original, const Bytes &reflection)
 {
     Bytes all = original;
@@ -43,7 +43,7 @@ inline Bytes overlay(const Bytes &original, const Bytes &reflection)
     return all;
 }
 
-// The file with what lies under its inode number in a folder; as it is, when there is nothing.
+// The file, paired with the reflection under its inode number in a folder; unchanged if there is none.
 inline Bytes by_number(const std::string &path, const std::string &folder)
 {
     std::string reflection = folder + "/" + std::to_string(inode_of(path));
@@ -61,8 +61,8 @@ inline std::pair<time_t, long> ctime_of(const std::string &path)
     return {t.tv_sec, t.tv_nsec};
 }
 
-// Returns when a file made now gets another birth time than the one at `path` has, and a file
-// changed now another ctime: the kernel's clock for files is coarse.
+// Returns when a new file gets another birth time than the one at `path`, and a changed file another ctime:
+// the kernel's clock for files is coarse.
 inline void wait_for_clock(const std::string &path, const std::string &scratch)
 {
     do {
@@ -84,7 +84,7 @@ inline Snapshot snapshot(const std::string &folder)
     return all;
 }
 
-// Everything below a folder: what the files hold, all names, all attributes.
+// Everything below a folder: contents of files, all names, all attributes.
 struct Everything {
     explicit Everything(const std::string &folder) : files(snapshot(folder))
     {
@@ -140,7 +140,7 @@ class Hazard : public testing::Test
         write_file(manifest, bytes);
     }
 
-    // ato_mmap() says no, with that error and a sentence that has all these words in it.
+    // ato_mmap() fails, with that error and a sentence that contains all these words.
     static void expect_error(const std::string &p, int err, const std::vector<std::string> &words,
                              const ato_options &opt = options())
     {
@@ -151,7 +151,7 @@ class Hazard : public testing::Test
             EXPECT_NE(m.sentence.find(word), std::string::npos) << word << " in: " << m.sentence;
     }
 
-    // And nothing in the folder is another than before.
+    // And nothing in the folder changes.
     void expect_no(const std::string &p, int err, const std::vector<std::string> &words,
                    const ato_options &opt = options())
     {
@@ -160,7 +160,7 @@ class Hazard : public testing::Test
         EXPECT_TRUE(before == Everything(dir.path())) << "a file was changed, made or removed";
     }
 
-    // The library reads it right, and leaves slices where they are.
+    // The library reads it correctly, and leaves slices where they are.
     void expect_maps(const std::string &p,
                      const ato_options &o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER))
     {
@@ -169,17 +169,17 @@ class Hazard : public testing::Test
         EXPECT_EQ(m.read(), content);
     }
 
-    // What a program sees here is no state that the file ever had.
+    // The naive result is a content that the file never had.
     void expect_garbage(const Bytes &seen)
     {
         EXPECT_NE(seen, old);
         EXPECT_NE(seen, content);
     }
 
-    // Or the one before the write that was acknowledged.
+    // Or the content before the acknowledged write.
     void expect_stale(const Bytes &seen)
     {
-        EXPECT_NE(seen, content) << "no hazard to see";
+        EXPECT_NE(seen, content) << "the naive way shows no hazard";
     }
 
     TempDir dir;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Pairings come and go in an order of steps, and a crash may come between any two. First each wrong
-// order: media made by hand as a cut would leave them, and what is lost then, for good. Then every
-// cut of the order that the library keeps: nothing acknowledged is lost, and a file that cannot be
-// read right is not read at all, wherever it was moved meanwhile.
+// A pairing begins and ends in several steps, and a crash may come between any two. First each wrong order:
+// media made by hand as a crash would leave them, and the bytes that are lost for good. Then every cut of the
+// library's order: nothing acknowledged is lost, and a file that cannot be read correctly is refused,
+// wherever it was moved meanwhile.
 #include "naive.h"
 #include "support/child.h"
 #include "support/faults.h"
@@ -17,15 +17,15 @@ namespace
 class Order : public Hazard
 {
   protected:
-    // Mapped without an error: these are no more than the bytes of the file.
+    // Mapped without an error: the bytes of the file alone.
     void expect_lost(const std::string &p)
     {
         Mapped m(p, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         ASSERT_TRUE(m) << m.sentence;
-        EXPECT_NE(m.read(), content) << "no hazard to see";
+        EXPECT_NE(m.read(), content) << "the naive way shows no hazard";
     }
 
-    // Everything is at home, the pairing is there still; as a spatial unmap finds it.
+    // Everything is at home, and the pairing still exists: the state before a spatial unmap.
     void deploy_and_die()
     {
         ASSERT_EQ(in_child([&] {
@@ -36,17 +36,17 @@ class Order : public Hazard
                       return 0;
                   }),
                   0);
-        remove_shared_objects(id_of(path)); // nobody comes who would
+        remove_shared_objects(id_of(path)); // so that no process can finish it
         ASSERT_EQ(read_file(path), content);
     }
 };
 
-// ---- what each wrong order leads to -------------------------------------------------------------
+// ---- results of each wrong order ----------------------------------------------------------------
 
 TEST_F(Order, StoreBeforeTheAttributeLosesTheBytesOfAFileThatMoves)
 {
     leave_slices();
-    ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0); // was to come next
+    ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0); // this step was to come next
     fs::create_directory(dir / "b");
     fs::rename(path, dir / "b/file");
     expect_lost(dir / "b/file");
@@ -59,10 +59,10 @@ TEST_F(Order, StoreBeforeTheManifestLosesTheReflection)
     ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0);
     fs::remove(manifest_of(path));
     expect_lost(path);
-    EXPECT_NE(read_file(reflection_of(path)), reflection) << "taken for a cut birth's";
+    EXPECT_NE(read_file(reflection_of(path)), reflection) << "removed as an interrupted birth";
 }
 
-// The attribute alone, before what it speaks of: a file that nobody wrote to is refused for ever.
+// The attribute before its manifest: a file without changes is refused for ever.
 TEST_F(Order, AttributeBeforeTheManifestRefusesAFileThatLostNothing)
 {
     leave_nothing();
@@ -83,7 +83,7 @@ TEST_F(Order, RemovalWithoutDeployedRefusesAFileThatLostNothing)
 {
     leave_slices();
     deploy_and_die();
-    fs::remove(reflection_of(path)); // and cut
+    fs::remove(reflection_of(path)); // and dies
     expect_no(path, ESTALE, {path, reflection_of(path)});
 }
 
@@ -103,9 +103,9 @@ TEST_F(Order, RemovalOfTheReflectionBeforeItsAttributeRefusesAFileThatLostNothin
     fs::remove(reflection_of(path));
     fs::create_directory(dir / "b");
     fs::rename(path, dir / "b/file");
-    EXPECT_EQ(read_file(dir / "b/file"), content) << "plain by now";
+    EXPECT_EQ(read_file(dir / "b/file"), content) << "the file is not plain";
     expect_no(dir / "b/file", ESTALE, {dir / "b/file"});
-    fs::rename(dir / "b/file", path); // whoever finds 'deployed' finishes it
+    fs::rename(dir / "b/file", path); // the next map that finds 'deployed' finishes the removal
     expect_maps(path);
 }
 
@@ -114,7 +114,7 @@ TEST_F(Order, StaleManifestSetAsideFirstLosesTheStaleReflection)
     leave_slices();
     Bytes reflection = read_file(reflection_of(path));
     ASSERT_EQ(removexattr(path.c_str(), "user.ato"),
-              0); // another file, with the number of the first
+              0); // another file, with the inode number of the first
     fs::rename(manifest_of(path), manifest_of(path) + ".stale");
     expect_lost(path);
     for (const auto &file : snapshot(dir.path()))
@@ -123,7 +123,7 @@ TEST_F(Order, StaleManifestSetAsideFirstLosesTheStaleReflection)
 
 // ---- the library's order, cut everywhere --------------------------------------------------------
 
-// A word from a child, however it ends.
+// A message from a child, however it ends.
 class Told
 {
   public:
@@ -148,14 +148,14 @@ class Told
 struct Life {
     const char *name;
     int mode;
-    bool names; // cut before changes of names; else before stores and flushes
-    bool stale; // it comes by moments at which everybody else would read stale bytes
+    bool names; // dies before changes of names; else before stores and flushes
+    bool stale; // the removal passes moments at which other programs would read stale bytes
 };
 
 class OrderCut : public Order, public testing::WithParamInterface<Life>
 {
   protected:
-    // Born, written to, unmapped; dies before the k-th call.
+    // Maps, writes and unmaps; dies before the k-th call.
     int live(long k, Told &told) const
     {
         auto life = [&] {
@@ -200,7 +200,7 @@ TEST_P(OrderCut, LosesNothingAndRefusesRatherThanReadStaleBytes)
         Told told;
         int status = live(k, told);
         bool written = told.written();
-        // Moved away from all that lies beside it: refused, or right.
+        // Moved to a folder without its side files: refused, or right.
         std::string away = own / "b/file";
         fs::rename(path, away);
         stale += written && read_file(away) != content;
@@ -217,7 +217,7 @@ TEST_P(OrderCut, LosesNothingAndRefusesRatherThanReadStaleBytes)
             }
             EXPECT_TRUE(all == Everything(own / "a"));
         }
-        // And back: right, usable, plain in the end.
+        // Moved back: right, usable, plain at the end.
         fs::rename(away, path);
         {
             Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Life> &info) { return info.param.name; });
 
 // The stale pairing of another file is set aside by two renames, and a birth follows.
-TEST_F(Order, SettingAsideMayBeCutAnywhereAndKeepsTheEvidence)
+TEST_F(Order, SettingAsideKeepsTheStaleFilesIfItIsCutAnywhere)
 {
     const Bytes theirs = pattern(SIZE, 7);
     for (long k = 0;; k++) {
@@ -260,7 +260,7 @@ TEST_F(Order, SettingAsideMayBeCutAnywhereAndKeepsTheEvidence)
         content = old;
         leave_slices();
         Bytes reflection = read_file(reflection_of(path));
-        // Another birth: the file is not the one that the manifest means.
+        // Another birth time: the manifest is of another file.
         ASSERT_EQ(removexattr(path.c_str(), "user.ato"), 0);
         patch_manifest(manifest_of(path), [](manifest_record &r) { r.birth_nsec ^= 1; });
         write_file(path, theirs);
@@ -274,7 +274,7 @@ TEST_F(Order, SettingAsideMayBeCutAnywhereAndKeepsTheEvidence)
         long kept = 0;
         for (const auto &file : snapshot(own.path()))
             kept += file.second == reflection;
-        EXPECT_EQ(kept, 1) << "the evidence is gone";
+        EXPECT_EQ(kept, 1) << "the stale files are gone";
         {
             Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
             ASSERT_TRUE(m) << m.sentence;
@@ -283,7 +283,7 @@ TEST_F(Order, SettingAsideMayBeCutAnywhereAndKeepsTheEvidence)
         kept = 0;
         for (const auto &file : snapshot(own.path()))
             kept += file.second == reflection;
-        EXPECT_EQ(kept, 1) << "the evidence is gone";
+        EXPECT_EQ(kept, 1) << "the stale files are gone";
         ASSERT_FALSE(HasFailure());
         if (status != CUT) {
             EXPECT_EQ(status, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The tests of which reflection belongs to which file: the fixture, and the scenes that it plays.
+// The fixture of the tests of pairings, and their scenes.
 #ifndef ATO_TEST_HAZARDS_PAIRING_LAB_H
 #define ATO_TEST_HAZARDS_PAIRING_LAB_H
 

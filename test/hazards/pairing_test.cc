@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which reflection belongs to which file? Files are renamed, linked, copied and replaced between two
-// mappings, and the attribute that says where the reflection lies is taken away or changed. The next
-// map finds the right bytes, or says clearly why not and changes nothing. (Writes by others and reused
-// inode numbers: written_test.cc. Damage: damaged_test.cc. Nothing to carry an attribute, or another
-// file system: bare_test.cc.)
+// mappings, and the attribute that names the folder of the reflection is removed or changed. The next map
+// finds the right bytes, or returns a clear error and changes nothing. (Writes by other programs and reused
+// inode numbers: written_test.cc. Damage: damaged_test.cc. File systems without attributes, and moves to
+// another one: bare_test.cc.)
 #include "pairing_lab.h"
 
 #include <cerrno>
@@ -44,7 +44,7 @@ void two(Stage &s)
     ASSERT_TRUE(m && m.write(1000, pattern(9000, 5))) << m.sentence;
 }
 
-// A pairing ended and another one began; of the first one there are backups.
+// A pairing ended and another one began; there are backups of the first one.
 void twice(Stage &s)
 {
     auto back_up = [&](const std::string &p) {
@@ -89,7 +89,7 @@ void make_copy(Stage &s, const std::string &commands = "cp -a file copy")
 {
     ASSERT_TRUE(hazards::run_in(s.dir / "a", commands));
     s.now = s.near("copy");
-    ASSERT_EQ(attribute_of(s.now), attribute_of(s.path)) << "came along";
+    ASSERT_EQ(attribute_of(s.now), attribute_of(s.path)) << "the copy has the attribute";
     ASSERT_NE(inode_of(s.now), inode_of(s.path));
     ASSERT_EQ(read_file(s.now), read_file(s.path));
 }
@@ -101,7 +101,7 @@ void copy_far(Stage &s)
     s.now = s.far("copy");
 }
 
-// The source writes on, or makes what it wrote plain, and stays mapped.
+// The source goes on writing, or makes its writes plain, and stays mapped.
 void use_source(Stage &s, int policy, const Bytes &bytes)
 {
     s.open = std::make_unique<Mapped>(s.path, options(ATO_DOMAIN_AUTO, policy));
@@ -113,8 +113,8 @@ void use_source(Stage &s, int policy, const Bytes &bytes)
     ASSERT_EQ(s.open->stat().slices_in_reflection == 0, policy == ATO_READ_LAZY);
 }
 
-// A program that believes a copied attribute has two files with one reflection: a write to the one
-// moves the other's valid homes.
+// A program that trusts a copied attribute has two files with one reflection: a write to the one moves valid
+// homes of the other.
 void garbage_of_source(Stage &s)
 {
     s.expect_garbage(overlay(read_file(s.now), read_file(reflection_of(s.path))));
@@ -123,7 +123,7 @@ void garbage_of_source(Stage &s)
 void looks_in_order(Stage &s)
 {
     s.expect_stale(read_file(s.now));
-    EXPECT_EQ(by_number(s.path), s.content) << "the source is in order by now";
+    EXPECT_EQ(by_number(s.path), s.content) << "the source is plain";
 }
 
 // A tool that copies a file with its attributes.
@@ -146,7 +146,7 @@ const std::vector<Scene> names = {
     {"LeftAsItLies", slices, nothing, stale_alone, FOUND},
     {"RenamedInItsFolder", slices, [](Stage &s) { s.move(s.path, s.now = s.near("other")); },
      stale_alone, FOUND},
-    // As editors save. A program that pairs by name takes the reflection of the file that had it.
+    // As editors save. A program that pairs by name uses the reflection of the file that had the name.
     {"RenamedOverAnotherMappedFile", two,
      [](Stage &s) {
          const Bytes theirs = read_file(reflection_of(s.near("second")));
@@ -156,11 +156,11 @@ const std::vector<Scene> names = {
      stale_alone, FOUND},
     {"FolderRenamed", slices,
      [](Stage &s) {
-         s.move(s.dir / "a", s.dir / "c"); // where a path that was kept would lead is nothing
+         s.move(s.dir / "a", s.dir / "c"); // a stored path would lead nowhere
          s.now = s.dir / "c/file";
      },
      stale_alone, FOUND},
-    // Of two links the attribute's folder is an absolute path: then it is the one beside the file.
+    // The attribute of the second link's file has an absolute folder: the one beside the first link.
     {"FolderOfTwoLinksRenamed", linked_near,
      [](Stage &s) {
          s.move(s.dir / "a", s.dir / "c");
@@ -168,7 +168,7 @@ const std::vector<Scene> names = {
      },
      stale_alone, FOUND},
     {"TakenAlongToAnotherFolder", slices, take_along, stale_alone, FOUND},
-    // What finishes the commit lies in the folder too.
+    // The journal that completes the commit lies in the folder, too.
     {"TakenAlongAfterAKill", cut, take_along, garbage_by_number, FOUND},
     {"LeftBehind", slices, move_far, stale_by_number, REFUSED, ESTALE, "{file}|{folder}|missing",
      ATO_PREFER_FILE},
@@ -211,7 +211,7 @@ const std::vector<Scene> names = {
 // ---- the attribute, and what came along with a copy ---------------------------------------------
 
 const std::vector<Scene> attributes = {
-    // A file without it counts as plain everywhere else.
+    // Everywhere else a file without the attribute counts as plain.
     {"AttributeTakenAway", slices, [](Stage &s) { s.remove_attribute(s.path); }, stale_alone,
      REFUSED, ESTALE, "{file}|{reflection}|user.ato was taken away", ATO_PREFER_FILE},
     {"AttributeOfAnotherFile", two,
@@ -220,16 +220,16 @@ const std::vector<Scene> attributes = {
          s.expect_garbage(overlay(read_file(s.path), read_file(reflection_of(second))));
          set_attribute(s.path, attribute_of(second).substr(0, 38) + number + " .ato");
      },
-     [](Stage &s) { EXPECT_EQ(by_number(s.path), s.content) << "nothing but the id tells"; },
-     REFUSED, ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},
-    // Put back from a backup together with the bytes.
+     [](Stage &s) { EXPECT_EQ(by_number(s.path), s.content) << "only the id shows it"; }, REFUSED,
+     ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},
+    // Restored from a backup, together with the bytes.
     {"AttributeOfAnEarlierPairing", twice,
      [](Stage &s) {
          write_file(s.path, s.old);
          set_attribute(s.path, attribute_of(s.dir / "attribute"));
      },
      garbage_by_number, REFUSED, ESTALE, "{file}|{folder}", ATO_PREFER_FILE},
-    // Names that fit, and an id that does not.
+    // The names match, and the id does not.
     {"FolderOfAnEarlierPairing", twice,
      [](Stage &s) {
          for (const std::string &p : {manifest_of(s.path), reflection_of(s.path)})
@@ -244,7 +244,7 @@ const std::vector<Scene> attributes = {
               "mkdir -p t && tar --xattrs -cf t.tar file && tar --xattrs "
               "--xattrs-include='user.*' -xf t.tar -C t && mv t/file copy"),
     copied_by("CopiedByRsync", "rsync", "rsync -aX file copy"),
-    // What the source has in its reflection now tells nothing of then.
+    // The source's reflection has newer slices than the copy.
     {"CopiedAndTheSourceIsPlainByNow", slices,
      [](Stage &s) {
          make_copy(s);
@@ -258,17 +258,17 @@ const std::vector<Scene> attributes = {
          s.open.reset();
      },
      looks_in_order, A_COPY},
-    // Every piece is there, for other inodes.
+    // All files are there, for other inodes.
     {"CopiedTogetherWithItsFolder", slices,
      [](Stage &s) {
          copy_far(s);
          fs::copy(s.near(".ato"), s.far(".ato"));
      },
      stale_by_number, A_COPY},
-    // The attribute may be all that tells: it stays.
+    // The attribute may be the only sign: it stays.
     {"CopiedToAnotherFolder", slices, copy_far, stale_by_number, REFUSED, ESTALE,
      "{file}|copied or moved|inode ", ATO_PREFER_FILE},
-    // In place: inode and attribute fit, the bytes are older than the reflection's.
+    // In place: inode and attribute match, the bytes are older than the reflection's.
     {"CopiedBackOverTheFile",
      [](Stage &s) {
          s.leave_slices();
@@ -289,7 +289,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes)
 
 // ---- copies and ids -----------------------------------------------------------------------------
 
-TEST_F(Pairing, CopyOfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)
+TEST_F(Pairing, CopyOfAFileWithAllSlicesAtHomeIsAnOrdinaryFile)
 {
     leave_nothing();
     make_copy(*this);
@@ -302,14 +302,14 @@ TEST_F(Pairing, CopyOfAFileWhoseSlicesAreAllAtHomeIsAFileLikeAnyOther)
     const Bytes copied = content;
     leave_slices(); // to the source
     EXPECT_NE(overlay(read_file(now), read_file(shared)), copied)
-        << "what the source writes, through a reflection that both believe theirs";
+        << "the copy shows writes of the source, through a common reflection";
     expect_maps(path);
     content = copied;
     expect_maps(now);
 }
 
 // The source of the copy cannot be found. Without the attribute the bytes of the copy count.
-TEST_F(Pairing, CopyIsTakenAsItIsWithoutTheAttribute)
+TEST_F(Pairing, CopyWithoutTheAttributeIsMappedWithItsOwnBytes)
 {
     leave_slices();
     copy_far(*this);
@@ -319,8 +319,8 @@ TEST_F(Pairing, CopyIsTakenAsItIsWithoutTheAttribute)
     expect_maps(now);
 }
 
-// As an image or a snapshot of a file system has it; here by hand, so that it takes no mount. The
-// states of pages go by the id: two files would share one set of bitmaps.
+// As in an image or a snapshot of a file system; here made by hand, so that it needs no mount. Page states
+// are shared by the id: two files would share one set of bitmaps.
 TEST_F(Pairing, IdOnTwoFilesIsEbusyWhileOneOfThemIsMapped)
 {
     two(*this);
@@ -333,30 +333,30 @@ TEST_F(Pairing, IdOnTwoFilesIsEbusyWhileOneOfThemIsMapped)
     set_attribute(second, attribute_of(path).substr(0, 38) + other.substr(38));
     ASSERT_EQ(id_of(second), id_of(path));
     Bytes r = read_file(reflection_of(path)), r2 = read_file(reflection_of(second));
-    std::copy_n(r2.begin(), 4096, r.begin()); // the other one's bitmaps
+    std::copy_n(r2.begin(), 4096, r.begin()); // the other file's bitmaps
     expect_garbage(overlay(read_file(path), r));
     {
         Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         ASSERT_TRUE(m) << m.sentence;
         expect_no(second, EBUSY, {second, path, "same id"});
         EXPECT_EQ(m.read(), content);
-        EXPECT_TRUE(m.write(0, pattern(100, 6))) << m.sentence; // it did no harm
+        EXPECT_TRUE(m.write(0, pattern(100, 6))) << m.sentence; // the refused map did no harm
         content = m.read();
     }
     expect_maps(path);
     content = theirs;
-    expect_maps(second); // alone
+    expect_maps(second); // when it is the only one
 }
 
 // ---- which folder -------------------------------------------------------------------------------
 
-TEST_F(Pairing, ReflectionWithSlicesIsUsedWhereItLiesWhateverIsWishedFor)
+TEST_F(Pairing, ReflectionWithSlicesIsUsedInItsFolderDespiteAnotherChoice)
 {
     leave_slices();
     const std::string other = dir / "other";
     ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
     o.reflection_dir = other.c_str();
-    expect_stale(by_number(path, other)); // in the folder wished for there is none
+    expect_stale(by_number(path, other)); // the chosen folder has none
     expect_maps(path, o);
     EXPECT_FALSE(exists(other));
     { // plain: the next one is made there
@@ -366,7 +366,7 @@ TEST_F(Pairing, ReflectionWithSlicesIsUsedWhereItLiesWhateverIsWishedFor)
     }
     EXPECT_EQ(read_file(path), content);
     setenv("ATO_REFLECTION_DIR", near("unused").c_str(), 1);
-    expect_maps(path, o); // the option wins over the environment
+    expect_maps(path, o); // the option takes precedence over the environment
     EXPECT_TRUE(exists(other + "/" + std::to_string(inode_of(path))));
     EXPECT_TRUE(names_in(folder_of(path)).empty());
     EXPECT_FALSE(exists(near("unused")));
@@ -377,9 +377,9 @@ TEST_F(Pairing, ReflectionWithSlicesIsUsedWhereItLiesWhateverIsWishedFor)
 
 // ---- setting aside ------------------------------------------------------------------------------
 
-// After a power cut that kept one of the two renames: the stale reflection has its new name, the
-// stale manifest its old one, and the next birth had begun with a reflection.
-TEST_F(Pairing, ReflectionWhoseStaleNameIsTakenIsSetAsideUnderAnother)
+// After a power cut that kept one of the two renames: the stale reflection has its new name, the stale
+// manifest its old one, and the next birth had begun with a reflection.
+TEST_F(Pairing, ReflectionIsSetAsideUnderAnotherNameIfTheStaleNameIsTaken)
 {
     leave_slices();
     const Bytes stale = read_file(reflection_of(path));
@@ -396,7 +396,7 @@ TEST_F(Pairing, ReflectionWhoseStaleNameIsTakenIsSetAsideUnderAnother)
     EXPECT_EQ(read_file(aside + "-1.manifest"), manifest);
 }
 
-TEST_F(Pairing, StaleManifestIsRenamedWhenTheNewNameOfItsReflectionIsDurable)
+TEST_F(Pairing, StaleManifestIsRenamedAfterTheNewNameOfItsReflectionIsDurable)
 {
     leave_slices();
     remove_attribute(path);

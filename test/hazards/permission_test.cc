@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may a user do who may not do everything? A program that goes on with the file alone reads
-// stale bytes. Here: EACCES with the path, the right ones, or EAGAIN; never a mapping without its reflection.
+// What if a user lacks a permission? A program that goes on with the file alone reads stale bytes. The
+// library returns EACCES with the path, the right bytes, or EAGAIN; never a mapping without its reflection.
 #include "support/dying.h"
 #include "users.h"
 
@@ -41,14 +41,14 @@ class Permission : public Users
         return m && m.write(3000, pattern(6000, 2));
     }
 
-    // A write that lies in the reflection.
+    // A write that stays in the reflection.
     void write_atomically()
     {
         Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         ASSERT_TRUE(write_record(m)) << m.sentence;
     }
 
-    // What a program gets that opens the file and goes on without the reflection.
+    // A program that goes on without the reflection reads stale bytes.
     void expect_stale_the_naive_way(int access)
     {
         as(NOBODY, [&] {
@@ -66,7 +66,7 @@ class Permission : public Users
     const Bytes content = over(old, 3000, pattern(6000, 2));
 };
 
-TEST_F(Permission, PieceThatIsClosedIsStaleBytesForOthersAndEaccesHere)
+TEST_F(Permission, UnreadableSideFileGivesStaleBytesNaivelyAndEaccesHere)
 {
     write_atomically();
     for (const std::string &closed : {folder_of(file), manifest_of(file), reflection_of(file)}) {
@@ -79,7 +79,7 @@ TEST_F(Permission, PieceThatIsClosedIsStaleBytesForOthersAndEaccesHere)
     }
 }
 
-// May write the file, and make nothing beside it.
+// The user may write the file, and make no files beside it.
 TEST_F(Permission, FolderThatCannotBeMadeIsEaccesWithItsPath)
 {
     ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
@@ -110,14 +110,15 @@ TEST_F(Permission, JournalThatCannotBeMadeIsEaccesAndNothingIsWritten)
     EXPECT_EQ(m.read(), content);
 }
 
-// What lies in a reflection is the file's content, or was: a user who may not read the file any more may
+// A reflection holds content of the file, current or old: a user who has lost the right to read the file may
 // not read its reflection either.
-TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAgain)
+TEST_F(Permission, ReflectionGetsTheRestrictedModeOfItsFileAtTheNextMap)
 {
     write_atomically();
     ASSERT_EQ(chmod(file.c_str(), 0600), 0);
-    as(NOBODY,
-       [&] { EXPECT_FALSE(read_file(reflection_of(file)).empty()) << "the naive way, for good"; });
+    as(NOBODY, [&] {
+        EXPECT_FALSE(read_file(reflection_of(file)).empty()) << "the naive way it stays readable";
+    });
     for (const auto &[owner, mode] : {std::pair(0, 0600), std::pair(1000, 0640)}) {
         give(file, static_cast<uid_t>(owner), static_cast<gid_t>(owner), static_cast<mode_t>(mode));
         Mapped m(file);
@@ -132,9 +133,9 @@ TEST_F(Permission, ReflectionOfAFileThatWasClosedIsOpenToOthersUntilItIsMappedAg
     as(NOBODY, [&] { EXPECT_LT(open(reflection_of(file).c_str(), O_RDONLY), 0); });
 }
 
-// A user who may read the manifest may lock it, and can do nothing more; the lock ends with the process.
-// Others wait for a limited time. Journals concern other files too, and are not readable.
-TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
+// A user who may read the manifest may lock it, and nothing more; the lock ends with the process. Others wait
+// for a limited time. Journals concern other files, too, and are not readable.
+TEST_F(Permission, ReaderThatLocksTheManifestBlocksMapsUntilItEnds)
 {
     write_atomically();
     ASSERT_EQ(chmod(file.c_str(), 0644), 0);
@@ -146,7 +147,7 @@ TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
         EXPECT_EQ(stat_of(journals[0]).st_mode & 0777, 0600u);
         EXPECT_EQ(stat_of(manifest_of(file)).st_mode & 0777, 0644u) << "follows";
     }
-    for (off_t byte : {1, 0}) { // a slot, the attach lock
+    for (off_t byte : {1, 0}) { // a slot; the attach lock
         Pipe ready;
         Child reader(0, [&] {
             struct flock l = {};
@@ -177,7 +178,7 @@ TEST_F(Permission, ReaderWhoLocksTheManifestKeepsOthersOutAsLongAsHeLives)
 }
 
 // A set-user-id program runs in the environment of its caller.
-TEST_F(Permission, EnvironmentNamesFilesAndIsIgnoredByProgramsThatRunAsSomebodyElse)
+TEST_F(Permission, EnvironmentIsIgnoredBySetUserIdPrograms)
 {
     TempDir place("/tmp"); // /dev/shm may be mounted without set-user-id programs
     struct statvfs mounted;
@@ -194,12 +195,12 @@ TEST_F(Permission, EnvironmentNamesFilesAndIsIgnoredByProgramsThatRunAsSomebodyE
             unsetenv("GTEST_SHARD_INDEX");
             EXPECT_EQ(system((program + " --gtest_filter='*FailsToMap' >/dev/null").c_str()), 0);
         });
-        EXPECT_EQ(exists(log), !(mode & S_ISUID)) << "root's file, where nobody wished";
+        EXPECT_EQ(exists(log), !(mode & S_ISUID)) << "root's program made the caller's file";
         std::filesystem::remove(log);
     }
 }
 
-// Each file that a pairing consists of, and its shared memory.
+// The files of a pairing, and its shared memory.
 std::vector<std::string> parts_of(const std::string &file, const std::string &folder)
 {
     std::vector<std::string> all;
@@ -209,14 +210,15 @@ std::vector<std::string> parts_of(const std::string &file, const std::string &fo
     return all;
 }
 
-// The members of a group share a file: each of them may map it first. Others may not map it, not even by
-// a descriptor that was passed to them.
-TEST_F(Permission, ThoseWhoMayWriteTheFileMapItTogetherAndNobodyElse)
+// The members of a group share a file: each of them may map it first. Others may not map it, not even by a
+// descriptor that was passed to them.
+TEST_F(Permission, UsersThatMayWriteTheFileShareItAndOthersCannotMapIt)
 {
     constexpr gid_t GROUP = 4242;
     constexpr uid_t OWNER = 1111, MEMBER = 2222, STRANGER = 3333;
     const std::string folder = dir / "together", shared = folder + "/file";
-    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM); // by its journal
+    const ato_options o =
+        options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM); // so that there is a journal
     std::filesystem::create_directory(folder);
     give(folder, OWNER, GROUP, 02775);
     write_file(shared, old);
@@ -256,14 +258,15 @@ TEST_F(Permission, ThoseWhoMayWriteTheFileMapItTogetherAndNobodyElse)
     }
 }
 
-TEST(PermissionOfADescriptor, ThatIsNoneFailsToMap)
+TEST(PermissionOfADescriptor, ThatIsInvalidFailsToMap)
 {
     EXPECT_EQ(ato_mmap(nullptr, 4096, PROT_READ, MAP_SHARED, -1, 0), MAP_FAILED);
 }
 
 // ---- read-only openers --------------------------------------------------------------------------
 
-// As nobody, by a read-only descriptor: is it `wanted`, or EAGAIN where that is empty? Nothing changes.
+// As the Unix user `nobody`, by a read-only descriptor: reads `wanted`, or gets EAGAIN if that is empty.
+// Nothing changes.
 void Permission::expect_reads(const Bytes &wanted)
 {
     auto before = everything_in(dir.path());
@@ -284,7 +287,7 @@ void Permission::expect_reads(const Bytes &wanted)
     EXPECT_EQ(everything_in(dir.path()), before);
 }
 
-TEST_F(Permission, ReaderGetsStaleBytesTheNaiveWayAndTheRightOnesHere)
+TEST_F(Permission, ReaderGetsStaleBytesNaivelyAndTheRightOnesHere)
 {
     ASSERT_EQ(chmod(file.c_str(), 0444), 0);
     expect_reads(old);
@@ -300,13 +303,13 @@ TEST_F(Permission, ReaderGetsStaleBytesTheNaiveWayAndTheRightOnesHere)
     expect_reads(content);
 }
 
-TEST_F(Permission, ReaderIsToldWhatOnlyAWriterCanRecover)
+TEST_F(Permission, ReaderGetsAnErrorIfOnlyAWriterCanRecover)
 {
     ASSERT_EQ(chmod(file.c_str(), 0444), 0);
     EXPECT_EQ(in_child([&] {
                   Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
                   bool good = write_record(m);
-                  m.base = nullptr; // it leaves without a word
+                  m.base = nullptr; // it exits without an unmap
                   return good ? 0 : 1;
               }),
               0);
@@ -316,7 +319,7 @@ TEST_F(Permission, ReaderIsToldWhatOnlyAWriterCanRecover)
     expect_reads(content);
 }
 
-// Nothing on the media changes by its reads, whatever the policy; not even for the better.
+// With no policy do its reads change anything on the media.
 TEST_F(Permission, ReaderBesideAWriterOfItsProcessReadsRightAndNeverWrites)
 {
     for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER}) {
@@ -331,7 +334,7 @@ TEST_F(Permission, ReaderBesideAWriterOfItsProcessReadsRightAndNeverWrites)
         char *at = static_cast<char *>(ato_mmap_opt(SIZE, fd, 0, &o));
         ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
         Bytes seen(SIZE);
-        for (int i = 0; i < 6; i++) // the adaptive policy takes some
+        for (int i = 0; i < 6; i++) // the adaptive policy needs some reads
             for (size_t n : {SIZE, size_t(4096)}) {
                 EXPECT_NE(ato_memcpy(seen.data(), at, n), nullptr) << ato_errormsg();
                 EXPECT_EQ(seen, content);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if an attacker lays files or folders where another user's side files are looked for? A program
-// that believes what lies there lets the attacker change files that only the victim may write to. That
-// is possible in a folder with the sticky bit, in which all users may make names. Here such a file is
-// refused, with its path, or passed over, and its locks are not waited for. (Symbolic links:
-// damaged_test.cc.)
+// What if an attacker makes files or folders where the side files of another user are looked up? A program
+// that trusts them lets the attacker change files that only the victim may write to. That is possible in a
+// folder with the sticky bit, in which all users may make names. The library refuses such a file with its
+// path, or ignores it, and does not wait for its locks. (Symbolic links: damaged_test.cc.)
 #include "support/faults.h"
 #include "users.h"
 
@@ -50,14 +49,14 @@ class Planted : public Users
         give(folder_of(file), 0, 0, 01777);
     }
 
-    // A record that is in order and speaks for this very file, of a pairing without an attribute.
+    // A valid record for this file, of a pairing without an attribute.
     manifest_record record_of(const std::string &path) const
     {
         Fd fd(path, O_RDONLY);
-        identity who;
+        identity of_file;
         manifest_record r = {};
-        EXPECT_EQ(identity_of(fd, &who), 0);
-        identity_to_record(&who, &r);
+        EXPECT_EQ(identity_of(fd, &of_file), 0);
+        identity_to_record(&of_file, &r);
         r.state = MANIFEST_IN_USE;
         r.domain = PERSIST_PROCESS;
         r.slots = MANIFEST_SLOTS;
@@ -78,7 +77,7 @@ class Planted : public Users
         return Bytes(bytes, bytes + sizeof(bytes));
     }
 
-    // Everything in R, and there what he likes.
+    // Each slice is valid in R, with the attacker's bytes.
     static Bytes reflection_bytes()
     {
         Bytes bytes(layout_reflection_bytes(SIZE), 0x66);
@@ -92,7 +91,7 @@ class Planted : public Users
         EXPECT_EQ(chmod(path.c_str(), 0666), 0);
     }
 
-    // A journal whose owner is gone. Each word of each of these files gets this value.
+    // A journal of a dead process. It sets each word of each of these files to `value`.
     void plant_journal(const std::vector<std::string> &paths, uint64_t value,
                        gid_t group = getegid()) const
     {
@@ -125,12 +124,13 @@ class Planted : public Users
         folder_close(&f);
     }
 
-    // Leaves a reflection that holds older bytes than the file, which stays in use.
+    // Leaves a reflection with older bytes than the file, which stays in use.
     static void write_and_die(const std::string &path, const Bytes &bytes)
     {
         auto *m = new Mapped(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         for (const Bytes &all : {pattern(SIZE, 2), bytes})
-            for (size_t at = 0; at < SIZE; at += 4096) { // by pages: on no CPU with a journal
+            for (size_t at = 0; at < SIZE;
+                 at += 4096) { // page by page, so that no CPU needs a journal
                 const Bytes page(&all[at], &all[at] + std::min<size_t>(4096, SIZE - at));
                 ASSERT_TRUE(m->write(at, page)) << m->sentence;
             }
@@ -146,15 +146,15 @@ class Planted : public Users
     const Bytes &content = old;
 };
 
-TEST_F(Planted, FolderOfAForeignOwnerIsInHisHandsAndRefusedHere)
+TEST_F(Planted, FolderOfAnotherUserGivesForgedFilesNaivelyAndIsRefusedHere)
 {
     fs::create_directory(folder_of(file));
     give(folder_of(file), ATTACKER, ATTACKER, 0777);
     const std::string mine = folder_of(file) + "/naive";
     const Bytes forged = {'f', 'o', 'r', 'g', 'e', 'd'};
-    write_file(mine, {}); // as a program makes its side file that takes no care
+    write_file(mine, {}); // a careless program makes its side file like this
     as(ATTACKER, [&] {
-        fs::remove(mine); // root's, in the attacker's folder
+        fs::remove(mine); // root's file, in the attacker's folder
         write_file(mine, forged);
     });
     EXPECT_EQ(read_file(mine), forged);
@@ -166,7 +166,7 @@ TEST_F(Planted, FolderOfAForeignOwnerIsInHisHandsAndRefusedHere)
     expect_content(VICTIM, file, content);
 }
 
-TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
+TEST_F(Planted, PairingWithValidContentIsRefusedForItsOwner)
 {
     make_folder();
     const std::string manifest = manifest_of(file), reflection = reflection_of(file);
@@ -174,7 +174,7 @@ TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
         make(manifest, manifest_bytes(record_of(file), SIZE));
         make(reflection, reflection_bytes());
     };
-    // Of a maker who may write to the file, it is what it says: here, root.
+    // If the maker may write to the file, the pairing is used: here, root.
     plant();
     expect_content(VICTIM, file, Bytes(SIZE, 0x66));
     fs::remove_all(folder_of(file));
@@ -183,7 +183,7 @@ TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
     make_folder();
     as(ATTACKER, plant);
     expect_refused(manifest);
-    // A manifest of the victim's beside a reflection of his.
+    // The victim's manifest beside the attacker's reflection.
     ASSERT_EQ(lchown(manifest.c_str(), VICTIM, VICTIM), 0);
     expect_refused(reflection);
     fs::remove(manifest);
@@ -191,13 +191,13 @@ TEST_F(Planted, PairingIsBelievedByItsContentAndRefusedForItsMaker)
     expect_content(VICTIM, file, content);
 }
 
-TEST_F(Planted, JournalIsReplayedByItsContentAndPassedOverForItsMaker)
+TEST_F(Planted, JournalWithValidContentIsIgnoredForItsOwner)
 {
     make_folder();
     auto write_home = [&] { write_and_die(file, content); };
     as(VICTIM, write_home);
     as(VICTIM, [&] { plant_journal({file}, ~0ull); });
-    expect_content(VICTIM, file, pattern(SIZE, 2)); // his own is finished
+    expect_content(VICTIM, file, pattern(SIZE, 2)); // the victim's own journal is replayed
     as(VICTIM, write_home);
 
     as(ATTACKER, [&] { plant_journal({file}, ~0ull); });
@@ -205,57 +205,57 @@ TEST_F(Planted, JournalIsReplayedByItsContentAndPassedOverForItsMaker)
     ASSERT_EQ(journals.size(), 1u);
     Bytes before = read_file(journals[0]);
     expect_content(VICTIM, file, content);
-    EXPECT_TRUE(read_file(journals[0]) == before) << "his";
+    EXPECT_TRUE(read_file(journals[0]) == before) << "the attacker's journal was changed";
 }
 
-// Root maps the attacker's own file, whose journal speaks of the victim's, too.
-TEST_F(Planted, JournalHasASayInFilesOfItsMakerOnly)
+// Root maps the attacker's file. Its journal names the victim's file, too.
+TEST_F(Planted, JournalIsReplayedOnlyIntoFilesThatItsOwnerMayWrite)
 {
-    const std::string his = dir / "his";
+    const std::string attackers = dir / "attackers";
     make_folder();
-    write_file(his, pattern(SIZE, 3));
-    give(his, ATTACKER, ATTACKER, 0644);
+    write_file(attackers, pattern(SIZE, 3));
+    give(attackers, ATTACKER, ATTACKER, 0644);
     for (const auto &[user, path, bytes] :
-         {std::tuple(VICTIM, file, content), std::tuple(ATTACKER, his, pattern(SIZE, 3))})
+         {std::tuple(VICTIM, file, content), std::tuple(ATTACKER, attackers, pattern(SIZE, 3))})
         as(user, [&, path = path, bytes = bytes] { write_and_die(path, bytes); });
-    as(ATTACKER, [&] { plant_journal({his, file}, ~0ull); });
-    // All or nothing: so nothing, since it is no business of the victim's file.
+    as(ATTACKER, [&] { plant_journal({attackers, file}, ~0ull); });
+    // All or nothing: nothing, because the journal's maker may not change the victim's file.
     for (uid_t named : {ATTACKER, VICTIM})
-        expect_error(0, his, EACCES, std::to_string(named));
+        expect_error(0, attackers, EACCES, std::to_string(named));
     expect_content(VICTIM, file, content);
     ASSERT_EQ(journals_of(file).size(), 1u);
     fs::remove(journals_of(file)[0]);
-    expect_content(0, his, pattern(SIZE, 3));
+    expect_content(0, attackers, pattern(SIZE, 3));
 }
 
-// The attacker's pointer leads to a dead journal of another user, and then to one that is locked; the
-// victim maps a file beside the pointer.
-TEST_F(Planted, PointerCountsForFilesOfItsMakerOnly)
+// The attacker's pointer leads to another user's dead journal, and then to one that is locked; the victim
+// maps a file beside the pointer.
+TEST_F(Planted, PointerIsFollowedOnlyForFilesThatItsOwnerMayWrite)
 {
     make_folder();
     const std::string far = dir / "far", journal = "journal-" + std::string(32, 'b'),
                       pointer = folder_of(file) + "/" + journal + ".at",
                       text = "ato-journal-at 1 1 " + far + "\n";
     ASSERT_EQ(mkdir(far.c_str(), 0777), 0);
-    const Bytes somebodys = pattern(12 << 20, 8);
-    write_file(far + "/" + journal, somebodys); // no journal: who looks into it says so
+    const Bytes not_a_journal = pattern(12 << 20, 8);
+    write_file(far + "/" + journal, not_a_journal); // not a journal: reading it would be an error
     as(ATTACKER, [&] { make(pointer, Bytes(text.begin(), text.end())); });
     {
         Fd held(far + "/" + journal);
         ASSERT_EQ(locks_try(held, 0, 2), LOCKS_MINE);
-        expect_content(VICTIM, file, content); // and not after half a minute
+        expect_content(VICTIM, file, content); // without waiting for the lock
     }
     expect_content(VICTIM, file, content);
     EXPECT_TRUE(exists(pointer));
-    EXPECT_TRUE(read_file(far + "/" + journal) == somebodys);
-    // His own file it stops.
+    EXPECT_TRUE(read_file(far + "/" + journal) == not_a_journal);
+    // It does prevent maps of the attacker's own file.
     as(ATTACKER, [&] {
-        write_file(dir / "his", content);
+        write_file(dir / "attackers", content);
         chmod((far + "/" + journal).c_str(), 0666);
-        Mapped m(dir / "his");
-        EXPECT_TRUE(m) << m.sentence; // the journal is root's, and not to be opened
+        Mapped m(dir / "attackers");
+        EXPECT_TRUE(m) << m.sentence; // the journal is root's, and cannot be opened
     });
-    // The victim's own pointer leads to the attacker's journal: that is passed over, too.
+    // The victim's own pointer leads to the attacker's journal, which is ignored, too.
     fs::remove(pointer);
     fs::remove(far + "/" + journal);
     as(VICTIM, [&] { make(pointer, Bytes(text.begin(), text.end())); });
@@ -265,7 +265,7 @@ TEST_F(Planted, PointerCountsForFilesOfItsMakerOnly)
     EXPECT_TRUE(exists(far + "/" + journal));
 }
 
-TEST_F(Planted, LocksOnWhatIsNotBelievedAreNotWaitedFor)
+TEST_F(Planted, LocksOnUntrustedFilesAreNotWaitedFor)
 {
     make_folder();
     const std::string manifest = manifest_of(file),
@@ -285,12 +285,12 @@ TEST_F(Planted, LocksOnWhatIsNotBelievedAreNotWaitedFor)
         return 0;
     });
     ASSERT_TRUE(ready.hear());
-    expect_refused(manifest); // and not for ever
+    expect_refused(manifest); // without waiting for the lock
     fs::remove(manifest);
     expect_content(VICTIM, file, content);
 }
 
-TEST_F(Planted, NamesOfJournalsThatAreNoneStopNobody)
+TEST_F(Planted, FalseJournalsDoNotStopOtherUsers)
 {
     make_folder();
     const std::string prefix = folder_of(file) + "/journal-" + std::string(31, 'a');
@@ -308,16 +308,16 @@ TEST_F(Planted, NamesOfJournalsThatAreNoneStopNobody)
         make(prefix + "6.at.tmp", pattern(100, 7));
     });
     expect_content(VICTIM, file, content);
-    // His own they do.
+    // They do prevent maps of the attacker's own file.
     as(ATTACKER, [&] {
-        write_file(dir / "his", content);
-        Mapped m(dir / "his");
+        write_file(dir / "attackers", content);
+        Mapped m(dir / "attackers");
         EXPECT_FALSE(m);
         EXPECT_TRUE(has(m.sentence, "journal-")) << m.sentence;
     });
 }
 
-// The kernel may be told not to allow such links (fs.protected_hardlinks).
+// The kernel may forbid such links (fs.protected_hardlinks).
 TEST_F(Planted, HardLinkToAnotherFileIsTruncatedByOpenAndRefusedHere)
 {
     make_folder();
@@ -329,7 +329,7 @@ TEST_F(Planted, HardLinkToAnotherFileIsTruncatedByOpenAndRefusedHere)
     EXPECT_EQ(read_file(precious), content);
     fs::remove(manifest_of(file));
 
-    // As a reflection, of a pairing that may be believed.
+    // As a reflection, of a pairing that is valid.
     write_file(precious, reflection_bytes());
     make(manifest_of(file), manifest_bytes(record_of(file), SIZE));
     ASSERT_EQ(link(precious.c_str(), reflection_of(file).c_str()), 0);
@@ -337,8 +337,8 @@ TEST_F(Planted, HardLinkToAnotherFileIsTruncatedByOpenAndRefusedHere)
     EXPECT_EQ(read_file(precious), reflection_bytes());
 }
 
-// In a folder without the sticky bit he can move what is another's, and its owner is believed.
-TEST_F(Planted, FileOfTheVictimsThatWasMovedThereIsOpenedToAllAndRefusedHere)
+// In a folder without the sticky bit the attacker can move another user's file, whose owner is trusted.
+TEST_F(Planted, MovedFileOfTheVictimIsRefusedAndKeepsItsMode)
 {
     const std::string secret = dir / "secret";
     auto make_secret = [&](uid_t owner, size_t n) {
@@ -356,7 +356,7 @@ TEST_F(Planted, FileOfTheVictimsThatWasMovedThereIsOpenedToAllAndRefusedHere)
     give(dir.path(), 0, 0, 0777);
     auto move_to = [&](const std::string &to) { as(ATTACKER, [&] { fs::rename(secret, to); }); };
 
-    // As a manifest, before there is one: whatever is short counted as a birth that was cut.
+    // As a manifest, before there is one: a short file would count as an interrupted birth.
     for (size_t n : {size_t(100), size_t(5000), size_t(MANIFEST_BYTES), size_t(20000)}) {
         make_secret(VICTIM, n);
         move_to(manifest_of(file));
@@ -373,25 +373,25 @@ TEST_F(Planted, FileOfTheVictimsThatWasMovedThereIsOpenedToAllAndRefusedHere)
     move_to(reflection_of(file));
     expect_error(VICTIM, file, EACCES, reflection_of(file));
     expect_untouched(reflection_of(file), VICTIM, 1 << 20);
-    // Root's, of a file of his own that root maps.
-    const std::string his = dir / "his";
-    write_file(his, content);
-    give(his, ATTACKER, ATTACKER, 0644);
-    as(ATTACKER, [&] { map_once(his); });
+    // Root's file, as the reflection of the attacker's file that root maps.
+    const std::string attackers = dir / "attackers";
+    write_file(attackers, content);
+    give(attackers, ATTACKER, ATTACKER, 0644);
+    as(ATTACKER, [&] { map_once(attackers); });
     make_secret(0, 1 << 20);
-    move_to(reflection_of(his));
-    expect_error(0, his, EACCES, reflection_of(his));
-    expect_untouched(reflection_of(his), 0, 1 << 20);
+    move_to(reflection_of(attackers));
+    expect_error(0, attackers, EACCES, reflection_of(attackers));
+    expect_untouched(reflection_of(attackers), 0, 1 << 20);
 }
 
-// The attribute names a folder where somebody's pairing is in use. To prefer the file is no reason to set
-// that aside.
-TEST_F(Planted, AttributeThatNamesAPairingOfAnotherIsNoReasonToTouchIt)
+// The attribute names a folder where another pairing is in use. The preference for the file does not allow
+// setting that pairing aside.
+TEST_F(Planted, PairingOfAnotherFileNamedByTheAttributeIsNotChanged)
 {
     const std::string elsewhere = dir / "elsewhere", inode = std::to_string(inode_of(file));
     ASSERT_EQ(mkdir(elsewhere.c_str(), 0700), 0);
     manifest_record r = record_of(file);
-    r.birth_sec++; // a file of another file system that has this inode number
+    r.birth_sec++; // a file of another file system with this inode number
     make(elsewhere + "/" + inode + ".manifest", manifest_bytes(r, SIZE));
     make(elsewhere + "/" + inode, reflection_bytes());
     set_attribute(file, "ato1 " + std::string(32, 'a') + " " + inode + " " + elsewhere);
@@ -404,9 +404,9 @@ TEST_F(Planted, AttributeThatNamesAPairingOfAnotherIsNoReasonToTouchIt)
 
 // ---- owner, group, mode -------------------------------------------------------------------------
 
-// A user who is not of the file's group maps it, and cannot give side files to that group: then no group
-// may use them.
-TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
+// A user outside the file's group maps it, and cannot give side files to that group: then no group may use
+// them.
+TEST_F(Planted, GroupThatCannotBeSetIsNotReplacedByAnother)
 {
     constexpr uid_t OTHER = 1001;
     constexpr gid_t TEAM = 5000;
@@ -436,7 +436,7 @@ TEST_F(Planted, GroupThatCannotBeGivenIsNotReplacedByAnother)
     }
 }
 
-// With an access list the group's bits of a mode are what the list's entries have at most.
+// With an access list the group bits of a mode are the mask of the list, not the group's rights.
 TEST_F(Planted, MaskOfAnAccessListIsNotTheGroupsMode)
 {
     const unsigned char list[] = {2,  0, 0, 0,                      // version
@@ -457,7 +457,7 @@ TEST_F(Planted, MaskOfAnAccessListIsNotTheGroupsMode)
         EXPECT_EQ(stat_of(path).st_mode & 0777, 0644u) << path;
 }
 
-TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)
+TEST_F(Planted, MemberThatMayWriteTheFileMayMakeItsPairing)
 {
     constexpr uid_t COLLEAGUE = 1001;
     constexpr gid_t TEAM = 5000;
@@ -474,7 +474,7 @@ TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)
     EXPECT_EQ(stat_of(manifest_of(file)).st_uid, COLLEAGUE);
     EXPECT_EQ(stat_of(manifest_of(file)).st_gid, TEAM);
     expect_content(VICTIM, file, written, {TEAM});
-    // What he commits, and dies, the owner finishes, although he may not take the journal away.
+    // The member commits and dies; the owner finishes the commit, without the right to remove the journal.
     as(COLLEAGUE,
        [&] {
            auto *m = new Mapped(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
@@ -486,7 +486,7 @@ TEST_F(Planted, WhoMayWriteToTheFileMayMakeItsPairing)
     expect_content(VICTIM, file, content, {TEAM});
     expect_content(VICTIM, file, content, {TEAM});
     EXPECT_EQ(journals_of(file).size(), 1u);
-    // Out of the team: what he made is not the team's any more.
+    // The group loses its right: files made by the member are not trusted any more.
     ASSERT_EQ(chmod(file.c_str(), 0644), 0);
     expect_error(VICTIM, file, EACCES, std::to_string(COLLEAGUE), {TEAM});
 }

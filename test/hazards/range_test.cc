@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a range reaches beyond the mapping, or the file? A plain copy faults in the middle and
-// leaves half; on the file's last page it is lost without a word. Here: EFAULT, and nothing
-// written.
+// What if a range reaches beyond the mapping, or beyond the file? A plain copy faults in the middle and
+// leaves half; on the file's last page it is lost without an error. The library returns EFAULT, and writes
+// nothing.
 #include "hazards/lab.h"
 
 #include <cerrno>
@@ -62,7 +62,7 @@ class Range : public testing::Test
     const Bytes content = pattern(SIZE, 1), news = pattern(4 * 4096, 2);
 };
 
-TEST_F(Range, AcrossTheEndOfTheMappingIsHalfWrittenByPlainStoresAndEfaultHere)
+TEST_F(Range, AcrossTheEndOfTheMappingIsTornByPlainStoresAndEfaultHere)
 {
     EXPECT_EQ(naive([&] {
                   store(plain(8192) + 4096, news);
@@ -71,7 +71,7 @@ TEST_F(Range, AcrossTheEndOfTheMappingIsHalfWrittenByPlainStoresAndEfaultHere)
               died_of(SIGSEGV));
     EXPECT_EQ(read_at(twin, 4096, 4096), Bytes(news.begin(), news.begin() + 4096)) << "half";
 
-    Mapped m(file, options(), 8192); // the file goes on
+    Mapped m(file, options(), 8192); // a part of the file
     ASSERT_TRUE(m) << m.sentence;
     for (size_t at : {size_t(0), size_t(4096), size_t(8191), size_t(8192), size_t(100000)}) {
         expect_fault(ato_memcpy(m.base + at, news.data(), 8193), m.base + at);
@@ -112,7 +112,7 @@ TEST_F(Range, AcrossTheEndOfTheFileIsLostByPlainStoresAndEfaultHere)
               }),
               0)
         << "no fault on the file's last page";
-    EXPECT_EQ(size_of(twin), SIZE) << "20 bytes were lost without a word";
+    EXPECT_EQ(size_of(twin), SIZE) << "20 bytes were lost silently";
     EXPECT_EQ(naive([&] {
                   store(plain(4 * 4096) + SIZE, Bytes(4096, 7));
                   return 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A large file on a disk with less space than the file could take: its pages are in large folios, whose neighbours may
-// be holes, and there is no room for a second copy. No store beside a hole is SIGBUS; what has come home gives the
-// space of its other copy to the next page, and what is given back too early would be lost in a power cut.
+// A large file on a disk with less space than the file could take: its pages are in large folios, whose
+// neighbours may be holes, and there is no room for a second copy. No store beside a hole is SIGBUS. A
+// deployed slice gives the space of its other copy to the next page; space that is given back too early would
+// lose bytes in a power cut.
 #include "hazards/space.h"
 #include "support/faults.h"
 
@@ -22,7 +23,8 @@ using namespace hazards;
 namespace
 {
 
-// Out of the page cache and into it again, as a backup reads: in as large pieces as the kernel likes.
+// Drops the file from the page cache and reads it again, as a backup does: in folios as large as the kernel
+// likes.
 void read_anew(const std::string &path)
 {
     Fd fd(path);
@@ -32,7 +34,7 @@ void read_anew(const std::string &path)
         ;
 }
 
-// What was ready for stores is so no more. Not sync(): other tests' disks may be about to fail.
+// Cleans the pages that were ready for stores. Not sync(): disks of other tests may be about to fail.
 void clean(const std::string &disk)
 {
     EXPECT_EQ(syncfs(Fd(disk, O_RDONLY)), 0);
@@ -42,7 +44,7 @@ void clean(const std::string &disk)
 class SpaceOfMany : public Space
 {
   protected:
-    // The first pages, as write_all() leaves them; and one of them.
+    // The first pages as write_all() leaves them; and one of them.
     static Bytes whole(size_t pages)
     {
         return pattern(pages * PAGE, 1);
@@ -52,21 +54,21 @@ class SpaceOfMany : public Space
         static const Bytes all = whole(3584);
         return {&all[page * PAGE], &all[page * PAGE] + n};
     }
-    // The first that has no space.
+    // Returns the first page without space.
     static size_t write_all(Mapped &m, size_t from, size_t to)
     {
         while (from < to && m.write(from * PAGE, bytes_of(from)))
             from++;
         return from;
     }
-    // A part of each page, the last first. Is ENOSPC all right?
+    // Writes a part of each page, the last first. `may_fail`: ENOSPC is allowed.
     static void write_parts(Mapped &m, size_t pages, size_t at, size_t n, bool may_fail)
     {
         for (size_t i = pages; i-- > 0;)
             EXPECT_TRUE(m.write(i * PAGE + at, pattern(n, 3)) || (may_fail && m.error == ENOSPC))
                 << i << ": " << m.sentence;
     }
-    // Stores that nothing is to be seen of, and that nobody made durable.
+    // Stores of an aborted transaction: neither visible nor durable.
     static void store_in_vain(Mapped &m, size_t pages, size_t at, size_t n)
     {
         ato_tx *tx = ato_tx_begin(0);
@@ -88,7 +90,7 @@ class SpaceOfMany : public Space
 
 ON(SpaceOfMany, EXT4, EXT4_1K);
 
-TEST_P(SpaceOfMany, PagesWhoseNeighboursAreHolesAreEnospcAndNotSigbus)
+TEST_P(SpaceOfMany, PagesBesideHolesAreEnospcAndNotSigbus)
 {
     constexpr size_t MANY = 768;
     for (size_t kept : {0, 20, 200}) {
@@ -109,7 +111,7 @@ TEST_P(SpaceOfMany, PagesWhoseNeighboursAreHolesAreEnospcAndNotSigbus)
     }
 }
 
-// The last page is a hole, which no store to those before it may fall into.
+// The last page is a hole, which no store to the pages before it may touch.
 TEST_P(SpaceOfMany, HoleBehindTheLastPageWithSpaceIsEnospcAndNotSigbus)
 {
     constexpr size_t FULL = 303, LONG = FULL * PAGE + 1000;
@@ -128,8 +130,8 @@ TEST_P(SpaceOfMany, HoleBehindTheLastPageWithSpaceIsEnospcAndNotSigbus)
     expect_plain(m, expected);
 }
 
-// What is cut off gives its space back, and what a file grows by is a hole (where blocks are small, it begins within
-// the last page): but not at the expense of the pages beside it that are known to have theirs, by any process.
+// A cut gives the space behind the new end back, and a growth adds a hole (with small blocks it begins within
+// the last page); pages beside the end that have their space keep it, for any process.
 TEST_P(SpaceOfMany, PagesBesideAnEndKeepTheSpaceThatTheyHave)
 {
     constexpr size_t LONG = 800 * PAGE;
@@ -172,7 +174,7 @@ TEST_P(SpaceOfMany, PagesBesideAnEndKeepTheSpaceThatTheyHave)
                 write_parts(m, kept, at, 3000, false);
                 clean(disk);
             }
-            for (size_t left = 10; longer && left < 1000; left *= 5) { // as far as there is space
+            for (size_t left = 10; longer && left < 1000; left *= 5) { // as far as the space goes
                 write_parts(m, end / PAGE, 0, PAGE, true);
                 clean(disk);
                 fill_but(ballast, static_cast<off_t>(left * PAGE));
@@ -217,14 +219,14 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
     }
 }
 
-// All of a file lies in its reflection, and there is no room for a second copy: what came home gives the first one's
-// space back. (In memory nothing is.)
+// The whole file is in its reflection, and there is no room for a second copy: deployed slices give the space
+// of their first copy back. (In memory nothing is given back.)
 TEST_P(SpaceOfMany, FileOfMoreThanHalfADiskIsMadePlain)
 {
     struct {
         size_t pages, kept;
         unsigned threads;
-        int domain; // in process all of the reflection is dirty
+        int domain; // in domain process the whole reflection is dirty
     } ways[] = {{1536, 600, 1, ATO_DOMAIN_MSYNC}, {3584, 400, 3, ATO_DOMAIN_PROCESS}};
     for (const auto &way : ways) {
         SCOPED_TRACE(way.threads);
@@ -243,8 +245,8 @@ void eat(void *ballast, uint64_t, uint64_t)
     fill_but(*static_cast<const std::string *>(ballast), 0);
 }
 
-// Space that was given back beside pages that had theirs: they have it no more.
-TEST_P(SpaceOfMany, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
+// Space was given back beside pages that had theirs: they have it no more.
+TEST_P(SpaceOfMany, FailedUnmapLeavesNoPageMarkedAsHavingSpace)
 {
     constexpr size_t MANY =
         1400; // space is given back chunk by chunk, and there are enough of them
@@ -259,7 +261,7 @@ TEST_P(SpaceOfMany, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
             ASSERT_EQ(ato_deploy(m.base + i * PAGE, PAGE), 0) << ato_errormsg();
         store_in_vain(m, MANY, 2048, 1024);
         fill_but(ballast, 0);
-        // Others take what is given back.
+        // Another file takes the space that is given back.
         ASSERT_EQ(unmap(m, 1, eat, const_cast<std::string *>(&ballast)), ENOSPC);
         for (size_t at : {2048, 3072, 2048}) {
             fill_but(ballast, 0);
@@ -272,7 +274,7 @@ TEST_P(SpaceOfMany, UnmapThatFailsLeavesNoPageThatOnlySeemsToHaveSpace)
     }
 }
 
-// ---- what is given back -------------------------------------------------------------------------
+// ---- giving space back -------------------------------------------------------------------------
 
 struct Slow {
     Peer *other;
@@ -293,8 +295,8 @@ struct SpaceGivenBack : SpaceOfMany {
 };
 ON(SpaceGivenBack, EXT4);
 
-// It is while nobody else has the file mapped; others that want to have a turn now and then.
-TEST_P(SpaceGivenBack, OthersAreLetInMeanwhile)
+// Space is given back while no other process has the file mapped; a waiting process gets a turn now and then.
+TEST_P(SpaceGivenBack, WaitingProcessesGetATurn)
 {
     constexpr size_t CHUNK = 2 << 20, CHUNKS = 16;
     make_sparse(file, CHUNKS * CHUNK);
@@ -304,7 +306,7 @@ TEST_P(SpaceGivenBack, OthersAreLetInMeanwhile)
         locks_patience_ms = 5000;
         Mapped m(file);
         write_file(was_there, Bytes());
-        // The last to leave makes it plain.
+        // The last process to unmap makes the file plain.
         return m && m.read(CHUNK, PAGE) == bytes_of(1) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 1;
     });
     ASSERT_TRUE(other.is_ready());
@@ -331,9 +333,9 @@ int scarce_fallocate(int fd, int mode, off_t offset, off_t n)
     return fsops_real.fallocate(fd, mode, offset, n);
 }
 
-// A word that only its dead writer's memory has may be gone after a power cut; the slices that it makes invalid
-// have to be there then.
-TEST_P(SpaceGivenBack, WordsAreDurableBefore)
+// A word that only the memory of its dead writer has may be lost in a power cut; the slices that it makes
+// invalid must still exist then.
+TEST_P(SpaceGivenBack, WordsAreDurableBeforeSpaceIsGivenBack)
 {
     Bytes expected = over(whole(8), PAGE, pattern(PAGE, 3));
     expected.resize(9 * PAGE);
@@ -363,11 +365,11 @@ TEST_P(SpaceGivenBack, WordsAreDurableBefore)
     fsops = &scarce;
     expect_plain(m, over(expected, 8 * PAGE, pattern(10, 2)));
     fsops = &fsops_real;
-    EXPECT_TRUE(given_back) << "it never met a full disk";
+    EXPECT_TRUE(given_back) << "the disk was never full";
 }
 
-// Killed before each of some calls for space, and told now and then that there is none.
-TEST_P(SpaceGivenBack, KillsMeanwhileLoseNothing)
+// Dies before some calls for space, and sometimes there is no space.
+TEST_P(SpaceGivenBack, KillsLoseNothing)
 {
     const Bytes before = whole(1100), after = pattern(before.size(), 3);
     bool ended = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does the next map make of a file that something happened to? A scene says how the last user
-// left the file, what happened then, what a program without the rules gets now, and what ato_mmap()
-// has to answer, with each preference. play() acts it.
+// A file is left, something happens to it, and the next map has to give the right result. A scene says how
+// the last process left the file, what happened then, the result of a program without the rules, and the
+// answer of ato_mmap(), with each preference. play() runs it.
 #ifndef ATO_TEST_HAZARDS_SCENE_H
 #define ATO_TEST_HAZARDS_SCENE_H
 
@@ -21,14 +21,14 @@ namespace scene
 {
 
 enum Next {
-    FOUND,   // mapped with its content, whatever is preferred
-    REFUSED, // each time, and nothing changes; undone, the file maps as ever
-    A_COPY,  // refused, since it is a copy, until it is preferred as it lies there
-    SET_ASIDE, // mapped as it lies there; what was beside it is another file's, and stays as *.stale-*
-    UNSEEN     // mapped with the slices of before in it
+    FOUND,   // mapped with its content, with any preference
+    REFUSED, // each time, and nothing changes; undone, the file maps as before
+    A_COPY,  // refused, because it is a copy, until its own bytes are preferred
+    SET_ASIDE, // mapped with its own bytes; the pairing there is another file's, and stays as *.stale-*
+    UNSEEN     // mapped, with older slices in it
 };
 
-constexpr unsigned UNASKED = 1u << 31; // beside such a flag: what it makes of it is left open
+constexpr unsigned UNASKED = 1u << 31; // with such a flag any answer is allowed
 
 class Stage;
 
@@ -38,9 +38,10 @@ struct Scene {
     std::function<void(Stage &)> naive; // the control
     Next next;
     int error = 0;
-    std::string words = "";     // of the error's sentence, by bars; {...} are places: Stage::said()
+    std::string words =
+        ""; // of the error's sentence, separated by bars; {...} are places: Stage::said()
     unsigned wins = 0;          // flags that decide after a refusal
-    const char *wish = nullptr; // a reflection folder
+    const char *wish = nullptr; // a chosen reflection folder
 
     friend std::ostream &operator<<(std::ostream &out, const Scene &s)
     {
@@ -69,7 +70,7 @@ class Stage : public Hazard
         return dir / ("b/" + name);
     }
 
-    // Can be undone, as whatever is written, removed or made. The file itself is not to be removed.
+    // Changes that can be undone: files written, removed or made. The file itself must not be removed.
     void move(const std::string &from, const std::string &to)
     {
         fs::rename(from, to);
@@ -151,7 +152,7 @@ class Stage : public Hazard
             Mapped m(now, wish(s, flag));
             ASSERT_TRUE(m) << m.sentence;
             EXPECT_EQ(m.read(), content);
-            if (!attribute_of(now).empty()) { // without, an unmap leaves a plain file
+            if (!attribute_of(now).empty()) { // without it, an unmap leaves a plain file
                 EXPECT_GT(m.stat().slices_in_reflection, 0u);
             }
         }
@@ -184,7 +185,7 @@ class Stage : public Hazard
             }
     }
 
-    // Taken as it was asked for, and they belong together from now on.
+    // Mapped with that preference; file and reflection belong together from now on.
     void expect_preferred(const Scene &s, unsigned flag)
     {
         const bool file = flag == ATO_PREFER_FILE;
@@ -208,7 +209,7 @@ class Stage : public Hazard
         ASSERT_TRUE(again) << again.sentence;
         EXPECT_EQ(again.read(), seen);
         const Everything after(dir.path());
-        for (const auto &[name, bytes] : before.files) { // what the reflection held is still there
+        for (const auto &[name, bytes] : before.files) { // the reflection's bytes are still there
             const bool held = fs::path(name).parent_path().filename() == ".ato" &&
                               fs::path(name).extension() != ".manifest" &&
                               name.find("journal-") == std::string::npos;
@@ -218,7 +219,7 @@ class Stage : public Hazard
         }
     }
 
-    // Its source is as before.
+    // Its source is unchanged.
     void expect_a_copy()
     {
         const Bytes stale = read_file(now);
@@ -237,7 +238,7 @@ class Stage : public Hazard
         expect_maps(path);
     }
 
-    // The file has its own bytes, now and later; the stale pairing is kept as it was.
+    // The file has its own bytes, now and later; the stale pairing is kept unchanged.
     void expect_set_aside(const std::string &p, const Bytes &theirs)
     {
         const std::string number = std::to_string(inode_of(p)), folder = folder_of(p);
@@ -256,9 +257,10 @@ class Stage : public Hazard
         ASSERT_NE(aside, "");
         EXPECT_TRUE(log.has(ATO_LOG_WARNING, folder + "/" + number + " "));
         EXPECT_TRUE(log.has(ATO_LOG_WARNING, "renamed to " + aside));
-        EXPECT_EQ(read_file(folder + "/" + aside), reflection) << "evidence, and it was changed";
+        EXPECT_EQ(read_file(folder + "/" + aside), reflection)
+            << "the stale reflection was changed";
         EXPECT_EQ(read_file(folder + "/" + aside + ".manifest"), manifest);
-        // Nothing is left under the number that any program could apply; and there is one warning.
+        // Nothing is left under the inode number that another program could apply; and there is one warning.
         EXPECT_EQ(by_number(p), theirs);
         Log later;
         Mapped again(p);
@@ -267,8 +269,8 @@ class Stage : public Hazard
         EXPECT_FALSE(later.has(ATO_LOG_WARNING, "set aside"));
     }
 
-    std::string now;              // where the next map looks
-    std::unique_ptr<Mapped> open; // a mapping that lasts
+    std::string now;              // the path of the next map
+    std::unique_ptr<Mapped> open; // a mapping that stays
     std::unique_ptr<FsFaults> faults;
 
   private:
@@ -311,14 +313,14 @@ class Stage : public Hazard
     std::string wished;
 };
 
-// ---- how the last user left the file ------------------------------------------------------------
+// ---- the state of the file ----------------------------------------------------------------------
 
 inline void slices(Stage &s)
 {
     s.leave_slices();
 }
 
-// Killed: no times are kept.
+// Killed: the times are not stored.
 inline void killed(Stage &s)
 {
     ASSERT_EQ(in_child([&] {
@@ -331,7 +333,7 @@ inline void killed(Stage &s)
     std::copy_n(pattern(3000, 2).begin(), 3000, s.content.begin() + 4500);
 }
 
-// Killed in a commit, when two pages of three have flipped.
+// Killed in a commit, when two of three pages have flipped.
 inline void cut(Stage &s)
 {
     ASSERT_EQ(cut_commit::die_between_flips(s.path), CUT);
@@ -349,7 +351,7 @@ inline void in_callers_folder(Stage &s)
     EXPECT_FALSE(exists(s.near(".ato")));
 }
 
-// ---- what happens then ---------------------------------------------------------------------------
+// ---- the event -----------------------------------------------------------------------------------
 
 inline void nothing(Stage &)
 {
@@ -361,21 +363,21 @@ inline void change_birth(Stage &s)
     s.patch_manifest(manifest_of(s.path), [](manifest_record &r) { r.birth_nsec ^= 1; });
 }
 
-// ---- what a program without the rules gets ------------------------------------------------------
+// ---- the result of a program without the rules --------------------------------------------------
 
-// It takes no notice of the reflection, or begins with a fresh one.
+// The program ignores the reflection, or makes a new one.
 inline void stale_alone(Stage &s)
 {
     s.expect_stale(read_file(s.now));
 }
 
-// It finds none where it looks, or believes what is left of it.
+// It finds no reflection, or trusts the damaged one.
 inline void stale_by_number(Stage &s)
 {
     s.expect_stale(by_number(s.now));
 }
 
-// It puts together what does not belong together.
+// It combines parts that do not belong together.
 inline void garbage_by_number(Stage &s)
 {
     s.expect_garbage(by_number(s.now));

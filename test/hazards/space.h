@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A small file system of a test's own, on each medium, which the test fills up and makes room on.
+// A small file system for a test, on each medium, which the test can fill and make room on.
 #ifndef ATO_TEST_HAZARDS_SPACE_H
 #define ATO_TEST_HAZARDS_SPACE_H
 
@@ -31,7 +31,7 @@ inline void make_sparse(const std::string &path, size_t n)
     ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(n)), 0);
 }
 
-// A file system of its own, which this program alone sees, and a /dev/shm that goes away with it.
+// A file system of its own, visible only to this program, and a /dev/shm that is removed with it.
 class Space : public testing::TestWithParam<Medium>
 {
   protected:
@@ -39,7 +39,7 @@ class Space : public testing::TestWithParam<Medium>
     {
         std::error_code none;
         mounted = alone() && mount_medium(GetParam(), disk, GetParam().mkfs ? 32 : 24);
-        std::filesystem::remove("/dev/shm/image", none); // the loop device keeps it
+        std::filesystem::remove("/dev/shm/image", none); // the loop device keeps it open
         if (!mounted)
             GTEST_SKIP() << "no root, mount or loop device";
     }

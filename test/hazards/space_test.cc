@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a file system is full, or has no room for a file twice? A plain store to a hole is SIGBUS, in the middle of
-// a record; in memory a load is, too; and where the kernel keeps many pages as one (a large folio), a store beside a
-// hole is (scarce_test.cc). The library has its space before it stores or loads: ENOSPC, nothing changed, the next try
-// works. Each operation, on each medium, with room for so many blocks, is in fault/disk_test.cc; here are the states of
-// files and disks that those do not come to.
+// What if a file system is full, or has no room for a second copy of a file? A plain store to a hole is
+// SIGBUS, in the middle of a record; in memory a load is, too; and where the kernel keeps many pages as one
+// (a large folio), a store beside a hole is (scarce_test.cc). The library allocates before it stores or
+// loads: ENOSPC, nothing changed, and the next try works. Each operation, on each medium, with room for a
+// number of blocks, is in fault/disk_test.cc; here are other states of files and disks.
 #include "hazards/cut_commit.h"
 #include "hazards/space.h"
 #include "support/faults.h"
@@ -28,7 +28,7 @@ int pretend(int, int, off_t, off_t)
     return 0;
 }
 
-// The rule switched off: a library that asks for no space.
+// A library without the rule: it never allocates.
 int naive_library(const std::function<void()> &what)
 {
     return naive([&] {
@@ -50,7 +50,7 @@ int store_plainly(const std::string &path, size_t at, const Bytes &bytes)
     });
 }
 
-// Of each page some byte.
+// Some byte of each page.
 int load_plainly(const std::string &path, size_t at, size_t n)
 {
     return naive([&] {
@@ -73,8 +73,8 @@ void dig(const std::string &path, size_t at, size_t n)
 
 ON(Space, TMPFS, EXT4, EXT4_1K);
 
-// What fallocate() gave a file is as good as what was stored to. Every second page, so that extents are many.
-TEST_P(Space, PlainStoresToHolesTearARecordAndHomesThatHaveTheirSpaceTakeEveryStore)
+// Space from fallocate() is as good as that of a store. Every second page, for many extents.
+TEST_P(Space, PlainStoresToHolesTearARecordAndAllocatedHomesTakeEveryStore)
 {
     const Bytes record = pattern(3000, 2);
     make_sparse(file, SIZE);
@@ -96,7 +96,7 @@ TEST_P(Space, PlainStoresToHolesTearARecordAndHomesThatHaveTheirSpaceTakeEverySt
     EXPECT_EQ(read_at(twin, 3000, PAGE - 3000),
               Bytes(record.begin(), record.begin() + PAGE - 3000));
     EXPECT_EQ(naive_library([&] {
-                  m.base = nullptr; // not this child's
+                  m.base = nullptr; // not the child's mapping
                   Mapped(twin).write(PAGE, record);
               }),
               died_of(SIGBUS));
@@ -106,8 +106,8 @@ TEST_P(Space, PlainStoresToHolesTearARecordAndHomesThatHaveTheirSpaceTakeEverySt
     expect_plain(m, model);
 }
 
-// A backup may leave holes where there are zeros, in blocks smaller than a page. After a kill the words of the dead
-// are made durable before they are believed.
+// A restored backup may have holes in place of zeros, in blocks smaller than a page. After a kill the words
+// of the dead process are made durable before they are used.
 TEST_P(Space, MetaPageThatIsAHoleInPartIsEnospcWhenItIsMappedAfterAKill)
 {
     const Bytes expected = over(content, PAGE, pattern(PAGE, 2));
@@ -138,7 +138,7 @@ struct SpaceInMemory : Space {
 };
 ON(SpaceInMemory, TMPFS);
 
-// A reflection may have holes when it was copied: zeros are left out.
+// A reflection may have holes after a copy that omits zeros.
 TEST_P(SpaceInMemory, ALoadFromAHoleIsSigbusAndAReadIsEnospc)
 {
     for (bool original : {true, false}) {
@@ -162,7 +162,7 @@ TEST_P(SpaceInMemory, ALoadFromAHoleIsSigbusAndAReadIsEnospc)
     }
 }
 
-// A dead process's reflection, then its journal too, copied so that what is zeros was left out.
+// The reflection of a dead process, then also its journal, copied without zeros.
 TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
 {
     auto dig_zeros = [](const std::string &path, size_t n) {
@@ -173,7 +173,7 @@ TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
     write_file(file, content);
     ASSERT_EQ(cut_commit::die_between_flips(file), CUT);
     const std::string journal = journals_of(file).at(0), reflection = reflection_of(file);
-    write_at(reflection, 0, Bytes(PAGE).data(), PAGE); // as if cut before the first flip
+    write_at(reflection, 0, Bytes(PAGE).data(), PAGE); // as before the first flip
     for (const std::string &path : {reflection, journal}) {
         dig_zeros(path, path == journal ? size_of(path) : PAGE);
         fill(ballast);
@@ -210,9 +210,9 @@ TEST_P(SpaceOnDisk, HoleSmallerThanAPageIsEnospc)
     }
     fill(ballast);
     EXPECT_EQ(store_plainly(twin, hole, {'x'}), died_of(SIGBUS));
-    expect_refused(m, PAGE, Bytes(PAGE, 8)); // partly back to O
+    expect_refused(m, PAGE, Bytes(PAGE, 8)); // one slice goes back to O
     EXPECT_EQ(m.read(), model);
-    // The last page, of which one block is there, and none beyond is needed.
+    // The last page has one block, and needs no more.
     EXPECT_TRUE(m.write(3 * PAGE, Bytes(700, 9)) || m.error == ENOSPC) << m.sentence;
     make_room();
     EXPECT_TRUE(m.write(3 * PAGE, Bytes(700, 9))) << m.sentence;
@@ -220,7 +220,7 @@ TEST_P(SpaceOnDisk, HoleSmallerThanAPageIsEnospc)
     expect_plain(m, over(over(model, PAGE, Bytes(PAGE, 8)), 3 * PAGE, Bytes(700, 9)));
 }
 
-// In these inodes is no room for attributes: they take a block. In memory names run out before space does.
+// These inodes have no room for attributes, which need a block. In memory names run out before space does.
 struct SpaceForNames : Space {
 };
 ON(SpaceForNames, TMPFS, (Medium{"ext4_small_inodes", "-b 1024 -I 128"}));
@@ -257,7 +257,7 @@ TEST_P(SpaceForNames, MappingIsRefusedUntilThereIsRoomAndTheFileIsLeftAlone)
 
 // ---- growth in memory ---------------------------------------------------------------------------
 
-// What a growth takes away, or what is cut off when it came to nothing, is asked for again.
+// Space that a growth punches, or that is cut off after a failed growth, is allocated again.
 struct SpaceGrowth : Space {
     // A file of two pages, which may grow.
     void SetUp() override
@@ -288,7 +288,7 @@ Bytes get(Mapped &m, ato_tx *t, size_t page)
     return ato_tx_memcpy(t, seen.data(), m.base + page * PAGE, PAGE, 0) ? seen : Bytes();
 }
 
-TEST_P(SpaceGrowth, ASecondStepTakesNothingFromTheFirst)
+TEST_P(SpaceGrowth, ASecondGrowthTakesNothingFromTheFirst)
 {
     Mapped m(file, growing);
     ato_tx *t = ato_tx_begin(0);
@@ -309,9 +309,9 @@ TEST_P(SpaceGrowth, ASecondStepTakesNothingFromTheFirst)
     expect_plain(m, over(held, 5 * PAGE, Bytes(10, 3)));
 }
 
-// It is aborted, ends with the file shorter again, or cannot have its space: for this page's state, for it, for the
-// next one, ...
-TEST_P(SpaceGrowth, WhatATransactionTookInVainIsAskedForAgain)
+// The transaction is aborted, ends with a shorter file, or gets no space: for the state of this page, for the
+// page, for the next one, ...
+TEST_P(SpaceGrowth, SpaceOfAnAbortedTransactionIsAllocatedAgain)
 {
     enum { ABORTED = -2, SHORTER, FAILED };
     for (int how = ABORTED; how < FAILED + 6; how++) {
@@ -345,8 +345,8 @@ TEST_P(SpaceGrowth, WhatATransactionTookInVainIsAskedForAgain)
     }
 }
 
-// What was within the file since it was mapped keeps its space, and readers may be there.
-TEST_P(SpaceGrowth, WhatWasWithinTheFileStaysReadable)
+// Pages that were in the file when it was mapped keep their space, and can be read.
+TEST_P(SpaceGrowth, PagesWithinTheOldSizeStayReadable)
 {
     Mapped m(file, growing);
     ASSERT_EQ(resize(m, nullptr, 10), 0) << ato_errormsg();
@@ -369,7 +369,7 @@ TEST_P(SpaceGrowth, WhatWasWithinTheFileStaysReadable)
 
 // ---- /dev/shm -----------------------------------------------------------------------------------
 
-// As the 64 MiB of a container soon are. Mapping takes little; each page far from the others takes a batch of the
+// As in a container with 64 MiB. Mapping needs little; each page far from the others needs a batch of the
 // directory of page states.
 TEST_P(SpaceInMemory, FullShmIsEnospcForAMappingAndForAFirstTouchFarAway)
 {
@@ -392,7 +392,7 @@ TEST_P(SpaceInMemory, FullShmIsEnospcForAMappingAndForAFirstTouchFarAway)
               }),
               died_of(SIGBUS));
 
-    // What that one left in /dev/shm goes now.
+    // Now the objects that this one left in /dev/shm are removed.
     Mapped m(file, options(ATO_DOMAIN_PROCESS));
     ASSERT_TRUE(m) << m.sentence;
     size_t good = 0; // batches, from the first on
@@ -410,7 +410,7 @@ TEST_P(SpaceInMemory, FullShmIsEnospcForAMappingAndForAFirstTouchFarAway)
     }
     for (size_t i = 0; i < good; i++) // go on as before
         EXPECT_TRUE(m.write(i * FAR + 1, Bytes(1, '!'))) << m.sentence;
-    EXPECT_FALSE(m.write(good * FAR - 1, Bytes(2, 'y'))) << "not one byte of it";
+    EXPECT_FALSE(m.write(good * FAR - 1, Bytes(2, 'y'))) << "a part was written";
     expect_no_space(m, shm);
 
     ASSERT_EQ(mount("", "/dev/shm", "", MS_REMOUNT, "size=8m"), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A thread unmaps what another one is in a call on. No library can mend that; one with assertions
-// says so, where a plain one dies of something else, or does not die.
+// A thread unmaps a mapping during another thread's call on it. The library cannot prevent that; a build with
+// assertions reports it, another one may crash or go on.
 #include "lab.h"
 
 extern "C" {
@@ -25,7 +25,7 @@ struct Victim {
     bool refused;
 } victim;
 
-// In the middle of a call: the other thread does its worst.
+// In the middle of a call: another thread unmaps.
 [[maybe_unused]] void unmap_it(enum seam_point point, const void *)
 {
     if (point != SEAM_RESERVED && point != SEAM_VERSION)
@@ -34,7 +34,7 @@ struct Victim {
     std::thread([] { victim.refused = victim.m->unmap(ATO_UNMAP_FAST) < 0; }).join();
 }
 
-TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
+TEST(Unmapping, DuringACallOfAnotherThreadFailsAnAssertion)
 {
     TempDir dir;
     std::string file = dir / "file";
@@ -42,7 +42,7 @@ TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
     EXPECT_EQ(naive([&] {
                   char *at = plain_map(file, SIZE);
                   std::thread([&] { munmap(at, SIZE); }).join();
-                  memset(at, 0, 10); // it was in the middle of this
+                  memset(at, 0, 10); // in the middle of this call
                   return 0;
               }),
               died_of(SIGSEGV));
@@ -72,7 +72,7 @@ TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
                   died_of(SIGABRT));
         write_file(file, pattern(SIZE, 1));
     }
-    // One after the other is no error.
+    // An unmap after the call is no error.
     Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
     ASSERT_TRUE(m.write(100, pattern(100, 2)));
@@ -80,8 +80,8 @@ TEST(Unmapping, WhileAnotherThreadIsInACallIsSaidWhereAssertionsAre)
 #endif
 }
 
-// What is a transaction, even one within a call, keeps the mapping.
-TEST(Unmapping, WhileAnotherThreadChangesTheSizeIsRefused)
+// A transaction, even one within a call, keeps the mapping.
+TEST(Unmapping, DuringAChangeOfSizeIsRefused)
 {
     TempDir dir;
     std::string file = dir / "file";

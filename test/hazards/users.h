@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What do other users get? A test does something as one of them, in a child. Needs root.
+// Tests with other users: a test runs something as one of them, in a child. Needs root.
 #ifndef ATO_TEST_HAZARDS_USERS_H
 #define ATO_TEST_HAZARDS_USERS_H
 
@@ -18,7 +18,7 @@
 namespace hazards
 {
 
-// Of a group of the same number, and of these. False where that cannot be.
+// With a group of the same number, and these groups. False if that is not possible.
 inline bool become(uid_t user, const std::vector<gid_t> &groups = {})
 {
     umask(0);
@@ -39,7 +39,7 @@ class Users : public testing::Test
     void SetUp() override
     {
         if (geteuid() != 0)
-            GTEST_SKIP() << "needs root, to become somebody else";
+            GTEST_SKIP() << "needs root, to become another user";
     }
 
     static void as(uid_t user, const std::function<void()> &what, const Groups &groups = {})
@@ -54,7 +54,7 @@ class Users : public testing::Test
             << "as " << user;
     }
 
-    // Cannot map it; the error names this.
+    // The user cannot map it; the error names `word`.
     static void expect_error(uid_t user, const std::string &file, int err, const std::string &word,
                              const Groups &groups = {})
     {

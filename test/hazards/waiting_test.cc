@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Two threads copy between two mappings, in both directions at once; one copies within a range that
-// it copies from. Whoever locks what it writes to first, and then what it reads from, waits in a
-// cycle for ever. The library reserves both sides in one order, the same for everybody. (EDEADLK
-// belongs to transactions, which are not in this version.)
+// Two threads copy between two mappings, in both directions at once; one copies within a range that it copies
+// from. A program that locks the destination first, and then the source, waits in a cycle for ever. The
+// library reserves both sides in one order, the same for all threads. (Only
+// transactions get EDEADLK.)
 #include "naive.h"
 #include "support/child.h"
 
@@ -22,7 +22,7 @@ extern "C" {
 namespace
 {
 
-// ---- the naive way, with locks that are tried: one that is not had would be waited for ----------
+// ---- the naive way, with locks that are tried: a taken one would be waited for -------------------
 
 struct Lock {
     bool taken = false;
@@ -34,8 +34,8 @@ struct Lock {
     }
 };
 
-// Two threads, each with the locks that it takes in its order. They move in turn. True
-// when both come to their ends; false when both wait.
+// Two threads, each with the locks that it takes in its order. They move in turn. True if both finish; false
+// if both wait.
 bool both_end(const std::vector<Lock *> &one, const std::vector<Lock *> &two)
 {
     const std::vector<Lock *> *all[2] = {&one, &two};
@@ -43,25 +43,25 @@ bool both_end(const std::vector<Lock *> &one, const std::vector<Lock *> &two)
     bool moved = true;
     while (moved) {
         moved = false;
-        for (int who : {0, 1}) {
-            if (held[who] == all[who]->size() || !(*all[who])[held[who]]->had())
+        for (int thread : {0, 1}) {
+            if (held[thread] == all[thread]->size() || !(*all[thread])[held[thread]]->had())
                 continue;
             moved = true;
-            if (++held[who] == all[who]->size()) // done: gives all of them back
-                for (Lock *lock : *all[who])
+            if (++held[thread] == all[thread]->size()) // finished: gives all of them back
+                for (Lock *lock : *all[thread])
                     lock->taken = false;
         }
     }
     return held[0] == one.size() && held[1] == two.size();
 }
 
-TEST(WaitingInTheNaiveWay, DestinationFirstIsACycleAndOneOrderForAllIsNone)
+TEST(WaitingInTheNaiveWay, DestinationFirstIsACycleAndOneOrderIsNot)
 {
     Lock a, b;
     EXPECT_FALSE(both_end({&b, &a}, {&a, &b})) << "A to B and B to A, destinations first";
     a = b = {};
     EXPECT_TRUE(both_end({&a, &b}, {&a, &b}));
-    // One's own cycle: the page that is written to is the one that is read from.
+    // A cycle of one thread: source and destination are the same page.
     a = b = {};
     EXPECT_FALSE(both_end({&a, &a}, {}));
 }
@@ -116,7 +116,7 @@ TEST_F(Waiting, CopiesInBothDirectionsReserveTheSamePagesInTheSameOrder)
     }
 }
 
-// A page that is on both sides is reserved once: a second time would wait for oneself.
+// A page on both sides is reserved once: with a second reservation the thread would wait for itself.
 TEST_F(Waiting, CopyWithinAFileReservesEachPageOnce)
 {
     for (size_t to : {size_t(0), size_t(100), size_t(4096), size_t(6000)}) {
@@ -124,7 +124,7 @@ TEST_F(Waiting, CopyWithinAFileReservesEachPageOnce)
             Mapped a(path);
             Reservations reservations;
             seam_hook = [](enum seam_point point, const void *about) {
-                if (point == SEAM_WAIT) // there is one thread: for whom?
+                if (point == SEAM_WAIT) // the only thread must not wait
                     _exit(CUT);
                 if (point == SEAM_RESERVED)
                     Reservations::seen.push_back(about);
@@ -138,8 +138,8 @@ TEST_F(Waiting, CopyWithinAFileReservesEachPageOnce)
     }
 }
 
-// A copy that stores as it goes reads back what it has just written.
-TEST_F(Waiting, OverlappingCopyIsOneAsWithMemmove)
+// A copy in one direction would read bytes that it has just written.
+TEST_F(Waiting, OverlappingCopyActsAsMemmove)
 {
     for (int shift : {-5000, -4096, -64, -1, 1, 63, 64, 4096, 5000}) {
         SCOPED_TRACE(shift);
@@ -159,9 +159,8 @@ TEST_F(Waiting, OverlappingCopyIsOneAsWithMemmove)
     }
 }
 
-// Threads that copy against each other, and one that copies in circles. A hang is ended by SIGALRM,
-// in a child.
-TEST_F(Waiting, ThreadsThatCopyAgainstEachOtherAllComeToTheirEnds)
+// Threads that copy in opposite directions, and one within a file. SIGALRM ends a hang, in a child.
+TEST_F(Waiting, CopiesInOppositeDirectionsAllFinish)
 {
     int status = in_child([&] {
         alarm(60);
@@ -187,13 +186,12 @@ TEST_F(Waiting, ThreadsThatCopyAgainstEachOtherAllComeToTheirEnds)
     EXPECT_EQ(status, 0) << (status == 256 + SIGALRM ? "they wait for each other" : "");
 }
 
-// Who lets go of one side before the other is written copies what another thread left there
-// meanwhile.
+// A copy that releases the source before the destination is committed copies bytes of another thread's write.
 TEST_F(Waiting, CopyHoldsBothSidesUntilItHasCommitted)
 {
     Mapped a(path), b(second);
     ASSERT_TRUE(a && b);
-    static std::string moments; // R reserved, D durable, L let go
+    static std::string moments; // R reserved, D durable, L released
     moments.clear();
     seam_hook = [](enum seam_point point, const void *) {
         if (point == SEAM_RESERVED)
@@ -208,9 +206,8 @@ TEST_F(Waiting, CopyHoldsBothSidesUntilItHasCommitted)
     EXPECT_EQ(moments, "RRRRRRRRDLLLLLLLL");
 }
 
-// So each copy is whole: what is there in the end is one of the two, though they were copied
-// against each other.
-TEST_F(Waiting, CopiesAgainstEachOtherLeaveNoMix)
+// Each copy is atomic: both files end with the same content, although the copies were in opposite directions.
+TEST_F(Waiting, CopiesInOppositeDirectionsLeaveNoMixture)
 {
     Mapped a(path), b(second);
     ASSERT_TRUE(a && b);

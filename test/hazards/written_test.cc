@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Other programs write to a file, cut it or make it longer between two mappings, or its inode number is
-// given to another file. The next map notices it, except after a kill, where ato(7) states the limit; the
-// caller can say which side to prefer. (Files that are moved or copied: pairing_test.cc.)
+// Other programs write to a file, cut it or make it longer between two mappings, or its inode number is given
+// to another file. The next map notices it, except after a kill, where ato(7) states the limit; the caller
+// can choose the side to prefer. (Files that are moved or copied: pairing_test.cc.)
 #include "pairing_lab.h"
 
 extern "C" {
@@ -23,7 +23,7 @@ void write_theirs(Stage &s)
     write_file(s.path, pattern(SIZE, 8)); // in place
 }
 
-// A new file with the number of one that is gone, as far as the folder can tell.
+// A new file with the inode number of a removed one, as far as the folder shows.
 void give_number_to_another(Stage &s, size_t size)
 {
     s.now = s.near("second");
@@ -38,19 +38,19 @@ void give_number_to_another(Stage &s, size_t size)
 const std::vector<Scene> bytes = {
     {"Written", slices, write_theirs, garbage_by_number, REFUSED, ESTALE,
      "{file}|another program wrote to|{reflection}", EITHER},
-    // In a slice that is valid in the reflection: it would vanish without a trace.
+    // In a slice that is valid in the reflection: the write would be lost.
     {"OneByteWritten", slices,
      [](Stage &s) {
          const Bytes before = by_number(s.path);
          s.flip_byte(s.path, 4000, 0xff);
-         EXPECT_EQ(by_number(s.path), before) << "nobody would see it";
+         EXPECT_EQ(by_number(s.path), before) << "the write is lost silently";
      },
      stale_alone, REFUSED, ESTALE, "{file}", EITHER},
     {"Cut", slices, [](Stage &s) { fs::resize_file(s.path, 5000); }, garbage_by_number, REFUSED,
      ESTALE, "{file}|5000|{was}", ATO_PREFER_FILE},
     {"Grown", slices, [](Stage &s) { fs::resize_file(s.path, SIZE + 5000); }, garbage_by_number,
      REFUSED, ESTALE, "{file}|{size}|{was}", ATO_PREFER_FILE},
-    // Of a write that keeps the size the time is the only trace. If the time is put back, the map succeeds.
+    // After a write that keeps the size only the time shows it. If the time is put back, the map succeeds.
     {"TimeMoved", slices,
      [](Stage &s) {
          const struct timespec is = stat_of(s.path).st_mtim,
@@ -58,7 +58,7 @@ const std::vector<Scene> bytes = {
          ASSERT_EQ(utimensat(AT_FDCWD, s.path.c_str(), moved, 0), 0);
      },
      stale_alone, REFUSED, ESTALE, "{file}", EITHER},
-    // A program that looks at ctime refuses a file that was not written to.
+    // A program that compares ctime refuses a file without changes.
     {"RenamedLinkedAndOfAnotherModeButNotWritten", slices,
      [](Stage &s) {
          const auto before = ctime_of(s.path);
@@ -75,9 +75,10 @@ const std::vector<Scene> bytes = {
      REFUSED, ESTALE, "{file}|5000|{was}|another program truncated", ATO_PREFER_FILE},
     {"GrownAfterAKill", killed, [](Stage &s) { fs::resize_file(s.path, SIZE + 1); },
      garbage_by_number, REFUSED, ESTALE, "{file}|{size}|another program extended", ATO_PREFER_FILE},
-    // The limit, written down in ato(7): the same size cannot be seen. Slices in the reflection win.
+    // The limit in ato(7): a write that keeps the size is not noticed. Slices in the reflection take
+    // precedence.
     {"WrittenAfterAKill", killed, write_theirs, garbage_by_number, UNSEEN},
-    // Nor are stores through a mapping without libato, whatever times the kernel gave the file.
+    // Neither are stores through a mapping without libato, whatever times the kernel sets.
     {"StoredToAfterAKill", killed,
      [](Stage &s) {
          const Bytes theirs = pattern(SIZE, 8);
@@ -89,7 +90,7 @@ const std::vector<Scene> bytes = {
      garbage_by_number, UNSEEN},
     {"NumberOfADeadFile", slices, [](Stage &s) { give_number_to_another(s, SIZE); },
      garbage_by_number, SET_ASIDE},
-    // Its pages lie where the old reflection has none.
+    // In pages that the old reflection does not have.
     {"NumberOfADeadFileThatWasSmaller", slices,
      [](Stage &s) {
          give_number_to_another(s, 3 * SIZE);
@@ -115,18 +116,18 @@ TEST_F(Pairing, WriteByOthersRightAfterTheUnmapIsNoticed)
     }
 }
 
-// A process that unmaps stamps the file while another one waits for the attach lock to map it: the
-// times that count are those under the lock.
-TEST_F(Pairing, UnmapByAnotherProcessWhileWeWaitIsNoWriteByOthers)
+// An unmapping process stamps the file while another one waits for the attach lock to map it: the times under
+// the lock count.
+TEST_F(Pairing, UnmapByAnotherProcessDuringTheWaitIsNotAWriteByOthers)
 {
     leave_slices();
-    Fd lock(manifest_of(path)); // as a process that unmaps holds it
+    Fd lock(manifest_of(path)); // as an unmapping process holds it
     ASSERT_EQ(locks_try(lock, 0, 1), LOCKS_MINE);
     hazards::Child child(0, [&] {
         expect_maps(path);
         return static_cast<int>(HasFailure());
     });
-    usleep(200 * 1000); // by now it waits; if not, it proves nothing but fails nothing either
+    usleep(200 * 1000); // the map waits by now; if not, the test shows nothing and does not fail
     const timespec times[2] = {{0, UTIME_OMIT}, {2000000000, 123456789}};
     ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
     patch_manifest(manifest_of(path), [&](manifest_record &r) {
@@ -137,14 +138,14 @@ TEST_F(Pairing, UnmapByAnotherProcessWhileWeWaitIsNoWriteByOthers)
     EXPECT_EQ(child.wait(), 0);
 }
 
-// ---- preferring, and what the reflection does not hold ------------------------------------------
+// ---- preferences, and files without slices in the reflection -----------------------------------
 
 TEST_F(Pairing, BothPreferencesAtOnceAreRefused)
 {
     expect_no(path, EINVAL, {}, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, EITHER));
 }
 
-// Leaves a file with everything home: 100 bytes of 7, two of them guarded, or not.
+// Leaves a file with every slice at home: 100 bytes of 7, two of them guarded, or not.
 void leave_home(const std::string &path, bool kill, const Bytes &guarded)
 {
     write_file(path, pattern(20000, 1));
@@ -158,9 +159,9 @@ void leave_home(const std::string &path, bool kill, const Bytes &guarded)
               0);
 }
 
-// What others wrote, before a map that may fail anywhere, is right where the reflection holds nothing of the file; if the
-// first guarded byte is plain, too.
-TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
+// Bytes that others wrote count, even if the map fails at any step, if the reflection holds no slices and the
+// first guarded byte is plain.
+TEST_F(Pairing, WritesByOthersCountIfTheReflectionHoldsNothing)
 {
     for (const int variant : {0, 1, 2, 3})
         for (const int64_t longer : {-3000, 0, 5000})
@@ -199,7 +200,7 @@ TEST_F(Pairing, OthersMayWriteWhereTheReflectionHoldsNothing)
             }
 }
 
-TEST_F(Pairing, OthersMayNotMakeAMaskedFileLonger)
+TEST_F(Pairing, GrowthOfAMaskedFileByOthersIsRefused)
 {
     leave_home(path, true, {9, 7});
     Bytes longer = read_file(path);
@@ -209,9 +210,9 @@ TEST_F(Pairing, OthersMayNotMakeAMaskedFileLonger)
     EXPECT_EQ(read_file(path), longer);
 }
 
-// Forgetting is several changes of names. A process that is cut between any two of them says it once
-// more, and never gets the old slices.
-TEST_F(Pairing, ForgettingMayFailAnywhere)
+// Discarding a reflection changes several names. A map after a crash between any two of them refuses again,
+// and never uses the old slices.
+TEST_F(Pairing, DiscardingAReflectionMayFailAnywhere)
 {
     for (int k = 1;; k++) {
         SCOPED_TRACE(k);
@@ -238,7 +239,7 @@ TEST_F(Pairing, ForgettingMayFailAnywhere)
             map(ATO_PREFER_FILE, EIO, &failing);
             failed = failing.calls.size() > static_cast<size_t>(k);
         }
-        map(0, ESTALE); // refused, or as the file lies there: never the old slices
+        map(0, ESTALE); // refused, or with the file's own bytes: never the old slices
         map(ATO_PREFER_FILE, 0);
         ASSERT_FALSE(HasFailure());
         if (!failed) {
