@@ -261,7 +261,7 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     }
     if (shrunk <= size && has_bits_behind(p.reflection, size)) {
-        found.damage = "bits of what is behind the end, which nobody is going to clear";
+        found.damage = "bits of slices behind the end, which no change of size will clear";
         return found;
     }
     found.content.resize(size); // or an interrupted growth or shrink

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Is there a call of the library that no test makes fail? Whatever its objects leave undefined and do not
-# define themselves is either led through the injector or in harmless.txt with a reason.
+# Does a test make each call of the library fail? Each undefined symbol of the library's objects is either led
+# through the injector, or in harmless.txt with a reason.
 #
 # usage: calls_test.py HARMLESS ARCHIVE WRAPPED...
 
 import subprocess
 import sys
 
-# What builds with sanitizers, profiles and coverage add.
+# Symbols that builds with sanitizers, profiles and coverage add.
 ADDED = ('__asan_', '__ubsan_', '__tsan_', '__lsan_', '__sanitizer_', '__gcov_', '__llvm_',
          'llvm_', '__odr_asan', '__gcc_personality', '_Unwind_', '__msan_', '__sancov_', '__start___sancov_',
          '__stop___sancov_')
 
 
 def symbols(archive):
-    """Names that the archive's objects need, and names that they have."""
+    """Returns the names that the archive's objects need, and the names that they define."""
     needed, has = set(), set()
     lines = subprocess.run(['nm', '--format=posix', archive], check=True, capture_output=True,
                            text=True).stdout.splitlines()
@@ -29,7 +29,7 @@ def symbols(archive):
 
 
 def reasons(path):
-    """Names with their reasons; a name without one is an error."""
+    """Returns names with their reasons; a name without a reason is an error."""
     found = {}
     for line in open(path, encoding='utf-8'):
         words = line.split(None, 1)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if the disk has room for a few blocks more? Each budget ends an operation at another place, on real file
-// systems: ENOSPC, no byte lost, and when there is space again the next try works. This is the table of operation x
-// medium: the scenes are those of sweep_test.cc. States of files and disks that they do not come to are in
-// hazards/space_test.cc.
+// What if the disk has room for only a few blocks? Each budget stops an operation at another place, on real
+// file systems: ENOSPC, no byte lost, and with space again the next try works. This is the table of operation
+// x medium, with the scenes of sweep_test.cc. Other states of files and disks are in hazards/space_test.cc.
 //
 // ATO_TEST_PERCENT above 100 tries more budgets.
 #include "life.h"
@@ -23,7 +22,7 @@ namespace fault
 
 using hazards::Medium;
 
-// In bytes: what is small ends an operation at its first calls for space, what a journal needs at its last.
+// In bytes: a small budget stops an operation at its first allocations, the size of a journal at its last.
 static std::vector<off_t> budgets(off_t block)
 {
     const off_t journal = 12 << 20;
@@ -40,7 +39,7 @@ static std::vector<off_t> budgets(off_t block)
 class FullDisk : public testing::TestWithParam<Medium>
 {
   protected:
-    // Until the operation has all that it needs.
+    // Until the operation gets all space that it needs.
     void sweep(const Scene &scene, int domain)
     {
         const std::string ballast = disk + "/ballast";
@@ -67,7 +66,7 @@ class FullDisk : public testing::TestWithParam<Medium>
         ADD_FAILURE() << "never succeeds";
     }
 
-    // Mounts the medium and plays; of the worlds at least so many are refused.
+    // Mounts the medium and plays; at least so many of the worlds must be refused.
     int sweep_all(const std::vector<Scene> &scenes, long least)
     {
         return support::in_child([&] {
@@ -98,8 +97,8 @@ TEST_P(FullDisk, CallsAreRefusedUntilThereIsRoom)
     EXPECT_PLAYED(sweep_all(scenes_of_moves(), 30));
 }
 
-// Of files without holes they need no space.
-TEST_P(FullDisk, UnmapsGetAlongOrAreRefused)
+// Without holes in the files they need no space.
+TEST_P(FullDisk, UnmapsSucceedOrAreRefused)
 {
     EXPECT_PLAYED(sweep_all(scenes_of_unmaps(), GetParam().mkfs ? 1 : 0));
 }

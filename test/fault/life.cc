@@ -36,7 +36,7 @@ namespace fault
 using namespace support;
 using injector::Fault;
 
-// A life that hangs is ended after this many seconds.
+// A life that hangs ends after this many seconds.
 enum { LONGEST = 100 };
 enum { MOST_CALLS = 6000, TEXT = 32768 };
 
@@ -70,7 +70,7 @@ static const char *last_words()
     return ato_errormsg();
 }
 
-// ---- what a process holds -----------------------------------------------------------------------
+// ---- resources of a process -------------------------------------------------------------------
 
 struct Belongings {
     std::vector<std::string> descriptors;
@@ -83,13 +83,13 @@ static std::vector<std::string> open_files()
     for (const std::string &number : names_in("/proc/self/fd")) {
         char target[4096];
         ssize_t n = readlink(("/proc/self/fd/" + number).c_str(), target, sizeof(target));
-        if (n > 0) // not the one that lists
+        if (n > 0) // not the descriptor of the listing
             all.push_back(number + " " + std::string(target, static_cast<size_t>(n)));
     }
     return all;
 }
 
-// Without what the library keeps of transactions that are over, for those to come.
+// Without the memory that the library keeps of ended transactions for later ones.
 static Belongings belongings()
 {
     Belongings all = {open_files(), injector::holdings()};
@@ -111,7 +111,7 @@ static void expect_given_back(const World &w, const Belongings &before, const Fa
     if (now.holdings.address != before.holdings.address)
         wrong("%zu bytes of address space, before %zu", now.holdings.address,
               before.holdings.address);
-    // It may be somebody else's by then, and not be ours to remove: litter, with a warning.
+    // It may belong to another process by then, and must not be removed: litter, with a warning.
     bool not_removable =
         fault && fault->reach == injector::KIND && strcmp(fault->call.name, "shm_unlink") == 0;
     for (const std::string &name : injector::shared_memory_left())
@@ -129,7 +129,7 @@ static void expect_given_back(const World &w, const Belongings &before, const Fa
 #endif
 }
 
-// ---- what the file holds ------------------------------------------------------------------------
+// ---- content of the file ------------------------------------------------------------------------
 
 static void say_difference(const char *what, const Bytes &is, const Bytes &should)
 {
@@ -172,7 +172,7 @@ static void expect_bytes(const char *when, const World &w, const Bytes &should)
         say_difference(when, is, should);
 }
 
-// For each journal by its name: what each lane has as its last sequence.
+// For each journal by its name: the last sequence of each lane.
 static std::map<std::string, std::vector<uint64_t>> lanes_of(const World &w)
 {
     std::map<std::string, std::vector<uint64_t>> all;
@@ -199,7 +199,7 @@ static std::map<std::string, std::vector<uint64_t>> lanes_of(const World &w)
     return all;
 }
 
-// A commit takes the first free lane: that is lane 0, unless one was not given back.
+// A commit takes the first free lane: lane 0, unless a lane was not given back.
 static void expect_lanes_free(World &w)
 {
     if (journals_of(w.file).empty())
@@ -233,11 +233,11 @@ static bool may_leave_doubt(const Fault *fault)
            (strcmp(fault->call.name, "fsync") == 0 || strcmp(fault->call.name, "msync") == 0);
 }
 
-// No call is under way: nobody holds an attach lock, nor who replays a journal its own; and no slot belongs
-// to a file that is not mapped. Asked through open files of their own, as another process asks.
+// No call is under way: no thread holds an attach lock or the lock of a journal under replay, and no slot
+// belongs to a file that is not mapped. Checked through separate open files, as by another process.
 static void expect_locks_free(const World &w, const Fault *fault, const char *when)
 {
-    // Where unlocking fails for good there is no other way.
+    // If unlocking fails for good, this is allowed.
     if (fault && fault->reach != injector::ONCE && strncmp(fault->call.name, "fcntl", 5) == 0)
         return;
     for (const auto &[path, mapped] :
@@ -263,7 +263,7 @@ static void map_again(World &w, const char *when)
         wrong("%s: cannot be mapped: %s", when, last_words());
 }
 
-// The file is EIO: unmapped and mapped anew it holds what it held, or what it was to hold.
+// The file is EIO: unmapped and mapped anew it has its old or its new content.
 static bool leave_doubt(const Scene &s, World &w, const Fault *fault, bool ok, bool *done)
 {
     if (!may_leave_doubt(fault))
@@ -286,7 +286,7 @@ static bool leave_doubt(const Scene &s, World &w, const Fault *fault, bool ok, b
     return true;
 }
 
-// A sync that fails is EIO, whatever the kernel says: what was not synced yet may be lost.
+// A failed sync is EIO, independent of the kernel's answer: bytes without a sync may be lost.
 static bool fits(int error, const Fault &fault)
 {
     return error == fault.error || (error == EIO && may_leave_doubt(&fault));
@@ -303,7 +303,7 @@ static void look_at_failure(int error, const std::string &sentence, const std::s
         wrong("failed without a sentence: '%s'", sentence.c_str());
 }
 
-// What failed is tried again, and works.
+// The failed operation is tried again, and succeeds.
 static void try_again(const Scene &s, World &w)
 {
     if (s.kind == UNMAPS && !w.is_mapped()) {
@@ -311,7 +311,7 @@ static void try_again(const Scene &s, World &w)
         map_again(w, "after it was unmapped with an error");
         if (!w.base)
             return;
-        if (read_mapped(w) != w.after) // which it is by now if there was a guard
+        if (read_mapped(w) != w.after) // if there was a guard, it is by now
             expect_bytes("mapped after an error", w, w.before);
     }
     if (!s.act(w))
@@ -328,7 +328,7 @@ static void expect_effect(const Scene &s, World &w, const char *when)
 
 static bool set_the_scene(const Scene &s, World &w)
 {
-    // Not before a map: that one may be the first call of the process.
+    // Not before a map: the map may have to be the first call of the process.
     if ((s.kind == MAPS || w.map_beside()) && (!s.ready || s.ready(w)))
         return true;
     wrong("the scene cannot be set: %s", last_words());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One scene in a process of its own, in which one call fails or none: did the caller get the error,
-// is every byte there, does the next try work, and is everything given back in the end?
+// One scene in a process of its own, in which one call fails or none. Checks that the caller gets the error,
+// that every byte is there, that the next try works, and that all resources are given back at the end.
 #ifndef ATO_TEST_FAULT_LIFE_H
 #define ATO_TEST_FAULT_LIFE_H
 
@@ -13,16 +13,15 @@ namespace fault
 {
 
 struct Told {
-    std::vector<support::injector::Call> calls; // those of the operation
-    bool failed;                                // the fault came to pass
-    bool succeeded;                             // the operation
-    int error;                                  // errno, if it did not
+    std::vector<support::injector::Call> calls; // of the operation
+    bool failed;                                // the fault occurred
+    bool succeeded;                             // of the operation
+    int error;                                  // errno, if the operation failed
     std::string sentence;
     std::string wrong; // "" if all is well
 };
 
-// What happens on the machine when the operation is over, before it is tried again: space is given
-// back. May be empty.
+// Called after the operation, before it is tried again: for example, gives space back. May be empty.
 using Relief = std::function<void()>;
 
 Told play(const Scene &scene, World &world, const support::injector::Fault *fault,

@@ -33,7 +33,7 @@ static void another(const std::function<int()> &what, int status)
         throw std::runtime_error("the past: status " + std::to_string(is));
 }
 
-// Slices of all kinds in the reflection; and how that process ends.
+// Slices of all kinds in the reflection; and the end of that process.
 static void store(World &w, bool unmap)
 {
     Bytes one = w.news(4096 + 100, 700, 2), two = w.news(5 * 4096 - 60, 60, 3);
@@ -57,7 +57,7 @@ static void killed(World &w)
     store(w, false);
 }
 
-// Of three words one is stored; the lane has them all.
+// Of three words one is stored; the lane has all three.
 static void killed_in_a_commit(World &w)
 {
     killed(w);
@@ -127,7 +127,7 @@ static void cut_journal(World &w)
     });
 }
 
-// Both files are longer already, and their manifest does not say so.
+// Both files are longer already, and their manifest has the old size.
 static void cut_growth(World &w)
 {
     killed(w);
@@ -150,7 +150,7 @@ static void cut_growth(World &w)
     w.mapped_bytes = BYTES;
 }
 
-// Its user died before anybody cut it.
+// Its process died before the file was cut.
 static void cut_shrink(World &w)
 {
     killed(w);
@@ -160,7 +160,7 @@ static void cut_shrink(World &w)
     w.mapped_bytes = SHRUNK;
 }
 
-// The pairing of a file that is gone lies under the number of this one.
+// The pairing of a removed file lies under the inode number of this one.
 static void reused_number(World &w)
 {
     std::string gone = w.dir / "gone";
@@ -177,7 +177,7 @@ static void reused_number(World &w)
     w.left = ".stale-";
 }
 
-// With bytes, attribute and times of the one beside, which is plain but for its pairing.
+// With the bytes, the attribute and the times of the second file, which is plain apart from its pairing.
 static void copied(World &w)
 {
     another(
@@ -262,7 +262,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapOfAReusedInode", MAPS, BYTES, TWO, reused_number, {}, map, {}},
         {"MapOfACopy", MAPS, BYTES, TWO, copied, {}, map, {}},
         {"MapOfWhatOthersWrote", MAPS, BYTES, TWO, written_by_others, {}, map, {}},
-        {"MapOfAFileWhoseReflectionIsLost", MAPS, BYTES, TWO, lost_reflection, {}, map, {}},
+        {"MapOfAFileWithALostReflection", MAPS, BYTES, TWO, lost_reflection, {}, map, {}},
         {"MapInAStrongerDomain", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, killed_in_memory, {}, map, {}},
         {"MapOnceMore", MAPS, BYTES, TWO, {}, map_once_more, map, {}},
     };

@@ -24,7 +24,7 @@ static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
                         MANY = 48 * 4096;
 
-// What is read later has slices in both homes, and was not looked at by this process.
+// The range has slices in both homes, and this process has not read it yet.
 static void stored_to(World &w)
 {
     Bytes one = w.news(4096 + 100, 700, 2), two = w.news(5 * 4096 - 60, 60, 3);
@@ -73,13 +73,13 @@ static bool map_to_write_eagerly(World &w)
     return w.map();
 }
 
-// A write of the scene: its bytes are `after` there.
+// A write of the scene: changes `after`, too.
 static std::function<bool(World &)> writes(size_t at, size_t n, unsigned seed, unsigned flags = 0)
 {
     return [=](World &w) { return w.write(at, pattern(n, seed), flags); };
 }
 
-// Says what `after` is before anything is done.
+// Sets `after` before the operation.
 static std::function<bool(World &)> then(bool (*ready)(World &),
                                          const std::function<void(World &)> &expect)
 {
@@ -97,7 +97,7 @@ static std::function<bool(World &)> to_write(bool (*ready)(World &), size_t at, 
     return then(ready, [=](World &w) { w.news(at, n, seed); });
 }
 
-// One write before, so that the next one goes the other way, and a journal is there.
+// One write before, so that the next one goes the other way, and a journal exists.
 static bool map_and_write(World &w)
 {
     bool ok = w.map() && w.write(4096 - 100, w.news(4096 - 100, 9000, 5));
@@ -105,7 +105,7 @@ static bool map_and_write(World &w)
     return ok;
 }
 
-// The other file's commits go through the same journal: it outlives this file's unmapping.
+// The other file's commits use the same journal, so that it outlives the unmap of this file.
 static bool map_and_share_the_journal(World &w)
 {
     Bytes both = pattern(6000, 8);
@@ -113,7 +113,7 @@ static bool map_and_share_the_journal(World &w)
     return map_and_write(w) && ato_memcpy(w.other + 1000, both.data(), both.size());
 }
 
-// Where one page of two has these bytes already.
+// One page of two has these bytes already.
 static bool map_and_write_half(World &w)
 {
     bool ok = w.map() && w.write(2 * 4096, w.news(2 * 4096, 4096, 6));
@@ -196,7 +196,7 @@ static bool map_to_shrink(World &w)
     return ok;
 }
 
-// Over what was cut off, and beyond.
+// Over the old end, and beyond.
 static bool shrunk_to_grow(World &w)
 {
     bool ok = map_to_shrink(w) && shrink(w);
@@ -258,7 +258,7 @@ static void expect_filled(World &w)
     std::fill_n(w.after.begin() + 4000, 5000, 'x');
 }
 
-// Where this CPU has no hardware transactions, they are played.
+// If this CPU has no hardware transactions, they are simulated.
 static bool write_by_transaction(World &w)
 {
     PersistFaults faults;
@@ -322,7 +322,7 @@ std::vector<Scene> scenes_of_moves()
          to_write(map_and_write, 4096 + 70, 777, 20),
          writes(4096 + 70, 777, 20),
          {}},
-        // Its page has space in the reflection alone.
+        // Its page has space only in the reflection.
         {"WriteToAHoleThatComesHome",
          MOVES,
          BYTES,

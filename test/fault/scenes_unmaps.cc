@@ -72,7 +72,7 @@ static bool map_and_write_chunks(World &w)
     return ok;
 }
 
-// What is behind the end goes with the mapping.
+// The bytes behind the end go with the mapping.
 static bool map_and_shrink(World &w)
 {
     bool ok = map_and_write(w) && ato_ftruncate(w.base, 4096 + 100) == 0;
@@ -119,7 +119,7 @@ std::vector<Scene> scenes_of_unmaps()
 {
     return {
         {"FastUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_fast, is_paired},
-        {"FastUnmapOfWhatNobodyTouched", UNMAPS, BYTES, EVERY, killed, map, unmap_fast, is_paired},
+        {"FastUnmapWithoutAccess", UNMAPS, BYTES, EVERY, killed, map, unmap_fast, is_paired},
         {"SpatialUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_spatially, is_plain},
         {"FastUnmapOfAShorterFile",
          UNMAPS,
@@ -137,8 +137,7 @@ std::vector<Scene> scenes_of_unmaps()
          map_and_shrink,
          unmap_spatially,
          is_plain},
-        {"SpatialUnmapOfWhatNobodyTouched", UNMAPS, BYTES, TWO, killed, map, unmap_spatially,
-         is_plain},
+        {"SpatialUnmapWithoutAccess", UNMAPS, BYTES, TWO, killed, map, unmap_spatially, is_plain},
         {"SpatialUnmapByThreads", UNMAPS, CHUNK + 20 * 4096, TWO, sparse, map_and_write_chunks,
          unmap_by_threads, is_plain, true},
         {"SpatialUnmapOfAGuarded",

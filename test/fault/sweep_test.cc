@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Each call that an operation makes fails once, at each of its places; and from each place on all of
-// its kind. Once without faults for the list of calls, then a world and a process for each of them.
+// Each call of an operation fails once, at each of its places; and from each place on all calls of its kind
+// fail. The operation runs once without faults for the list of calls, then once for each of them, in a world
+// and a process of its own.
 #include "life.h"
 #include "model/rig.h"
 
@@ -39,23 +40,22 @@ static std::string describe(const Call &call, int error, injector::Reach reach)
            (reach == injector::KIND ? ", and all after it" : "");
 }
 
-// With sanitizers, where a world takes ten times as long, every
-// place still, but no second error, no later turns, no domain that makes the calls of another, and none of
-// the long sweep.
+// With sanitizers a world takes ten times as long: every place, but no second error, no later turns, no
+// domain with the calls of another one, and no long sweep.
 #ifdef WITH_SANITIZER
 constexpr bool THIN = true;
 #else
 constexpr bool THIN = false;
 #endif
 
-// How often a place in a loop is failed: the first turns.
+// How many turns of a place in a loop are failed: the first ones.
 static unsigned most_turns()
 {
     return THIN ? 1 : rig::rounds(100) > 100 ? 5 : 2;
 }
 
-// What changes something, or without which nothing can be known: the operation fails with it. What is not
-// among these is a hint, is tried again, or has another way.
+// Calls that change something, or whose result is needed: the operation fails with them. All others are
+// hints, are tried again, or have an alternative.
 static bool has_to_be_told(const std::string &name, int error)
 {
     static const std::set<std::string> all = {
@@ -63,32 +63,32 @@ static bool has_to_be_told(const std::string &name, int error)
         "fsetxattr", "fsync",       "ftruncate64", "getcwd",         "malloc",
         "mkdirat",   "msync",       "pread64",     "pmemobj_create", "pmemobj_root",
         "readdir64", "readlink",    "realloc",     "statx"};
-    return all.count(name) && error != EINTR; // which is tried again
+    return all.count(name) && error != EINTR; // EINTR is tried again
 }
 
-// And so many of them may be swallowed all the same.
+// Exceptions: so many of these calls may fail while the operation succeeds.
 static unsigned may_be_swallowed(const Scene &s, const std::string &name)
 {
     const std::string scene = s.name;
-    // What is behind the size word does not undo it: what it leaves is cleared by a later growth or unmap,
-    // and a medium that failed has poisoned the file.
+    // Errors after the size word do not undo it: a later growth or unmap clears the rest, and a failed medium
+    // has poisoned the file.
     if (scene == "Shrink" && (name == "pread64" || name == "msync"))
         return 2;
-    // The removal of a journal that holds nothing, with two errors: who finds it again removes it.
+    // The removal of an empty journal, with two errors: the next process that finds it removes it.
     if (name == "fsync" && s.kind == UNMAPS)
         return 2;
-    // The bytes are committed, or read, and only come home afterwards; the file is EIO from then on.
+    // The bytes are committed, or read, and are only deployed afterwards; the file is EIO from then on.
     if ((name == "msync" || name == "fallocate64") &&
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
-    // A recovery that failed is tried again, as long as one is due.
+    // A failed recovery is tried again, as long as one is due.
     if (scene == "MapAfterAKillInACommit")
         return 6;
     // The source of a copy is looked for at two places.
     if ((name == "calloc" || name == "pread64") && scene == "MapOfACopy")
         return 1;
-    // When a file becomes plain, what makers of its manifest left that died is looked for. It is but litter.
+    // When a file becomes plain, leftovers of interrupted manifests are looked up. They are only litter.
     if ((name == "fdopendir" || name == "readdir64") &&
         (s.kind == UNMAPS || scene.find("MapAfterACut") == 0))
         return 6;
@@ -124,7 +124,7 @@ class Sweep : public testing::TestWithParam<Case>
         return told.calls;
     }
 
-    // Of the calls that an operation may not do without, those that failed and it succeeded all the same.
+    // The calls that must not fail silently, but failed while the operation succeeded.
     void expect_told()
     {
         for (const auto &[name, n] : swallowed_)

@@ -27,7 +27,7 @@ World::World(const std::string &below, int domain, size_t bytes)
 
 bool World::map()
 {
-    // Not by a call of this program's own: it might be the one that fails.
+    // Not by a call of this program's own: it might be the one that has to fail.
     length = mapped_bytes ? mapped_bytes : std::filesystem::file_size(file);
     void *at = ato_mmap_opt(length, *descriptor, 0, &options);
     base = at == MAP_FAILED ? nullptr : static_cast<char *>(at);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What is a file like before an operation, what is done to it, and what must it be like after? A
-// world is a folder of its own with two files: the one that the scene is about, and one beside it
-// that must not be harmed. A scene is data: how it comes to its state, in other processes and in
-// this one, and what is done then. life.h plays it.
+// A world is a folder with two files: the one of the scene, and one beside it that must not change. A scene
+// is data: the state before, made by other processes and by this one, the operation, and the content after
+// it. life.h plays it.
 #ifndef ATO_TEST_FAULT_WORLD_H
 #define ATO_TEST_FAULT_WORLD_H
 
@@ -27,17 +26,17 @@ struct World {
     support::TempDir dir;
     const std::string file, beside;
     ato_options options;     // of the mapping
-    Bytes before;            // what the file holds: before what is done,
-    Bytes after;             // and after it. The same at first
-    Bytes near;              // and the one beside
+    Bytes before;            // the content before the operation,
+    Bytes after;             // and after it. Equal at first
+    Bytes near;              // the second file's
     std::string left;        // names with this part may stay in the reflection folder
-    size_t mapped_bytes = 0; // what is asked for; 0: the file
+    size_t mapped_bytes = 0; // 0: the whole file
     std::unique_ptr<support::Fd> descriptor; // of the file
     char *base = nullptr;
     size_t length = 0;
-    char *other = nullptr;  // the one beside, mapped
+    char *other = nullptr;  // the second file, mapped
     char *second = nullptr; // another mapping of the file
-    Bytes got;              // what the scene read
+    Bytes got;              // bytes that the scene read
     struct ato_status said = {};
 
     bool map();
@@ -45,7 +44,7 @@ struct World {
     bool write(size_t at, const Bytes &bytes, unsigned flags = 0);
     bool unmap(int mode, unsigned threads = 0);
     bool is_mapped() const;
-    // A piece of `after` that is not yet what the file holds.
+    // A part of `after` that the file does not have yet.
     Bytes news(size_t at, size_t n, unsigned seed);
 };
 
@@ -62,9 +61,9 @@ struct Scene {
     std::vector<int> domains;
     std::function<void(World &)> past;   // other processes; may be empty
     std::function<bool(World &)> ready;  // this process, before; may be empty
-    std::function<bool(World &)> act;    // what is to fail: as a call does, with errno
-    std::function<bool(World &)> effect; // is it there, beside the bytes? may be empty
-    bool threads = false; // which of them makes a call, and whether it comes to it, is chance
+    std::function<bool(World &)> act;    // the operation: returns false with errno if a call fails
+    std::function<bool(World &)> effect; // its effect besides the bytes; may be empty
+    bool threads = false;                // the thread that makes a call depends on chance
 };
 
 void PrintTo(const Scene &scene, std::ostream *out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What do the bytes of the format say? reflection/FORMAT.md, read once more: shares no code with the
-// library, so that a check that the library lost is seen.
+// The bytes of the format, by reflection/FORMAT.md: shares no code with the library, so that a check that the
+// library lacks is noticed.
 #ifndef ATO_TEST_FUZZ_FORMAT_H
 #define ATO_TEST_FUZZ_FORMAT_H
 
@@ -74,7 +74,7 @@ enum Field : size_t {
     CHECKSUM = 504,
 };
 
-// The manifest says of a size: the word; false if it says nothing.
+// The size in the manifest: the word; false if it has none.
 uint64_t size_word(uint64_t size);
 bool size_of(uint64_t word, uint64_t *size);
 
@@ -82,7 +82,7 @@ void seal(Bytes &manifest, size_t copy); // its checksum
 
 struct Holding {
     enum { VALID, UNBORN, DAMAGED, FOREIGN } found = DAMAGED;
-    size_t at = 0; // the copy that holds, when VALID
+    size_t at = 0; // the valid copy, when VALID
     Bytes record;  // its 512 bytes, zeros otherwise
     uint64_t field(Field f, unsigned width) const
     {

@@ -105,11 +105,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     Uses uses = uses_from(in);
     uint8_t repairs = in.u8();
     uint16_t repeats = in.u16();
-    const Paired &whose = repairs & OTHERS ? world.other : world.file;
+    const Paired &named = repairs & OTHERS ? world.other : world.file;
     std::string value = repairs & HEAD ? "ato1 " : text(in.bytes(5));
-    value += repairs & IDENTITY ? hex(whose.id) : text(in.bytes(32));
+    value += repairs & IDENTITY ? hex(named.id) : text(in.bytes(32));
     value += repairs & BLANKS ? " " : text(in.bytes(1));
-    value += repairs & INODE_NUMBER ? whose.name() : text(in.bytes(in.u8() % 32));
+    value += repairs & INODE_NUMBER ? named.name() : text(in.bytes(in.u8() % 32));
     value += repairs & BLANKS ? " " : text(in.bytes(1));
     value += repairs & FOLDER ? ".ato" : text(in.rest());
     value.append(repeats % 61000, value.back());

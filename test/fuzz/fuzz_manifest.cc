@@ -151,7 +151,7 @@ std::vector<Seed> seeds()
     all.push_back(field("size-too-much", 0, SIZE_WORD, MOST_BYTES + 1, ALL | SIZES));
     all.push_back(field("growth", 16, GROWTH_WORD, 1, ALL | SIZES));
     for (uint64_t size : {uint64_t(0), uint64_t(100), 6 * PAGE}) {
-        // To be cut to that, or not: the file has 6 pages and 100 bytes.
+        // The file is cut to this or not: it has 6 pages and 100 bytes.
         auto shrunk = [size](const char *name, uint64_t shape, uint64_t from) {
             return field((name + std::to_string(size)).c_str(), shape, SIZE_WORD, size, ALL | SIZES)
                 .u8(0)

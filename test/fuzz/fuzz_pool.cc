@@ -8,9 +8,9 @@
 //               lanes; 16: it begins at another page; 32: another follows
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
-//     each u8 who, u8 folder; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
+//     each u8 owner, u8 folder; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
 //     fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
-//   u8 n, then n entries of the folder table: u8 k, u8 (1: not sealed; 2: no path; else one that nobody has)
+//   u8 n, then n entries of the folder table: u8 k, u8 (1: not sealed; 2: no path; else a missing one)
 #include "life.h"
 
 #include <algorithm>
@@ -24,19 +24,18 @@ namespace
 constexpr uint64_t LANE_BYTES = 65536, LANES = 16;
 constexpr uint16_t SIZE_PAGE = 0x7fff;
 
-// What a lane comes to.
+// The content of a lane.
 struct Lane {
-    bool damaged = false;     // it holds no commit that makes sense: nothing of its journal is done
-    bool unreachable = false; // nor where a file of it cannot be had
-    bool unfit = false;       // it is not replayed, nor are those after it
-    bool names_file = false;  // the file is not to be had before it is
+    bool damaged = false;     // it holds no valid commit: nothing of its journal is replayed
+    bool unreachable = false; // neither if one of its files cannot be reached
+    bool unfit = false;       // it is not replayed, and neither are later lanes
+    bool names_file = false;  // the file cannot be mapped before it is replayed
     Replay replay;
 };
 
 struct Commits {
     bool refused = false; // the file may not be mapped
-    bool stays =
-        false; // a journal: it is not done, or a folder that is not there may have a pointer to it
+    bool stays = false;   // a journal stays, or a missing folder may have a pointer to it
     Replay replay;
 };
 
@@ -49,17 +48,17 @@ uint64_t word_offset(uint16_t page)
     return word_at(page > 520 ? (page - 519) * CHUNK_PAGES : page);
 }
 
-Bytes named(const World &w, unsigned who, uint8_t folder)
+Bytes named(const World &w, unsigned owner, uint8_t folder)
 {
     Bytes b(32);
     const Bytes *id = &w.file.id;
     uint64_t inode = w.file.inode;
-    switch (who % 8) {
+    switch (owner % 8) {
     case 1:
         id = &w.other.id;
         inode = w.other.inode;
         break;
-    case 2: // gone
+    case 2: // missing
         inode = 1;
         break;
     case 3: // taken over by another pairing
@@ -75,8 +74,8 @@ Bytes named(const World &w, unsigned who, uint8_t folder)
         break;
     }
     std::copy(id->begin(), id->end(), b.begin());
-    if (who % 8 == 6) // one more pairing of this inode
-        b[0] = static_cast<unsigned char>(who);
+    if (owner % 8 == 6) // one more pairing of this inode
+        b[0] = static_cast<unsigned char>(owner);
     put(b, 16, 8, inode);
     put(b, 24, 4, folder);
     return b;
@@ -89,8 +88,8 @@ void put_commit(const World &w, Image &pool, uint64_t at, uint8_t kind, Input &i
     Bytes line(128), body;
     unsigned files = in.u8();
     for (unsigned i = 0; i < files && i < 70; i++) {
-        unsigned who = in.u8();
-        Bytes file = named(w, who, in.u8());
+        unsigned owner = in.u8();
+        Bytes file = named(w, owner, in.u8());
         body.insert(body.end(), file.begin(), file.end());
     }
     unsigned words = in.u16() % 5000;
@@ -157,9 +156,9 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     return pool;
 }
 
-// ---- reading, by FORMAT.md ----
+// ---- expected result, by FORMAT.md ----
 
-// What a lane's words do to one of the files.
+// The effect of a lane's words on one of the files.
 void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
 {
     uint64_t offset = word & ((1ull << 49) - 1), chunk = (CHUNK_PAGES + 1) * PAGE, size;
@@ -176,7 +175,7 @@ void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
     }
 }
 
-// Where the entries are, and how many.
+// The place of the entries, and their number.
 struct Table {
     uint64_t at, folders;
 };
@@ -191,7 +190,7 @@ bool is_entry(const Image &pool, const Table &t, uint64_t k)
            get(entry, 4088, 8) == checksum(entry.data(), 4088);
 }
 
-// The manifest that is found under a file's name, if it is that of one whose user died.
+// The manifest under a file's name, if it belongs to a file whose process died.
 bool in_use(const World &w, const Paired &p, Holding &h)
 {
     if (&p == &w.file && p.manifest_kind == Kind::HARDLINK)
@@ -223,10 +222,10 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, co
     for (uint64_t i = 0; i < files; i++) {
         uint64_t folder = get(body, 32 * i + 24, 4);
         lane.damaged |= folder && !is_entry(pool, t, folder);
-        lane.unreachable |= folder != 0; // none that an entry names is there
+        lane.unreachable |= folder != 0; // no folder of an entry exists
         lane.names_file |= matters && std::equal(&body[32 * i], &body[32 * i] + 16, &h.record[ID]);
     }
-    // Words in this lane of a file come before those of the next: their order does not matter.
+    // Words of one lane come before those of the next; their order within a lane does not matter.
     for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
                  value = get(body, 32 * files + 16 * i + 8, 8), size;
@@ -240,7 +239,7 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, co
         for (const Paired *p : {&w.file, &w.other}) {
             if (!in_use(w, *p, h) || get(body, 32 * file + 16, 8) != p->inode ||
                 !std::equal(&body[32 * file], &body[32 * file] + 16, &h.record[ID]))
-                continue; // gone, or a copy
+                continue; // missing, or a copy
             if (p->reflection_kind != Kind::FILE || !p->reflection.size ||
                 (is_size && p->manifest.size() < MANIFEST))
                 lane.unreachable = true;
@@ -251,7 +250,7 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, co
     return lane;
 }
 
-// All lanes of a journal are looked at, then their files, and then one lane after the other is replayed.
+// First all lanes of a journal are checked, then their files; then the lanes are replayed in order.
 void follow(const World &w, const std::vector<Lane> &lanes, Commits &c)
 {
     bool stopped = false;
@@ -306,10 +305,10 @@ Seed with(const char *name, uint64_t kind, uint64_t commits, uint64_t shape = 0,
     return Seed(name).u16(shape).u8(uses).u8(kind).u8(0).u8(commits);
 }
 
-Seed &commit(Seed &s, uint64_t lane, uint64_t who, uint64_t page, uint64_t value,
+Seed &commit(Seed &s, uint64_t lane, uint64_t owner, uint64_t page, uint64_t value,
              uint64_t words = 1)
 {
-    s.u8(lane).u8(0).u64(3).u8(1).u8(who).u8(0).u16(words);
+    s.u8(lane).u8(0).u64(3).u8(1).u8(owner).u8(0).u16(words);
     return s.u8(0).u16(page).u64(value);
 }
 
@@ -323,10 +322,10 @@ Seed header(const char *name, uint64_t field, uint64_t value)
 std::vector<Seed> seeds()
 {
     std::vector<Seed> all;
-    auto one = [&all](const char *name, uint64_t who, uint64_t page, uint64_t kind = 0,
+    auto one = [&all](const char *name, uint64_t owner, uint64_t page, uint64_t kind = 0,
                       uint64_t shape = 0) {
         Seed s = with(name, kind, 1, shape);
-        all.push_back(commit(s, 2, who, page, 0xf0));
+        all.push_back(commit(s, 2, owner, page, 0xf0));
     };
     all.push_back(with("empty", 0, 0));
     all.push_back(with("unfinished", 1, 0));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may somebody store in the object of page states while a file is mapped? Whoever may write it may
-// write the file: its bytes may become anything. But the other file, mapped by the same process, and all
-// other memory are none of his. Each view of the library's has address space around it that nobody may
-// touch, so that an access that leaves its view by less than a TiB is a fault.
+// A process stores any values to the object of page states while a file is mapped. A process that may write
+// the object may write the file: the bytes of that file may become anything. But the other file, mapped by
+// the same process, and all other memory must not change. Each view of the library's has address space around
+// it that no access may touch, so that an access that leaves its view by less than a TiB is a fault.
 //
-// He may have others wait for him, and have them die of SIGBUS by cutting the object: both are documented
-// (lib/file/shared.h), and not fuzzed. What is stored to a holder or a version is; whoever comes to wait for it
-// then is let through here, by the hook at which he waits. And the original and its reflection are as
-// long as their views, and so is the object, so that a size that reaches there meets bytes.
+// Such a process may also make others wait, and kill them with SIGBUS by cutting the object: both are
+// documented (lib/file/shared.h), and not fuzzed. Stores to a holder or a version are; a call that waits for
+// such a page goes on here, by the hook of the wait. And the original and its reflection are as long as their
+// views, and so is the object, so that a size in that range meets bytes.
 //
 // Input: u8 uses (bits 0-1 domain, 2-3 policy), then steps, u8 what, and by what % 16:
 //   0-5      u32 place, u64 value   stores 8 bytes: place % 8 tells where, the rest how far in
@@ -19,7 +19,7 @@
 //   11       u32 size               grows
 //   12       u8                     unmaps, fast or spatially, and maps again
 //   13       ato_stat, ato_msync, a guard
-//   14       u32 offset, u16 n      copies from the file to the other one: that is then what was read
+//   14       u32 offset, u16 n      copies from the file to the other one, which then has the bytes read
 //   15       u32 offset, u16 n      and back
 #include "world.h"
 
@@ -83,7 +83,7 @@ void *surrounded(size_t n, int prot, int flags, int fd, off64_t offset)
 
 // ---- waiting ----
 
-// Called for ever by who waits for a page: it is given free.
+// Called again and again by a thread that waits for a page: the page is released.
 void let_through(enum seam_point point, const void *about)
 {
     static unsigned long times;
@@ -196,7 +196,7 @@ class Scene
     int object_fd_ = -1;
 };
 
-// Opens the object by its name, as whoever may write the file could; and makes it and both files as long
+// Opens the object by its name, as a process may that can write the file; and makes it and both files as long
 // as their views.
 void Scene::attach()
 {
@@ -228,7 +228,7 @@ void Scene::detach()
     object_ = nullptr;
 }
 
-// What the size was in truth, in the object and of the file: so that it can be unmapped.
+// Restores the true size, in the object and of the file, so that it can be unmapped.
 void Scene::restore_size()
 {
     Image manifest = image_at(world_->folder_fd, a_.paired.name() + ".manifest");
@@ -239,8 +239,8 @@ void Scene::restore_size()
         wrong("the harness itself: truncate");
 }
 
-// Into the header, the first slots, holders of counters, labels, the directory, the first groups, or anywhere that is
-// there.
+// Into the header, the first slots, holders of counters, labels, the directory, the first groups, or any
+// existing place.
 uint64_t Scene::place(uint32_t told) const
 {
     const uint64_t directory = SHARED_DIRECTORY_AT;
@@ -281,8 +281,8 @@ void Scene::check(const char *when)
         wrong("%s: the other file reads as something else", when);
 }
 
-// What he stored may keep the file from becoming plain, and even from being left in order; never from
-// being unmapped.
+// The stores may prevent the file from becoming plain, and from being left in order; never from being
+// unmapped.
 void Scene::unmap(int mode)
 {
     struct ato_status st = {};
@@ -307,7 +307,7 @@ void Scene::remap(int mode)
     attach();
 }
 
-// What comes over is whatever the one file reads as; where it arrives it is what the other one holds.
+// The destination gets the bytes that a read of the source returns.
 void Scene::across(uint64_t offset, size_t n, bool back)
 {
     n = std::min<size_t>(n, content_.size());
@@ -345,7 +345,7 @@ void Scene::step(Input &in)
         (void)ato_deploy(a_.base + offset, n);
         break;
     case 11:
-        restore_size(); // else others have made it longer
+        restore_size(); // else another process has made it longer
         (void)ato_ftruncate(a_.base, static_cast<off_t>(offset));
         if (truncate(a_.paired.path.c_str(), MOST) < 0)
             wrong("the harness itself: truncate");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does a harness take decisions from the bytes of its input, and how are seeds written that lead
-// to the decisions one wants? Numbers are little-endian; behind the end everything is 0, so that each
-// input means something.
+// Reads decisions of a harness from the bytes of its input, and writes seeds that lead to chosen decisions.
+// Numbers are little-endian; behind the end everything is 0, so that each input is valid.
 #ifndef ATO_TEST_FUZZ_INPUT_H
 #define ATO_TEST_FUZZ_INPUT_H
 

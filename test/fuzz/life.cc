@@ -22,9 +22,10 @@ namespace fuzz
 namespace
 {
 
-// ---- what is there afterwards ----
+// ---- files afterwards ----
 
-// The same but for words, of reflections and manifests, that lanes name, where an error may have come between.
+// Equal apart from words of reflections and manifests that lanes name, if an error may have interrupted a
+// replay.
 bool same_but(const Image &was, Image is, const Replay &replay, const std::string &name)
 {
     auto lanes = replay.find(name);
@@ -35,7 +36,7 @@ bool same_but(const Image &was, Image is, const Replay &replay, const std::strin
     return was == is;
 }
 
-// Is it there, under its own name or set aside?
+// Does it exist, under its own name or set aside?
 bool survives(const World &w, const std::string &name, const Image &was, const Replay &replay)
 {
     std::string stale = w.file.name() + ".stale-", end = ".manifest";
@@ -185,7 +186,7 @@ class Mapping
     size_t length_;
 };
 
-// A refusal names the file, or what of it is wrong.
+// A refusal names the file, or a part of its pairing.
 void check_sentence(const World &w, const Mapping &m)
 {
     if (m.sentence.empty())
@@ -216,8 +217,8 @@ void check_refused(const World &w, const Verdict &v, const Replay &replay)
         before(p.name() + ".manifest", p.manifest_kind, image_of(p.manifest));
 }
 
-// What holds for every mapping that came to be, and its content. *bare: nothing on the file tells of
-// the pairing, so that no unmap leaves it.
+// Checks of every mapping, and its content. *bare: the file itself has no sign of the pairing, so that no
+// unmap leaves one.
 Bytes check_taken(const World &w, const Verdict &v, const Mapping &m, const Replay &replay,
                   bool *bare)
 {
@@ -268,7 +269,7 @@ void write_some(const Mapping &m, Bytes &content, const Uses &uses)
         wrong("cannot grow: %s", ato_errormsg());
 }
 
-// The guard of the record that holds at the end, which gives the plain bytes back.
+// The guard of the last record, which gives the plain bytes back.
 void take_guard_off(const Holding &h, Bytes &content)
 {
     uint64_t at = h.field(GUARD_OFFSET, 8), n = h.field(GUARD_BYTES, 4);
@@ -289,7 +290,7 @@ void use(const World &w, const Uses &uses, const Verdict &v, Mapping &first, con
     Uses later = uses;
     later.domain = 0;
     {
-        // Where it is to grow nothing is brought home before.
+        // Before a growth nothing is deployed.
         Mapping m(p.path, content.size(), later, uses.grow ? ATO_READ_GATHER : ATO_READ_LAZY);
         if (!m.base)
             wrong("cannot be mapped again: %s", m.sentence.c_str());

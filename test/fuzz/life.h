@@ -30,11 +30,11 @@ struct Uses {
 // Two bytes of the input.
 Uses uses_from(Input &in);
 
-// What replaying the journals comes to: for a reflection or a manifest, by name, the words it may have
+// The effect of replaying the journals: for a reflection or a manifest, by name, the words that it may have
 // got, in the order of the lanes.
 using Replay = std::map<std::string, std::vector<std::pair<uint64_t, uint64_t>>>;
 
-// Of a world that is laid out. *Something* was said if it is refused; true: it was taken.
+// For a world that is laid out. *Something*: a sentence if the file is refused; true: it was mapped.
 bool live(World &w, const Uses &uses, const Replay &replay = {}, bool must_be_refused = false);
 
 } // namespace fuzz

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does a harness start, and what of its surroundings is not as in a real process? Linked with
-// --wrap for three functions:
+// Starts a harness. Three functions differ from a real process, by --wrap:
 //
-//   nanosleep        does not sleep: nobody else is there to be waited for
-//   locks_wait       who waits for a lock here waits for itself, for ever
-//   identity_random  no randomness, so that runs are alike; and all ids begin with `fuzz` and the pid, so
-//                    that what a crash leaves in /dev/shm can be told and removed (tools/fuzz)
+//   nanosleep        does not sleep: there is no other process to wait for
+//   locks_wait       a wait for a lock would be for the process itself, for ever
+//   identity_random  not random, so that runs are alike; and all ids begin with `fuzz` and the pid, so
+//                    that objects that a crash leaves in /dev/shm can be found and removed (tools/fuzz)
 #include "world.h"
 
 #include <cstdio>

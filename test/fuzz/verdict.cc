@@ -40,7 +40,7 @@ Holding manifest_of(const World &w)
     }
 }
 
-// The guarded bytes, put back as far as they may be.
+// The guarded bytes, put back as far as possible.
 void put_back(const Holding &h, Bytes &content)
 {
     uint64_t at = h.field(GUARD_OFFSET, 8), n = h.field(GUARD_BYTES, 4);
@@ -65,7 +65,7 @@ bool was_cut(const Paired &p, uint64_t size, uint64_t growth, uint64_t shrunk)
                        [](auto x) { return x == 0; });
 }
 
-// What a shrink leaves, when it is finished: no bit of what is behind the end.
+// The state after a finished shrink: no bits of bytes behind the end.
 void cut_behind(Image &reflection, uint64_t size)
 {
     uint64_t first = size / PAGE, length = reflection_bytes(size);
@@ -80,7 +80,7 @@ void cut_behind(Image &reflection, uint64_t size)
     reflection.pages.erase(reflection.pages.lower_bound(length), reflection.pages.end());
 }
 
-// Is there a slice in it, by its bitmaps?
+// Do its bitmaps have a slice?
 bool holds_slices(const Image &reflection)
 {
     for (const auto &[at, bytes] : reflection.pages) {
@@ -145,7 +145,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
-    // What a growth left is cut off whatever is found later; a map that takes the reflection finishes a shrink.
+    // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
     bool gone = p.reflection_kind == Kind::NONE && (state == BORN || v.prefer_file);
     if (cut)
         v.content.resize(gone ? std::min(p.content.size(), std::max(size, shrunk)) : size);

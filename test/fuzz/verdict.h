@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What do the bytes of a world say of its file? The verdict is worked out without the library; life.cc holds what the
-// library does against it.
+// The expected answer to a world, computed from its bytes without the library; life.cc compares the library
+// with it.
 #ifndef ATO_TEST_FUZZ_VERDICT_H
 #define ATO_TEST_FUZZ_VERDICT_H
 
@@ -14,12 +14,12 @@ struct Verdict {
     Holding held;
     bool own = false;   // the record is this file's
     bool anew = false;  // the reflection may be removed, and another one made
-    bool adopt = false; // it may be taken for the file's
+    bool adopt = false; // it may be accepted as the file's
     bool prefer_file = false;
-    bool drop = false; // the attribute came along with a copy
-    Bytes content;     // of the original, with what recovery does to it
-    Bytes tolerated;   // when it is cut in between by an error
-    Image reflection;  // with all lanes replayed
+    bool drop = false; // the attribute belongs to the source of a copy
+    Bytes content;     // of the original, after recovery
+    Bytes tolerated;   // if an error interrupts it
+    Image reflection;  // after the replay of all lanes
 };
 
 Verdict judge(const World &w, const Uses &uses, const Replay &replay);

@@ -244,7 +244,7 @@ void World::clear()
     journals.clear();
 }
 
-// Bytes of neither home are ever 0, so that no zeros of anybody's can pass for them.
+// Bytes of neither home are ever 0, so that they differ from any zeros.
 static unsigned char pattern(uint64_t at, unsigned seed)
 {
     return static_cast<unsigned char>(1 + (at * 7 + at / 64 * 13 + seed * 31) % 255);
@@ -284,7 +284,7 @@ Paired World::make(const std::string &name, uint64_t size, bool holes, unsigned 
 
 void World::pair(Paired &p, uint32_t state, uint8_t number)
 {
-    p.id = {'f', 'u', 'z', 'z', 0, 0, 0, 0, number, 1, 2, 3, 4, 5, 6, 7}; // as main.cc makes them
+    p.id = {'f', 'u', 'z', 'z', 0, 0, 0, 0, number, 1, 2, 3, 4, 5, 6, 7}; // like those of main.cc
     put(p.id, 4, 4, static_cast<uint64_t>(getpid()));
     p.attribute = "ato1 " + hex(p.id) + " " + p.name() + " .ato";
     p.manifest.assign(MANIFEST, 0);

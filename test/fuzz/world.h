@@ -3,7 +3,7 @@
 // What lies on the media before the library looks? A file and its pairing as a cleanly unmapped one, a
 // dead user or a cut removal left them, in memory first, where a harness edits them; then laid out as
 // real files on tmpfs, anew for each input. A second file with its pairing lies beside it, whose bytes
-// nobody may change.
+// no step may change.
 //
 // Random bytes never meet a checksum, an inode number or a birth time. So a harness has edits first and
 // then repairs of what guards the door, as the input says: what lies behind is fuzzed too, and what is

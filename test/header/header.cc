@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A library that has nothing: with it header.h is compiled. */
+/* An empty library: compiles header.h. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What most tests begin with, for the compiler: ../meson.build. No test may count on it; each includes what it uses. */
+/* The headers that most tests include first, precompiled: ../meson.build. No test may rely on it; each
+ * includes the headers that it uses. */
 #include <algorithm>
 #include <atomic>
 #include <cerrno>

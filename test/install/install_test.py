@@ -35,7 +35,7 @@ def run(command, **env):
 
 
 def sanitizers():
-    """What the samples must be compiled with, when the library was."""
+    """The flags of the samples if the library was built with sanitizers."""
     with open(os.path.join(BUILD, 'meson-info', 'intro-buildoptions.json'), encoding='utf-8') as f:
         found = re.search(r'"name": "b_sanitize", "value": "([^"]*)"', f.read())
     return [] if not found or found[1] == 'none' else ['-fsanitize=' + found[1]]
@@ -110,14 +110,14 @@ def main():
         def pkg_config(*words):
             status, text = run(['pkg-config', *words, 'libato'], **pkg)
             claim('pkg-config ' + ' '.join(words) + ' libato', status == 0, text)
-            # The prefix is where it would be without DESTDIR.
+            # The prefix, as it would be without DESTDIR.
             flags = shlex.split(text)
             return [re.sub(r'^(-[IL])(?=/)(?!.*' + re.escape(stage) + ')',
                            lambda m: m[1] + stage, flag)
                     if os.path.isdir(stage + re.sub('^-[IL]', '', flag)) else flag
                     for flag in flags]
 
-        # What the compiler finds by itself is left out of the flags: say where it is.
+        # pkg-config omits the default folders from the flags: they are named here.
         place = ['-I' + os.path.dirname(by_name['ato.h']),
                  '-L' + os.path.dirname(by_name['libato.so'])]
         version = run(['pkg-config', '--modversion', 'libato'], **pkg)[1].strip()

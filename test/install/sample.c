@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program of somebody else's: makes a file, writes it atomically, reads it back. */
+/* A user's program: makes a file, writes it atomically, reads it back. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <ato.h>

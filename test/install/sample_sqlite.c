@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that has SQLite use the VFS: linked with it, or, with a second argument, by that extension.
+ * A program in which SQLite uses the VFS: linked with it or, with a second argument, loaded from that
+ * extension.
  *
  * usage: sample_sqlite DATABASE [EXTENSION]
  */

@@ -129,7 +129,7 @@ const struct persist_ops watched_persist = {scatter,    line,       home,     co
                                             store_word, store_pair, flip_rtm, flush_data,
                                             flush_word, flush_any,  fence,    fence_threads};
 
-/* An entry that counts and does the real thing. */
+/* An entry of the table that counts, and calls the real function. */
 #define WATCH(op)                                                                                  \
     table.op = [](auto... args) {                                                                  \
         event(#op);                                                                                \
@@ -152,7 +152,7 @@ const struct fsops &watched_fsops()
         WATCH(futimens);
         WATCH(fsync);
         WATCH(shm_unlink);
-        /* To give a journal its space takes longer than all the rest of a life: it gets its length. */
+        /* Allocating a journal takes longer than the rest of a life: here it only gets its length. */
         table.fallocate = [](int fd, int mode, off_t at, off_t n) {
             event("fallocate");
             return mode == 0 && at == 0 && n >= static_cast<off_t>(POOL_LEAST_BYTES)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave right before each store, flush, fence and file operation? A process lives a story and is
- * killed at each of its moments, one after the other. What it was doing is found whole or not at all: by the
- * process that maps the files next, which may itself be killed while it recovers, and by one that has them mapped
- * meanwhile. Those can go on, make the files plain, and nothing is left over.
+ * What does SIGKILL leave right before each store, flush, fence and file operation? A process runs a story
+ * and is killed at each of its events, one after the other. The interrupted operation is done wholly or not
+ * at all, for the process that maps the files next, which may itself be killed while it recovers, and for one
+ * that has them mapped meanwhile. These can go on and make the files plain, and no other file is left.
  */
 #include "events.h"
 #include "story.h"
@@ -45,7 +45,7 @@ Step resize(unsigned file, size_t n)
     return {Step::Resize, file, 0, n};
 }
 
-const Step PAGES = write(A, 1000, 12000); /* by a journal, that is made with the first of it */
+const Step PAGES = write(A, 1000, 12000); /* by a journal, which the first of these writes makes */
 const Steps MAPPED = {MAP, PAGES};
 const Steps COMMIT_TO_FOLDERS = {MAP,
                                  BEGIN,
@@ -116,8 +116,8 @@ const Story stories[] = {
      1},
 };
 
-/* The test of the test: what it has to find is found. */
-TEST(Follower, BelievesNoMixAndNoStepBack)
+/* A test of the test: it finds these errors. */
+TEST(Follower, RejectsAMixtureAndAStepBack)
 {
     const std::vector<Contents> contents = {{{1, 1}, {1}}, {{2, 2}, {2}}, {{2, 2}, {3}}};
     Follower follower(contents, 0);
@@ -174,11 +174,12 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
             if (n.say == Say::Object)
                 objects.push_back(n.text);
     }
-    /* A process that is killed before an event, from 1, of the story's steps. Returns whether it was. 0: it is not,
-     * and the events are known then. `points`: as arm(). */
+    /* Runs the story's steps in a process that is killed before an event, from 1. Returns whether it was
+     * killed. 0: no kill; then the events are recorded. `points`: as for arm(). */
     bool live(unsigned kill_at, bool points);
 
-    /* The moments of a run: no kill, then every one, or every so-many-th where less than all work is asked for. */
+    /* The events of a run: first without a kill, then each one, or every n-th if less than all work is to be
+     * done. */
     static unsigned after_moment(unsigned k)
     {
         static const unsigned stride = std::max(1u, 100 / rig::rounds(100));
@@ -197,7 +198,7 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
     TempDir dir;
     std::vector<std::string> paths;
     std::vector<Contents> contents; /* that may be found */
-    size_t acknowledged = 0;        /* the first of them that still may */
+    size_t acknowledged = 0;        /* the first of them that is still allowed */
     std::vector<std::string> events, objects;
 
   private:
@@ -241,12 +242,12 @@ bool Killed::live(unsigned kill_at, bool points)
     return p.was_killed();
 }
 
-/* ---- to those that come afterwards ---- */
+/* ---- later processes ---- */
 
 class KilledAlone : public Killed
 {
   protected:
-    /* A process that recovers, and perhaps goes on, and is killed, too. */
+    /* A process that recovers, perhaps goes on, and is killed, too. */
     void recover_and_die(unsigned kill_at)
     {
         Process p([&](const Teller &t) {
@@ -263,7 +264,7 @@ class KilledAlone : public Killed
         hear(p);
         EXPECT_TRUE(p.was_killed() || p.ended_well()) << p.end();
     }
-    /* Reads everything, goes on, and makes the files plain. Tells which contents it found. */
+    /* Reads everything, goes on, and makes the files plain. Sends the contents that it found. */
     void look(unsigned turn, bool grown, const Teller &t)
     {
         watch_events(t);
@@ -284,7 +285,7 @@ class KilledAlone : public Killed
         n.say = Say::Verdict;
         n.value = static_cast<uint32_t>(follower.at());
         t.tell(n);
-        Contents now = contents.back(); /* what a guard gives back is that */
+        Contents now = contents.back(); /* the guard gives these bytes back */
         for (unsigned file = 0; !story.has(Step::Guard) && file < story.files; file++) {
             Mapped &m = hands[file];
             now[file] = content(m);
@@ -314,7 +315,7 @@ class KilledAlone : public Killed
         for (const std::string &object : objects)
             EXPECT_FALSE(exists(object)) << object;
     }
-    /* A file without an attribute is plain, for all that anybody can tell. */
+    /* A file without an attribute is plain for every process. */
     void expect_plain_without_attribute() const
     {
         for (unsigned file = 0; file < story.files; file++)
@@ -354,7 +355,7 @@ TEST_P(KilledAlone, IsFoundWholeOrNotAtAll)
     std::printf("%zu moments\n", events.size());
 }
 
-/* ---- to those that have the files mapped meanwhile ---- */
+/* ---- processes that have the files mapped meanwhile ---- */
 
 class KilledBesideOthers : public Killed
 {
@@ -366,7 +367,7 @@ class KilledBesideOthers : public Killed
             ASSERT_TRUE(*maps.back()) << maps.back()->sentence;
         }
     }
-    /* All that the process that lives touches has to be free. */
+    /* All pages that the surviving process uses have to be free. */
     void put_back_by_hand()
     {
         for (unsigned file = 0; file < story.files; file++) {
@@ -376,7 +377,7 @@ class KilledBesideOthers : public Killed
             ASSERT_EQ(content(m), old[file]);
         }
     }
-    /* What was seen stays, and once one file shows what was done, so do the others. */
+    /* Content that was read stays; once one file shows the operation, the others do, too. */
     void look(Follower &follower)
     {
         for (size_t at = SIZE_MAX; at != follower.at();) {
@@ -397,15 +398,15 @@ TEST_P(KilledBesideOthers, IsSeenWholeOrNotAtAll)
         SCOPED_TRACE(about(k));
         ASSERT_NO_FATAL_FAILURE(put_back_by_hand());
         killed = live(k, true) || k == 0;
-        /* Readers first: they meet what is marked. A piece, then everything. */
+        /* Readers first: they meet marked pages. A part, then everything. */
         Bytes piece(3000);
         ASSERT_TRUE(ato_memcpy(piece.data(), maps[0]->base + 4100, piece.size()) || errno == EFAULT)
             << ato_errormsg();
         Follower follower(contents, acknowledged);
         ASSERT_NO_FATAL_FAILURE(look(follower));
-        /* A process that takes pages finds out what became of the rest. */
+        /* A process that takes pages decides the outcome of all others. */
         for (auto &m : maps)
-            while (ato_deploy(m->base, m->stat().size) < 0) /* it may have got shorter */
+            while (ato_deploy(m->base, m->stat().size) < 0) /* the file may have become shorter */
                 ASSERT_EQ(errno, EFAULT) << ato_errormsg();
         ASSERT_NO_FATAL_FAILURE(look(follower));
         before += follower.at() == 0;

@@ -41,7 +41,8 @@ Herd::~Herd()
     munmap(board, sizeof(Board));
 }
 
-/* Of any generation. Of another user's, which no other user can remove, the name may stay. */
+/* The objects of any generation. The name of one that belongs to another user may stay: other users cannot
+ * remove it. */
 std::string Herd::shared_memory() const
 {
     for (const std::string &name : rig::names_in("/dev/shm"))
@@ -56,7 +57,7 @@ std::string Herd::shared_memory() const
 
 static int fork_or_abort()
 {
-    std::fflush(nullptr); /* or a child that ends by exit() says it again */
+    std::fflush(nullptr); /* or a child that ends by exit() prints it again */
     const int pid = fork();
     if (pid < 0) {
         std::perror("fork");
@@ -76,7 +77,7 @@ void Herd::start(unsigned n)
     since[n] = now_ms();
 }
 
-/* Waits until a process is gone. False: it ended in another way than it may. */
+/* Waits until a process has ended. False: it did not end in an expected way. */
 bool Herd::reap(unsigned n)
 {
     int status;
@@ -144,8 +145,8 @@ void Herd::look_for_hanging()
         wrong = board->why;
 }
 
-/* Until a process has done something: its first commit makes a journal, which takes longer than a thousand of the
- * others. Then, of a writer, until it is within a call that writes, and a little longer. */
+/* Waits until a process has done something: its first commit makes a journal, which takes longer than a
+ * thousand of the others. Then, for a writer, until it is in a call that writes, and a little longer. */
 void Herd::aim_at(unsigned n)
 {
     const uint64_t end = now_ms() + 300, from = sum_of(board, n * plan.threads, plan.threads),
@@ -222,7 +223,7 @@ std::string Herd::end()
     for (unsigned n = 0; n < pids.size(); n++)
         if (pids[n] > 0)
             reap(n);
-    /* The unfinished journal of a killed process goes with the next one of the same user. */
+    /* The next process of the same user removes the unfinished journal of a killed one. */
     if (wrong.empty())
         look(1, End::Fast);
     if (wrong.empty())

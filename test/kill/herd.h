@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How are processes that share files killed and replaced? One at a time or two at once, at random moments, half of
- * them within a call; now and then all at once, and then again while those that come
- * next recover. In between a process that is alone looks at everything.
+ * Kills and replaces processes that share files: one at a time or two at once, at random moments, half of
+ * them within a call; sometimes all at once, and again while the next ones recover. In between a single
+ * process checks everything.
  */
 #ifndef ATO_TEST_KILL_HERD_H
 #define ATO_TEST_KILL_HERD_H
@@ -20,12 +20,12 @@ class Herd
     Herd(const Herd &) = delete;
     Herd &operator=(const Herd &) = delete;
 
-    /* Lets the processes live and die for so long, and for up to 30 s more until some kills came within a
-     * call that writes. "": none saw anything wrong, hung or failed. */
+    /* Runs the processes for this time, and for up to 30 s more until some kills came within a call that
+     * writes. Returns "" if no process found an error, hung or failed. */
     std::string live(uint64_t ms);
 
-    /* All end by themselves. Then one more of each user finds everything in order, the last one makes the files
-     * plain, and nothing is left beside them. "" or what is wrong. */
+    /* Lets all processes end by themselves. Then one more of each user checks everything, the last one makes
+     * the files plain, and no other file is left. Returns "" or the error. */
     std::string end();
 
     uint64_t kills = 0, interrupted = 0, torn = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do processes that share files stay right when any of them is killed at any moment? In each domain and by
- * each commit path; with several threads, by two users of a group, and beside readers that may only read.
+ * Do processes that share files keep them correct when any of them is killed at any moment? In each domain
+ * and with each commit path; with several threads, with two users of a group, and beside read-only processes.
  *
- * A control kills processes that write the same records through a plain mmap(). If that tears none, the kills
- * came at harmless moments, and the other tests have proven nothing.
+ * A control kills processes that write the same records through a plain mmap(). If that tears no record, the
+ * kills came at harmless moments, and the other tests have shown nothing.
  *
  * ATO_TEST_PERCENT=1000 lets the herds live ten times as long; give it more for hours.
  */
@@ -83,7 +83,7 @@ static std::vector<Case> cases()
 INSTANTIATE_TEST_SUITE_P(All, Herds, testing::ValuesIn(cases()),
                          [](const auto &info) { return std::string(info.param.name); });
 
-TEST(Control, TheSameKillsTearRecordsThatAPlainMmapWrites)
+TEST(Control, TheSameKillsTearRecordsWrittenThroughAPlainMmap)
 {
     SCOPED_TRACE(rig::replay());
     Plan plan{ATO_DOMAIN_PROCESS, 0, 3, 0};

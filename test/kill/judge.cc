@@ -21,7 +21,7 @@ unsigned noted_as(unsigned record)
 
 } // namespace
 
-/* ---- where things lie ---- */
+/* ---- places ---- */
 
 Range range_of(unsigned actor, unsigned record)
 {
@@ -69,7 +69,7 @@ unsigned char end_of_step(uint64_t step)
     return step ? static_cast<unsigned char>(step % 251 + 1) : 0;
 }
 
-/* ---- what ends a process ---- */
+/* ---- failures ---- */
 
 [[noreturn]] void fail(const Process &p, const char *format, ...)
 {
@@ -90,7 +90,7 @@ unsigned char end_of_step(uint64_t step)
     fail(l.process, "%s", what.c_str());
 }
 
-/* ---- what must be there ---- */
+/* ---- checks ---- */
 
 uint64_t word_at(const unsigned char *at)
 {

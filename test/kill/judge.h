@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The judge of a life: where each record, account and size lies, and what a process of the herd must see there.
- * life.cc acts, and asks it. A process that sees anything else notes that on the board and exits.
+ * The checks of a life: the places of records, accounts and sizes, and their values for a process of the
+ * herd. life.cc acts, and calls these. A process that finds an error notes it on the board and exits.
  */
 #ifndef ATO_TEST_KILL_JUDGE_H
 #define ATO_TEST_KILL_JUDGE_H
@@ -11,7 +11,7 @@
 namespace herds
 {
 
-/* ---- where things lie ---- */
+/* ---- places ---- */
 
 constexpr size_t PAGE = 4096, FILE_SIZE = 64 * PAGE, MOST_SIZE = 256 * PAGE;
 constexpr size_t SHORT_BYTES = 96, LONG_BYTES = 3 * PAGE + 800, PAIR_BYTES = 200;
@@ -34,7 +34,7 @@ struct Leg {
     int64_t amount;
 };
 
-/* What a transfer moves; its amounts add up to 0. There are 32 different ones of each writer. */
+/* The amounts of a transfer, which add up to 0. There are 32 different ones of each writer. */
 std::vector<Leg> transfer(unsigned actor, uint64_t number);
 
 /* The tail is as long as the number says that it begins with, and its last byte follows from it. */
@@ -76,24 +76,24 @@ struct Life {
     __attribute__((format(printf, 2, 3)));
 [[noreturn]] void fail(const Life &l, const std::string &what);
 
-/* ---- what must be there ---- */
+/* ---- checks ---- */
 
 using Bytes = std::vector<unsigned char>;
 
 uint64_t word_at(const unsigned char *at);
 
-/* The last operation on a record of which its writer was told that it is done. */
+/* The last operation on a record that is acknowledged to its writer. */
 uint64_t told_of(const Life &l, unsigned actor, unsigned record);
 
-/* `told`: what had been told before these bytes were read. */
+/* `told`: the last acknowledged operation before these bytes were read. */
 void judge(Life &l, unsigned actor, unsigned record, uint64_t told, const unsigned char *bytes);
 
-/* The receipts, which are judged before, say what each account holds. `image`: of each file. */
+/* The receipts, which are checked before, give the value of each account. `image`: of each file. */
 void judge_accounts(Life &l, const Bytes (&image)[FILES]);
 
 void judge_tail(const Life &l, uint64_t step, uint64_t size, unsigned char last);
 
-/* All of the above, and the bytes between, while no other process changes the files. */
+/* All checks above, and the bytes between, while no other process changes the files. */
 void judge_image(Life &l, const Bytes (&image)[FILES]);
 
 } // namespace herds

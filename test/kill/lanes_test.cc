@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What becomes of a commit that was cut among its flips while other threads went on committing? A thread is stopped
- * between two words of a journaled commit; others commit and are told so, through other lanes of the same journal;
- * then the process dies. The commit was decided: it must be found done, and so must the others.
+ * Is a commit finished that was cut among its flips while other threads went on committing? A thread is
+ * stopped between two words of a journaled commit; others commit, and their commits are acknowledged, through
+ * other lanes of the same journal; then the process dies. The commit was decided: it must be complete, and so
+ * must the others.
  *
- * Random kills meet this moment, some nanoseconds long, too seldom. Needs the library with the seam.
+ * Random kills rarely meet this moment of some nanoseconds. Needs the library with the seam.
  */
 #include "process.h"
 #include "support/mapped.h"
@@ -54,7 +55,8 @@ class Lanes : public testing::TestWithParam<int>
         if (!m.write(record * STEP + 100, bytes))
             leave(m.sentence);
     }
-    /* Writes the first record of the first file and is stopped at a word; all others are written meanwhile. */
+    /* Writes the first record of the first file and is stopped at a word; meanwhile all others are
+     * written. */
     void live(int word) const
     {
         static struct persist_ops stopping = persist_real;
@@ -62,7 +64,7 @@ class Lanes : public testing::TestWithParam<int>
         persist_ops = &stopping;
         Mapped files[] = {Mapped(paths[0], wish()), Mapped(paths[1], wish())};
         std::thread other([&] {
-            write(files[0], 0, pattern(RECORD, 1)); /* so that the journal is made */
+            write(files[0], 0, pattern(RECORD, 1)); /* makes the journal */
             words_left = word;
             write(files[0], 0, pattern(RECORD, 2));
         });
@@ -87,7 +89,7 @@ class Lanes : public testing::TestWithParam<int>
 
 } // namespace
 
-TEST_P(Lanes, CommitCutAmongItsFlipsIsFinishedWhateverOthersCommitMeanwhile)
+TEST_P(Lanes, CommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
 {
     for (int word = 1; word <= 6; word++) {
         SCOPED_TRACE("stopped before word " + std::to_string(word));

@@ -28,7 +28,7 @@ void map_file(Process &p, File file, int policy)
     if (opened.fd < 0)
         fail(p, "cannot open %s", names[file]);
     void *at = MAP_FAILED;
-    /* A process that may only read waits until one that may write has recovered the file. */
+    /* A read-only process waits until a writer has recovered the file. */
     for (int tries = 0; at == MAP_FAILED && tries < 20000; tries++) {
         at = p.plan.plain
                  ? mmap(nullptr, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, opened.fd, 0)
@@ -141,7 +141,7 @@ void read_record(Life &l)
     const uint64_t told = told_of(l, actor, record);
     if (ato_memcpy(bytes.data(), l.at(r), r.n))
         judge(l, actor, record, told, bytes.data());
-    /* What a killed process left may be in doubt until one that may write looks at it. */
+    /* The outcome of a killed process's operation may be undecided until a writer looks at it. */
     else if (errno != EAGAIN || !l.process.reader || !l.plan.watch)
         fail(l, "cannot read");
 }
@@ -195,7 +195,7 @@ void read_tail(Life &l)
 
 /* ---- writing ---- */
 
-/* What the board says of the own record: its next operation. */
+/* The next operation of the own record, from the board. */
 class Noted
 {
   public:
@@ -366,7 +366,7 @@ void live_as_thread(Life &l)
             map_files(l.process, l.random);
         }
         if (l.random.below(300) == 0)
-            std::exit(0); /* with the library's own clearing up, while the files are mapped */
+            std::exit(0); /* exits with the files mapped */
     }
 }
 

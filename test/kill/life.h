@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does a process of the herd do until it is killed, and what must it see? Each writer has records of
- * its own in three files and stamps them; all writers move money among the same accounts; readers check both.
+ * The life of a process of the herd until it is killed, and its checks. Each writer has records of its own in
+ * three files and stamps them; all writers move money among the same accounts; readers check both.
  *
  * Records: every 8 bytes hold the number of the writer's operation that wrote them. A board in memory, which
- * the killed leave behind, says for each record which operation its writer began last, and which one it was
- * told is done. A reader therefore checks that
+ * outlives killed processes, has for each record the operation that its writer began last, and the last one
+ * that was acknowledged. A reader therefore checks that
  *
- *   - it sees one operation: all stamps are equal, across pages and in both records of a pair;
- *   - nothing is lost and nothing comes back: the stamp is not older than what had been told when the read
- *     began, nor than what the reader saw before;
- *   - nothing is early: the stamp is not newer than what had been begun when the read ended.
+ *   - it reads one operation: all stamps are equal, across pages and in both records of a pair;
+ *   - nothing is lost and nothing comes back: the stamp is not older than the one acknowledged when the read
+ *     began, nor than those read before;
+ *   - nothing is early: the stamp is not newer than the operation begun when the read ended.
  *
- * Whether the operation that a kill interrupted is done is open until its writer writes the record again.
+ * An operation that a kill interrupted may be done or not until its writer writes the record again.
  *
  * Accounts: they lie on many pages of two files, half of them across the end of a page. A transfer is a
- * transaction. It reads the receipt of its writer, which counts its transfers, and writes the next number; that
- * number and the writer say how much goes to which account. So the receipts say at any time what each
- * account must hold, and the sum of all is 0.
+ * transaction. It reads the receipt of its writer, which counts its transfers, and writes the next number;
+ * that number and the writer determine the amount for each account. So the receipts determine the value of
+ * each account at any time, and the sum of all is 0.
  */
 #ifndef ATO_TEST_KILL_LIFE_H
 #define ATO_TEST_KILL_LIFE_H
@@ -27,7 +27,7 @@
 namespace herds
 {
 
-/* The owner of a process. 0: as the test. */
+/* The user of a process. 0: the user of the test. */
 struct User {
     unsigned uid, gid;
 };
@@ -38,7 +38,7 @@ struct Plan {
     unsigned writers = 3, readers = 2; /* processes */
     unsigned threads = 1;              /* of each process */
     rig::Medium medium = rig::Medium::Memory;
-    User users[2] = {}; /* by turns */
+    User users[2] = {}; /* in turn */
     bool watch = false; /* readers map for reading only */
     bool plain = false; /* the control: through mmap() */
 
@@ -46,7 +46,7 @@ struct Plan {
     {
         return writers + readers;
     }
-    unsigned actors() const /* that write: each thread has records of its own */
+    unsigned actors() const /* the threads that write; each has records of its own */
     {
         return writers * threads;
     }
@@ -63,14 +63,14 @@ struct Board {
     struct {
         uint64_t begun, told;
     } records[MOST_ACTORS][RECORDS];
-    bool within[MOST_ACTORS];    /* a call that writes */
+    bool within[MOST_ACTORS];    /* in a call that writes */
     uint64_t done[MOST_THREADS]; /* operations */
-    char objects[FILES][64];     /* how the names of the files' shared memory begin */
+    char objects[FILES][64];     /* the prefixes of the names of the files' shared memory */
     bool stopping, failed;
     char why[800];
 };
 
-/* How a process that looks leaves the files. */
+/* The state in which a checking process leaves the files. */
 enum class End { Fast, Spatial, Exit, Abandon };
 
 bool write_files(const Plan &plan, const rig::Folder &folder);
@@ -79,12 +79,12 @@ bool write_files(const Plan &plan, const rig::Folder &folder);
 [[noreturn]] void live(Board &board, const Plan &plan, const std::string &folder, unsigned n,
                        uint64_t seed);
 
-/* Checks each record, each account and the bytes between them, as user 0 or 1 and alone; after End::Spatial also as
- * read(2) sees them. */
+/* Checks each record, each account and the bytes between them, as user 0 or 1 and alone; after End::Spatial
+ * also as read(2) returns them. */
 [[noreturn]] void look(Board &board, const Plan &plan, const std::string &folder, unsigned user,
                        End end, uint64_t seed);
 
-/* Whether the long record of a writer is a mix, as read(2) sees it. */
+/* Is the long record of a writer a mixture, as read(2) returns it? */
 bool is_torn(const std::string &folder, unsigned actor);
 
 } // namespace herds

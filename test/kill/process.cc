@@ -42,7 +42,7 @@ Process::Process(const std::function<void(const Teller &)> &body)
         std::perror("pipe");
         std::abort();
     }
-    std::fflush(nullptr); /* or a child that ends by exit() says it again */
+    std::fflush(nullptr); /* or a child that ends by exit() prints it again */
     pid = fork();
     if (pid < 0) {
         std::perror("fork");
@@ -98,7 +98,7 @@ void Process::listen(uint64_t ns)
 
 void Process::listen(uint64_t ns, Say from)
 {
-    /* One that is not heard may keep others waiting, this one among them, with what it has locked. */
+    /* A process that is not read may keep others waiting, including this one, with its locks. */
     const int64_t end = now() + PATIENCE;
     for (size_t heard = 0; now() < end && hear(end - now()); heard = notes.size())
         if (std::any_of(notes.begin() + static_cast<ptrdiff_t>(heard), notes.end(),

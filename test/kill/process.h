@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How is a process made, listened to and killed? A child is forked before this process ever mapped
- * a file with libato (it never does), so that each child is a fresh user of the library. It tells
- * what it does by notes through a pipe: those outlive it.
+ * Starts processes, reads their notes and kills them. This process never maps a file with libato, so that
+ * each forked child uses the library anew. A child sends notes through a pipe, which outlives it.
  */
 #ifndef ATO_TEST_KILL_PROCESS_H
 #define ATO_TEST_KILL_PROCESS_H
@@ -17,15 +16,15 @@ namespace kills
 enum class Say : uint32_t {
     Begin,   /* about to write a record; thread, record, content */
     Told,    /* the call returned: the write is acknowledged */
-    Verdict, /* what a checker found; record, value: enum Found */
+    Verdict, /* the result of a check; record, value: enum Found */
     Object,  /* a shared-memory object was made; text: its path */
-    Event,   /* text: what a store, flush, fence or file operation is called */
+    Event,   /* text: the name of a store, flush, fence or file operation */
 };
 
 /* What a record holds. */
 struct Content {
     enum Kind : uint32_t { Initial, Stamped, Filled } kind = Initial;
-    uint32_t source = 0; /* Initial, Stamped: the record that it was written to first */
+    uint32_t source = 0; /* Initial, Stamped: the record that it was first written to */
     uint64_t version = 0;
 
     bool operator==(const Content &other) const
@@ -55,7 +54,7 @@ class Teller
     int fd;
 };
 
-/* Never returns into the test: ends the child, after a sentence to stderr unless `why` is empty. */
+/* Ends the child, with a sentence to stderr unless `why` is empty; never returns into the test. */
 [[noreturn]] void leave(const std::string &why);
 
 class Process
@@ -67,22 +66,23 @@ class Process
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
-    /* Listens for so long; with `from`, beginning when that is first said, or given up after two seconds. */
+    /* Reads notes for this time; with `from`, counted from the first note of that kind, or for two seconds
+     * without one. */
     void listen(uint64_t ns);
     void listen(uint64_t ns, Say from);
-    /* Sends SIGKILL, unless the child ended by itself; hears the rest. */
+    /* Sends SIGKILL, unless the child ended by itself; reads the remaining notes. */
     void kill();
-    /* Hears everything until the child ends. */
+    /* Reads all notes until the child ends. */
     void wait();
 
     bool was_killed() const;
     bool ended_well() const;
-    std::string end() const; /* for people */
+    std::string end() const; /* a description of its end */
 
     std::vector<Note> notes;
 
   private:
-    bool hear(int64_t ns); /* false: nothing more to come */
+    bool hear(int64_t ns); /* false: there is nothing more */
     int pid = -1, fd = -1, status = -1;
 };
 

@@ -32,7 +32,7 @@ Contents begin_with(const Story &s)
     return all;
 }
 
-/* ---- what the files hold ---- */
+/* ---- contents ---- */
 
 static Bytes part(const Bytes &of, size_t at, size_t n)
 {
@@ -106,7 +106,7 @@ bool Follower::see(unsigned file, const Bytes &bytes, bool grown)
     return false;
 }
 
-/* ---- what a process does ---- */
+/* ---- steps ---- */
 
 void Hands::map(bool from_the_last)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does a process do to its files, and what may they hold when it is killed meanwhile? A story is a list of
- * steps. One function does a step, another one says what the files hold after it; so each operation is a line.
+ * A story: a list of steps of a process on its files, and the contents that the files may have when it is
+ * killed meanwhile. One function does a step, another one computes the contents after it; so each operation
+ * is a line.
  *
  * Two files lie in one folder, three in a folder each.
  */
@@ -30,7 +31,7 @@ struct Step {
         Write,
         WriteEager,
         Fill,
-        Copy, /* what lies at the same place of file B */
+        Copy, /* the bytes at the same place of file B */
         Deploy,
         Resize, /* to n bytes */
         Guard,  /* and writes the mask */
@@ -57,7 +58,7 @@ struct Story {
     Steps steps;
     int policy = ATO_READ_GATHER;
     unsigned flags = ATO_NO_RTM;
-    /* Another process did this before, and was killed in the last step before the so-many-th word of its flip. */
+    /* Another process did this before, and was killed in the last step, before the n-th word of its flip. */
     Steps dead = {};
     unsigned words = 0;
 
@@ -68,33 +69,34 @@ using Contents = std::vector<Bytes>; /* of each file */
 
 Contents begin_with(const Story &s);
 
-/* What the files hold. */
+/* The contents of the files. */
 class Model
 {
   public:
     explicit Model(const Contents &first) : now(first)
     {
     }
-    /* Before the steps, and after each step that changes something. */
+    /* Before the steps, and after each step with a change. */
     std::vector<Contents> after(const Steps &steps);
-    /* Which of these it is after so many of the steps. */
+    /* The index of the contents after so many of the steps. */
     std::vector<size_t> reached;
     unsigned seed = 0;
 
   private:
     Contents now, staged;
     size_t guarded = 0; /* where the guard of file A begins */
-    Bytes plain;        /* its bytes; none: there is no guard */
+    Bytes plain;        /* its bytes; empty: there is no guard */
 };
 
-/* Follows what is seen of files. They go from one of some contents to the next, never back, and all of them at once. */
+/* Follows the contents that are read. They move forward through a list of contents, never back, and all files
+ * at once. */
 class Follower
 {
   public:
     Follower(const std::vector<Contents> &contents, size_t from) : all(contents), is(from)
     {
     }
-    /* False: these bytes are not the file's at this moment or later. `grown`: the file may be longer by a page of
+    /* False: the file cannot have these bytes now or later. `grown`: the file may be longer by a page of
      * zeros. */
     bool see(unsigned file, const Bytes &bytes, bool grown = false);
     size_t at() const
@@ -107,7 +109,7 @@ class Follower
     size_t is;
 };
 
-/* The files of a story, as a process has them mapped. Ends the process where a call fails. */
+/* The files of a story, as a process has them mapped. Ends the process if a call fails. */
 class Hands
 {
   public:
@@ -133,7 +135,7 @@ class Hands
     ato_tx *tx[3] = {};
 };
 
-/* All of a file: again if what a dead process left is finished meanwhile. */
+/* The whole file: reads again if the operation of a dead process is finished meanwhile. */
 Bytes content(const Mapped &m);
 
 } // namespace kills

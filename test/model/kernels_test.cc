@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does the model hold with each copy kernel, by ordinary stores (domain process) and by
- * non-temporal ones (domain pmem)? model_test.cc sees only the best kernel of this machine.
+ * Does the model hold with each copy kernel, with ordinary stores (domain process) and non-temporal ones
+ * (domain pmem)? model_test.cc uses only the best kernel of this machine.
  */
 #include "use_kernel.h"
 #include "world.h"
@@ -38,7 +38,7 @@ class Kernel : public testing::TestWithParam<Case>
 {
 };
 
-TEST_P(Kernel, HoldsWhatAByteArrayHoldsAfterAnyOperations)
+TEST_P(Kernel, HoldsTheSameAsAByteArrayAfterAnyOperations)
 {
     const Case &c = GetParam();
     if (!kernel_usable(c.kernel.c_str()))

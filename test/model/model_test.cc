@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a mapped file hold, after any operations, what a byte array holds after the same? For every
- * policy, domain and way to commit, in the library as it is installed.
+ * Does a mapped file hold, after any operations, the bytes that a byte array holds after the same ones? With
+ * every policy, domain and commit path, in the library as it is installed.
  */
 #include "world.h"
 
@@ -18,7 +18,7 @@ class Model : public testing::TestWithParam<model::Setup>
 {
 };
 
-/* Returns what was committed, and how. */
+/* Returns the counts of commits of each kind. */
 void run(const model::Setup &s, size_t bytes, unsigned steps, model::Tally *sum)
 {
     rig::Random random(rig::seed() ^ bytes);
@@ -36,17 +36,16 @@ void run(const model::Setup &s, size_t bytes, unsigned steps, model::Tally *sum)
     sum->refused += world.tally.refused;
 }
 
-TEST_P(Model, HoldsWhatAByteArrayHoldsAfterAnyOperations)
+TEST_P(Model, HoldsTheSameAsAByteArrayAfterAnyOperations)
 {
     const model::Setup &s = GetParam();
     if (s.commit == Commit::Rtm && !persist_rtm_works())
         GTEST_SKIP() << "hardware transactions do not commit on this CPU";
     SCOPED_TRACE(rig::replay());
-    /* Few on a disk, but as many as it takes to see each kind of operation. */
+    /* Few on a disk, but enough for each kind of operation. */
     unsigned steps = s.medium == Medium::Disk ? 60 : rig::rounds(800);
     model::Tally sum;
-    /* Sizes that are multiples of nothing: less than a slice, some pages, more than the 512 pages
-     * that share a meta page. */
+    /* Unaligned sizes: less than a slice, some pages, more than the 512 pages that share a meta page. */
     rig::Random sizes(rig::seed());
     for (size_t bytes : {sizes.within(3, 60), sizes.within(5000, 40000) | 1,
                          sizes.within(4u << 20, 6u << 20) | 1}) {

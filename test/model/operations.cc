@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations that a step may be: each is a call of the library, and what the model makes of it. Their table is in
+ * The operations of a step: each is a call of the library, and its effect on the model. Their table is in
  * steps.cc.
  */
 #include "steps.h"
@@ -86,7 +86,7 @@ void Steps::copy_in(Transaction &t)
     t.maps.insert(&source);
 }
 
-/* Calls that are refused, whatever they are about. */
+/* Calls that are refused with any transaction. */
 void Steps::fail_in(Transaction &t)
 {
     Range r = any_range();
@@ -128,7 +128,7 @@ void Steps::join(std::list<Transaction>::iterator into)
 {
     auto from = std::next(open.begin(), static_cast<long>(random.below(open.size())));
     if (setup.commit == Commit::Single && !from->draft.puts.empty())
-        return; /* both would be of more than a word */
+        return; /* both would change more than a word */
     size_t pages = into->draft.pages.size() + from->draft.pages.size();
     int expected = into == from ? EINVAL : pages > into->limit ? E2BIG : 0;
     if (!went(ato_tx_join(into->tx, from->tx) == 0, expected))
@@ -205,7 +205,7 @@ void Steps::write_ranges()
     std::vector<Put> puts;
     std::set<Page> pages;
     int expected = 0;
-    Draft as_it_goes = *draft; /* with the ranges that are done before */
+    Draft as_it_goes = *draft; /* with the ranges before it applied */
     for (uint64_t n = random.within(1, 4); n; n--) {
         Range r = single && !puts.empty() ? range_in(only) : puts.empty() ? first : any_range();
         if (epoch && r.file != first.file)
@@ -340,7 +340,7 @@ void Steps::deploy()
     went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
 }
 
-/* Not while a transaction has to do with the mapping. */
+/* Not while a transaction uses the mapping. */
 void Steps::map_part_again()
 {
     File &f = files[random.below(2)];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do the tests of whole protocols (model, threads, kill) stand on? Random numbers that can be
- * had again, a folder that goes away, mappings that do, and sentences for what failed.
+ * Common parts of the tests of whole protocols (model, threads, kill): repeatable random numbers, a folder
+ * and mappings that are removed with their objects, and sentences for failures.
  *
- *   ATO_TEST_SEED     the seed, to have a failure again; every failure prints it
+ *   ATO_TEST_SEED     the seed, to repeat a failure; every failure prints it
  *   ATO_TEST_PERCENT  how much of the usual work to do; 100, and 20 under a sanitizer
  *
- * No assertions in here: it works in forked children too, where GoogleTest does not.
+ * Without assertions: it works in forked children, too, where GoogleTest does not.
  */
 #ifndef ATO_TEST_MODEL_RIG_H
 #define ATO_TEST_MODEL_RIG_H
@@ -30,7 +30,7 @@
 namespace rig
 {
 
-/* splitmix64: small, good enough, and the same everywhere. */
+/* splitmix64: small, and the same everywhere. */
 class Random
 {
   public:
@@ -48,7 +48,7 @@ class Random
     {
         return next() % n;
     }
-    /* lowest..highest, both possible. */
+    /* lowest..highest, both included. */
     uint64_t within(uint64_t lowest, uint64_t highest)
     {
         return lowest + below(highest - lowest + 1);
@@ -64,7 +64,7 @@ class Random
         auto n = static_cast<uint64_t>(std::exp(at * std::log(static_cast<double>(highest) + 1)));
         return n < 1 ? 1 : n > highest ? highest : n;
     }
-    /* One of a table, each as often as its `weight` says. */
+    /* An entry of a table, each as often as its `weight`. */
     template <class T, size_t n> const T &weighted(const T (&all)[n])
     {
         uint64_t sum = 0;
@@ -91,7 +91,7 @@ class Random
     uint64_t state;
 };
 
-/* What the environment says; anything else ends the program. */
+/* The value in the environment; anything but a number ends the program. */
 inline uint64_t whole_number(const char *name, const char *told)
 {
     char *end = nullptr;
@@ -113,7 +113,7 @@ inline uint64_t seed()
     return chosen;
 }
 
-/* To be put into a SCOPED_TRACE(). */
+/* For SCOPED_TRACE(). */
 inline std::string replay()
 {
     return "again with ATO_TEST_SEED=" + std::to_string(seed());
@@ -138,7 +138,7 @@ inline unsigned rounds(unsigned usual)
 
 enum class Medium { Memory, Disk };
 
-/* Memory: tmpfs. Disk: what TMPDIR names, where msync has something to do. */
+/* Memory: tmpfs. Disk: the folder TMPDIR, where msync has an effect. */
 class Folder
 {
   public:
@@ -202,7 +202,7 @@ inline bool write_file(const std::string &path, const std::vector<unsigned char>
     return to.fd >= 0;
 }
 
-/* What read(2) says the file is. */
+/* The bytes that read(2) returns. */
 inline std::vector<unsigned char> read_file(const std::string &path)
 {
     Descriptor from(path, O_RDONLY);
@@ -224,8 +224,8 @@ inline ato_options options(int policy, int domain, unsigned flags = 0)
     return o;
 }
 
-/* A mapping that goes away with its owner, unless that has unmapped it before. `base` is nullptr
- * when it could not be made. */
+/* A mapping that its destructor unmaps, if it was not unmapped before. `base` is nullptr if the map
+ * failed. */
 class Map
 {
   public:
@@ -283,7 +283,7 @@ inline std::vector<std::string> shared_objects()
     char line[512];
     while (maps && std::fgets(line, sizeof(line), maps)) {
         const char *at = std::strstr(line, "/dev/shm/ato-");
-        /* Scratch folders of tests lie there too; the objects are ato-<32 hex digits>, and more. */
+        /* Test folders lie there, too; the objects are ato-<32 hex digits>, and more. */
         if (at && std::strspn(at + 13, "0123456789abcdef") == 32)
             found.emplace_back(at, std::strcspn(at, " \n"));
     }
@@ -292,7 +292,7 @@ inline std::vector<std::string> shared_objects()
     return found;
 }
 
-/* Names in a folder; none when there is no such folder. */
+/* The names in a folder; none if the folder does not exist. */
 inline std::vector<std::string> names_in(const std::string &folder)
 {
     std::vector<std::string> names;
@@ -316,7 +316,7 @@ inline std::string domain_name(int domain)
     return names[domain];
 }
 
-/* Where two runs of bytes differ first; -1: nowhere. */
+/* The first place where two runs of bytes differ; -1: they are equal. */
 inline long first_difference(const unsigned char *a, const unsigned char *b, size_t n)
 {
     if (std::memcmp(a, b, n) == 0)

@@ -47,11 +47,11 @@ void Steps::count(const rig::Map &m)
     tally.deployed += st.deployed_slices;
 }
 
-/* ---- where ---- */
+/* ---- places ---- */
 
 size_t Steps::longest() const
 {
-    /* A hardware transaction takes some words; and an epoch that it does not take could not end. */
+    /* A hardware transaction has room for some words; an epoch with more could not end. */
     return setup.commit == Commit::Rtm ? PAGE + 100 : LONGEST;
 }
 
@@ -101,7 +101,7 @@ unsigned char *Steps::address(const rig::Map &m, const Range &r) const
     return m.base + r.offset - (&m == &f.part ? f.part_begin : 0);
 }
 
-/* ---- what is to come ---- */
+/* ---- expected results ---- */
 
 std::set<Steps::Page> Steps::pages_of(const Range &r)
 {
@@ -130,7 +130,7 @@ int Steps::conflict(const Range &r, const Draft *own) const
     return 0;
 }
 
-/* Pages that the transaction has then are added to `all`, which has those that it has by now. */
+/* Adds to `all`, the pages that the transaction has now, those that it has after the call. */
 int Steps::claim(Transaction &t, const Range &r, std::set<Page> *all) const
 {
     std::set<Page> more = *all;
@@ -144,7 +144,7 @@ int Steps::claim(Transaction &t, const Range &r, std::set<Page> *all) const
     return 0;
 }
 
-/* ---- what is seen ---- */
+/* ---- comparing ---- */
 
 std::vector<unsigned char> Steps::seen(const Range &r, const Draft *draft) const
 {
@@ -161,7 +161,7 @@ std::vector<unsigned char> Steps::seen(const Range &r, const Draft *draft) const
     return bytes;
 }
 
-/* To be written there: at random, or much like what is there. */
+/* Bytes to write: random, or similar to those in the file. */
 std::vector<unsigned char> Steps::some(const Range &r, const Draft *draft)
 {
     std::vector<unsigned char> bytes(r.n);
@@ -189,7 +189,7 @@ void Steps::expect_bytes(const unsigned char *bytes, const Range &r, const Draft
                       << " differs first at byte " << static_cast<long>(r.offset) + at;
 }
 
-/* Did a call go as it has to? True: it was done. */
+/* Is the result of a call the expected one? True: it was done. */
 bool Steps::went(bool done, int expected)
 {
     int error = errno;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model of steps that are made of several calls: transactions, of which some are open at a time,
- * ato_writev(), epochs; and plain operations among them. Two files, each mapped as a whole, in part, and
- * with an epoch, beside two byte arrays that say what is committed, and lists of what is not yet.
+ * The model of steps of several calls: transactions, of which several may be open, ato_writev(), epochs; and
+ * plain operations among them. Two files, each mapped as a whole, in part, and with an epoch, beside two byte
+ * arrays with the committed content, and lists of uncommitted writes.
  *
- * It also knows which pages each transaction and epoch keeps. All are of this thread: a call that comes to
- * a page of another one fails with EDEADLK, and none ever waits. A call that fails has to fail as the model
- * says, and to leave everything as it was: a page that it kept, or a byte, shows later.
+ * It also knows the pages that each transaction and epoch keeps. All belong to this thread: a call that comes
+ * to a page of another one fails with EDEADLK, and none ever waits. A call that fails must have the error of
+ * the model, and change nothing: a page that it kept, or a byte, shows later.
  */
 #ifndef ATO_TEST_MODEL_STEPS_H
 #define ATO_TEST_MODEL_STEPS_H
@@ -25,11 +25,11 @@ class Steps
     Steps(const Setup &setup, rig::Random &random, size_t bytes);
 
     void step();
-    /* Ends all that is open, compares, and makes both files plain. */
+    /* Ends all transactions and epochs, compares, and makes both files plain. */
     void finish();
 
     Tally tally;
-    /* What happened at least once. */
+    /* Counts, to check that each case occurred. */
     uint64_t commits = 0, aborts = 0, joins = 0, syncs = 0, too_big = 0, kept_by_others = 0,
              busy = 0;
 
@@ -45,18 +45,18 @@ class Steps
         Range to;
         std::vector<unsigned char> bytes;
     };
-    /* What is written and not committed. */
+    /* Uncommitted writes. */
     struct Draft {
         std::vector<Put> puts;
-        std::set<Page> pages; /* that others do not write to */
+        std::set<Page> pages; /* others do not write to these pages */
     };
     struct Transaction {
         ato_tx *tx;
-        bool keeps; /* pages that it only reads */
+        bool keeps; /* also keeps pages that it only reads */
         size_t limit;
         Draft draft;
         std::set<const rig::Map *> maps;
-        Page only; /* which it writes to, where a commit has to be a single word's */
+        Page only; /* the only page that it may write to, if its commit has to be a single word */
     };
     struct File {
         std::string path;
@@ -66,7 +66,7 @@ class Steps
         Draft epoch;
     };
 
-    /* Where. */
+    /* Places. */
     size_t longest() const;
     Range range_to_read();
     Range any_range();
@@ -75,13 +75,13 @@ class Steps
     const rig::Map &map_for(const Range &r, bool with_epoch);
     unsigned char *address(const rig::Map &m, const Range &r) const;
 
-    /* What is to come: 0, or an errno. */
+    /* Expected results: 0, or an errno. */
     static std::set<Page> pages_of(const Range &r);
     const Draft *keeper(Page page) const;
     int conflict(const Range &r, const Draft *own) const;
     int claim(Transaction &t, const Range &r, std::set<Page> *all) const;
 
-    /* What is seen. */
+    /* Comparing. */
     std::vector<unsigned char> seen(const Range &r, const Draft *draft) const;
     std::vector<unsigned char> some(const Range &r, const Draft *draft);
     void apply(const Draft &d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do transactions, ato_writev() and epochs hold what byte arrays hold after the same, whoever looks, and do
- * they fail as they have to and leave nothing behind then? In each setup of model_test.cc.
+ * Do transactions, ato_writev() and epochs hold the same as byte arrays, through every mapping; and do they
+ * fail with the expected error, and change nothing then? In each setup of model_test.cc.
  */
 #include "steps.h"
 
@@ -18,7 +18,7 @@ class StepsModel : public testing::TestWithParam<model::Setup>
 {
 };
 
-TEST_P(StepsModel, HoldWhatByteArraysHoldAndFailWithoutATrace)
+TEST_P(StepsModel, HoldTheSameAsByteArraysAndFailWithoutChanges)
 {
     const model::Setup &s = GetParam();
     if (s.commit == Commit::Rtm && !persist_rtm_works())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which copy kernel does a mapped file use? A test may say, before the file is used: the library
- * takes the best one the CPU can run, and the others would never be seen on this machine.
+ * Sets the copy kernel of a mapped file. A test may do that before the file is used: the library takes the
+ * best one that the CPU supports, and the others would never be tested on this machine.
  */
 #ifndef ATO_TEST_MODEL_USE_KERNEL_H
 #define ATO_TEST_MODEL_USE_KERNEL_H
@@ -16,7 +16,7 @@ const char *const *kernel_names(void);
 /* 1: this CPU can run it. */
 int kernel_usable(const char *name);
 
-/* For the file that `addr` is mapped from; nobody may be in a call on it. */
+/* For the file that `addr` is mapped from; no thread may be in a call on it. */
 void use_kernel(const void *addr, const char *name);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ std::vector<Setup> setups()
                 if (commit != Commit::Rtm || rtm_may_commit(s))
                     all.push_back(s);
             }
-    /* Where msync has something to do. */
+    /* A folder where msync has an effect. */
     for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
         for (Commit commit : {Commit::Single, Commit::Journal})
             all.push_back({policy, ATO_DOMAIN_MSYNC, commit, rig::Medium::Disk});
@@ -79,7 +79,7 @@ void World::map_whole(File &f)
     setup.prepare(f.whole.base);
 }
 
-/* From some page on, for some length; with any policy: that is the mapping's, not the file's. */
+/* From some page on, with some length; with any policy: it belongs to the mapping, not to the file. */
 void World::map_part(File &f)
 {
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
@@ -123,7 +123,7 @@ void World::unmap_whole(File &f, int mode)
     EXPECT_EQ(f.whole.unmap(mode), 0) << ato_errormsg();
 }
 
-/* ---- where ---- */
+/* ---- places ---- */
 
 bool World::within_page(size_t offset, size_t n) const
 {
@@ -136,7 +136,7 @@ size_t World::length(const File &f)
     return random.log_uniform(std::min(most, f.bytes.size()));
 }
 
-/* An offset for n bytes within `room`: anywhere, or where something may go wrong. */
+/* An offset for n bytes within `room`: anywhere, or at a special place. */
 size_t World::position(size_t room, size_t n)
 {
     size_t last = room - n, at = random.within(0, last);
@@ -171,7 +171,7 @@ World::Place World::place(size_t n)
     return {&f, &f.whole, position(f.bytes.size(), n), n};
 }
 
-/* ---- what is compared ---- */
+/* ---- comparing ---- */
 
 void World::expect_read(const Place &p)
 {
@@ -287,7 +287,7 @@ void World::deploy()
 {
     Place p = place(length(files[random.below(2)]));
     ASSERT_EQ(ato_deploy(p.address(), p.n), 0) << ato_errormsg();
-    /* What it brings home is whole pages, as far as the mapping shows them. */
+    /* It deploys whole pages, as far as the mapping covers them. */
     size_t begin = p.offset / PAGE * PAGE, end = (p.offset + p.n + PAGE - 1) / PAGE * PAGE;
     bool part = p.map == &p.file->part;
     end = std::min(end, part ? p.file->part_begin + p.map->n : p.file->bytes.size());
@@ -305,8 +305,8 @@ void World::sync()
     EXPECT_EQ(ato_msync(p.address() - in_page, p.n + in_page, MS_SYNC), 0) << ato_errormsg();
 }
 
-/* By a little or by much, through either mapping; what is new is within reach of the whole one. Behind
- * an end that came nearer there is nothing. */
+/* By a little or by much, through either mapping; the whole mapping reaches the new part. Behind an end that
+ * moved down there is nothing. */
 void World::grow()
 {
     File &f = files[random.below(2)];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model: two files, mapped once as a whole and once in part each, beside two byte arrays that
- * say what they hold. Each step does one random operation on both sides and compares.
+ * The model: two files, mapped once as a whole and once in part each, beside two byte arrays with their
+ * content. Each step does one random operation on both sides and compares.
  *
- * Operations: copies in, out and between all mappings (overlapping ones too), memset, deploy,
- * msync, each with every flag; growing; unmapping fast and spatial, and mapping again in any order.
+ * Operations: copies in, out and between all mappings (overlapping ones too), memset, deploy, msync, each
+ * with every flag; growing; unmapping fast and spatial, and mapping again in any order.
  *
- * Looks at what plain loads see where the library promises that they see it: after ato_deploy(),
- * after an eager write, after a lazy read. Counts commits, so that a test can tell that the path it
- * names was the one taken.
+ * Compares plain loads where the library defines their result: after ato_deploy(), after an eager write,
+ * after a lazy read. Counts commits, so that a test can check that the intended path was taken.
  */
 #ifndef ATO_TEST_MODEL_WORLD_H
 #define ATO_TEST_MODEL_WORLD_H
@@ -60,7 +59,7 @@ class World
 
     void step();
     void compare_all();
-    /* Makes both files plain, and sees that nothing is left of what made them more. */
+    /* Makes both files plain, and checks that no file of libato's is left. */
     void finish();
 
     Tally tally;
@@ -72,7 +71,7 @@ class World
         rig::Map whole, part;
         size_t part_begin = 0;
     };
-    /* Where an operation takes place: through which mapping. */
+    /* The place of an operation: through which mapping. */
     struct Place {
         File *file;
         rig::Map *map;
@@ -104,8 +103,7 @@ class World
     void make_plain(File &f);
     void start_plain();
 
-    /* True if the call took place; otherwise it was refused as it may be, or the test has failed.
-     */
+    /* True if the call was done; otherwise it was refused as allowed, or the test has failed. */
     bool accepted(const void *returned, const Place &p);
     void expect_read(const Place &p);
     void expect_plain_loads(const Place &p, const char *when);

@@ -12,9 +12,9 @@
  * their reservations look alike (`holder` is 0 or 1).
  *
  * tools/check-models runs this, and the mutants, each of which has to be found:
- *   MUTANT_NO_MEMBARRIER   the absent barrier of page_release() is paid for by nobody
+ *   MUTANT_NO_MEMBARRIER   no membarrier() makes up for the absent barrier of page_release()
  *   MUTANT_LOOK_FIRST      the sleeper looks at `holder` before its note
- *   MUTANT_WAKE_ONE        who releases wakes one of those whose note it took away
+ *   MUTANT_WAKE_ONE        a release wakes one of the sleepers whose note it took away
  *   MUTANT_WAKE_FIRST      the note is taken away after the wake-up
  *   MUTANT_WAIT_ON_HOLDER  the futex is `holder`, which another thread of the process may have
  *                          reserved since: a note that was taken away meanwhile goes unnoticed

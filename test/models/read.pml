@@ -19,7 +19,7 @@
  *   - a read returns one state of its own time, wholly                             assert one_moment
  *   - and nothing of an operation that is not durable (I4)                         assert durable
  *   - no store reaches a home that the durable word calls valid (I2, I3)           assert i2
- *   - everyone comes to an end: no deadlock, and a reader that reserves gets its pages
+ *   - all threads finish: no deadlock, and a reader that reserves gets its pages
  * That words are found durable after a crash is the crash explorer's, kills are takeover.pml's.
  *
  * Not in it: the size (point 5; test/unit/tx_size_test.cc and test/threads have readers of what is being cut
@@ -79,7 +79,7 @@
 #define page_of(slice) ((slice) >> 1)
 #define slices(page)   (3 + (page))
 
-/* ---- what everyone sees ---- */
+/* ---- shared memory and media ---- */
 
 byte holder[2];   /* page_state.holder: thread + 1; 0: free */
 byte version[2];  /* page_state.version */
@@ -93,7 +93,7 @@ byte durable[2];  /* words, as a power cut would find them after recovery */
 byte sure;        /* operations that are durable, a bit each */
 byte now[3];      /* what the file holds */
 byte then[STATES * 3]; /* what it held since the read under way began */
-byte moments;     /* how many of them; 0: nobody reads */
+byte moments;     /* how many of them; 0: no read */
 
 /* ---- a writer's stores that are not visible yet ---- */
 
@@ -228,7 +228,7 @@ inline bring(s)
 
 #define unmark(p) mark(p)
 
-/* showing_all() in showing.c; commit_page() for a page. Into the buffer in one step: nobody sees a store before it
+/* showing_all() in showing.c; commit_page() for a page. Into the buffer in one step: no thread sees a store before it
  * leaves that. */
 inline show_flips()
 {
@@ -253,7 +253,7 @@ inline show_flips()
 }
 
 /* W1, the words, W2: commit_page(), commit_each_page(), and commit_journal() or commit_rtm(), of which readers
- * cannot tell the lane: its commit line decides, and nobody is told before all words are durable. */
+ * cannot tell the lane: its commit line decides, and the commit is not acknowledged before all words are durable. */
 inline flip()
 {
 #ifndef MUTANT_NO_W1
@@ -363,7 +363,7 @@ proctype writer(byte me; byte ops)
 
 /* ---- the reader ---- */
 
-/* load_look(): loaded by whoever gets the page; else its holder does it at once. */
+/* load_look(): loaded by the thread that gets the page; else its holder does it at once. */
 inline look(p)
 {
     do

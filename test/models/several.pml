@@ -6,14 +6,15 @@
  * takeover() (takeover.c), both with finish.c.
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
- * page. Process 3 has both mapped, and reads one and then the other. Whoever comes upon a page whose holder is dead
- * recovers; but for process 3 with RO, which goes by what is told (view_of_marked() in reader_beside.c). KILLS of them all are killed, each at any step; the kernel drops their locks.
+ * page. Process 3 has both mapped, and reads one and then the other. A process that finds a page of a dead holder
+ * recovers. With RO process 3 does not: it uses the notes in memory (view_of_marked() in reader_beside.c). KILLS processes
+ * are killed, each at any step; the kernel drops their locks.
  *
- * Words count from 0 to 1. What a power cut leaves is takeover.pml's, with whom a commit to one file dies, and memory
+ * Words count from 0 to 1. What a power cut leaves is takeover.pml's, which also has the death in a commit to one file; memory
  * is sequentially consistent, as there.
  *
  * What is checked:
- *   - who read the new bytes of one file reads no old ones of the other               assert forward
+ *   - after new bytes of one file no read gets old ones of the other                  assert forward
  *   - what is left when all is free is the commit in both files or in neither         assert both
  *   - no deadlock: no page stays held or marked for ever
  *
@@ -33,7 +34,7 @@
 byte word[2], bitmap[2]; /* on the media, in memory */
 bit flipping[2];
 byte moves[2];           /* page_state.version */
-byte holder[2];          /* process + 1; 0: nobody */
+byte holder[2];          /* process + 1; 0: free */
 bit is_hidden[2], taken[2]; /* page_state.owner: PAGE_HIDDEN, PAGE_TAKEN_OVER */
 bit told[2];             /* the dead one's: SHOWING_WORDS */
 bit reloaded[2];
@@ -101,7 +102,7 @@ inline reveal(k)
     }
 }
 
-/* replay_all(), then takeover(), of file f, whose page `gone` holds, who is dead. */
+/* replay_all(), then takeover(), of file f: its page is held by the dead process `gone`. */
 inline recover(f)
 {
 #ifndef MUTANT_NO_REPLAY
@@ -251,7 +252,7 @@ inline commit()
     holder[1] = 0
 }
 
-/* The locks of the dead go, in any order; with the last one it is known to be dead. */
+/* The locks of a dead process go, in any order; with the last one its death is visible. */
 inline die()
 {
     do
@@ -288,7 +289,7 @@ proctype process(byte id)
     fi
 }
 
-/* Kills, and when all are done takes both pages: what is left must be free, and whole. */
+/* Kills, and takes both pages when all are done: the result must be free, and complete. */
 init
 {
     byte id = 4, gone, kills;

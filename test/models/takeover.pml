@@ -8,9 +8,9 @@
  * in all, and what one has held then is dropped by the kernel in any order (attach lock, slot's
  * lock, journal's locks). Process 0 and 1 write, each as MODE_0, MODE_1 say: both pages by a journal
  * lane (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
- * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. Whoever
- * waits for a page looks at the slot of its holder, and if that is dead recovers (recover()). With RO process 3 may
- * not: it reads what the dead one's memory says that holds (view_of_marked() in reader_beside.c).
+ * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. A
+ * process that waits for a page looks at the slot of its holder, and recovers if the holder is dead (recover()). With RO
+ * process 3 may not: it reads the copies that the dead process's memory calls valid (view_of_marked() in reader_beside.c).
  *
  * Words are numbers of operations: `word` as it is visible, `durable` as a power cut would leave it at
  * most behind: it keeps either, for each line by itself. So with the lane's commit line and `retired`.
@@ -22,7 +22,7 @@
  *     memory shows, or was read (with POWER)                   assert whole, assert kept
  *   - what is reloaded has everything that memory showed: no replay undoes a newer flip  assert undone
  *   - no page is given to two, or freed while its holder lives                assert mine
- *   - who gets a page finds nothing of its former holder in it                assert clean
+ *   - a taken page has nothing of its former holder in it                     assert clean
  *   - no deadlock: no page stays held for ever (without POWER, which always can go on)
  *
  * Commits to several files are several.pml's.
@@ -46,7 +46,7 @@
  *   MUTANT_KEEP_PENDING       the mask of the dead stays in the page's state
  *   MUTANT_TRUST_POOL         an owner whose journal is still locked is taken to live: no replay
  *   MUTANT_NO_ATTACH          recoveries take no lock
- *   MUTANT_READER_WAITS       readers do not look at who holds a page that is flipping
+ *   MUTANT_READER_WAITS       readers do not look at the holder of a page that is flipping
  *   MUTANT_NO_RECHECK         WITHOUT_RECHECK and WITHOUT_GENERATION
  *   MUTANT_NO_GENERATION      WITHOUT_GATE and WITHOUT_GENERATION
  *   MUTANT_NOT_TOLD           with RO: a commit never tells that all is marked
@@ -93,7 +93,7 @@
 #define GENERATIONS 2
 #endif
 
-/* ---- what everyone sees: pages in shared memory ---- */
+/* ---- shared memory: pages ---- */
 
 byte holder[2];   /* 0: free, else 1 + slot + 4 * generation */
 byte version[2];
@@ -106,7 +106,7 @@ bit reloaded[4];     /* shared_slot.reloaded */
 
 #define slot_of(h)   (((h) - 1) & 3)
 #define holds(s)     (1 + (s) + 4 * (generation[s] % GENERATIONS))
-/* The slot's lock is free, or somebody else's by now. */
+/* The slot's lock is free, or belongs to another process by now. */
 #define is_dead(h)   ((h) && (!lives[slot_of(h)] || (h) != holds(slot_of(h))))
 
 /* ---- slots, locks ---- */
@@ -311,7 +311,7 @@ inline recover()
 #endif
     if
 #ifndef WITHOUT_RECHECK
-    :: !is_dead(gone) || !taken[slot_of(gone)] /* somebody was here before */
+    :: !is_dead(gone) || !taken[slot_of(gone)] /* another process was here before */
     :: else ->
 #else
     :: true ->
@@ -438,8 +438,8 @@ inline write_lane()
 #endif
 }
 
-/* The kernel drops the locks of a dead process in any order, the owner's lock of its journal perhaps
- * after the slot's. */
+/* The kernel drops the locks of a dead process in any order, the owner's lock of its journal perhaps after
+ * the slot's. */
 inline die()
 {
     do
@@ -506,7 +506,7 @@ proctype newcomer(byte id)
 
 /* ---- the reader ---- */
 
-/* What holds of a page that is marked is the media's word; else what memory has. */
+/* For a marked page the word on the media counts; else the bitmap in memory. */
 #ifdef RO
 #define view(p) \
     (reloaded[slot_of(holder[p])] || (!taken_over[p] && words[slot_of(holder[p])]))
@@ -606,7 +606,7 @@ end:
 }
 
 #ifdef POWER
-/* Everything that a power cut may leave of this moment, replayed. Changes nothing. */
+/* Everything that a power cut at this moment may leave, replayed. Changes nothing. */
 proctype power()
 {
     byte which, a, b;

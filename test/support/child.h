@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does a test run code that dies? In a forked child, which never comes back into GoogleTest.
+// Runs code that dies: in a forked child, which never returns into GoogleTest.
 #ifndef ATO_TEST_SUPPORT_CHILD_H
 #define ATO_TEST_SUPPORT_CHILD_H
 
@@ -13,17 +13,17 @@
 namespace support
 {
 
-// Exit status of a child that a fault (faults.h) cut.
+// Exit status of a child that a fault (faults.h) ended.
 constexpr int CUT = 77;
 
-// Runs `what` in a child, which leaves by _exit() with what it returns: no destructors, no atexit()
-// handlers, no leak check. The exit status, or 256 + the signal that killed it.
+// Runs `what` in a child, which leaves by _exit() with its result: no destructors, no atexit() handlers, no
+// leak check. Returns the exit status, or 256 + the signal that killed it.
 int in_child(const std::function<int()> &what);
 
-// The same, but leaves by exit(): as a program does that ends cleanly.
+// The same, but leaves by exit(), as a program that ends normally.
 int in_exiting_child(const std::function<int()> &what);
 
-// A word from one process to another, made before the fork.
+// A message from one process to another, made before the fork.
 class Pipe
 {
   public:
@@ -32,17 +32,17 @@ class Pipe
     Pipe(const Pipe &) = delete;
     Pipe &operator=(const Pipe &) = delete;
     bool tell();
-    bool hear(); // waits; false when all who could tell are gone
+    bool hear(); // waits; false when all writing ends are closed
 
   private:
     int ends_[2];
 };
 
-// A process that says when it is ready, and goes on when it is told to.
+// A process that reports when it is ready, and goes on when told to.
 class Peer
 {
   public:
-    // `what` is given a function that does both; its result is the exit status.
+    // `what` gets a function that does both; its result is the exit status.
     explicit Peer(const std::function<int(const std::function<void()> &)> &what)
     {
         pid_ = fork();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What has somebody left who died in a commit to two files?
+// The state that a process leaves that died in a commit to two files.
 #ifndef ATO_TEST_SUPPORT_DYING_H
 #define ATO_TEST_SUPPORT_DYING_H
 
@@ -9,8 +9,8 @@
 namespace support
 {
 
-// A process that dies in a commit to both files, in domain pmem: pattern(100, 2) at the begin of the first, pattern(100,
-// 3) of the second. Its journal has it, and no word was stored yet. CUT.
+// A process dies in a commit to both files, in domain pmem: pattern(100, 2) at the begin of the first,
+// pattern(100, 3) of the second. The journal has the commit, and no word is stored. Returns CUT.
 int die_in_commit(const std::string &first, const std::string &second);
 
 // The shared memory of a file that is in use, or was.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a call below the library fails, or the process dies right before it? Tables for the two
-// seams (fsops, persist) that count, fail and cut, and do the real thing otherwise. For programs
-// that link libato_seam_dep only. One object of each kind at a time; single-threaded use.
+// Makes a call below the library fail, or the process die right before it: tables for the two seams (fsops,
+// persist) that count, fail and cut, and otherwise call the real functions. For programs that link
+// libato_seam_dep only. One object of each kind at a time; single-threaded use.
 #ifndef ATO_TEST_SUPPORT_FAULTS_H
 #define ATO_TEST_SUPPORT_FAULTS_H
 
@@ -19,13 +19,13 @@ extern "C" {
 namespace support
 {
 
-// What a hook answers: go on, leave the process by _exit(CUT), or fail with this errno.
+// Results of a hook: go on, leave the process by _exit(CUT), or fail with this errno.
 constexpr int GO_ON = 0;
 constexpr int DIE = -1;
 
 struct FsCall {
     const char *op;   // the table's entry
-    std::string name; // where it takes one
+    std::string name; // if it takes one
     long index;       // from 0, of all calls seen
 };
 
@@ -61,7 +61,7 @@ struct PersistCall {
     const char *op;
     const char *site; // file and line
     long index;
-    const void *address; // what it stores to or flushes; NULL for fences
+    const void *address; // of the store or flush; NULL for fences
     size_t n;            // bytes flushed; 0 for the others
 };
 
@@ -78,7 +78,7 @@ class PersistFaults
     long events = 0;
     uint64_t slices = 0;      // stored by scatter, line and home
     uint64_t cold_slices = 0; // of them by scatter, to lines thought to be out of the caches
-    int rtm = -1;             // what hardware transactions do: -1 really tried, 0 abort, 1 succeed
+    int rtm = -1;             // hardware transactions: -1 are tried, 0 abort, 1 succeed
 
     void cut_at(long index);
     void die_at_flip(long n); // right before the n-th store of a word in lib/commit/commit.c

@@ -57,7 +57,7 @@ uintptr_t in_program(uintptr_t place)
     return place - reinterpret_cast<uintptr_t>(&__executable_start);
 }
 
-// The error that this call is to fail with; 0: none.
+// The error with which this call has to fail; 0: none.
 static int look(const char *name, void *place, const int *errors)
 {
     if (!armed)
@@ -77,7 +77,7 @@ static int look(const char *name, void *place, const int *errors)
     return fails ? wish->error : 0;
 }
 
-// ---- what has to be given back ------------------------------------------------------------------
+// ---- resources to give back ---------------------------------------------------------------------
 
 static void *took_block(void *block)
 {
@@ -162,7 +162,7 @@ std::vector<std::string> shared_memory_left()
 // The errors that are tried follow; the first one is the most likely.
 #define ERRORS(...) static const int errors[] = {__VA_ARGS__, 0};
 
-// A call that says -1, or what `bad` is, and errno.
+// A call that returns -1, or `bad`, and sets errno.
 #define WRAP(type, bad, name, params, args, ...)                                                   \
     extern "C" type __real_##name params;                                                          \
     extern "C" type __wrap_##name params                                                           \
@@ -252,7 +252,7 @@ WRAP(int, -1, msync, (void *at, size_t n, int flags), (at, n, flags), EIO, ENOSP
 
 // ---- descriptors and what they tell
 
-// The argument that is there only for a file to be made.
+// The argument that exists only if a file may be made.
 static mode_t mode_of(int flags, va_list more)
 {
     return flags & O_CREAT ? va_arg(more, mode_t) : 0;

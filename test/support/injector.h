@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a call of the library to the C library, the kernel or libpmemobj fails? Each such call is
-// led through here by the linker (--wrap; the names are in test/fault/meson.build). Between begin()
-// and end() each gets a name that is the same in every run, and one of them fails. What the library
-// takes and has to give back (blocks of memory, address space, names of shared memory) is counted
-// all the time.
+// Makes a call of the library to the C library, the kernel or libpmemobj fail. The linker leads each such
+// call through here (--wrap; the names are in test/fault/meson.build). Between begin() and end() each call
+// gets a name that is the same in every run, and one of them fails. Resources that the library has to give
+// back (blocks of memory, address space, names of shared memory) are counted all the time.
 #ifndef ATO_TEST_SUPPORT_INJECTOR_H
 #define ATO_TEST_SUPPORT_INJECTOR_H
 
@@ -18,12 +17,12 @@ namespace support
 namespace injector
 {
 
-// A call: by whom, and which one of those that it made.
+// A call: its place, and its turn there.
 struct Call {
     const char *name;  // as the linker knows it, "openat64"; of fcntl with its command
-    uintptr_t place;   // where it returns to
-    unsigned turn;     // of that place, from 0
-    const int *errors; // that make sense for it, up to 0
+    uintptr_t place;   // its return address
+    unsigned turn;     // at that place, from 0
+    const int *errors; // plausible ones, up to 0
 
     bool operator==(const Call &other) const
     {
@@ -46,8 +45,8 @@ struct Fault {
 void begin(const Fault *fault);
 
 struct Heard {
-    std::vector<Call> calls; // in order; of threads, as they came
-    bool failed;             // the fault came to pass
+    std::vector<Call> calls; // in order; of several threads in the order of their arrival
+    bool failed;             // the fault occurred
 };
 Heard end();
 
@@ -65,7 +64,7 @@ struct Holdings {
 };
 Holdings holdings();
 
-// Of shared memory objects that this process made, those that are there still.
+// The shared memory objects that this process made and that still exist.
 std::vector<std::string> shared_memory_left();
 
 } // namespace injector

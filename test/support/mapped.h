@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does a test map a file? An atomic mapping that unmaps itself, and what its calls said.
+// An atomic mapping that unmaps itself, and the errors of its calls.
 #ifndef ATO_TEST_SUPPORT_MAPPED_H
 #define ATO_TEST_SUPPORT_MAPPED_H
 
@@ -39,14 +39,14 @@ class Mapped
 
     char *base = nullptr;
     size_t length = 0;
-    int error = 0;        // errno of the last call that failed
-    std::string sentence; // and what it said
+    int error = 0;        // errno of the last failed call
+    std::string sentence; // and its sentence
 
   private:
     void failed();
 };
 
-// What the library's log was told while the object lives.
+// The entries of the library's log while the object exists.
 class Log
 {
   public:

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stand-in for libpmemobj, for test programs that are not about it. Making a real pool takes longer than everything
- * else in most tests that commit by a journal. A program that links this file has these functions in the place of
- * libpmemobj's, also where the library is loaded as a shared one. reflection/recovery/pool.c is the only caller; it asks for a
- * pool in a file that has its full length and is zero, for the place of the root object, and closes the pool.
+ * A replacement of libpmemobj, for test programs that do not test it. Making a real pool takes longer than
+ * everything else in most tests that commit by a journal. In a program that links this file these functions
+ * replace libpmemobj's, also if the library is loaded as a shared one. reflection/recovery/pool.c is the only
+ * caller; it asks for a pool in a file that has its full length and is zero, for the place of the root
+ * object, and closes the pool.
  */
 #include <libpmemobj.h>
 
 static char pool; /* its address is the handle */
 
-enum {
-    ROOT_AT = 1 << 20
-}; /* bytes into the file; a page's beginning, as libpmemobj's would not be */
+enum { ROOT_AT = 1 << 20 }; /* bytes into the file; at the begin of a page, unlike libpmemobj's */
 
 PMEMobjpool *pmemobj_create(const char *path, const char *layout, size_t bytes, mode_t mode)
 {

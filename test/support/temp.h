@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where do a test's files live, and what is in them? Temporary folders that vanish with their
-// object, and small helpers for whole files. Knows nothing of libato but the names it leaves
-// behind.
+// Temporary folders that are removed with their object, and functions for whole files. Uses of libato only
+// the names of its files.
 #ifndef ATO_TEST_SUPPORT_TEMP_H
 #define ATO_TEST_SUPPORT_TEMP_H
 
@@ -67,7 +66,7 @@ std::vector<std::string> names_in(const std::string &folder); // sorted, without
 std::string attribute_of(const std::string &path);
 void set_attribute(const std::string &path, const std::string &value);
 
-// What libato keeps beside `path`.
+// The paths of libato's files beside `path`.
 std::string folder_of(const std::string &path);     // .../.ato
 std::string reflection_of(const std::string &path); // .../.ato/<inode>
 std::string manifest_of(const std::string &path);   // .../.ato/<inode>.manifest

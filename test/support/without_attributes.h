@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does a test get a file system without extended attributes? Kernels of today mount nothing
-// without them: reading one says ENOTSUP, by this program's own fgetxattr(), while `no_attributes` is
-// set. (Setting one goes through fsops: faults.h.) To be included once in a program.
+// Simulates a file system without extended attributes, because current kernels mount none: while
+// `no_attributes` is set, reading one fails with ENOTSUP, by this program's own fgetxattr(). (Setting one
+// goes through fsops: faults.h.) Include it once in a program.
 #ifndef ATO_TEST_SUPPORT_WITHOUT_ATTRIBUTES_H
 #define ATO_TEST_SUPPORT_WITHOUT_ATTRIBUTES_H
 
@@ -14,7 +14,7 @@
 
 static bool no_attributes;
 
-// Stands in for the C library's.
+// Replaces the C library's function.
 extern "C" ssize_t fgetxattr(int fd, const char *name, void *value, size_t n) noexcept
 {
     if (!no_attributes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How is one thread stopped in the middle of a call, for as long as a test likes?
+ * Stops one thread in the middle of a call, for as long as a test likes.
  */
 #ifndef ATO_TEST_THREADS_GATE_H
 #define ATO_TEST_THREADS_GATE_H
@@ -11,7 +11,7 @@
 namespace threads
 {
 
-/* Where the thread that called arm() waits until it is let go. `Where` names the places. */
+/* Stops the thread that called arm() until it is released. `Where` names the places. */
 template <class Where> class Gate
 {
   public:
@@ -36,7 +36,7 @@ template <class Where> class Gate
         changed.notify_all();
     }
 
-    /* The calling thread has come to `where`. */
+    /* Called by a thread that has come to `where`. */
     static void pass(Where where)
     {
         if (!mine.gate || mine.where != where || --mine.left)

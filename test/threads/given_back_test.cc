@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A reader of an epoch has found the epoch's note of the page that it wants, and is stopped before it reads
- * what is written there. Meanwhile the call that had taken the page fails, and gives it back; the next one's
- * page has its place. If the reader took the one's note for the other's, it would get what was in the page
- * before.
+ * A reader of an epoch has found the epoch's note of a page, and is stopped before it reads the bytes there.
+ * Meanwhile the call that had taken the page fails, and gives it back; the next call's page gets its place. A
+ * reader that took the one page's note for the other's would return the other page's old bytes.
  *
  * Needs the library with the seam.
  */
@@ -29,7 +28,7 @@ class GivenBack : public testing::TestWithParam<bool>
 
 } // namespace
 
-TEST_P(GivenBack, AReaderTakesNoNoteOfAnotherPageForThatOfItsOwn)
+TEST_P(GivenBack, AReaderDoesNotUseTheNoteOfAnotherPage)
 {
     constexpr size_t PAGE = 4096, PAGES = 8, SLICE = 64;
     const bool several = GetParam();
@@ -40,7 +39,7 @@ TEST_P(GivenBack, AReaderTakesNoNoteOfAnotherPageForThatOfItsOwn)
     rig::Map epoch(file, PAGES * PAGE,
                    rig::options(ATO_READ_GATHER, ATO_DOMAIN_PROCESS, ATO_EPOCHS));
     ASSERT_TRUE(map.base && epoch.base) << ato_errormsg();
-    /* Its first slice is in the reflection now, and what it held before still in the file. */
+    /* Its first slice is in the reflection now, and the old bytes are still in the file. */
     const std::vector<unsigned char> news(SLICE, 'n');
     ASSERT_TRUE(ato_memcpy(map.base + 2 * PAGE, news.data(), SLICE)) << ato_errormsg();
 
@@ -53,7 +52,7 @@ TEST_P(GivenBack, AReaderTakesNoNoteOfAnotherPageForThatOfItsOwn)
         const std::vector<unsigned char> bytes(3 * PAGE, 'w');
         ato_tx *t = ato_tx_begin(0);
         EXPECT_TRUE(ato_tx_memcpy(t, map.base + 4 * PAGE, "t", 1, 0)) << ato_errormsg();
-        /* With two pages, and on its way to the third, which its own transaction has. */
+        /* Has two pages, and comes to the third, which a transaction of its own thread has. */
         of_writer.arm(SEAM_RESERVE, 3);
         ato_iovec v[2] = {{epoch.base + 2 * PAGE, bytes.data(), PAGE},
                           {epoch.base + 3 * PAGE, bytes.data(), 2 * PAGE}};

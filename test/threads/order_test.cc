@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is what concurrent calls leave behind what some order of them would have left? Transfers that
- * keep a sum, copies in opposite directions, fields of many threads in one slice, and counters of
- * more threads than there are thread numbers.
+ * Is the result of concurrent calls that of some order of them? Transfers that keep a sum, copies in opposite
+ * directions, fields of many threads in one slice, and counters of more threads than there are thread
+ * numbers.
  */
 #include "chaos.h"
 #include "path.h"
@@ -118,8 +118,8 @@ TEST_P(Order, ATransferIsSeenInBothAccountsOrInNone)
     EXPECT_EQ(last, accounts);
 }
 
-/* A long write shows hundreds of pages, one after the other; whoever reads a few bytes across the
- * border of two of them meanwhile has time to look between. */
+/* A long write shows hundreds of pages, one after the other; so a reader of a few bytes across the border of
+ * two pages has time to look in between. */
 TEST_P(Order, AShortReadAcrossPagesNeverSeesHalfOfALongWrite)
 {
     SCOPED_TRACE(rig::replay());
@@ -148,8 +148,8 @@ TEST_P(Order, AShortReadAcrossPagesNeverSeesHalfOfALongWrite)
     EXPECT_EQ(failed, 0u);
 }
 
-/* Two threads copy A to B and B to A at once: one of the two came first, whichever. */
-TEST_P(Order, CopiesInOppositeDirectionsEndAsIfOneHadComeFirst)
+/* Two threads copy A to B and B to A at once: the result is that of one order or the other. */
+TEST_P(Order, CopiesInOppositeDirectionsEndAsInSomeOrder)
 {
     SCOPED_TRACE(rig::replay());
     Chaos chaos;
@@ -218,9 +218,9 @@ TEST_P(Order, CopiesInOppositeDirectionsEndAsIfOneHadComeFirst)
     EXPECT_EQ(failed, 0u);
 }
 
-/* Fields of a few bytes, dealt out to threads in turn: each page is everyone's. Mapped anew for
- * each round, so that the threads race for the first touch of its state too. */
-TEST_P(Order, NoFieldIsLostToAThreadThatWritesBesideIt)
+/* Fields of a few bytes, dealt out to threads in turn: each page belongs to all threads. Mapped anew for each
+ * round, so that the threads also race for the first touch of its state. */
+TEST_P(Order, NoFieldIsLostToAWriterOfAdjacentFields)
 {
     SCOPED_TRACE(rig::replay());
     Chaos chaos;
@@ -255,7 +255,7 @@ TEST_P(Order, NoFieldIsLostToAThreadThatWritesBesideIt)
     }
 }
 
-/* Thread numbers end at 64, journal lanes at 17: whoever is above shares and waits. */
+/* Thread numbers end at 64, journal lanes at 17: threads beyond that share them, and wait. */
 TEST_P(Order, CountersOfMoreThreadsThanNumbersAddUpExactly)
 {
     SCOPED_TRACE(rig::replay());
@@ -271,7 +271,7 @@ TEST_P(Order, CountersOfMoreThreadsThanNumbersAddUpExactly)
         team.emplace_back([&, t] {
             std::vector<unsigned char> buffer(ROOM, static_cast<unsigned char>(t));
             unsigned char *at = map.base + t * ROOM;
-            start.wait(); /* all are alive at once */
+            start.wait(); /* all threads live at once */
             for (uint64_t i = 0; i < each; i++) {
                 size_t n = i % 2 ? 9000 : 40;
                 failed += !ato_memcpy(at + i, buffer.data(), n);

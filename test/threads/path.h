@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Over which ways to read and to commit do the tests of threads run?
+ * The policies and commit paths of the tests of threads.
  */
 #ifndef ATO_TEST_THREADS_PATH_H
 #define ATO_TEST_THREADS_PATH_H
@@ -45,7 +45,7 @@ inline std::vector<Path> all_paths()
     return all;
 }
 
-/* For tests that say what they have to say with fewer. */
+/* For tests that need fewer. */
 inline std::vector<Path> some_paths()
 {
     return {{ATO_READ_LAZY, ATO_DOMAIN_PROCESS, 0},

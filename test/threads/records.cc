@@ -110,7 +110,7 @@ void Records::reader()
             continue;
         }
         if (writer >= WRITERS || version > begun[k == COPY ? COPY_OF : k][writer])
-            return fail(where + ": a stamp that nobody wrote yet");
+            return fail(where + ": a stamp that no writer has written yet");
         if (version < seen[k][writer])
             return fail(where + ": version " + std::to_string(version) + " after " +
                         std::to_string(seen[k][writer]) + " was seen");

@@ -2,17 +2,17 @@
 /*
  * Writers and readers of stamped records.
  *
- * Records lie one behind the other, at no alignment, from 64 bytes to ten pages long: neighbours
- * share pages and slices. Every 8 bytes of a record hold the same stamp: who wrote it, and as which
- * of his writes to it. A writer always writes a whole record by one call. So a reader knows
+ * Records lie one behind the other, at no alignment, from 64 bytes to ten pages long: neighbours share pages
+ * and slices. Every 8 bytes of a record hold the same stamp: its writer, and the number of that writer's
+ * write to it. A writer always writes a whole record by one call. So a reader knows
  *
- *   - that it saw one write: all stamps are equal;
- *   - that nothing came back: of one writer's stamps in one record it sees ever newer ones;
- *   - that nothing was lost or early: the stamp is not older than what its writer had been told to
- *     be done when the read began, nor newer than what he had begun when it ended.
+ *   - that it read one write: all stamps are equal;
+ *   - that nothing came back: of one writer's stamps in one record it reads ever newer ones;
+ *   - that nothing was lost or early: the stamp is not older than the last write acknowledged to its writer
+ *     when the read began, nor newer than the last one begun when the read ended.
  *
- * Some records belong to one writer, some to all; one is a copy of another, made from mapping to
- * mapping by a thread of its own.
+ * Some records belong to one writer, some to all; one is a copy of another, made from mapping to mapping by a
+ * thread of its own.
  */
 #ifndef ATO_TEST_THREADS_RECORDS_H
 #define ATO_TEST_THREADS_RECORDS_H
@@ -35,15 +35,14 @@ class Records
 
     explicit Records(const Path &path);
 
-    /* Each writer writes at least `writes` records, while `readers` threads read, one deploys and
-     * one copies; `beside` runs in a thread of its own, at least `besides` times and until the
-     * writers are done, who go on until then. Returns what the first thread that saw something
-     * wrong has to say, or "". */
+    /* Each writer writes at least `writes` records, while `readers` threads read, one deploys and one copies;
+     * `beside` runs in a thread of its own, at least `besides` times and until the writers are done, which go
+     * on until then. Returns the first error that a thread found, or "". */
     std::string work(unsigned writes, unsigned readers, unsigned besides = 0,
                      const std::function<std::string()> &beside = {});
 
-    /* After work(): every record that belongs to one writer holds his last write, and the file as
-     * read(2) sees it after a spatial unmap is what was read before. */
+    /* After work(): every record of one writer holds the last write of that writer, and after a spatial unmap
+     * read(2) returns the bytes that were read before. */
     std::string end();
 
     rig::Folder folder;
@@ -53,7 +52,7 @@ class Records
     struct Record {
         size_t offset, words;
     };
-    /* By which mapping a record can be reached. */
+    /* The mapping through which a record can be reached. */
     unsigned char *address(const Record &r, rig::Random &random) const;
     bool owned(unsigned record) const;
     unsigned owner(unsigned record) const;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do readers ever see a mix of two writes, or one that is lost, early or undone, while writers,
- * deployers, copiers and unmappers work? On every policy and way to commit.
+ * Do readers ever read a mixture of two writes, or a write that is lost, early or undone, while writers,
+ * deployers, copiers and unmappers work? With every policy and commit path.
  */
 #include "chaos.h"
 #include "records.h"
@@ -18,7 +18,7 @@ TEST_P(OnPath, NoReaderSeesAMixOrAnOlderVersion)
     EXPECT_EQ(records.end(), "");
 }
 
-TEST_P(OnPath, MappingAndUnmappingOtherFilesDisturbsNobody)
+TEST_P(OnPath, MappingAndUnmappingOtherFilesDisturbsNoReader)
 {
     SCOPED_TRACE(rig::replay());
     Chaos chaos;

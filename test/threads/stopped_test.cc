@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do readers wait for writers? A writer is stopped in the middle of a call, for as long as the test
- * likes: with its pages reserved, with its bytes copied, with its commit durable and not shown.
- * Whoever reads then must get the old bytes without the writer having moved on. If one waited, this
- * test would hang.
+ * Do readers wait for writers? A writer is stopped in the middle of a call, for as long as the test likes:
+ * with its pages reserved, with its bytes copied, with its commit durable and not visible. A reader must get
+ * the old bytes while the writer is stopped. If a reader waited, this test would hang.
  *
  * Needs the library with the seam.
  */
@@ -35,7 +34,7 @@ std::string name_of(Stop s)
     return names[static_cast<int>(s)];
 }
 
-/* While it lives, threads pass their gates. */
+/* Makes threads pass gates while it exists. */
 class Watched
 {
   public:
@@ -112,7 +111,7 @@ TEST_P(Stopped, ReadersDoNotWaitForAWriterAndSeeTheOldBytes)
     });
     gate.wait_until_stopped();
 
-    /* All of it, single pages, single bytes; from other threads too. */
+    /* All of it, single pages, single bytes; also from other threads. */
     for (int i = 0; i < 5; i++) {
         ASSERT_TRUE(ato_memcpy(seen.data(), map.base, BYTES)) << ato_errormsg();
         EXPECT_EQ(rig::first_difference(seen.data(), bytes.data(), BYTES), -1);
@@ -126,7 +125,7 @@ TEST_P(Stopped, ReadersDoNotWaitForAWriterAndSeeTheOldBytes)
         EXPECT_TRUE(ato_memcpy(theirs.data(), map.base, BYTES));
         EXPECT_EQ(theirs, bytes);
     }).join();
-    /* Who writes or deploys other pages does not wait either. */
+    /* Writes and deploys of other pages do not wait either. */
     bytes[BYTES - 1] ^= 1;
     EXPECT_TRUE(ato_memcpy(map.base + BYTES - 1, &bytes[BYTES - 1], 1));
     EXPECT_EQ(ato_deploy(map.base + BYTES - 1, 1), 0);
@@ -145,7 +144,7 @@ static std::vector<Case> cases()
     std::vector<Case> all;
     for (const Path &path : all_paths())
         for (Stop stop : {Stop::Reserved, Stop::Copied, Stop::Durable, Stop::Home})
-            /* After eager writes there is nothing to bring home. */
+            /* After eager writes there is nothing to deploy. */
             if (stop != Stop::Home || path.policy != ATO_READ_EAGER)
                 all.emplace_back(path, stop);
     return all;

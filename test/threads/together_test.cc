@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do calls of all kinds disturb one another? Threads that come and go map the same two files, wholly or
- * in part, write, read, ask, guard, grow, fail, change the log and unmap, each when it likes: what a
- * thread wrote stays, and the last of them leaves the files plain. ThreadSanitizer looks on here at what
- * calls that move no data share.
+ * Do calls of all kinds disturb one another? Threads start and end, map the same two files, wholly or in
+ * part, write, read, ask, guard, grow, fail, change the log and unmap, at any time: a thread's writes stay,
+ * and the last thread leaves the files plain. ThreadSanitizer checks here the data shared by calls that move
+ * no bytes.
  */
 #include "chaos.h"
 #include "path.h"
@@ -52,7 +52,7 @@ class Together : public OnPath
 
     rig::Folder folder;
     std::string paths[FILES];
-    unsigned char fields[FILES][THREADS][FIELD] = {}; /* each its thread's */
+    unsigned char fields[FILES][THREADS][FIELD] = {}; /* of each thread */
     std::atomic<uint64_t> told{0};                    /* sentences that reached the log */
     std::mutex lock;
     std::string sentence;
@@ -78,14 +78,14 @@ void Together::call(size_t self, size_t file, const rig::Map &map, rig::Random &
         if (map.stat().size < BYTES)
             fail("a size");
         break;
-    case 1: { /* another thread's mask may be there: of the same place, so that it stays */
+    case 1: { /* another thread may have set a mask at the same place, which stays */
         bool away = random.chance(50);
         if (ato_set_guard(map.base, 0, plain, away ? 0 : GUARDED) < 0)
             fail("a guard");
         break;
     }
     case 2:
-        /* What is more than the fields may go again. */
+        /* The file may be cut again to the fields. */
         if (ato_ftruncate(map.base, static_cast<off_t>(random.chance(50)
                                                            ? map.stat().size + random.below(9000)
                                                            : BYTES + random.below(9000))) < 0)
@@ -129,7 +129,7 @@ void Together::live(size_t self, uint64_t life)
 
 } // namespace
 
-TEST_P(Together, CallsOfAllKindsOnTheSameFilesKeepWhatEachThreadWrote)
+TEST_P(Together, CallsOfAllKindsOnTheSameFilesKeepTheWritesOfEachThread)
 {
     SCOPED_TRACE(rig::replay());
     std::vector<std::thread> team;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does anybody ever see a part of a step that is made of several calls? Writers of transactions and of
- * epochs stamp places on many pages with ever newer numbers; who reads sees the same number everywhere,
- * never an older one than before, none that was aborted, and none that is lost.
+ * Does a reader ever see a part of a step that consists of several calls? Writers of transactions and of
+ * epochs stamp places on many pages with ever newer numbers; a reader sees the same number everywhere, never
+ * an older one than before, no aborted one, and misses none.
  */
 #include "chaos.h"
 #include "path.h"
@@ -20,7 +20,7 @@ namespace
 {
 
 constexpr size_t PAGE = 4096, PAGES = 9;
-/* On five pages and over the ends of four: some places are of two. */
+/* On five pages and over the ends of four: some places are on two pages. */
 constexpr size_t PLACES[] = {100,           PAGE - 3,     2 * PAGE - 8,
                              4 * PAGE + 60, 5 * PAGE - 1, 7 * PAGE + 8};
 constexpr uint64_t ABORTED = 1ull << 63;
@@ -55,13 +55,13 @@ class Whole : public OnPath
             sentence = what;
         over = true;
     }
-    /* As failed: what the last call says. */
+    /* Fails with the error of the last call. */
     void fail_call(const std::string &what)
     {
         fail(what + ": " + ato_errormsg());
     }
 
-    /* What a reader saw, which saw `last` before; `oldest` was told before the read began. */
+    /* The number that a reader saw, after `last`; `oldest` was acknowledged before the read began. */
     void look(const std::vector<uint64_t> &stamps, uint64_t oldest, uint64_t &last)
     {
         for (uint64_t s : stamps)
@@ -78,13 +78,13 @@ class Whole : public OnPath
         looks++;
     }
 
-    /* Long enough for readers to look, too. */
+    /* Long enough for readers to look in between. */
     bool goes_on(uint64_t n, unsigned least) const
     {
         return !over && (n <= many(least) || looks < many(least));
     }
 
-    /* All of it by one call. */
+    /* All places by one call. */
     void read_at_once(const rig::Map &map)
     {
         std::vector<unsigned char> bytes(8 * PAGE);
@@ -129,12 +129,12 @@ class Whole : public OnPath
         }
     }
 
-    /* False: told EDEADLK, or failed. */
+    /* False: EDEADLK, or an error. */
     bool stamp(ato_tx *tx, uint64_t n, rig::Random &random)
     {
         for (uint64_t i = random.below(6), left = 6; left; left--, i = (i + 1) % 6) {
             uint64_t first = n | ABORTED;
-            /* Some twice. */
+            /* Some places twice. */
             if ((random.chance(30) && !ato_tx_memcpy(tx, writers.base + PLACES[i], &first, 8, 0)) ||
                 !ato_tx_memcpy(tx, writers.base + PLACES[i], &n, 8, 0)) {
                 if (errno != EDEADLK)
@@ -196,7 +196,7 @@ TEST_P(Whole, ReadersSeeATransactionOfManyPagesWholeOrNotAtAll)
     }
 }
 
-/* One record over three pages, again and again in the same place: stored to where readers look. */
+/* One record over three pages, again and again at the same place: stores to homes that readers look at. */
 TEST_P(Whole, ReadersOfAnEpochSeeEachWriteWholeAndOthersEachCommit)
 {
     SCOPED_TRACE(rig::replay());
@@ -242,7 +242,7 @@ TEST_P(Whole, ReadersOfAnEpochSeeEachWriteWholeAndOthersEachCommit)
     EXPECT_EQ(last, told);
 }
 
-/* In domain msync a commit brings the pages into order first, while readers look on. */
+/* In domain msync a commit sorts the pages first, while readers look them up. */
 TEST(EpochOfManyPages, AReaderMissesNoWriteWhileItIsCommitted)
 {
     SCOPED_TRACE(rig::replay());

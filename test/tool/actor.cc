@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What brings files into the states that the tool is asked about: maps one, writes, and ends as
-// told.
+// Brings files into the states that the tests of the tool need: maps a file, writes, and ends as told.
 //
 //   actor fast|spatial FILE    unmaps it so
 //   actor empty FILE           cuts it to nothing first; unmaps it fast
-//   actor hold FILE            says 'ready', waits for the end of its input, unmaps it fast
-//   actor write FILE           dies in the middle of a write, before anything was decided
+//   actor hold FILE            prints 'ready', waits for the end of its input, unmaps it fast
+//   actor write FILE           dies in the middle of a write, before it is decided
 //   actor commit FILE          dies in the middle of a commit of several words
 //   actor birth|death FILE     dies while the reflection is made, or removed
 //   actor grow FILE            makes it longer again and again, until the end of its input
 //   actor growth FILE          dies while the file grows, to 30000 bytes
 //   actor guard FILE           guards bytes 18 and 19, stores 255 there; unmaps it fast
-//   actor guarded FILE         guards bytes 21 to 27, as they are; dies
+//   actor guarded FILE         guards bytes 21 to 27 with their current values; dies
 //   actor unguard FILE         the same, and dies when it is plain, before the bytes are put back
 //
 // ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
@@ -40,7 +39,7 @@ static int act(const std::string &what, const std::string &path)
     FsFaults files;
     if (what == "birth")
         files.before = [](const FsCall &c) {
-            return strcmp(c.op, "fsetxattr") == 0 ? DIE : GO_ON; // after all but that
+            return strcmp(c.op, "fsetxattr") == 0 ? DIE : GO_ON; // the last step
         };
     if (what == "empty")
         write_file(path, {});
@@ -52,8 +51,8 @@ static int act(const std::string &what, const std::string &path)
     if (what == "empty")
         return m.unmap(ATO_UNMAP_FAST) < 0;
     if (what == "grow") {
-        // By bursts: without a rest it would be at the 1 GiB that it may grow to before a slow machine
-        // is done looking.
+        // In bursts: without pauses the file would reach its maximum of 1 GiB before a slow machine has
+        // looked at it.
         struct pollfd end = {0, POLLIN, 0};
         for (off_t size = 20300; poll(&end, 1, 1) == 0;)
             for (int i = 0; i < 30; i++, size += 300)
@@ -100,11 +99,11 @@ static int act(const std::string &what, const std::string &path)
             return 5;
     }
     if (what == "unguard")
-        faults.before = [&](const PersistCall &c) { // the record is stored, `deployed`
+        faults.before = [&](const PersistCall &c) { // the record `deployed` is stored
             return strcmp(c.op, "copy") == 0 && ++words == 2 ? DIE : GO_ON;
         };
     if (what == "death")
-        files.before = [](const FsCall &c) { // the first name that goes is the reflection's
+        files.before = [](const FsCall &c) { // the first removed name is the reflection's
             return strcmp(c.op, "unlinkat") == 0 && isdigit(c.name[0]) ? DIE : GO_ON;
         };
     if (what == "hold") {

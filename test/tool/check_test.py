@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Does `ato check` find what is wrong, and only that?"""
+"""Does `ato check` find each damage, and report nothing else?"""
 import os
 import shutil
 import struct
@@ -51,7 +51,7 @@ class Check(Lab):
         for copy in 0, 4096:
             path = self.make('fast', f'file{copy}')
             self.patch(self.manifest(path), copy + 100, b'\xaa\xaa')
-            # The older copy may be of another state; then that counts.
+            # The older copy may have another state, which counts then.
             found = self.json('check', path, status=0 if self.info(path)['state'] != 'damaged'
                               else 1)['findings']
             self.assertIn(f'copy {"AB"[copy // 4096]} of the manifest', found[0]['what'])
@@ -79,7 +79,7 @@ class Check(Lab):
         self.patch(self.manifest(), 8192, b'\x01')
         self.check(self.file, status=1, words='size words')
 
-    def test_names_that_libato_does_not_give_are_noted_and_in_nobodys_way(self):
+    def test_unknown_names_are_noted_and_do_not_prevent_a_deploy(self):
         self.make('fast')
         for name in 'journal-foo', 'journal-' + 32 * 'a' + '.bak', '12x':
             with open(f'{self.dir}/.ato/{name}', 'wb') as f:
@@ -129,7 +129,7 @@ class Check(Lab):
         self.patch(self.file, 0, b'x')
         self.check(self.file, status=1, words='was written by other means')
 
-    def test_an_attribute_that_was_taken_away_is_an_error(self):
+    def test_a_removed_attribute_is_an_error(self):
         self.make('fast')
         os.removexattr(self.file, 'user.ato')
         self.check(self.file, status=1, words='was taken away')
@@ -172,7 +172,7 @@ class Check(Lab):
             pass
         self.check(self.dir, status=0, words='a reflection without a manifest')
 
-    def test_what_is_left_over_is_noted(self):
+    def test_leftovers_are_noted(self):
         self.make('fast')
         for name in '17.stale-01234567', '17.stale-01234567.manifest', 'notes':
             with open(f'{self.dir}/.ato/{name}', 'wb'):
@@ -183,7 +183,7 @@ class Check(Lab):
             with open(name, 'wb'):
                 pass
         os.mkdir(unfinished[3])
-        # Whoever makes them may be at it.
+        # The processes that make them may still be running.
         found = self.check(self.dir, status=0, words='set aside')
         self.assertEqual([f['severity'] for f in found], ['note'] * 3)
         for name in unfinished:
@@ -220,7 +220,7 @@ class Check(Lab):
             f.write(text)
         return path
 
-    def test_a_pointer_to_no_journal_is_an_error(self):
+    def test_a_pointer_without_a_journal_is_an_error(self):
         self.make('fast')
         pointer = self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n')
         found = self.check(self.dir, status=1, words=f'to a journal in {self.dir}/elsewhere/.ato')
@@ -254,7 +254,7 @@ class Check(Lab):
         self.check(self.file, status=1, words='is a symbolic link')
         self.check(self.dir, status=1, words='is a symbolic link')
 
-    def test_files_made_by_somebody_who_may_not_write_to_the_file_are_an_error(self):
+    def test_side_files_of_a_user_without_write_permission_are_an_error(self):
         if os.getuid() != 0:
             self.skipTest('needs root, to give files away')
         self.make('fast')
@@ -274,12 +274,12 @@ class Check(Lab):
         self.check(self.file, status=2)
         self.check(self.dir, status=2)
 
-    def test_what_cannot_be_looked_at_is_3(self):
+    def test_missing_files_and_pipes_are_status_2(self):
         os.mkfifo(self.dir + '/pipe')
         self.check(self.dir + '/none', status=2)
         self.check(self.dir + '/pipe', status=2)
 
-    def test_no_permission_is_3(self):
+    def test_missing_permission_is_status_2(self):
         if os.getuid() != 0:
             self.skipTest('needs root, to be nobody')
         self.make('fast')
@@ -290,7 +290,7 @@ class Check(Lab):
         os.chmod(self.file, 0)
         self.json('check', self.file, status=2, user=NOBODY)
 
-    def test_damage_goes_before_what_could_not_be_looked_at(self):
+    def test_damage_takes_precedence_over_a_missing_file(self):
         self.make('fast')
         os.truncate(self.reflection(), 0)
         self.check(self.dir + '/none', self.file, status=1)
@@ -302,7 +302,7 @@ class Check(Lab):
         self.check(self.dir + '/.ato', status=0, words='recovery due')
         self.assertEqual(self.json('check', self.dir + '/.ato', status=0)['files_plain'], 0)
 
-    def test_quiet_says_only_what_is_found(self):
+    def test_quiet_prints_only_findings(self):
         self.make('fast')
         self.assertEqual(self.out('check', '-q', self.file), '')
 
@@ -320,7 +320,7 @@ class Check(Lab):
                               stdin=subprocess.PIPE) as busy:
             while not os.path.exists(self.manifest()):
                 self.assertIsNone(busy.poll())
-            for _ in range(12):  # each takes longer: there is more to look at
+            for _ in range(12):  # each round takes longer: there are more files
                 done = self.ato('check', self.file)
                 self.assertEqual(len(done.stdout.splitlines()), 1, done)
             self.remember(self.file)

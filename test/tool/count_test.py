@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Is everything counted that went wrong in a test program, whatever its exit status?
+# Is each failure of a test program counted, with any exit status?
 
 import os
 import sys
@@ -34,11 +34,11 @@ class Count(unittest.TestCase):
         self.assertEqual(self.counted('SKIP'), '0 passed, 0 failed, 1 skipped')
         self.assertEqual(self.counted('TIMEOUT'), '0 passed, 1 failed, 0 skipped')
 
-    def test_counts_a_program_without_a_word_as_failed(self):
+    def test_counts_a_program_without_output_as_failed(self):
         self.assertEqual(self.counted('OK', '\n'), '0 passed, 1 failed, 0 skipped')
         self.assertEqual(self.counted('OK', complained='Ran 14 tests\n'), '1 passed, 0 failed, 0 skipped')
 
-    def test_names_cases_that_failed_and_what_they_said(self):
+    def test_prints_failed_cases_and_their_output(self):
         printed = BEGIN + case('A.b', ' FAILED ') + case('A.c') + END
         self.assertEqual(self.counted('FAIL', printed), '1 passed, 1 failed, 0 skipped')
         self.assertEqual(self.failed, ['A.b'])
@@ -52,7 +52,7 @@ class Count(unittest.TestCase):
     def test_counts_a_program_that_fails_after_its_cases(self):
         self.assertEqual(self.counted('FAIL', BEGIN, case('A.b'), END), '1 passed, 1 failed, 0 skipped')
 
-    def test_counts_a_program_that_left_in_its_midst_as_failed(self):
+    def test_counts_a_program_that_ended_early_as_failed(self):
         self.assertEqual(self.counted('OK', BEGIN, case('A.b'), '[ RUN      ] A.c\n'), '1 passed, 1 failed, 0 skipped')
 
     def test_counts_a_program_that_ran_nothing_as_failed(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Does `ato deploy` make a file of each state plain, and leave alone what it has to refuse?"""
+"""Does `ato deploy` make a file of each state plain, and leave files unchanged that it refuses?"""
 import contextlib
 import os
 import shutil
@@ -34,7 +34,7 @@ class Deploy(Lab):
         self.assertEqual(os.listdir(self.dir + '/.ato'), [])
         self.assertEqual(self.shared(), set())
 
-    def test_brings_home_what_was_written(self):
+    def test_brings_written_bytes_home(self):
         self.make('spatial')
         expected = self.content()
         self.make('fast', 'other')
@@ -43,7 +43,7 @@ class Deploy(Lab):
         self.assertEqual(found['slices_brought_home'], 8999 // 64 - 3000 // 64 + 1)
         self.assertEqual(self.content(self.dir + '/other'), expected)
 
-    def test_puts_guarded_bytes_back_also_where_that_was_interrupted(self):
+    def test_puts_guarded_bytes_back_also_after_an_interruption(self):
         for state in 'guard', 'unguard':
             path = self.make(state, state)
             self.assertEqual(self.content(path)[18:20], b'\xff\xff')
@@ -64,7 +64,7 @@ class Deploy(Lab):
         self.assertEqual(self.out('deploy', '--quiet', self.file, folder), '')
         self.assertEqual(self.snapshot(), before)
 
-    def test_refuses_a_mapped_file_and_says_who_has_it(self):
+    def test_refuses_a_mapped_file_and_names_the_process(self):
         actor = self.hold(self.make())
         text = self.err('deploy', self.file, status=1)
         self.assertEqual(text, f'{self.file}: is mapped by pid {actor.pid} (a"holder\\x0a): '
@@ -79,12 +79,12 @@ class Deploy(Lab):
     def test_uses_the_domain_that_the_file_has(self):
         self.make('fast', ACTOR_DOMAIN='1')
         log = self.dir + '/log'
-        # The medium is weaker; asked for that domain, the library says so.
+        # The medium is weaker; if that domain is requested, the library reports it.
         self.ato('deploy', self.file, ATO_LOG=log, ATO_DURABILITY='process')
         with open(log, encoding='utf-8') as f:
             self.assertIn('in domain pmem, as asked', f.read())
 
-    def test_leaves_what_is_damaged_as_it_is(self):
+    def test_does_not_change_damaged_files(self):
         self.make('fast')
         os.truncate(self.reflection(), 4096)
         shutil.copy2(self.make('fast', 'source'), self.dir + '/copy')
@@ -95,7 +95,7 @@ class Deploy(Lab):
             self.assertEqual(self.json('deploy', path, status=1)['files'][0]['result'], 'refused')
         self.assertEqual(self.snapshot(), before)
 
-    def test_takes_the_side_that_is_said_and_shows_both_before(self):
+    def test_takes_the_chosen_side_and_shows_both_before(self):
         for side in 'file', 'reflection':
             with self.subTest(side):
                 path = self.make('fast', side)
@@ -113,7 +113,7 @@ class Deploy(Lab):
                 self.assertEqual(self.content(path)[-1:], b'!')
                 self.assertEqual(self.content(path) == others, side == 'file')
 
-    def test_what_others_wrote_to_a_database_without_a_mask_stays(self):
+    def test_writes_of_others_to_a_database_without_a_mask_stay(self):
         path = self.dir + '/a.db'
         with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(path)) as other:
             db.executescript('CREATE TABLE t AS SELECT 7 a')
@@ -129,7 +129,7 @@ class Deploy(Lab):
             self.assertEqual(db.execute('SELECT count(*) FROM u').fetchall(), [(1,)])
         self.expect_plain(path)
 
-    def test_a_copy_of_a_database_is_other_programs_when_it_is_preferred(self):
+    def test_a_preferred_copy_of_a_database_is_open_to_other_programs(self):
         source = self.make('fast', 'source')
         for name in 'with', 'without':
             path = f'{self.dir}/{name}'
@@ -180,13 +180,13 @@ class Deploy(Lab):
         try:
             while piece := os.read(terminal, 1000):
                 shown += piece
-        except OSError:  # EIO is its end
+        except OSError:  # EIO: the terminal has ended
             pass
         os.close(terminal)
         self.assertIn(b'\r[##############################] 100 %  file', shown)
         self.assertEqual(self.ato('deploy', self.make('fast', 'other')).stderr, b'')
 
-    def test_may_be_killed_and_done_again(self):
+    def test_may_be_killed_and_run_again(self):
         self.make('spatial')
         expected = self.content()
         for round_ in range(20 if self.below == '/dev/shm' else 5):

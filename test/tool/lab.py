@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where does a test of `ato` get files in each state, and how are its cases run?
+"""Makes files in each state for the tests of `ato`, and runs their cases.
 
-    <a test> <ato> <actor> [unittest's options]
+<a test> <ato> <actor> [unittest's options]
 
-The actor (actor.cc) brings files into their states. Cases are named as GoogleTest names its own, and
-run in memory and on a disk.
+The actor (actor.cc) brings files into their states. Cases are named as GoogleTest names its own, and run in
+memory and on a disk.
 """
 import atexit
 import json
@@ -37,7 +37,7 @@ def checksum(data):
 
 
 def is_open_to_all(path):
-    """May any user come to this file or folder?"""
+    """May any user reach this file or folder?"""
     while path != '/':
         if not os.stat(path).st_mode & stat.S_IXOTH:
             return False
@@ -46,7 +46,7 @@ def is_open_to_all(path):
 
 
 def tool_for_all():
-    """The tool, where other users may run it too: the build folder may be closed to them."""
+    """Copies the tool to a place where other users may run it: they may not reach the build folder."""
     if is_open_to_all(ATO):
         return ATO
     folder = tempfile.mkdtemp(prefix='ato-test-tool-', dir='/dev/shm')
@@ -56,7 +56,7 @@ def tool_for_all():
 
 
 def folders():
-    """Where files are put: in memory, and on a disk where there is one that all may come to."""
+    """The folders for files: in memory, and on a disk if all users may reach one."""
     yield '/dev/shm'
     for folder in os.getcwd(), '/var/tmp':
         kind = subprocess.run(['stat', '-f', '-c', '%T', folder], capture_output=True, text=True,
@@ -71,14 +71,14 @@ TOOL = tool_for_all()
 
 class Lab(unittest.TestCase):
     below = '/dev/shm'
-    media = True  # its cases differ by medium
+    media = True  # its cases depend on the medium
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix='ato-test-', dir=self.below)
         os.chmod(self.dir, 0o755)
         self.file = os.path.join(self.dir, 'file')
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ATO_')}
-        self.ids = set()  # of the pairings that this case made
+        self.ids = set()  # of the pairings made by this case
 
     def tearDown(self):
         shutil.rmtree(self.dir)
@@ -86,11 +86,11 @@ class Lab(unittest.TestCase):
             os.unlink('/dev/shm/' + name)
 
     def shared(self):
-        """Shared memory of these pairings; others may be at work beside us."""
+        """The shared memory of these pairings; other processes may have objects, too."""
         return {n for n in os.listdir('/dev/shm') if n.startswith('ato-') and n[4:36] in self.ids}
 
     def remember(self, path):
-        """The id is at byte 32 of a manifest's copy."""
+        """The id is at byte 32 of each copy of the manifest."""
         if os.path.exists(self.manifest(path)):
             self.ids.add(self.peek(self.manifest(path), 32, 16).hex())
 
@@ -107,7 +107,7 @@ class Lab(unittest.TestCase):
         return path
 
     def hold(self, path):
-        """A living process that has the file mapped."""
+        """Starts a process that has the file mapped until it is told to end."""
         actor = subprocess.Popen([ACTOR, 'hold', path], env=self.env, stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         ready = actor.stdout.readline()
@@ -147,7 +147,7 @@ class Lab(unittest.TestCase):
         return self.json('info', path, **more)['files'][0]
 
     def check(self, *paths, status, words=''):
-        """Checks, changes nothing, and names `words` in a finding; the findings."""
+        """Runs a check that changes nothing and has `words` in a finding; returns the findings."""
         before = self.snapshot()
         found = self.json('check', *paths, status=status)['findings']
         text = self.out('check', *paths, status=status)
@@ -170,7 +170,7 @@ class Lab(unittest.TestCase):
                                content)
         return found, self.shared()
 
-    # ---- places ----
+    # ---- paths ----
 
     def reflection(self, path=None):
         return os.path.join(self.dir, '.ato', str(os.stat(path or self.file).st_ino))
@@ -191,7 +191,7 @@ class Lab(unittest.TestCase):
             return f.read(n)
 
     def set_fields(self, path, at, data):
-        """Changes the record in both copies of a manifest, with checksums that fit."""
+        """Changes the record in both copies of a manifest, with valid checksums."""
         for copy in 0, 4096:
             record = bytearray(self.peek(path, copy, 504))
             record[at:at + len(data)] = data
@@ -203,7 +203,7 @@ class Lab(unittest.TestCase):
 
 
 class Result(unittest.TextTestResult):
-    """A line a case, as GoogleTest's."""
+    """Prints a line for each case, as GoogleTest does."""
 
     def startTest(self, test):
         super().startTest(test)
@@ -241,7 +241,7 @@ class Runner(unittest.TextTestRunner):
 
 
 def main(names):
-    """Runs the cases of a test's own names; those of a Lab on a disk, too, where there is one."""
+    """Runs the cases of the calling test; those of a Lab also on a disk, if there is one."""
     places = list(folders())
     for name, kind in list(names.items()):
         if isinstance(kind, type) and issubclass(kind, Lab) and kind.media and len(places) > 1:

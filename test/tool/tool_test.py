@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What does `ato` say of files in each state, and does it leave alone what it only looks at? (`ato check`: check_test.py,
-`ato deploy`: deploy_test.py.)"""
+"""Are the reports of `ato` right for files in each state, and does it change nothing? (`ato check`:
+check_test.py, `ato deploy`: deploy_test.py.)"""
 import os
 import subprocess
 
@@ -41,7 +41,7 @@ class Info(Lab):
     def test_says_the_domain_that_the_file_has(self):
         self.assertEqual(self.info(self.make('fast', ACTOR_DOMAIN='1'))['domain'], 'pmem')
 
-    def test_names_who_has_it_mapped(self):
+    def test_names_the_process_that_has_the_file_mapped(self):
         actor = self.hold(self.make())
         found = self.info(self.file)
         self.assertEqual(found['state'], 'in use')
@@ -51,7 +51,7 @@ class Info(Lab):
         actor.end()
         self.assertEqual(self.info(self.file)['state'], 'clean')
 
-    def test_names_all_who_have_it_mapped_and_none_who_is_dead(self):
+    def test_names_all_living_processes_that_have_the_file_mapped(self):
         first, dead, last = (self.hold(self.file if i else self.make()) for i in range(3))
         dead.kill()
         dead.wait()
@@ -60,7 +60,7 @@ class Info(Lab):
                          [(0, first.pid), (2, last.pid)])
         first.end()
         self.assertEqual([one['pid'] for one in self.info(self.file)['mapped_by']], [last.pid])
-        # They take the lower slots, and the kernel keeps their locks behind the other's.
+        # They take the lower slots; the kernel lists their locks after the older one.
         later = [self.hold(self.file) for _ in range(2)]
         self.assertEqual([(one['slot'], one['pid']) for one in self.info(self.file)['mapped_by']],
                          [(0, later[0].pid), (1, later[1].pid), (2, last.pid)])
@@ -69,7 +69,7 @@ class Info(Lab):
         last.end()
         self.assertEqual(self.info(self.file)['state'], 'clean')
 
-    def test_does_not_name_whom_the_shared_memory_does_not_tell(self):
+    def test_does_not_name_a_process_without_its_shared_memory(self):
         self.hold(self.make())
         (name,) = self.shared()
         aside = f'/dev/shm/ato-test-aside-{os.getpid()}'
@@ -84,14 +84,14 @@ class Info(Lab):
         finally:
             os.rename(aside, '/dev/shm/' + name)
 
-    def test_does_not_name_whom_it_cannot_see_the_descriptors_of(self):
-        # The number might be another process's here, of another pid namespace.
+    def test_does_not_name_a_process_with_hidden_descriptors(self):
+        # The pid might belong to another process here, in another pid namespace.
         self.hold(self.make())
         os.chmod(self.file, 0o644)
         self.assertIn('a process that cannot be named',
                       self.out('info', self.file, status=0, user=NOBODY))
 
-    def test_counts_commits_that_are_to_be_finished(self):
+    def test_counts_unfinished_commits(self):
         found = self.info(self.make('commit'))
         self.assertEqual((found['state'], found['commits_to_finish']), ('recovery due', 1))
 
@@ -101,7 +101,7 @@ class Info(Lab):
         self.assertIn('guard        2 bytes at 18, plain values 7e85',
                       self.out('info', self.file))
 
-    def test_tells_of_a_growth_that_was_interrupted(self):
+    def test_shows_an_interrupted_growth(self):
         found = self.info(self.make('growth'))
         self.assertEqual((found['size'], found['logical_size'], found['problem']),
                          (30000, SIZE, None))
@@ -116,14 +116,14 @@ class Info(Lab):
         text = self.ato('info', path).stdout
         self.assertIn(b'a"b\\c\\x0a\\x1b[1m\\xff\xc3\xa4\\xed\\xa0\\x80\n', text)
 
-    def test_what_is_no_file_is_told(self):
+    def test_names_that_are_not_files_are_reported(self):
         os.mkfifo(self.dir + '/pipe')
         for path in self.dir, self.dir + '/none', '/dev/null', self.dir + '/pipe':
             with self.subTest(path):
                 self.assertIn(path, self.err('info', path, status=2))
                 self.assertIsNotNone(self.info(path, status=2)['error'])
 
-    def test_a_file_without_permission_is_told_and_the_others_are_shown(self):
+    def test_a_file_without_permission_is_reported_and_the_others_are_shown(self):
         if os.getuid() != 0:
             self.skipTest('needs root, to be nobody')
         other, mine = self.make('fast', 'other'), self.make('plain', 'mine')
@@ -180,7 +180,7 @@ class Usage(Lab):
 
 
 class Top(Lab):
-    def test_shows_who_does_what(self):
+    def test_shows_what_each_process_does(self):
         self.make()
         with subprocess.Popen([lab.ACTOR, 'grow', self.file], env=self.env,
                               stdin=subprocess.PIPE) as busy:
@@ -195,9 +195,9 @@ class Top(Lab):
         for sight in found:
             self.assertGreaterEqual(sight['milliseconds'], 200)
             self.assertTrue(sight['counted'])
-            who = {process['pid']: process for process in sight['processes']}
-            self.assertEqual(sorted(who), sorted([busy.pid, idle.pid]))
-            one, other = who[busy.pid], who[idle.pid]
+            by_pid = {process['pid']: process for process in sight['processes']}
+            self.assertEqual(sorted(by_pid), sorted([busy.pid, idle.pid]))
+            one, other = by_pid[busy.pid], by_pid[idle.pid]
             self.assertEqual((one['mappings'], other['mappings']), (1, 1))
             for key in 'writes', 'bytes_to_media', 'commits_single':
                 self.assertGreater(one[key], 0, key)
@@ -222,13 +222,13 @@ class Top(Lab):
             self.assertGreater(process[key], 0, key)
         self.assertGreater(process['commits_journal'] + process['commits_rtm'], 0)
 
-    def test_of_a_file_that_nobody_has_mapped_shows_nobody(self):
+    def test_shows_no_process_for_an_unmapped_file(self):
         self.make('fast')
         (sight,) = self.json('top', '--every', '1', self.file)['sights']
         self.assertEqual(sight['processes'], [])
         self.assertIn('0 processes', self.out('top', '--every', '1', '--count', '1', self.file))
 
-    def test_says_so_when_the_shared_memory_cannot_be_had(self):
+    def test_reports_missing_shared_memory(self):
         self.hold(self.make())
         (name,) = self.shared()
         aside = f'/dev/shm/ato-test-aside-{os.getpid()}'
@@ -241,7 +241,7 @@ class Top(Lab):
         finally:
             os.rename(aside, '/dev/shm/' + name)
 
-    def test_refuses_what_is_no_file_and_what_is_no_number(self):
+    def test_refuses_names_without_a_file_and_bad_numbers(self):
         self.assertIn('No such file', self.err('top', self.dir + '/none', status=2))
         self.make()
         for words in (['--every', '0'], ['--count', '-1'], ['--every', '1x'], ['--count', '']):
@@ -251,7 +251,7 @@ class Top(Lab):
 
 
 class Doctor(Lab):
-    def test_says_what_the_machine_and_the_folder_offer(self):
+    def test_shows_the_features_of_machine_and_folder(self):
         found = self.json('doctor', self.dir)
         with open('/proc/cpuinfo', encoding='ascii', errors='replace') as f:
             flags = next((line for line in f if line.startswith('flags')), '').split()
@@ -265,18 +265,18 @@ class Doctor(Lab):
         self.assertGreater(found['shm']['size'], 0)
         self.assertEqual(found['obstacles'], [])
 
-    def test_its_domain_is_the_one_that_a_file_gets(self):
+    def test_its_domain_is_that_of_a_new_file(self):
         self.assertEqual(self.json('doctor', self.dir)['domain'],
                          self.info(self.make('fast'))['domain'])
 
-    def test_says_what_a_domain_survives(self):
+    def test_shows_what_a_domain_survives(self):
         for domain, words in ('process', 'They are not when the kernel crashes'), \
                              ('msync', 'each write waits for the disk'), ('pmem', 'a power cut'):
             text = self.out('doctor', self.dir, ATO_DURABILITY=domain)
             self.assertIn(f"gets the durability domain '{domain}'", text)
             self.assertIn(words, text)
 
-    def test_a_word_that_is_no_domain_is_an_obstacle(self):
+    def test_an_unknown_domain_is_an_obstacle(self):
         found = self.json('doctor', self.dir, status=1, ATO_DURABILITY='sometimes')
         self.assertFalse(found['can_map'])
         self.assertIn('cannot be mapped', self.out('doctor', self.dir, status=1,
@@ -292,17 +292,17 @@ class Doctor(Lab):
         self.out('doctor', self.dir)
         self.assertEqual(self.snapshot(), before)
 
-    def test_looks_at_the_working_directory_by_itself(self):
+    def test_looks_at_the_working_directory_by_default(self):
         self.assertEqual(self.json('doctor')['folder'], '.')
 
-    def test_a_folder_in_which_no_file_can_be_made_is_an_obstacle(self):
+    def test_a_folder_without_write_permission_is_an_obstacle(self):
         self.assertIn('no file can be made there', self.out('doctor', '/proc', status=1))
         if os.getuid() == 0:
             found = self.json('doctor', self.dir, status=1, user=NOBODY)
             self.assertIn('Permission denied', found['obstacles'][0])
             self.assertIsNone(found['domain'])
 
-    def test_a_reflection_folder_that_is_not_taken_is_an_obstacle(self):
+    def test_a_refused_reflection_folder_is_an_obstacle(self):
         for place in '/nonexistent/deep/x', '/etc/passwd':
             found = self.json('doctor', self.dir, status=1, ATO_REFLECTION_DIR=place)
             self.assertIn('reflections have no place', found['obstacles'][0])
@@ -317,7 +317,7 @@ class Doctor(Lab):
             self.assertIn(own, self.json('doctor', self.dir, status=1,
                                          user=NOBODY)['obstacles'][0])
 
-    def test_what_is_no_folder_is_told(self):
+    def test_names_that_are_not_folders_are_reported(self):
         for path in self.make(), self.dir + '/none':
             self.assertIn('cannot look at it', self.err('doctor', path, status=2))
             self.assertIsNotNone(self.json('doctor', path, status=2)['error'])
