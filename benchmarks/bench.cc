@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where does a benchmark run? Its folder and files, the names of medium and CPU, and the median:
- * what every benchmark here needs and no backend differs in.
+ * The surroundings of a benchmark: its folder and files, the names of medium and CPU, and the median.
+ * Independent of the backend.
  */
 #include "bench.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is a backend, and what does it get to write?
+ * A backend, and the writes that it gets.
  *
- * Every backend holds the same file in its own way and gets the same stream of writes from the same
- * source, so that their times differ only by what they do for a write, and their files are the same
- * at the end. A backend is a file of its own: floor, plain, pmemobj, libato.
+ * Every backend holds the same file in its own way and gets the same stream of writes from the same source,
+ * so that their times differ only by their work for a write, and their files are the same at the end. A
+ * backend is a file of its own: floor, plain, pmemobj, libato.
  */
 #ifndef ATO_BENCHMARKS_BENCH_H
 #define ATO_BENCHMARKS_BENCH_H
@@ -24,7 +24,7 @@ struct Write {
     uint32_t source;
 };
 
-/* Where the bytes come from: small enough to stay in the first-level cache. */
+/* The source of the bytes: small enough to stay in the first-level cache. */
 constexpr size_t SOURCE_SPAN = 16384; /* a write begins at one of its 64-byte lines ... */
 constexpr size_t MAX_WRITE = 16384;   /* ... and is at most that long */
 
@@ -39,19 +39,19 @@ class Backend
 
     virtual const char *name() const = 0;
 
-    /* What a write is worth when the call returned. */
+    /* The guarantee for a write when the call has returned. */
     virtual const char *guarantee() const = 0;
 
-    /* The timed thing: each write by itself, with all that the guarantee takes. */
+    /* The timed function: each write by itself, with all work that the guarantee needs. */
     virtual void write(const char *source, const Write *writes, size_t count) = 0;
 
-    /* All of them as one transaction, where there is such a thing. */
+    /* All of them as one transaction, if the backend has transactions. */
     virtual void write_at_once(const char *source, const Write *writes, size_t count)
     {
         write(source, writes, count);
     }
 
-    /* The same content by whatever is quickest. Leaves all memory of the writes touched. */
+    /* Writes the same content in the fastest way. Touches all memory that the writes use. */
     virtual void fill(const char *source, const Write *writes, size_t count)
     {
         write(source, writes, count);
@@ -60,15 +60,15 @@ class Backend
     virtual void read(void *dst, uint64_t offset, size_t n) = 0;
 };
 
-/* Print a sentence to stderr and exit(1): a benchmark has nothing to save but its folder. */
+/* Print a sentence to stderr and exit(1): only the folder has to be removed. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The folder that the files lie in: made at the first call under `where`, removed at exit. */
 const std::string &folder(const char *where = "/dev/shm");
 
-/* Once there is a folder, signals that ask to end (SIGPIPE too) only leave a note: gigabytes in memory and
- * libato's shared states are to be cleared away by exit(), which this calls if there is one. Every
- * loop asks now and then. */
+/* Once there is a folder, signals that ask the process to end (SIGPIPE too) only set a note: exit() has to
+ * remove gigabytes in memory and libato's shared states. Every loop calls this now and then; it exits if
+ * there is a note. */
 void stop_if_asked();
 
 /* A new file of that size in the folder, mapped for reading and writing. */

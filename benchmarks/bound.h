@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast could a transaction be? The bound: what no library can do without that keeps two homes of each
- * slice, a bitmap a page and a redo list of the bitmaps. It stores the slices to the other home, then a list
- * of all words, a commit line, the words, and that the list is done; with the fences between them. It looks
- * nothing up, holds no page, counts nothing, and completes no slice that is written in part: what it holds is
- * not what the others hold.
+ * A bound for the speed of a transaction: the work of any library that keeps two homes of each slice, a
+ * bitmap a page and a redo list of the bitmaps. It stores the slices to the other home, then a list of all
+ * words, a commit line, the words, and the end of the list; with the fences between them. It looks nothing
+ * up, holds no page, counts nothing, and completes no slice that is written in part: so its content differs
+ * from that of the others.
  */
 #ifndef ATO_BENCHMARKS_BOUND_H
 #define ATO_BENCHMARKS_BOUND_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does an atomic write or a read cost with libato? See libato.h.
+ * The cost of an atomic write or a read with libato. See libato.h.
  */
 #include "libato.h"
 

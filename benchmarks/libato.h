@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does an atomic write or a read cost with libato? ato_memcpy() to and from a mapping of the
- * domain and policy asked for.
+ * The cost of an atomic write or a read with libato: ato_memcpy() to and from a mapping with the chosen
+ * domain and policy.
  */
 #ifndef ATO_BENCHMARKS_LIBATO_H
 #define ATO_BENCHMARKS_LIBATO_H
@@ -14,8 +14,8 @@
 namespace bench
 {
 
-/* A new file in a folder of its own, which goes with it, so that what libato keeps beside the file goes
- * too. Whatever fails is fail(). */
+/* A new file in a folder of its own, removed with all of libato's files beside it. Calls fail() on any
+ * error. */
 class AtoFile
 {
   public:

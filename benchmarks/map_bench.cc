@@ -80,7 +80,7 @@ class LargeFile
   public:
     LargeFile() : file_(settings.file_bytes(), true)
     {
-        /* Something that lies in the reflection. */
+        /* An address in the reflection. */
         map_atomically();
         write_scattered();
         unmap_atomically();

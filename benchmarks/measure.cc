@@ -85,8 +85,7 @@ std::string describe(const Case &c, const std::string &side)
     return describe_machine() + c.promise(side);
 }
 
-/* The k-th repetition of any side of a case is the k-th of all its sides, measured by whoever comes
- * first. */
+/* The k-th repetitions of all sides of a case are measured together, when the first of them is asked for. */
 class Repetitions
 {
   public:
@@ -246,8 +245,8 @@ class MedianTable : public benchmark::BenchmarkReporter
 
 /* ---- start ---- */
 
-/* What the user's other programs are told is not what is measured: of the variables of libato, libpmem
- * and libpmemobj only this one is left. */
+/* The environment must not change the result: of the variables of libato, libpmem and libpmemobj only this
+ * one is kept. */
 void restart_with_pmem_forced(char **argv)
 {
     static const char forced[] = "PMEM_IS_PMEM_FORCE=1";
@@ -321,7 +320,7 @@ bool format_is_chosen(const std::vector<char *> &args)
     });
 }
 
-/* What the JSON says of the whole run. */
+/* The description of the whole run in the JSON. */
 void add_context()
 {
     struct utsname kernel;

@@ -52,14 +52,14 @@ struct Settings {
 
 extern Settings settings;
 
-/* What was seen of one side in one repetition, by name. There is always "ns", of an operation; "ratio"
- * and "over_ns" are to the first side of the same round. */
+/* The values of one side in one repetition, by name. There is always "ns", of an operation; "ratio" and
+ * "over_ns" are to the first side of the same round. */
 using Values = std::map<std::string, double>;
 
 /* Medians of the repetitions, by "CASE/SIDE": of what was run. */
 using Rows = std::map<std::string, Values>;
 
-/* What is asked of a side: the value named is at most the limit, or at least. */
+/* A limit for a side: the named value is at most this, or at least. */
 struct Goal {
     std::string side, value;
     double limit;
@@ -87,7 +87,7 @@ struct Program {
  * loaded: so every flush is issued although the files lie in DRAM. */
 int run(int argc, char **argv, const Program &program);
 
-/* Nanoseconds that something takes. */
+/* The nanoseconds of a call. */
 double ns_of(const std::function<void()> &what);
 
 /* Rounds of `sides` sides in random order; the first round only warms up. take(side) returns ns of an

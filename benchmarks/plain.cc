@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do programs do today? See plain.h. The file is its own, not the floor's: otherwise the one
- * would find the lines in the caches that the other has just written.
+ * The way of most programs today. See plain.h. The file is its own, not the floor's: otherwise one side would
+ * find the lines in the caches that the other has just written.
  */
 #include "plain.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do programs do today? memcpy() into a shared mapping: no durability and no atomicity.
+ * The way of most programs today: memcpy() into a shared mapping, without durability and atomicity.
  */
 #ifndef ATO_BENCHMARKS_PLAIN_H
 #define ATO_BENCHMARKS_PLAIN_H

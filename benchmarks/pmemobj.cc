@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does an atomic write cost with the tool at hand? See pmemobj.h. The file is one object in a
- * pool that is a little larger: heap, lanes and undo logs.
+ * The cost of an atomic write with libpmemobj. See pmemobj.h. The file is one object in a pool that is a
+ * little larger: heap, lanes and undo logs.
  */
 #include "pmemobj.h"
 

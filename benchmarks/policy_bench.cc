@@ -86,7 +86,7 @@ struct Mix {
         return BURST + reads->of_burst;
     }
 
-    /* What its operations are spread over: pages, or runs of pages where an operation has more. */
+    /* The units that its operations are spread over: pages, or runs of pages if an operation has more. */
     uint64_t unit() const
     {
         return std::max<uint64_t>(PAGE_BYTES, size->read);
@@ -249,8 +249,8 @@ void scatter(Files *f, uint32_t bytes)
     }
 }
 
-/* So many operations for each unit of the file. A page that is written in parts takes longer to forget
- * how it was. */
+/* So many operations for each unit of the file. A page that is written in parts keeps its old state
+ * longer. */
 void work(Files *f, const Mix &mix)
 {
     uint64_t each = mix.size->write < PAGE_BYTES ? 32 : 16;
@@ -295,7 +295,7 @@ Counts counts_of(const Files &f)
     return counts;
 }
 
-/* Tells them among the values; what cannot be noise must be as the policy says. */
+/* Reports them among the values; counts that are not noise must match the policy. */
 void add_counts(const Mix &mix, const Counts &before, const Counts &after,
                 std::vector<Values> *values)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What do two processes on one file cost each other?
+ * The cost of two processes on one file for each other.
  *
  *   write/SIZE   random writes by two processes on two halves of a file, against one on one half
  *   read/SIZE    reads of the same bytes of the same page by two processes, against one
  *
- * Sides: what there is to compare with (the floor of a write, memcpy() of a read) and libato, each by one
- * process and by two; `scaling` is how much more two do in the same time than one does: the sum, over both, of
- * its time alone to its time beside the other. (A process by itself may be slower than the other, by where its
- * memory lies.) `to_floor` and `to_memcpy`: libato's in relation to the other's. The second process has the file
- * mapped all the time. In domain pmem.
+ * Sides: the base of the comparison (the floor of a write, memcpy() of a read) and libato, each by one
+ * process and by two; `scaling` is the work of two in the time of one: the sum, over both, of the time alone
+ * divided by the time beside the other. (A process by itself may be slower than the other, because of the
+ * place of its memory.) `to_floor` and `to_memcpy`: libato's scaling relative to the base's. The second
+ * process has the file mapped all the time. In domain pmem.
  */
 #include "floor.h"
 #include "libato.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does a transaction cost? All in domain pmem, in files whose bitmaps are at random.
+ * The cost of a transaction. All in domain pmem, in files with random bitmaps.
  *
  *   tx/SIZE            32 writes of SIZE bytes at the beginnings of 32 pages, page after page through the
  *                      file: the micro-benchmark of vNVML (Chou, Jung, Reddy, Gratz and Voigt)
@@ -12,10 +12,10 @@
  *
  * Sides of tx, of which an operation is a transaction:
  *
- *   libpmemobj   a transaction: add_range and memcpy for each write, commit. The ratio's 1; `speed` is how
- *                much more another side does in the same time
+ *   libpmemobj   a transaction: add_range and memcpy for each write, commit. The ratio's 1; `speed` is the
+ *                work of another side in the same time
  *   libato       ato_tx_begin(), an ato_tx_memcpy() for each, ato_tx_commit()
- *   bound        see bound.h; `to_bound` is libato's time, of its
+ *   bound        see bound.h; `to_bound` is libato's time, relative to it
  *   memcpy       promises nothing
  *
  * Sides of one: ato_memcpy() and a transaction with nothing else. Of together: a transaction, one
@@ -54,10 +54,11 @@ using bench::Write;
 
 constexpr size_t WRITES = bench::Bound::MOST; /* of a transaction */
 
-/* What the lane of a commit of that many words of one file takes: its commit line, file, words, retirement. */
+/* The size of the lane of a commit of that many words of one file: its commit line, file, words,
+ * retirement. */
 constexpr uint64_t LANE_BYTES = 64 + 32 + WRITES * 16 + 8;
 
-/* ---- where ---- */
+/* ---- places ---- */
 
 /* 32 writes for each of `batch` transactions, whose pages differ. */
 class Stream
@@ -141,7 +142,7 @@ double ns_of_all(Writer *writer, const char *source, const std::vector<Write> &w
     return ns * WRITES / static_cast<double>(writes.size());
 }
 
-/* What cannot be noise: how the transactions since `before` were committed, and the bytes that each took to
+/* Values without noise: how the transactions since `before` were committed, and the bytes that each wrote to
  * the media. */
 void check_counts(const std::string &name, const struct ato_status &before,
                   const struct ato_status &now, uint64_t bytes, Values *values)
@@ -192,7 +193,7 @@ Case tx_case(const char *size, uint32_t bytes, bool sequential)
     c.repeat = [name = c.name, bytes, sequential] { return repeat_tx(name, bytes, sequential); };
     c.promise = [](const std::string &side) {
         return std::string("pmem: ") +
-               (side == "libato"       ? "atomic and durable; nobody sees it half done"
+               (side == "libato"       ? "atomic and durable; no reader sees a part of it"
                 : side == "libpmemobj" ? "atomic and durable; other threads see it half done"
                 : side == "bound"      ? "atomic and durable for one thread; whole slices only"
                                        : "promises nothing: not durable, a kill tears it");
@@ -202,7 +203,7 @@ Case tx_case(const char *size, uint32_t bytes, bool sequential)
 
 /* ---- libato alone ---- */
 
-/* Two mappings of one file, one of them with epochs, and pages of a World's making. */
+/* Two mappings of one file, one of them with epochs, and the pages of a World. */
 class Lab
 {
   public:

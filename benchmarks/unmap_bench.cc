@@ -32,7 +32,7 @@ using bench::Values;
 
 constexpr size_t PAGE = 4096, SLICE = 64;
 
-/* What page `page` holds after the n-th filling. */
+/* The content of page `page` after the n-th filling. */
 void fill_page(char (&bytes)[PAGE], uint64_t page, uint64_t n)
 {
     for (size_t i = 0; i < PAGE; i += 8) {
@@ -85,7 +85,7 @@ class Reflected
             fail("unmap: only %" PRIu64 " slices lie in the reflection", st.slices_in_reflection);
     }
 
-    /* The file as any program sees it. */
+    /* The file as read(2) returns it. */
     void check_plain() const
     {
         char expected[PAGE], found[PAGE];
@@ -123,7 +123,7 @@ double ns_of_memcpy()
         [] { std::memcpy(files->to.at(0), files->from.at(0), settings.file_bytes()); });
 }
 
-/* What the kernel takes to unmap as many pages. */
+/* The kernel's time to unmap as many pages. */
 double ns_of_munmap()
 {
     bench::MappedFile file("munmap", settings.file_bytes());
@@ -131,7 +131,7 @@ double ns_of_munmap()
     return bench::ns_of([&] { file.unmap(); });
 }
 
-/* The memcpy() with what page tables take that are made for it, and cleared. */
+/* The memcpy(), with page tables that are made for it, and removed. */
 double ns_of_fresh_copy()
 {
     return bench::ns_of([] {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which files are there while something is measured, and what do they hold? One for each side, all
- * filled alike, with the stream of random operations that they all get.
+ * The files of a measurement, and their content: one for each side, all filled alike, with the stream of
+ * random operations that all of them get.
  */
 #ifndef ATO_BENCHMARKS_WORLD_H
 #define ATO_BENCHMARKS_WORLD_H
@@ -40,7 +40,7 @@ class World
         return random_writes(bytes, count, 0, file_bytes_);
     }
 
-    /* Where a write takes its bytes from. */
+    /* The source of the bytes of a write. */
     uint32_t random_source();
 
     std::mt19937_64 &random()

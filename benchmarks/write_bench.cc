@@ -99,11 +99,11 @@ Counted counted(const bench::Libato &libato)
     return {st.writes, st.bytes_to_media, st.commits_rtm, st.commits_journal};
 }
 
-/* What the lane of a journaled commit of two pages takes: its commit line, file, words, retirement. */
+/* The size of the lane of a journaled commit of two pages: its commit line, file, words, retirement. */
 constexpr uint64_t LANE_BYTES = 136;
 
-/* What cannot be noise: the writes since `before`, how they were committed, and the bytes that each took
- * to the media, `data` of them data. Tells them among the values. */
+/* Values without noise: the writes since `before`, how they were committed, and the bytes that each wrote to
+ * the media, `data` of them data. Reports them among the values. */
 void check_counts(const char *name, const bench::Libato &libato, const Counted &before,
                   uint64_t asked, uint64_t data, Values *values)
 {

@@ -25,15 +25,15 @@ import time
 import count_tests
 
 PATH = re.compile(r'-D\w+=[\\"\']*(/[^\\"\' ]+)')
-# Who looks at what no test here is made of.
+# Tests of files that no other test covers.
 COMMANDS = {r'test/models/': 'tools/check-models', r'test/crash/': 'tools/explore', r'test/sqlite/suite/': 'tools/sqlite-tests',
             r'test/fuzz/|test/data/corpus/': 'tools/fuzz', r'test/install/': 'tools/run-tests'}
-NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # what has no test but its style and the build
+NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # tested only by style and build
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)
 RANDOM_PERCENT = '20'  # how much of their rounds random tests do here
 UNKNOWN = 2  # seconds that a program is taken to need before it has run once: few, so that it soon has
 FOR_TESTS = 1 / 3  # of the time: what is built before them stops then
-HANGS = 2  # times as long as before: a test that takes this long is said to hang
+HANGS = 2  # times as long as before: longer than that, a test is said to hang
 
 
 @dataclasses.dataclass
@@ -44,17 +44,17 @@ class Test:
     command: list
     environment: dict
     targets: list  # what ninja has to build for it
-    files: set  # of the sources, that it is given by their paths
-    is_near: bool = False  # it is about a file that changed
+    files: set  # sources whose paths it is given
+    is_near: bool = False  # it tests a changed file
     expected: float = UNKNOWN  # seconds
 
 
 class DoesNotBuild(Exception):
-    """What ninja printed."""
+    """Returns the text that ninja prints."""
 
 
 class Build:
-    """What ninja and meson know of a build folder."""
+    """The knowledge of ninja and meson about a build folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -84,7 +84,8 @@ class Build:
             return json.load(text)
 
     def ninja(self, *words, end=None):
-        """Returns what it printed; None if it was stopped at the end. What it has built by then stays."""
+        """Returns its output; None if it was stopped at the end of the time. Targets that it has built
+        stay."""
         with self.lock, subprocess.Popen(['ninja', '-C', self.folder, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True) as program:
             try:
@@ -98,7 +99,8 @@ class Build:
         return printed
 
     def make(self, targets, end=None):
-        """These targets (none: all); ends where they do not build. Returns whether there was time for it."""
+        """Builds these targets (none: all); exits if they do not build. Returns whether there was time for
+        it."""
         try:
             return self.ninja(*targets, end=end) is not None
         except DoesNotBuild as why:
@@ -108,12 +110,13 @@ class Build:
         return os.path.normpath(os.path.relpath(os.path.join(self.folder, path)))
 
     def inputs(self, targets):
-        """All that these are made of: objects as ninja names them, sources by their path from the top."""
+        """Returns everything that these are made of: objects as ninja names them, sources by their path from
+        the top."""
         found = set(self.ninja('-t', 'inputs', *targets).split('\n')) if targets else set()
         return found | {self.from_top(path) for path in found}
 
     def _dependencies(self):
-        """Of each object the files that it was made of."""
+        """Returns for each object the files that it was made of."""
         found = {}
         for block in self.ninja('-t', 'deps').split('\n\n'):
             first, *files = block.splitlines() or ['']
@@ -143,7 +146,7 @@ def suites(source):
 
 
 def lie_in(files, paths):
-    """Is one of the files one of these, or below one?"""
+    """Is one of the files in this list, or below one of its folders?"""
     return any(file == path or file.startswith(path + '/') for file in files for path in paths)
 
 
@@ -155,7 +158,7 @@ def imports(script):
 
 
 def suites_about(files, build):
-    """Of each program that has tests of the files their filters: an empty set is all that it has."""
+    """Returns for each program with tests of the files their filters: an empty set stands for all tests."""
     headers = {os.path.splitext(file)[0] + '.h' for file in files}
     concerned = files | {header for header in headers if os.path.exists(header)}
     modules = {os.path.basename(file)[:-3] for file in files if file.endswith('.py')}
@@ -169,14 +172,15 @@ def suites_about(files, build):
                 continue
             named = set(suites(source))
             if not named or found.get(program) == set():
-                found[program] = set()  # what all suites of the program share
+                found[program] = set()  # sources of all suites of the program
             else:
                 found.setdefault(program, set()).update(named)
     return found
 
 
 def choose(files, changed, build):
-    """The tests that the files concern, and the number of those that they do not. `changed`: the files, and objects of them."""
+    """Returns the tests that the files concern, and the number of all others. `changed`: the files, and
+    objects of them."""
     about = suites_about(files, build)
     folders = [os.path.dirname(file) for file in files if os.path.basename(file) == 'meson.build']
     chosen, others = {}, 0
@@ -196,7 +200,7 @@ def choose(files, changed, build):
 
 
 class Run:
-    """Tests, run side by side until the time is over."""
+    """Runs tests side by side until the time is over."""
 
     def __init__(self, build, end):
         self.build = build
@@ -204,8 +208,8 @@ class Run:
         self.count = count_tests.Count()
         self.left_out = []
         self.times = os.path.join(build.folder, 'affected.json')
-        self.seconds = {}  # that each took
-        self.lock = threading.Lock()  # of these, and of what is printed
+        self.seconds = {}  # of each test
+        self.lock = threading.Lock()  # for these, and for the output
         self.running = set()  # process groups
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self.stop)
@@ -213,7 +217,7 @@ class Run:
             with open(self.times, encoding='utf-8') as kept:
                 self.seconds = json.load(kept)
         except (OSError, ValueError):
-            pass  # never kept, or not to its end
+            pass  # missing or incomplete
 
     def stop(self, number, _frame):
         for group in list(self.running):

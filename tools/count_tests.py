@@ -57,7 +57,7 @@ class Count:
 
 
 def said(printed, case):
-    """The last lines of what a case printed."""
+    """Returns the last lines of a case's output."""
     text = printed.split(f'[ RUN      ] {case}\n')[-1].split(f'[  FAILED  ] {case}')[0]
     return '\n'.join(text.splitlines()[-LINES_SHOWN:])
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave of a record that is being written? Kills writers some hundreds of times that
- * write through plain mmap and memcpy, then as often writers through libato, with its two ways to
- * commit several pages by turns, and reports what was torn or lost. (One kill: subject.h.)
+ * Shows what SIGKILL leaves of a record that is being written. Kills some hundreds of writers that use plain
+ * mmap and memcpy, then as many that use libato, with its two ways to commit several pages in turn, and
+ * reports torn and lost records. (One kill: subject.h.)
  */
 #include "record.h"
 #include "subject.h"
@@ -35,7 +35,7 @@ static _Noreturn void usage(FILE *out, int status)
     exit(status);
 }
 
-/* A line that is written over on a terminal, a few lines elsewhere. */
+/* A line that is overwritten on a terminal, a few lines elsewhere. */
 static void progress(const char *what, unsigned done, unsigned total, unsigned torn)
 {
     bool terminal = isatty(STDERR_FILENO);
@@ -64,7 +64,7 @@ static int verdict(const struct tally *plain, const struct tally *rtm, const str
         return 1;
     }
     if (rtm->damaged + journal->damaged + plain->damaged) {
-        puts("FAILED: bytes that nobody wrote to have changed.");
+        puts("FAILED: bytes changed that no process wrote.");
         return 1;
     }
     if (!is_plain_again) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a record of the demonstration looks like, and in which state it was found after a kill.
+ * The records of the demonstration, and their states after a kill.
  */
 #include "record.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a record of the demonstration looks like, and in which state it was found after a kill.
+ * The records of the demonstration, and their states after a kill.
  *
- * A record is 64 KiB, 16 pages. Each of its slices is stamped with the record's number and version,
- * so that a mix of two versions cannot pass for either.
+ * A record is 64 KiB, 16 pages. Each of its slices is stamped with the record's number and version, so that a
+ * mixture of two versions differs from both.
  */
 #ifndef ATO_TOOLS_RECORD_H
 #define ATO_TOOLS_RECORD_H
@@ -22,7 +22,7 @@ enum record_state {
 /* The bytes of `record` at `version` (from 1). */
 void record_fill(void *out, uint32_t record, uint64_t version);
 
-/* What the checker knows about a record before it looks. */
+/* The checker's knowledge of a record before it looks. */
 struct record_history {
     const unsigned char *committed; /* its bytes as acknowledged last */
     const unsigned char *pending;   /* its bytes in the interrupted write; NULL: not this record */

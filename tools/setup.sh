@@ -27,7 +27,8 @@ whole_number()
     printf '%s\n' "$2"
 }
 
-# from_top FILE: its path from the top folder; a path that the user gave counts from $FROM, where he is.
+# from_top FILE: prints its path from the top folder; a path from the user counts from $FROM, the user's
+# folder.
 from_top()
 {
     local path
@@ -100,7 +101,7 @@ need_clang()
 
 # ---- Running ----
 
-# One's own filter would leave out tests.
+# A filter of the user's would leave out tests.
 unset "${!GTEST_@}"
 
 # in_parallel COMMAND ARGUMENT...: COMMAND with each ARGUMENT, as many at once as there are CPUs. What they
@@ -219,7 +220,7 @@ configure_races()
     CC=clang CXX=clang++ configure "$RACES" "${SANITIZED[@]}" -Db_sanitize=thread -Db_ndebug=true -Dsqlite=disabled -Dtools=false
 }
 
-# ---- What changed ----
+# ---- Changes ----
 
 # Prints the newest commit that is four hours older than HEAD: what came after it is `the change` for what
 # is only run where something changed. ATO_BASE names another one.

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does one write cost, through plain memcpy, libato and libpmemobj transactions?
+ * The cost of one write through plain memcpy, libato and libpmemobj transactions.
  *
- * Two groups, because a comparison needs equal guarantees. In the first, what returned survives the
- * death of the process. In the second it is flushed too, as on persistent memory, where it then
- * survives a power cut; that libpmemobj flushes on tmpfs takes PMEM_IS_PMEM_FORCE=1, and libato
- * ATO_DOMAIN_PMEM. In each group memcpy, which tears, is the floor.
+ * Two groups, because a comparison needs equal guarantees. In the first, an acknowledged write survives the
+ * death of the process. In the second it is flushed too, as on persistent memory, where it then survives a
+ * power cut; for that libpmemobj needs PMEM_IS_PMEM_FORCE=1 on tmpfs, and libato ATO_DOMAIN_PMEM. In each
+ * group memcpy, which tears, is the floor.
  *
- * All contenders write the same records in the same order, by turns in short rounds, so that a
- * busy moment of the machine hits all; the median over the rounds is shown. A demonstration on
- * DRAM: it says what the work around the copy costs, not how fast a medium is.
+ * All contenders write the same records in the same order, in turn in short rounds, so that a busy moment of
+ * the machine affects all; the median over the rounds is shown. A demonstration on DRAM: it shows the cost of
+ * the work around the copy, not the speed of a medium.
  */
 #include <ato.h>
 

@@ -149,7 +149,7 @@ static _Noreturn void read_and_exit(const struct subject *s, int policy, bool sp
     _exit(0);
 }
 
-/* How a child ended, when it should not have ended like that. */
+/* Reports a child that ended in an unexpected way. */
 static _Noreturn void blame(const char *who, int status)
 {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
@@ -159,10 +159,10 @@ static _Noreturn void blame(const char *who, int status)
     errx(1, "%s failed (status %d): see the line above", who, WEXITSTATUS(status));
 }
 
-/* What a process that comes after the kill sees, into s->now. */
+/* Reads the records in a process after the kill, into s->now. */
 static void read_after_kill(struct subject *s, enum way way, unsigned round, bool spatial)
 {
-    /* By turns: leave slices where they are, and bring them home; so writes go both ways. */
+    /* In turn: leaves slices where they are, and deploys them; so writes go both ways. */
     int policy = round % 4 < 2 ? ATO_READ_GATHER : ATO_READ_LAZY;
     int status;
     pid_t pid;

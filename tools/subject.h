@@ -2,14 +2,14 @@
 /*
  * The copy of a file under test, and one kill of a process that writes to it.
  *
- * A child writes records of 64 KiB to the copy, back to back, and tells each write that returned
- * through a pipe: an acknowledged write. The parent kills it at a random moment, and then compares
- * every record with what it must be. Only the write that the kill interrupted is in doubt: its
- * record may be wholly old or wholly new.
+ * A child writes records of 64 KiB to the copy, one after the other, and reports each write that returned
+ * through a pipe: an acknowledged write. The parent kills it at a random moment, and then compares every
+ * record with its expected bytes. Only the write that the kill interrupted is undecided: its record may be
+ * wholly old or wholly new.
  *
- * The parent never maps the file itself: each writer, and each reader after a kill, is a fresh
- * process, as after a crash. Every function ends the process with a sentence on stderr when something
- * fails: status 1 if a child failed, else 2.
+ * The parent never maps the file itself: each writer, and each reader after a kill, is a new process, as
+ * after a crash. Every function ends the process with a sentence on stderr when something fails: status 1 if
+ * a child failed, else 2.
  */
 #ifndef ATO_TOOLS_SUBJECT_H
 #define ATO_TOOLS_SUBJECT_H
@@ -26,7 +26,7 @@
 struct tally {
     unsigned kills, torn, damaged;
     uint64_t acked, lost;
-    unsigned ended_old, ended_new; /* what became of the interrupted write */
+    unsigned ended_old, ended_new; /* the outcome of the interrupted write */
     unsigned rtm, journal;         /* rounds by the commit path of their first write */
 };
 

@@ -162,8 +162,7 @@ TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsEnospc)
 // the lane, into that of another commit.
 TEST_F(HostileMemory, PagesAddedWhileACommitIsListedStayInItsLane)
 {
-    constexpr uint64_t PAGES =
-        (JOURNAL_LANE_BYTES - 128 - 32) / 16; // the most that a small lane holds
+    constexpr uint64_t PAGES = (JOURNAL_LANE_BYTES - 128 - 32) / 16; // a full small lane
     const uint64_t bytes = (PAGES + 400) * 4096;
     content = Bytes(bytes, 'a');
     EXPECT_HARMLESS(([&](Mapped &m) {

@@ -217,8 +217,7 @@ TEST_F(Permission, UsersThatMayWriteTheFileShareItAndOthersCannotMapIt)
     constexpr gid_t GROUP = 4242;
     constexpr uid_t OWNER = 1111, MEMBER = 2222, STRANGER = 3333;
     const std::string folder = dir / "together", shared = folder + "/file";
-    const ato_options o =
-        options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM); // so that there is a journal
+    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM); // with a journal
     std::filesystem::create_directory(folder);
     give(folder, OWNER, GROUP, 02775);
     write_file(shared, old);

@@ -129,8 +129,7 @@ class Planted : public Users
     {
         auto *m = new Mapped(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
         for (const Bytes &all : {pattern(SIZE, 2), bytes})
-            for (size_t at = 0; at < SIZE;
-                 at += 4096) { // page by page, so that no CPU needs a journal
+            for (size_t at = 0; at < SIZE; at += 4096) { // by pages: without a journal
                 const Bytes page(&all[at], &all[at] + std::min<size_t>(4096, SIZE - at));
                 ASSERT_TRUE(m->write(at, page)) << m->sentence;
             }

@@ -38,8 +38,7 @@ struct Scene {
     std::function<void(Stage &)> naive; // the control
     Next next;
     int error = 0;
-    std::string words =
-        ""; // of the error's sentence, separated by bars; {...} are places: Stage::said()
+    std::string words = "";     // of the sentence, with bars between; {...}: Stage::said()
     unsigned wins = 0;          // flags that decide after a refusal
     const char *wish = nullptr; // a chosen reflection folder
 

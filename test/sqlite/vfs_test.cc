@@ -304,8 +304,7 @@ TEST_F(SqliteVfs, BatchesOfWritesAreAtomic)
         EXPECT_EQ(now, rolled_back ? pages[2] : other);
         EXPECT_EQ(size, (rolled_back ? 3 : 4) * 4096);
     }
-    EXPECT_NE(Db(path()).text("PRAGMA integrity_check"),
-              "ok"); // the new connection has an empty cache
+    EXPECT_NE(Db(path()).text("PRAGMA integrity_check"), "ok"); // with an empty cache
 }
 
 /* Writes without a lock, as a checkpoint does. The VFS below may read errno after its own errors. */

@@ -14,15 +14,12 @@
 #include "lib/sqlite/pending.h"
 
 /* SQLite's variables; they are only in its test programs. */
-extern int sqlite3_io_error_pending
-    __attribute__((weak)); /* fail at this access, counted from now */
+extern int sqlite3_io_error_pending __attribute__((weak)); /* fail at this access from now */
 extern int sqlite3_io_error_persist __attribute__((weak)); /* and at each later one */
-extern int sqlite3_io_error_benign
-    __attribute__((weak)); /* the error is one that SQLite need not report */
+extern int sqlite3_io_error_benign __attribute__((weak));  /* SQLite need not report it */
 extern int sqlite3_io_error_hit __attribute__((weak));
 extern int sqlite3_io_error_hardhit __attribute__((weak));
-extern int sqlite3_diskfull_pending
-    __attribute__((weak)); /* fail at this access that allocates space */
+extern int sqlite3_diskfull_pending __attribute__((weak)); /* fail at this allocation */
 extern int sqlite3_diskfull __attribute__((weak));
 
 static void hit(bool benign)
