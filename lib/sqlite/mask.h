@@ -16,8 +16,8 @@
  * Connections through `ato` see the plain header: the VFS translates what they read and write. A masked header can be
  * translated without knowing anything else.
  *
- * The plain bytes 21 to 27 are the file's guard (ato_set_guard()): every way to make the file plain puts them back. The order
- * is:
+ * The plain bytes 21 to 27 are the file's guard (ato_set_guard()): every way to make the file plain puts them back, by one store
+ * of both words. The order otherwise is:
  *
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of

@@ -162,8 +162,9 @@ static void say(const struct facts *f)
     char size[TEXT_SIZE], text[256];
     text_put(stdout, f->name);
     if (f->is_database) {
-        fputs(": an SQLite database that only the VFS ato reads; to make it plain, close it, then "
-              "run 'ato deploy ",
+        fputs(": an SQLite database that only the VFS ato reads; to make it plain, ", stdout);
+        fputs(l->state >= LOOK_COPIED ? "choose a side: run 'ato deploy "
+                                      : "close it, then run 'ato deploy ",
               stdout);
         text_put(stdout, f->name);
         putchar('\'');
