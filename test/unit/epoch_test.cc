@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does an open epoch show, to whom, and when does it end?
+// Which writes of an open epoch are visible, through which mappings, and when does it end?
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -65,17 +65,17 @@ class Epoch : public testing::TestWithParam<int>
     std::unique_ptr<Mapped> e, m;
 };
 
-TEST_P(Epoch, ShowsItsWritesThroughItsMappingOnlyUntilItIsCommitted)
+TEST_P(Epoch, ShowsItsWritesOnlyThroughItsMappingUntilItIsCommitted)
 {
     for (unsigned round = 0; round < 3; round++) {
         put(10, pattern(5, 2 + round));
         put(3 * PAGE - 100, pattern(2 * PAGE, 3 + round));
-        put(3 * PAGE - 50, pattern(70, 4 + round)); // once more
+        put(3 * PAGE - 50, pattern(70, 4 + round)); // overlaps the write before
         put(40 * PAGE, pattern(40 * PAGE, 5 + round), ATO_SKIP_EQUAL);
         ASSERT_NE(ato_memset(e->base + 30 * PAGE + 5, 7, 3 * PAGE), nullptr);
         memset(&mine[30 * PAGE + 5], 7, 3 * PAGE);
         expect_shown();
-        std::thread([&] { expect_shown(); }).join(); // of the mapping, not of a thread
+        std::thread([&] { expect_shown(); }).join(); // it is the mapping's, not a thread's
         commit();
         expect_shown();
     }
@@ -84,14 +84,14 @@ TEST_P(Epoch, ShowsItsWritesThroughItsMappingOnlyUntilItIsCommitted)
     EXPECT_EQ(read_file(path), model);
 }
 
-TEST_P(Epoch, ACopyWithinAMappingOrFromOneToTheOther)
+TEST_P(Epoch, CopiesWithinAMappingAndBetweenMappings)
 {
     put(0, pattern(3 * PAGE, 2));
     ASSERT_NE(ato_memcpy(e->base + PAGE + 7, e->base, 3 * PAGE), nullptr) << ato_errormsg();
     memmove(&mine[PAGE + 7], &mine[0], 3 * PAGE);
     ASSERT_NE(ato_memcpy(e->base + 20 * PAGE, m->base + PAGE, 2 * PAGE), nullptr) << ato_errormsg();
     memcpy(&mine[20 * PAGE], &model[PAGE], 2 * PAGE);
-    // And out of it, into what is committed at once.
+    // A copy from the epoch to the other mapping is committed at once.
     ASSERT_NE(ato_memcpy(m->base + 60 * PAGE + 1, e->base, 100), nullptr) << ato_errormsg();
     memcpy(&model[60 * PAGE + 1], &mine[0], 100);
     memcpy(&mine[60 * PAGE + 1], &mine[0], 100);
@@ -118,7 +118,7 @@ TEST_P(Epoch, EndOfTheProcessIsAnAbort)
     expect_shown();
 }
 
-TEST_P(Epoch, AMappingWithAnOpenOneIsNotUnmapped)
+TEST_P(Epoch, UnmapWithAnOpenEpochIsEbusy)
 {
     EXPECT_EQ(ato_msync(e->base, SIZE, 0), 0); // nothing to commit
     put(5, pattern(10, 2));
@@ -128,7 +128,7 @@ TEST_P(Epoch, AMappingWithAnOpenOneIsNotUnmapped)
     EXPECT_EQ(e->unmap(ATO_UNMAP_FAST), 0) << e->sentence;
 }
 
-TEST_P(Epoch, AWriteThatFailsLeavesItAsItWas)
+TEST_P(Epoch, FailedWriteLeavesTheEpochUnchanged)
 {
     EXPECT_FALSE(e->write(SIZE - 5, pattern(6, 2)));
     EXPECT_EQ(e->error, EFAULT);
@@ -137,13 +137,13 @@ TEST_P(Epoch, AWriteThatFailsLeavesItAsItWas)
     ato_tx *t = ato_tx_begin(0);
     ASSERT_NE(ato_tx_memcpy(t, m->base + 5 * PAGE, "x", 1, 0), nullptr);
     EXPECT_FALSE(e->write(2 * PAGE, pattern(5 * PAGE, 3)));
-    EXPECT_EQ(e->error, EDEADLK) << e->sentence; // its own thread's transaction
+    EXPECT_EQ(e->error, EDEADLK) << e->sentence; // the transaction is of the same thread
     EXPECT_EQ(ato_tx_abort(t), 0);
     expect_shown();
     EXPECT_EQ(e->unmap(ATO_UNMAP_FAST), 0) << e->sentence;
 }
 
-TEST_P(Epoch, ThreadsShareIt)
+TEST_P(Epoch, IsSharedByAllThreads)
 {
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < 8; i++)
@@ -154,14 +154,15 @@ TEST_P(Epoch, ThreadsShareIt)
     for (std::thread &thread : threads)
         thread.join();
     EXPECT_EQ(m->read(), model);
-    for (unsigned p = 0; p < 80; p++) // neighbours overlap by nothing: 7 + PAGE
+    for (unsigned p = 0; p < 80; p++) // the ranges do not overlap
         EXPECT_TRUE(e->read(p * PAGE + 7, PAGE).size() == PAGE);
     Bytes all = e->read();
     std::thread([&] { EXPECT_EQ(ato_msync(e->base, SIZE, 0), 0); }).join();
     EXPECT_EQ(m->read(), all);
 }
 
-// A reader of several pages sees a write of them whole, and what is written again is never torn.
+// A reader of several pages sees each write of them whole, also if the epoch overwrites its own
+// write.
 TEST_P(Epoch, ReadersSeeWholeWrites)
 {
     constexpr unsigned PAGES = 5;

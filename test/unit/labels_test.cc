@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is one of a circle told, and only one, in whatever order its threads look?
+// Does exactly one thread of a cycle find it, in any order in which its threads look?
 #include "use_labels.h"
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ class Labels : public testing::Test
     {
         use_labels_tear_down();
     }
-    static void wait(int who, int whom)
+    static void wait(int waiter, int holder)
     {
-        use_labels_wait(who, whom);
-        EXPECT_FALSE(use_labels_step(who)) << who;
+        use_labels_wait(waiter, holder);
+        EXPECT_FALSE(use_labels_step(waiter)) << waiter;
     }
-    // All of 0 ... n - 1 look, again and again. How many are told?
-    static int told(int n)
+    // Threads 0 to n - 1 look, again and again. Returns how many find a cycle.
+    static int found(int n)
     {
         int count = 0;
         for (int round = 0; round < 3 * n && !count; round++)
@@ -35,25 +35,25 @@ class Labels : public testing::Test
     }
 };
 
-TEST_F(Labels, TellOneOfACircle)
+TEST_F(Labels, OneThreadOfACycleFindsIt)
 {
     for (int n = 2; n < 6; n++) {
         for (int i = 0; i < n; i++)
             wait(i, (i + 1) % n);
-        EXPECT_EQ(told(n), 1) << n;
+        EXPECT_EQ(found(n), 1) << n;
     }
 }
 
-TEST_F(Labels, TellNobodyOfAChain)
+TEST_F(Labels, NoThreadOfAChainFindsACycle)
 {
     for (int i = 0; i < 5; i++)
         wait(i, i + 1);
-    EXPECT_EQ(told(5), 0);
+    EXPECT_EQ(found(5), 0);
 }
 
-// 2 waits for a long chain, whose label 1 copies. Then it gets its page, and waits for 0, which waits for 1 and has not
-// copied it yet.
-TEST_F(Labels, TellOneAlthoughALabelOfOneWhoIsNotInItGoesRound)
+// 2 waits for a long chain, and 1 copies its label. Then 2 gets its page, and waits for 0, which
+// waits for 1 and has not copied the label yet.
+TEST_F(Labels, OneThreadFindsTheCycleIfALabelFromOutsideGoesRound)
 {
     wait(2, 3);
     wait(1, 2);
@@ -63,11 +63,12 @@ TEST_F(Labels, TellOneAlthoughALabelOfOneWhoIsNotInItGoesRound)
     EXPECT_FALSE(use_labels_step(2));
     EXPECT_FALSE(use_labels_step(1));
     wait(2, 0);
-    EXPECT_EQ(told(3), 1);
+    EXPECT_EQ(found(3), 1);
 }
 
-// The thread that waits has it no more, and with it its file may go.
-TEST_F(Labels, OfATransactionGoWithIt)
+// The waiting thread no longer has the transaction, and the file of the transaction may be
+// unmapped.
+TEST_F(Labels, AreRemovedWithTheirTransaction)
 {
     wait(0, 1);
     EXPECT_EQ(use_labels_shown(), 1u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a sleeper woken? The moment that matters lies between a sleeper's last look and its sleep, in
- * the kernel: so that call is made here, and something is done before it.
+ * Is a sleeping waiter woken? The critical moment lies between the last check of a waiter and its
+ * sleep in the kernel: the test replaces the system call, and acts before it.
  */
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ extern "C" {
 namespace
 {
 
-/* What happens just before a FUTEX_WAIT, and after it with its answer: 0 or an errno. */
+/* Called just before a FUTEX_WAIT, and after it with its result: 0 or an errno. */
 std::function<void()> before_sleep;
 std::function<void(int)> after_sleep;
 
@@ -37,8 +37,8 @@ long ask_kernel(long number, const long a[6])
 
 } // namespace
 
-/* In the place of libc's, for the library too. It reads six arguments, also where fewer were given: AddressSanitizer must
- * not look at that. */
+/* Replaces the function of libc, also for the library. It reads six arguments even if the caller
+ * passes fewer, which AddressSanitizer must not report. */
 extern "C" __attribute__((no_sanitize("address"))) long syscall(long number, ...) noexcept
 {
     long a[6];
@@ -64,14 +64,14 @@ namespace
 
 constexpr uint32_t Us = 1; /* all threads of a process look alike */
 
-/* The thread that sleeps plays the other two of its process as well. */
-TEST(Pages, AWakeUpIsNotMissedWhenThePageIsTakenAgainBeforeTheSleep)
+/* The waiting thread also makes the calls of two other threads of its process. */
+TEST(Pages, WakeUpIsNotMissedIfThePageIsReservedAgainBeforeTheSleep)
 {
     struct page_state s = {};
     int answer = -1;
     ASSERT_TRUE(use_pages_try_reserve(Us, &s));
     before_sleep = [&] {
-        use_pages_release(&s); // sees the note, takes it away, wakes nobody: nobody sleeps yet
+        use_pages_release(&s); // clears the note, wakes no thread: none sleeps yet
         ASSERT_TRUE(use_pages_try_reserve(Us, &s));
     };
     after_sleep = [&](int said) {
@@ -80,13 +80,13 @@ TEST(Pages, AWakeUpIsNotMissedWhenThePageIsTakenAgainBeforeTheSleep)
         use_pages_release(&s);
     };
     use_pages_reserve(Us, &s);
-    EXPECT_EQ(answer, EAGAIN); // ETIMEDOUT: it slept, and nobody was to wake it
+    EXPECT_EQ(answer, EAGAIN); // not ETIMEDOUT, after a sleep that no thread ends
     EXPECT_EQ(s.holder, Us);
     use_pages_release(&s);
 }
 
-/* The same without the one in between: it has to sleep, and not go round and round. */
-TEST(Pages, AWaiterSleepsUntilItsTimeLimitWhileThePageIsHeld)
+/* The same without the second reservation: the waiter sleeps, and does not spin. */
+TEST(Pages, WaiterSleepsUntilItsTimeLimitWhileThePageIsHeld)
 {
     struct page_state s = {};
     int answer = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Processes that wait for one another's transactions in a circle: one of them is told, none waits for ever.
+// Processes wait for one another's transactions in a cycle: one of them gets EDEADLK, and none
+// waits for ever.
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -28,22 +29,22 @@ namespace
 constexpr size_t SIZE = 4 * 4096;
 constexpr unsigned MOST = 3;
 
-// In memory that all share.
+// In memory that all processes share.
 struct Board {
-    unsigned holding, told, went;
+    unsigned holding, refused, succeeded;
 };
 
-class Circles : public testing::Test
+class Cycles : public testing::Test
 {
   protected:
-    Circles()
+    Cycles()
     {
         board = static_cast<Board *>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
         for (unsigned i = 0; i < MOST; i++)
             write_file(path(i), pattern(SIZE, static_cast<int>(i)));
     }
-    ~Circles()
+    ~Cycles()
     {
         munmap(board, sizeof(Board));
     }
@@ -52,8 +53,8 @@ class Circles : public testing::Test
         return dir / ("file" + std::to_string(i));
     }
 
-    // Process i of n has a page of file i, all of them, and then wants that of file i + 1. Who is told gives up.
-    // `epoch`: process 0 has its page by an epoch.
+    // Each process i of n holds a page of file i, and then asks for the page of file i + 1. A
+    // process that gets EDEADLK aborts. `epoch`: process 0 holds its page through an epoch.
     void run(unsigned n, bool epoch)
     {
         pid_t pids[MOST];
@@ -67,13 +68,13 @@ class Circles : public testing::Test
             ASSERT_EQ(waitpid(pids[i], &status, 0), pids[i]);
             EXPECT_EQ(status, 0) << i;
         }
-        EXPECT_EQ(board->told, 1u);
-        EXPECT_EQ(board->went, n - 1);
+        EXPECT_EQ(board->refused, 1u);
+        EXPECT_EQ(board->succeeded, n - 1);
     }
 
     int live(unsigned i, unsigned n, bool epoch)
     {
-        alarm(60); // for ever
+        alarm(60); // ends a wait for ever
         Mapped own(path(i), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, epoch ? ATO_EPOCHS : 0u));
         Mapped next(path((i + 1) % n), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
         if (!own || !next)
@@ -87,9 +88,9 @@ class Circles : public testing::Test
         while (__atomic_load_n(&board->holding, __ATOMIC_SEQ_CST) < n)
             usleep(100);
         if (ato_tx_memcpy(tx, next.base, "next", 4, 0)) {
-            __atomic_fetch_add(&board->went, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_add(&board->succeeded, 1, __ATOMIC_SEQ_CST);
         } else if (errno == EDEADLK) {
-            __atomic_fetch_add(&board->told, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_add(&board->refused, 1, __ATOMIC_SEQ_CST);
         } else {
             return 3;
         }
@@ -103,30 +104,30 @@ class Circles : public testing::Test
     Board *board;
 };
 
-TEST_F(Circles, OfTwoProcesses)
+TEST_F(Cycles, OfTwoProcessesAreFound)
 {
     run(2, false);
 }
 
-TEST_F(Circles, OfThreeProcessesOfWhichNoneHasAllFilesMapped)
+TEST_F(Cycles, OfThreeProcessesAreFoundIfNoneHasAllFilesMapped)
 {
     run(3, false);
 }
 
-TEST_F(Circles, ThroughAnEpoch)
+TEST_F(Cycles, ThroughAnEpochAreFound)
 {
     run(2, true);
 }
 
-// Process 0 has its page by a transaction that it joins with another: before the other process waits for it, or while it
-// does.
-TEST_F(Circles, ThroughAJoinedTransaction)
+// Process 0 holds its page through a transaction that it joins with another: before the other
+// process waits for the page, or while it does.
+TEST_F(Cycles, ThroughAJoinedTransactionAreFound)
 {
     for (bool early : {false, true}) {
         Pipe held, holds, joined;
         const pid_t other = fork();
         if (other == 0) {
-            alarm(20); // for ever
+            alarm(20); // ends a wait for ever
             Mapped own(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
             Mapped next(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
             ato_tx *tx = ato_tx_begin(0);
@@ -134,11 +135,11 @@ TEST_F(Circles, ThroughAJoinedTransaction)
                 _exit(1);
             held.tell();
             (early ? holds : joined).hear();
-            const bool went = ato_tx_memcpy(tx, next.base, "next", 4, 0);
-            if (!went && errno != EDEADLK)
+            const bool succeeded = ato_tx_memcpy(tx, next.base, "next", 4, 0);
+            if (!succeeded && errno != EDEADLK)
                 _exit(2);
             ato_tx_abort(tx);
-            _exit(went ? 0 : 3);
+            _exit(succeeded ? 0 : 3);
         }
         const pid_t first = fork();
         if (first == 0) {
@@ -152,15 +153,15 @@ TEST_F(Circles, ThroughAJoinedTransaction)
                 _exit(1);
             holds.tell();
             if (early)
-                usleep(100000); // so that it waits; and if not, the test passes as well
+                usleep(100000); // it waits by now; if not, the test passes too
             if (ato_tx_join(into, from) < 0)
                 _exit(2);
             joined.tell();
-            const bool went = ato_tx_memcpy(into, next.base, "next", 4, 0);
-            if (!went && errno != EDEADLK)
+            const bool succeeded = ato_tx_memcpy(into, next.base, "next", 4, 0);
+            if (!succeeded && errno != EDEADLK)
                 _exit(5);
             ato_tx_abort(into);
-            _exit(went ? 0 : 4);
+            _exit(succeeded ? 0 : 4);
         }
         int status[2] = {-1, -1};
         waitpid(first, &status[0], 0);
@@ -171,13 +172,14 @@ TEST_F(Circles, ThroughAJoinedTransaction)
     }
 }
 
-// Process 0 has a thread that waits already when its epoch is committed, and another begins.
-TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
+// A thread of process 0 already waits when the epoch of the process is committed and the next one
+// begins.
+TEST_F(Cycles, ThroughAnEpochThatBeginsDuringAWaitAreFound)
 {
     Pipe held, waited;
     const pid_t other = fork();
     if (other == 0) {
-        alarm(20); // for ever
+        alarm(20); // ends a wait for ever
         Mapped own(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
         Mapped next(path(0), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
         ato_tx *tx = ato_tx_begin(0);
@@ -185,11 +187,11 @@ TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
             _exit(1);
         held.tell();
         waited.hear();
-        const bool went = ato_tx_memcpy(tx, next.base, "next", 4, 0);
-        if (!went && errno != EDEADLK)
+        const bool succeeded = ato_tx_memcpy(tx, next.base, "next", 4, 0);
+        if (!succeeded && errno != EDEADLK)
             _exit(2);
         ato_tx_abort(tx);
-        _exit(went ? 0 : 3);
+        _exit(succeeded ? 0 : 3);
     }
     const pid_t first = fork();
     if (first == 0) {
@@ -198,19 +200,19 @@ TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
         Mapped next(path(1), options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
         if (!own || !next || !held.hear() || !ato_memcpy(own.base, "one", 3))
             _exit(1);
-        int told = 0;
+        int refused = 0;
         std::thread waits([&] {
             if (!ato_memcpy(next.base, "next", 4))
-                told = errno;
+                refused = errno;
         });
-        usleep(100000); // long enough for it to wait; and if not, the test passes as well
+        usleep(100000); // it waits by now; if not, the test passes too
         if (ato_msync(own.base, SIZE, MS_SYNC) < 0 || !ato_memcpy(own.base, "two", 3))
             _exit(2);
         waited.tell();
         waits.join();
-        if (ato_msync(own.base, SIZE, MS_SYNC) < 0 || (told && told != EDEADLK))
+        if (ato_msync(own.base, SIZE, MS_SYNC) < 0 || (refused && refused != EDEADLK))
             _exit(3);
-        _exit(told ? 4 : 0);
+        _exit(refused ? 4 : 0);
     }
     int status[2] = {-1, -1};
     waitpid(first, &status[0], 0);
@@ -220,9 +222,9 @@ TEST_F(Circles, ThroughAnEpochThatBeganWhenItsProcessWaitedAlready)
     EXPECT_TRUE(WIFEXITED(status[0]) && WIFEXITED(status[1])) << status[0] << ' ' << status[1];
 }
 
-// A thread that waits in a call on one of its transactions, while another thread takes over another one of its, aborts
-// it and unmaps the file that it was about.
-TEST_F(Circles, AreLookedForWithoutWhatIsGoneMeanwhile)
+// A thread waits in a call on one of its transactions. Meanwhile another thread adopts another of
+// its transactions, aborts it and unmaps the file of that transaction.
+TEST_F(Cycles, AreSearchedWithoutAdoptedTransactions)
 {
     Pipe held, enough;
     const pid_t other = fork();
@@ -247,11 +249,11 @@ TEST_F(Circles, AreLookedForWithoutWhatIsGoneMeanwhile)
         EXPECT_EQ(ato_tx_commit(first), 0) << ato_errormsg();
     });
     ato_tx *second = begun.get_future().get();
-    usleep(50000); // long enough for it to wait
+    usleep(50000); // it waits by now
     EXPECT_EQ(ato_tx_adopt(second), 0) << ato_errormsg();
     EXPECT_EQ(ato_tx_abort(second), 0) << ato_errormsg();
     EXPECT_EQ(gone.unmap(ATO_UNMAP_FAST), 0) << gone.sentence;
-    usleep(50000); // it looks again
+    usleep(50000); // it checks again
     enough.tell();
     waits.join();
     int status = -1;
@@ -259,8 +261,8 @@ TEST_F(Circles, AreLookedForWithoutWhatIsGoneMeanwhile)
     EXPECT_EQ(status, 0);
 }
 
-// A long transaction is no circle, and who is killed frees what others wait for.
-TEST_F(Circles, AreNotSeenWhereSomebodyIsOnlySlow)
+// A long transaction is no cycle, and a killed process frees its pages.
+TEST_F(Cycles, AreNotReportedForASlowTransaction)
 {
     Pipe holding;
     pid_t slow = fork();
@@ -289,13 +291,14 @@ TEST_F(Circles, AreNotSeenWhereSomebodyIsOnlySlow)
     EXPECT_EQ(m.read(0, 4), Bytes({'m', 'i', 'n', 'e'}));
 }
 
-// Threads that have no number of their own (thread.h) take turns in showing: one of them makes the file shorter, and waits for
-// a page whose state is new since it drained them; the other one has that, to deploy what it has read.
+// Threads without a number of their own (thread.h) show their writes one at a time. Thread 1 makes
+// the file shorter, and waits for a page whose state is newer than its drain; thread 2 has reserved
+// that page, to deploy it.
 TEST(ThreadsWithoutANumber, DoNotWaitForOneAnother)
 {
     static std::atomic<int> there, reserved;
     static std::atomic<bool> drained, go_on, waits;
-    static thread_local int who;
+    static thread_local int role;
     TempDir dir;
     const std::string path = dir / "file";
     write_file(path, pattern(6 * 4096, 1));
@@ -318,17 +321,17 @@ TEST(ThreadsWithoutANumber, DoNotWaitForOneAnother)
                   while (there < NUMBERS)
                       usleep(1000);
                   seam_hook = [](enum seam_point point, const void *) {
-                      if (who == 2 && point == SEAM_RESERVED && ++reserved == 2) {
-                          go_on = true; // it has the page
+                      if (role == 2 && point == SEAM_RESERVED && ++reserved == 2) {
+                          go_on = true; // thread 2 has the page
                           while (!waits)
                               usleep(100);
                       }
-                      if (who == 1 && point == SEAM_WAIT)
+                      if (role == 1 && point == SEAM_WAIT)
                           waits = true;
                   };
                   std::atomic<int> done{0};
                   std::thread([&] {
-                      who = 1;
+                      role = 1;
                       ato_tx *tx = ato_tx_begin(0);
                       ato_tx_ftruncate(tx, m.base, 4096);
                       drained = true;
@@ -339,7 +342,7 @@ TEST(ThreadsWithoutANumber, DoNotWaitForOneAnother)
                   while (!drained)
                       usleep(100);
                   std::thread([&] {
-                      who = 2;
+                      role = 2;
                       char got[4096];
                       done += ato_memcpy(got, m.base + 4 * 4096, sizeof(got)) != nullptr;
                   }).detach();

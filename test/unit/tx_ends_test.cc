@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// To which thread does a transaction belong, what are its limits, and how does it end? Calls that come at the wrong
-// time are refused.
+// To which thread does a transaction belong, which limits does it have, and how does it end? Calls
+// at the wrong time are refused.
 #include "tx_lab.h"
 
 using namespace tx_lab;
@@ -11,7 +11,7 @@ namespace
 
 // ---- limits ----
 
-TEST_P(Tx, TheLimitIsInPagesAndSaysSoBeforeAnythingHappens)
+TEST_P(Tx, LimitCountsWholePagesAndIsCheckedBeforeAnyChange)
 {
     ato_tx_options o = {};
     o.struct_size = sizeof(o);
@@ -31,7 +31,7 @@ TEST_P(Tx, TheLimitIsInPagesAndSaysSoBeforeAnythingHappens)
     ASSERT_EQ(ato_tx_commit(t), 0);
     EXPECT_EQ(m->read(), mine);
 
-    // The next one of the thread has the usual limit.
+    // The next transaction of the thread has the default limit.
     t = begin();
     put(t, 0, pattern(SIZE, 5));
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
@@ -66,15 +66,15 @@ TEST_P(Tx, FilesOfTwoDomainsAreNotInOneCommit)
     put(t, 5, pattern(10, 2));
     Bytes some(10);
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, other.base, some.data(), 10, 0), EXDEV, "domain"));
-    // To read there is no commit.
+    // A read needs no commit.
     EXPECT_NE(ato_tx_memcpy(t, some.data(), other.base, 10, 0), nullptr) << ato_errormsg();
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     EXPECT_EQ(m->read(), mine);
 }
 
-// ---- the thread that it belongs to, and its end ----
+// ---- the thread and the end of a transaction -------
 
-TEST_P(Tx, AfterItsEndAHandleIsFoundOut)
+TEST_P(Tx, HandleOfAnEndedTransactionIsEinval)
 {
     ato_tx *t = begin(), *u;
     put(t, 0, pattern(10, 2));
@@ -83,20 +83,20 @@ TEST_P(Tx, AfterItsEndAHandleIsFoundOut)
     EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EINVAL, "open"));
     EXPECT_TRUE(refused(ato_tx_adopt(t) < 0, EINVAL, "open"));
-    // Even when its place is used again.
+    // Also if its place is used again.
     u = begin();
     EXPECT_NE(t, u);
     put(u, 0, pattern(10, 3));
     EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
     ASSERT_EQ(ato_tx_commit(u), 0);
     EXPECT_EQ(m->read(0, 10), pattern(10, 3));
-    // And what never was one.
+    // And an address that never was a handle.
     EXPECT_TRUE(refused(ato_tx_commit(nullptr) < 0, EINVAL, "open"));
     EXPECT_TRUE(refused(ato_tx_commit(reinterpret_cast<ato_tx *>(&u)) < 0, EINVAL, "open"));
     EXPECT_TRUE(refused(ato_tx_commit(reinterpret_cast<ato_tx *>(-1)) < 0, EINVAL, "open"));
 }
 
-TEST_P(Tx, ItIsItsThreadsUntilAnotherOneAdoptsIt)
+TEST_P(Tx, BelongsToItsThreadUntilAnotherThreadAdoptsIt)
 {
     ato_tx *t = begin();
     put(t, PAGE, pattern(5 * PAGE, 2));
@@ -114,7 +114,7 @@ TEST_P(Tx, ItIsItsThreadsUntilAnotherOneAdoptsIt)
     EXPECT_EQ(m->read(), mine);
 }
 
-TEST_P(Tx, SeveralOfAThreadAndManyOfAProcess)
+TEST_P(Tx, ThreadCanHaveManyOpen)
 {
     std::vector<ato_tx *> all;
     for (unsigned i = 0; i < 90; i++) {
@@ -130,7 +130,7 @@ TEST_P(Tx, SeveralOfAThreadAndManyOfAProcess)
     EXPECT_EQ(m->read(), model);
 }
 
-TEST_P(Tx, AMappingWithAnOpenOneIsNotUnmapped)
+TEST_P(Tx, UnmapWithAnOpenTransactionIsEbusy)
 {
     ato_tx *t = begin();
     Bytes some(10);
@@ -141,14 +141,14 @@ TEST_P(Tx, AMappingWithAnOpenOneIsNotUnmapped)
     EXPECT_EQ(m->error, EBUSY);
     Mapped other(path, options(GetParam()));
     ASSERT_TRUE(other);
-    EXPECT_EQ(other.unmap(ATO_UNMAP_SPATIAL), 0); // another one of the file may go
+    EXPECT_EQ(other.unmap(ATO_UNMAP_SPATIAL), 0); // another mapping of the file may be unmapped
     put(t, 0, pattern(100, 2));
     ASSERT_EQ(ato_tx_commit(t), 0);
     EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << m->sentence;
     EXPECT_EQ(read_file(path), mine);
 }
 
-TEST_P(Tx, ACallThatFailedKeepsNoMapping)
+TEST_P(Tx, FailedCallKeepsNoMapping)
 {
     ato_tx *t = begin();
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, m->base + SIZE, 10, 0), EFAULT, "end"));
@@ -156,11 +156,11 @@ TEST_P(Tx, ACallThatFailedKeepsNoMapping)
     EXPECT_EQ(ato_tx_commit(t), 0);
 }
 
-TEST_P(Tx, ExitWithOneOpenIsAnAbort)
+TEST_P(Tx, ExitWithAnOpenTransactionIsAnAbort)
 {
     m.reset();
     int status = in_exiting_child([&] {
-        // As long as the process.
+        // Mapped until the process ends.
         auto *own = new Mapped(path, options(GetParam()));
         ato_tx *t = ato_tx_begin(0);
         Bytes bytes = pattern(50 * PAGE, 2);
@@ -173,7 +173,7 @@ TEST_P(Tx, ExitWithOneOpenIsAnAbort)
     EXPECT_EQ(read_file(path), model);
 }
 
-TEST_P(Tx, AForkedChildHasNone)
+TEST_P(Tx, ForkedChildHasNoTransaction)
 {
     ato_tx *t = begin();
     put(t, 0, pattern(50 * PAGE, 2));
@@ -191,7 +191,7 @@ TEST_P(Tx, AForkedChildHasNone)
     EXPECT_EQ(m->read(), mine);
 }
 
-TEST_P(Tx, EagerOnesBringHomeWhatTheyWrote)
+TEST_P(Tx, EagerTransactionDeploysItsWrites)
 {
     map(ATO_READ_EAGER);
     ato_tx *t = begin();
@@ -206,7 +206,7 @@ TEST_P(Tx, EagerOnesBringHomeWhatTheyWrote)
     EXPECT_EQ(m->read(), mine);
 }
 
-// The page belongs to the thread itself: waiting for it would never end.
+// The thread itself holds the page: a wait for it would never end.
 TEST_P(Tx, PlainCallsOfItsThreadOnItsPagesAreRefused)
 {
     ato_tx *t = begin();

@@ -14,8 +14,8 @@ using tx_lab::refused;
 
 constexpr size_t PAGE = 4096, SIZE = 20 * PAGE + 300, MOST = 1 << 20;
 
-// A file, what is committed of it, and what the transactions have made of it.
-struct One {
+// A file, its committed content, and its content in the transactions.
+struct JoinedFile {
     std::string path;
     Bytes model, mine;
     std::unique_ptr<Mapped> m;
@@ -26,7 +26,7 @@ class TxJoin : public testing::TestWithParam<int>
   protected:
     TxJoin()
     {
-        for (One *f : {&a, &b}) {
+        for (JoinedFile *f : {&a, &b}) {
             f->path = dir / (f == &a ? "a" : "b");
             f->model = f->mine = pattern(SIZE, f == &a ? 1 : 2);
             write_file(f->path, f->model);
@@ -41,7 +41,7 @@ class TxJoin : public testing::TestWithParam<int>
         return o;
     }
 
-    void map(One &f) const
+    void map(JoinedFile &f) const
     {
         f.m.reset();
         f.m = std::make_unique<Mapped>(f.path, wish(), SIZE);
@@ -59,21 +59,21 @@ class TxJoin : public testing::TestWithParam<int>
         return t;
     }
 
-    static void put(ato_tx *t, One &f, size_t at, const Bytes &bytes, unsigned flags = 0)
+    static void put(ato_tx *t, JoinedFile &f, size_t at, const Bytes &bytes, unsigned flags = 0)
     {
         ASSERT_NE(ato_tx_memcpy(t, f.m->base + at, bytes.data(), bytes.size(), flags), nullptr)
             << ato_errormsg();
         std::copy(bytes.begin(), bytes.end(), f.mine.begin() + static_cast<long>(at));
     }
 
-    static void resize(ato_tx *t, One &f, size_t to)
+    static void resize(ato_tx *t, JoinedFile &f, size_t to)
     {
         ASSERT_EQ(ato_tx_ftruncate(t, f.m->base, static_cast<off_t>(to)), 0) << ato_errormsg();
         f.mine.resize(to);
     }
 
-    // Of one that may touch all pages.
-    static void expect_seen(ato_tx *t, const One &f)
+    // For a transaction that may touch all pages.
+    static void expect_seen(ato_tx *t, const JoinedFile &f)
     {
         Bytes seen(f.mine.size());
         ASSERT_NE(ato_tx_memcpy(t, seen.data(), f.m->base, seen.size(), 0), nullptr)
@@ -84,7 +84,7 @@ class TxJoin : public testing::TestWithParam<int>
     void expect_others()
     {
         std::thread([&] {
-            for (One *f : {&a, &b}) {
+            for (JoinedFile *f : {&a, &b}) {
                 ASSERT_EQ(ato_size(f->m->base), static_cast<off_t>(f->model.size()));
                 EXPECT_EQ(f->m->read(0, f->model.size()), f->model);
             }
@@ -107,11 +107,12 @@ class TxJoin : public testing::TestWithParam<int>
         expect_others();
     }
 
-    // Another thread writes to every page, changes the sizes, and unmaps: no transaction holds anything.
+    // Another thread writes to every page, changes the sizes, and unmaps: no transaction holds a
+    // page, a size or a mapping.
     void expect_free()
     {
         std::thread([&] {
-            for (One *f : {&a, &b}) {
+            for (JoinedFile *f : {&a, &b}) {
                 Bytes all = pattern(f->model.size(), 77);
                 for (size_t at = 0; at < all.size(); at += PAGE / 2)
                     ASSERT_TRUE(f->m->write(
@@ -137,7 +138,7 @@ class TxJoin : public testing::TestWithParam<int>
     }
 
     TempDir dir;
-    One a, b;
+    JoinedFile a, b;
 };
 
 } // namespace tx_join_lab

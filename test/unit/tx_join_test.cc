@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Two transactions become one: what does it have, and what is left of the other one? Refusals and waiting are in
-// tx_join_waits_test.cc, dying in the commit in events_test.cc.
+// Two transactions become one: what does it contain, and which state has the other handle?
+// (Refusals and waiting: tx_join_waits_test.cc; a crash in the commit: events_test.cc.)
 #include "tx_join_lab.h"
 
 #include <atomic>
@@ -19,7 +19,7 @@ TEST_P(TxJoin, OfTwoFilesIsOneCommit)
 {
     for (bool large : {false, true}) {
         ato_tx *into = begin(), *from = begin();
-        put(into, a, 70, pattern(5, 3)); // short ones wait in their queues
+        put(into, a, 70, pattern(5, 3)); // short writes wait in their queues
         put(from, b, 90, pattern(7, 4));
         if (large) {
             put(into, a, 3 * PAGE - 10, pattern(9 * PAGE, 5));
@@ -36,7 +36,7 @@ TEST_P(TxJoin, OfTwoFilesIsOneCommit)
         put(into, b, 18 * PAGE + 9, pattern(PAGE, 10));
         commit(into);
         EXPECT_EQ(a.m->stat().commits_journal, before + 1);
-        EXPECT_EQ(b.m->stat().commits_journal, before + 1); // the same one
+        EXPECT_EQ(b.m->stat().commits_journal, before + 1); // the same commit
     }
     map(a);
     map(b);
@@ -44,7 +44,7 @@ TEST_P(TxJoin, OfTwoFilesIsOneCommit)
     expect_free();
 }
 
-TEST_P(TxJoin, AbortedLeavesNoTraceOfBoth)
+TEST_P(TxJoin, AbortDiscardsTheWritesOfBoth)
 {
     ato_tx *into = begin(), *from = begin();
     put(into, a, 70, pattern(3 * PAGE, 3));
@@ -55,7 +55,7 @@ TEST_P(TxJoin, AbortedLeavesNoTraceOfBoth)
     expect_free();
 }
 
-TEST_P(TxJoin, TheOtherHandleIsNobodysAndItsMappingsStay)
+TEST_P(TxJoin, OtherHandleIsInvalidAndItsMappingsStay)
 {
     ato_tx *into = begin(), *from = begin(), *next;
     put(from, b, 90, pattern(10, 4));
@@ -79,7 +79,8 @@ TEST_P(TxJoin, TheOtherHandleIsNobodysAndItsMappingsStay)
     expect_free();
 }
 
-// Longer, shorter, both; and a size of the other one's, too. What others may not write to is free in the end.
+// Longer, shorter, and two changes in a row; `both`: the other transaction changes a size too. At
+// the end no page is held.
 TEST_P(TxJoin, HasTheSizesOfBoth)
 {
     const std::vector<std::vector<size_t>> changes = {{30 * PAGE + 40},
@@ -109,7 +110,7 @@ TEST_P(TxJoin, HasTheSizesOfBoth)
                 if (!a.mine.empty())
                     expect_seen(into, a);
                 expect_seen(into, b);
-                // It goes on with them: pages that were drained, too.
+                // It can change the size again, also over pages that were drained.
                 if (sizes.size() == 2) {
                     resize(into, a, 4 * PAGE);
                     resize(into, a, SIZE + 90);
@@ -139,7 +140,8 @@ TEST_P(TxJoin, HasTheSizesOfBoth)
             }
 }
 
-// The part that speaks for the file is another one then: of the one that came to it first.
+// The part that speaks for the file changes: it is the part of the transaction that touched the
+// file first.
 TEST_P(TxJoin, OfOneFileThroughOneMappingAndThroughTwo)
 {
     for (bool two : {false, true})
@@ -178,7 +180,7 @@ TEST_P(TxJoin, OfOneFileThroughOneMappingAndThroughTwo)
             }
 }
 
-TEST_P(TxJoin, KeepsWhatTheOtherOneHasRead)
+TEST_P(TxJoin, KeepsPagesThatTheOtherTransactionRead)
 {
     ato_tx *into = begin(), *from = begin();
     Bytes seen(10);
@@ -191,13 +193,14 @@ TEST_P(TxJoin, KeepsWhatTheOtherOneHasRead)
     });
     usleep(20000);
     EXPECT_FALSE(done);
-    EXPECT_EQ(ato_tx_commit(into), 0) << ato_errormsg(); // of nothing
+    EXPECT_EQ(ato_tx_commit(into), 0) << ato_errormsg(); // an empty commit
     other.join();
     EXPECT_EQ(b.m->read(3 * PAGE, 10), pattern(10, 5));
 }
 
-// One that keeps what it reads, and one that has read a file of which no page can be kept.
-TEST_P(TxJoin, MayHaveReadWhatCannotBeKept)
+// One transaction keeps the pages that it reads, and the other has read a file of which no page can
+// be kept.
+TEST_P(TxJoin, MayHaveReadAFileThatIsMappedForReadingOnly)
 {
     write_file(dir / "c", pattern(SIZE, 9));
     Fd fd(dir / "c", O_RDONLY);
@@ -216,7 +219,7 @@ TEST_P(TxJoin, MayHaveReadWhatCannotBeKept)
     expect_free();
 }
 
-TEST_P(TxJoin, WhatWasToComeHomeComesHome)
+TEST_P(TxJoin, EagerWritesAreDeployed)
 {
     ato_tx *into = begin(), *from = begin();
     put(into, a, 5, pattern(64, 3));
@@ -225,7 +228,7 @@ TEST_P(TxJoin, WhatWasToComeHomeComesHome)
     commit(into);
     EXPECT_EQ(b.m->stat().slices_in_reflection, 0u);
     EXPECT_GT(a.m->stat().slices_in_reflection, 0u);
-    // The eager one is in both.
+    // Both transactions write to the file, and one of them eagerly.
     into = begin();
     from = begin();
     put(into, a, 5, pattern(64, 4));
@@ -235,7 +238,7 @@ TEST_P(TxJoin, WhatWasToComeHomeComesHome)
     EXPECT_EQ(a.m->stat().slices_in_reflection, 0u);
 }
 
-// More than lie in the transaction itself, and more than its memory is kept for.
+// More pages than the transaction itself has room for, and more than its memory is kept for.
 TEST_P(TxJoin, OfManyPages)
 {
     constexpr size_t MANY = 4200;
@@ -263,14 +266,14 @@ TEST_P(TxJoin, OfManyPages)
             EXPECT_EQ(many.read(2 * page * PAGE + 7, 60), Bytes(bytes.begin(), bytes.begin() + 60));
         bytes = pattern(PAGE, 4 + round);
     }
-    // None of them is held.
+    // No page is held.
     std::thread([&] {
         ASSERT_NE(ato_memset(many.base, 1, 2 * MANY * PAGE), nullptr) << ato_errormsg();
     }).join();
     expect_free();
 }
 
-TEST_P(TxJoin, AdoptedOnesAreJoinedToo)
+TEST_P(TxJoin, AdoptedTransactionsCanBeJoined)
 {
     ato_tx *into = nullptr, *from = nullptr;
     std::thread([&] {

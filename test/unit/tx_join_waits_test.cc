@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// When is a join of two transactions refused, and what do threads see that wait for one of the two? Circles through
-// other processes are in peers_waits_test.cc.
+// When is a join of two transactions refused, and until when do threads wait for their pages?
+// (Cycles through other processes: peers_waits_test.cc.)
 #include "tx_join_lab.h"
 
 #include <atomic>
@@ -14,9 +14,9 @@ using namespace tx_join_lab;
 namespace
 {
 
-// ---- refusals: both are as they were ----
+// ---- refusals: both transactions are unchanged ----
 
-TEST_P(TxJoin, RefusedLeavesBothAsTheyWere)
+TEST_P(TxJoin, RefusedJoinLeavesBothUnchanged)
 {
     write_file(dir / "other", pattern(SIZE, 3));
     Mapped other(dir / "other",
@@ -46,7 +46,7 @@ TEST_P(TxJoin, RefusedLeavesBothAsTheyWere)
         put(from, b, 75, pattern(10, 5));
         ASSERT_EQ(ato_tx_commit(elsewhere), 0) << ato_errormsg();
         EXPECT_EQ(other.read(0, 4), Bytes({'e', 'l', 's', 'e'}));
-        // Each is one by itself.
+        // Each is still a transaction by itself.
         ASSERT_EQ(ato_tx_abort(into), 0) << ato_errormsg();
         a.mine = a.model;
         if (commits)
@@ -57,7 +57,7 @@ TEST_P(TxJoin, RefusedLeavesBothAsTheyWere)
     }
 }
 
-// Those that are only read are in no commit.
+// Files that are only read are in no commit.
 TEST_P(TxJoin, FilesThatAreOnlyReadMayBeOfAnyDomain)
 {
     write_file(dir / "other", pattern(SIZE, 3));
@@ -77,7 +77,7 @@ TEST_P(TxJoin, FilesThatAreOnlyReadMayBeOfAnyDomain)
     }
 }
 
-TEST_P(TxJoin, AnEpochStaysWhatItIs)
+TEST_P(TxJoin, OpenEpochIsNotPartOfAJoin)
 {
     ato_options o = wish();
     o.flags |= ATO_EPOCHS;
@@ -101,7 +101,7 @@ TEST_P(TxJoin, AnEpochStaysWhatItIs)
 
 // ---- threads that wait ----
 
-TEST_P(TxJoin, WhoWaitsForAPageGoesOnWhenTheOneEndsThatHasItNow)
+TEST_P(TxJoin, WaiterContinuesWhenTheHolderEnds)
 {
     for (bool commits : {false, true})
         for (bool early : {false, true}) {
@@ -130,7 +130,7 @@ TEST_P(TxJoin, WhoWaitsForAPageGoesOnWhenTheOneEndsThatHasItNow)
             if (early) {
                 ASSERT_EQ(ato_tx_join(into, from), 0) << ato_errormsg();
             }
-            usleep(30000); // they look again
+            usleep(30000); // they check again
             EXPECT_EQ(done, 0);
             ASSERT_EQ(commits ? ato_tx_commit(into) : ato_tx_abort(into), 0) << ato_errormsg();
             page.join();
@@ -144,12 +144,13 @@ TEST_P(TxJoin, WhoWaitsForAPageGoesOnWhenTheOneEndsThatHasItNow)
         }
 }
 
-// Each has a page that the other one waits for: a page of `from`, before or after it was joined.
-TEST_P(TxJoin, ACircleThroughItIsFound)
+// Each transaction holds a page for which the other waits: a page of `from`, before or after the
+// join.
+TEST_P(TxJoin, CycleThroughAJoinIsFound)
 {
     for (int round = 0; round < 12; round++) {
         std::atomic<bool> has{false}, held{false}, joined{false};
-        std::atomic<int> told{0};
+        std::atomic<int> deadlocks{0};
         const bool early = round % 2, sizes = round % 4 > 1;
         std::thread other([&] {
             ato_tx *t = begin();
@@ -157,11 +158,11 @@ TEST_P(TxJoin, ACircleThroughItIsFound)
             has = true;
             while (!(early ? held : joined))
                 usleep(100);
-            bool went = sizes ? ato_tx_ftruncate(t, a.m->base, 30 * PAGE) == 0
-                              : ato_tx_memcpy(t, a.m->base + PAGE, "other", 5, 0) != nullptr;
-            if (!went) {
+            bool succeeded = sizes ? ato_tx_ftruncate(t, a.m->base, 30 * PAGE) == 0
+                                   : ato_tx_memcpy(t, a.m->base + PAGE, "other", 5, 0) != nullptr;
+            if (!succeeded) {
                 EXPECT_EQ(errno, EDEADLK) << ato_errormsg();
-                told++;
+                deadlocks++;
             }
             EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
         });
@@ -174,22 +175,23 @@ TEST_P(TxJoin, ACircleThroughItIsFound)
         while (!has)
             usleep(100);
         if (early)
-            usleep(5000); // it waits for `from`
+            usleep(5000); // the other thread waits for `from`
         ASSERT_EQ(ato_tx_join(into, from), 0) << ato_errormsg();
         joined = true;
         if (!ato_tx_memcpy(into, b.m->base + 9 * PAGE, "into", 4, 0)) {
             EXPECT_EQ(errno, EDEADLK) << ato_errormsg();
-            told++;
+            deadlocks++;
         }
         abort(into);
         other.join();
-        EXPECT_EQ(told, 1) << "round " << round;
+        EXPECT_EQ(deadlocks, 1) << "round " << round;
     }
     expect_free();
 }
 
-// Another thread tries to adopt both all the time: it is refused while they are joined, or adopts one before or after.
-TEST_P(TxJoin, WhileAnotherThreadAsksForBoth)
+// Another thread tries again and again to adopt both: it is refused during the join, or adopts one
+// of them before or after it.
+TEST_P(TxJoin, JoinWorksWhileAnotherThreadAdopts)
 {
     std::atomic<ato_tx *> shared[2] = {{nullptr}, {nullptr}};
     std::atomic<bool> over{false};

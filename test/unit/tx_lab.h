@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A mapped file, and what a transaction makes of it: for the tests of transactions.
+// A mapped file, and its content in a transaction: for the tests of transactions.
 #ifndef ATO_TEST_UNIT_TX_LAB_H
 #define ATO_TEST_UNIT_TX_LAB_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does a transaction of 1 GiB work with the defaults, and one of more if that is asked for? Is it all or
-// nothing, and is what is too much refused before anything happened?
+// Does a transaction of 1 GiB work with the defaults, and a larger one with max_bytes? Is it all or
+// nothing, and is a call beyond the limit refused before any change?
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -73,7 +73,7 @@ TEST_F(LargeTx, OneGibibyteIsAllOrNothingWithTheDefaults)
         ASSERT_EQ(ato_tx_abort(t), 0);
         expect_all(m, GIB, 0);
     }
-    int status = in_child([&]() -> int { // and is gone without a word
+    int status = in_child([&]() -> int { // and ends without an abort
         auto *m = new Mapped(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
         ato_tx *t = ato_tx_begin(0);
         bool good = put(t, *m, GIB, 2) && ato_tx_commit(t) == 0;
@@ -87,7 +87,7 @@ TEST_F(LargeTx, OneGibibyteIsAllOrNothingWithTheDefaults)
     expect_all(m, GIB, 2);
 }
 
-TEST_F(LargeTx, MoreIsRefusedUnlessItIsAskedFor)
+TEST_F(LargeTx, MoreThanOneGibibyteNeedsMaxBytes)
 {
     constexpr uint64_t MORE = GIB + 8 * STEP;
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -99,7 +99,7 @@ TEST_F(LargeTx, MoreIsRefusedUnlessItIsAskedFor)
                  ato_tx_memcpy(t, m.base + GIB + STEP, more.data(), STEP, 0));
     EXPECT_EQ(errno, E2BIG);
     EXPECT_NE(std::string(ato_errormsg()).find("max_bytes"), std::string::npos);
-    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // it is as it was before that call
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // that call has changed nothing
     expect_all(m, GIB, 1);
 
     ato_tx_options o = {};
@@ -108,7 +108,7 @@ TEST_F(LargeTx, MoreIsRefusedUnlessItIsAskedFor)
     t = ato_tx_begin_opt(&o);
     ASSERT_NE(t, nullptr);
     ASSERT_TRUE(put(t, m, MORE, 2)) << ato_errormsg();
-    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // by a journal that holds so much
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // by a larger journal
     expect_all(m, MORE, 2);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What of a transaction outlasts its end, or a call that was refused? Nothing that the next one would miss:
-// places, claims, flags of pages.
+// Does a transaction that ends, or a call that is refused, keep a place, a claim or a flag of a
+// page that the next transaction needs?
 #include "use_tx.h"
 
 #include "support/mapped.h"
@@ -31,8 +31,8 @@ class TxPlaces : public testing::Test
     std::string path;
 };
 
-// Each thread's last one would otherwise stay with a thread that is no more.
-TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndKeepNone)
+// Else the last place of each thread would stay with a thread that has ended.
+TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndTransactionsKeepNoPlace)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;
@@ -54,8 +54,8 @@ TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndKeepNone)
     EXPECT_LE(use_tx_places(), before + 3);
 }
 
-// Its thread goes on with it, whatever another one asks for.
-TEST_F(TxPlaces, OwnerIsNotRefusedBecauseAnotherThreadWas)
+// The owner can use its transaction while another thread tries to adopt it.
+TEST_F(TxPlaces, OwnerIsNotRefusedWhenAnotherThreadIs)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;
@@ -87,16 +87,16 @@ TEST_F(TxPlaces, OwnerIsNotRefusedBecauseAnotherThreadWas)
         if (!good) {
             ASSERT_TRUE(errno == EPERM || errno == EINVAL) << ato_errormsg();
             lost++;
-            ASSERT_EQ(ato_tx_abort(t), -1) << "it was its own all the time";
+            ASSERT_EQ(ato_tx_abort(t), -1) << "the thread owned it all the time";
         }
         shared = nullptr;
     }
     over = true;
     other.join();
-    EXPECT_EQ(lost, taken) << "it was refused its own, " << refused << " times the other one was";
+    EXPECT_EQ(lost, taken) << "the owner was refused, the other thread " << refused << " times";
 }
 
-TEST_F(TxPlaces, PageBehindTheEndCountsOnNoSpaceAfterAnAbort)
+TEST_F(TxPlaces, PageBehindTheEndHasNoKnownSpaceAfterAnAbort)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM), 0);
     ASSERT_TRUE(m) << m.sentence;
@@ -108,8 +108,8 @@ TEST_F(TxPlaces, PageBehindTheEndCountsOnNoSpaceAfterAnAbort)
     EXPECT_EQ(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
 }
 
-// They would let go of it anyway, and so are in no circle.
-TEST_F(TxPlaces, WhoWaitsForNoTransactionIsNotToldOfACircle)
+// A call that does not wait for transactions is in no cycle.
+TEST_F(TxPlaces, CallThatWaitsForNoTransactionDoesNotGetEdeadlk)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_EPOCHS));
     ASSERT_TRUE(m) << m.sentence;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A file's size as part of a transaction: what does it see, what do others, and what is left when it ends?
+// A file's size as part of a transaction: which size do the transaction and other threads see, and
+// which size stays at its end?
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +64,7 @@ class TxSize : public testing::TestWithParam<int>
         std::copy(bytes.begin(), bytes.end(), mine.begin() + static_cast<long>(at));
     }
 
-    // To itself the file is `mine`, to others `model`, and both end where they end.
+    // The transaction sees `mine`, other threads see `model`, each with its own end.
     void expect_shown()
     {
         Bytes seen(mine.size());
@@ -99,7 +100,7 @@ class TxSize : public testing::TestWithParam<int>
         expect_others();
     }
 
-    // As the next process finds it, and as a plain file.
+    // For the next map, and in the plain file.
     void expect_kept()
     {
         map();
@@ -144,7 +145,7 @@ TEST_P(TxSize, ChangesWithItsWritesOrNotAtAll)
             }
         }
         expect_kept();
-        // Back to where it was.
+        // Back to the old size and content.
         ASSERT_EQ(ato_ftruncate(m->base, SIZE), 0) << ato_errormsg();
         model.resize(SIZE, 0);
         Bytes again = pattern(SIZE, 1);
@@ -153,7 +154,7 @@ TEST_P(TxSize, ChangesWithItsWritesOrNotAtAll)
     }
 }
 
-// However often: what was cut off in between is zeros.
+// Bytes that were removed in between are zeros.
 TEST_P(TxSize, ChangesAgainWithinATransaction)
 {
     for (size_t first : ENDS)
@@ -199,7 +200,7 @@ TEST_P(TxSize, SizesOfSeveralFilesAreOneStep)
     EXPECT_EQ(b.stat().commits_journal, 1u);
 }
 
-TEST_P(TxSize, NobodyElseChangesItMeanwhile)
+TEST_P(TxSize, OtherThreadsWaitBeforeTheyChangeIt)
 {
     begin();
     ASSERT_EQ(resize(10 * PAGE), 0);
@@ -215,7 +216,7 @@ TEST_P(TxSize, NobodyElseChangesItMeanwhile)
     model = mine;
     model.resize(12 * PAGE, 0);
     expect_others();
-    // Its own thread's plain call would wait for itself.
+    // A plain call of the transaction's own thread would wait for itself.
     begin();
     ASSERT_EQ(resize(10 * PAGE), 0);
     EXPECT_EQ(ato_ftruncate(m->base, 5 * PAGE), -1);
@@ -224,7 +225,7 @@ TEST_P(TxSize, NobodyElseChangesItMeanwhile)
     expect_others();
 }
 
-// Writers to what is going to be cut off wait for the end; then it is gone, or it is not.
+// Writers to the part that the transaction removes wait for its end; then they fail or succeed.
 TEST_P(TxSize, WritersWaitAndReadersDoNot)
 {
     for (bool commits : {false, true}) {
@@ -247,7 +248,7 @@ TEST_P(TxSize, WritersWaitAndReadersDoNot)
         EXPECT_EQ(waiting, 3);
         std::thread([&] {
             EXPECT_TRUE(m->write(5 * PAGE, pattern(10, 5)));
-        }).join(); // others go on
+        }).join(); // other pages can be written
         Bytes five = pattern(10, 5);
         std::copy(five.begin(), five.end(), model.begin() + 5 * PAGE);
         std::copy(five.begin(), five.end(), mine.begin() + 5 * PAGE);
@@ -270,8 +271,8 @@ TEST_P(TxSize, WritersWaitAndReadersDoNot)
     }
 }
 
-// Also within the page that is the last one by then.
-TEST_P(TxSize, WhoWaitedForAPageLooksWhereTheFileEndsByThen)
+// Also within the new last page.
+TEST_P(TxSize, WaiterUsesTheSizeAfterItsWait)
 {
     Mapped e(path, options(GetParam(), ATO_READ_GATHER, ATO_EPOCHS));
     ASSERT_TRUE(e) << e.sentence;
@@ -298,7 +299,7 @@ TEST_P(TxSize, WhoWaitedForAPageLooksWhereTheFileEndsByThen)
     reads.join();
     ranges.join();
     model = mine;
-    // An epoch's pages are not waited for: it alone.
+    // Other calls do not wait for pages of an epoch: the epoch waits alone.
     ASSERT_EQ(ato_ftruncate(m->base, SIZE), 0) << ato_errormsg();
     model.resize(SIZE, 0);
     begin();
@@ -314,7 +315,7 @@ TEST_P(TxSize, WhoWaitedForAPageLooksWhereTheFileEndsByThen)
     expect_others();
 }
 
-TEST_P(TxSize, WhatIsRefusedChangesNothing)
+TEST_P(TxSize, RefusedCallChangesNothing)
 {
     begin();
     put(5, pattern(100, 2));
@@ -335,7 +336,7 @@ TEST_P(TxSize, WhatIsRefusedChangesNothing)
     refused(3, EINVAL);
     ASSERT_EQ(ato_tx_abort(t), 0);
     expect_others();
-    EXPECT_EQ(ato_ftruncate(m->base, SIZE - 5), 0); // and all is free again
+    EXPECT_EQ(ato_ftruncate(m->base, SIZE - 5), 0); // and no page is held
 }
 
 static off_t length(const std::string &path)
@@ -344,8 +345,9 @@ static off_t length(const std::string &path)
     return stat(path.c_str(), &st) == 0 ? st.st_size : -1;
 }
 
-// What others find is as long as the file is, also behind what an abort leaves, or more growth than was needed.
-TEST_P(TxSize, IsTheFilesLengthWhenTheTransactionIsOver)
+// At the end the file is as long as its size, also after an abort, or after a growth beyond the
+// last size.
+TEST_P(TxSize, IsTheLengthOfTheFileAfterTheTransaction)
 {
     begin();
     ASSERT_EQ(resize(SIZE + 10 * PAGE), 0) << ato_errormsg();
@@ -360,7 +362,7 @@ TEST_P(TxSize, IsTheFilesLengthWhenTheTransactionIsOver)
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     EXPECT_EQ(length(path), static_cast<off_t>(SIZE + PAGE));
 
-    // It may grow into there again, and reads as zeros.
+    // It may grow over that range again, which reads as zeros.
     begin();
     ASSERT_EQ(resize(SIZE + 10 * PAGE), 0) << ato_errormsg();
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
@@ -370,7 +372,7 @@ TEST_P(TxSize, IsTheFilesLengthWhenTheTransactionIsOver)
     EXPECT_EQ(seen, model);
 }
 
-TEST_P(TxSize, CutAndComeBackCountsAgainstTheLimit)
+TEST_P(TxSize, PagesRemovedAndAddedAgainCountAgainstTheLimit)
 {
     ato_tx_options o = {};
     o.struct_size = sizeof(o);
@@ -385,7 +387,7 @@ TEST_P(TxSize, CutAndComeBackCountsAgainstTheLimit)
     commit();
 }
 
-// A reader that copies what is being cut off has all of it, or learns that it is gone.
+// A reader of the part that a transaction removes gets all of it, or EFAULT.
 TEST_P(TxSize, ReadersSeeOldOrNew)
 {
     ASSERT_NE(ato_memset(m->base, 0, SIZE), nullptr);

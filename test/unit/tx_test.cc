@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a transaction show, and when: to itself, to its thread, to others? (Limits, threads and ends: tx_ends_test.cc.
-// Two transactions that wait for each other: waits_test.cc.)
+// Which writes of a transaction are visible, and when: to itself, to its thread, to others?
+// (Limits, threads and ends: tx_ends_test.cc; two transactions that wait for each other:
+// waits_test.cc.)
 #include "tx_lab.h"
 
 #include <random>
@@ -22,7 +23,7 @@ TEST_P(Tx, ShowsItsWritesToItselfOnlyUntilItCommits)
     put(t, 3 * PAGE - 100, pattern(2 * PAGE, 3));
     put(t, SIZE - 300, pattern(300, 4));
     EXPECT_EQ(seen_by(t), mine);
-    EXPECT_EQ(m->read(), model); // its own thread too, by a plain read
+    EXPECT_EQ(m->read(), model); // also for a plain read of its thread
     EXPECT_EQ(seen_by_others(), model);
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     EXPECT_EQ(m->read(), mine);
@@ -30,7 +31,7 @@ TEST_P(Tx, ShowsItsWritesToItselfOnlyUntilItCommits)
     EXPECT_EQ(m->read(), mine);
 }
 
-TEST_P(Tx, AbortLeavesEverythingAsItWas)
+TEST_P(Tx, AbortChangesNothing)
 {
     ato_tx *t = begin();
     put(t, 0, pattern(20 * PAGE, 2));
@@ -40,7 +41,7 @@ TEST_P(Tx, AbortLeavesEverythingAsItWas)
     ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
 }
 
-TEST_P(Tx, ASliceMayBeWrittenAgainAndInParts)
+TEST_P(Tx, SliceMayBeWrittenAgainAndInParts)
 {
     for (unsigned flags : {0u, ATO_SKIP_EQUAL}) {
         ato_tx *t = begin();
@@ -57,10 +58,9 @@ TEST_P(Tx, ASliceMayBeWrittenAgainAndInParts)
     }
 }
 
-// What is as it was before the transaction, or as it wrote it itself, is not written again.
-// Short writes to pages old and new, more of them and more bytes than are queued, with longer ones and
-// reads between; some bring back what was there.
-TEST_P(Tx, AnyMixOfWritesIsAsAModelHasIt)
+// Short writes to pages that the transaction has or has not, more writes and more bytes than are
+// queued, with longer writes and reads between; some restore the old bytes.
+TEST_P(Tx, AnyMixOfWritesMatchesAModel)
 {
     std::mt19937 random(20261121);
     for (int round = 0; round < 40; round++) {
@@ -97,7 +97,8 @@ TEST_P(Tx, AnyMixOfWritesIsAsAModelHasIt)
     EXPECT_EQ(m->read(), model);
 }
 
-TEST_P(Tx, SkipEqualComparesWithWhatTheTransactionSees)
+// A slice that equals its committed bytes, or the bytes that the transaction wrote, is not written.
+TEST_P(Tx, SkipEqualComparesWithTheContentThatTheTransactionSees)
 {
     Bytes old(model.begin() + PAGE, model.begin() + 2 * PAGE);
     ato_tx *t = begin();
@@ -160,7 +161,7 @@ TEST_P(Tx, CopiesFromMappingToMappingLikeMemmove)
                           {PAGE, 3 * PAGE + 7},
                           {6 * PAGE, PAGE}}) {
             ato_tx *t = begin(flags);
-            // So that source and target are pending, too.
+            // The source and the target have pending writes, too.
             put(t, 2 * PAGE, pattern(3 * PAGE, 7));
             size_t n = 5 * PAGE + 50;
             ASSERT_NE(ato_tx_memcpy(t, m->base + move.second, m->base + move.first, n, 0), nullptr)
@@ -177,14 +178,14 @@ TEST_P(Tx, CopiesFromMappingToMappingLikeMemmove)
     }
 }
 
-TEST_P(Tx, PagesThatItReadsStayAsTheyAre)
+TEST_P(Tx, PagesThatItReadsDoNotChange)
 {
     ato_tx *t = begin();
     EXPECT_EQ(seen_by(t, 3 * PAGE, 10),
               Bytes(model.begin() + 3 * PAGE, model.begin() + 3 * PAGE + 10));
     std::thread other([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, 5))); });
     usleep(50000);
-    EXPECT_EQ(seen_by_others(), model); // it waits
+    EXPECT_EQ(seen_by_others(), model); // the writer waits
     ASSERT_EQ(ato_tx_commit(t), 0);
     other.join();
     EXPECT_NE(m->read(), model);
@@ -196,8 +197,8 @@ TEST_P(Tx, PagesThatItReadsStayAsTheyAre)
     ASSERT_EQ(ato_tx_abort(t), 0);
 }
 
-// The one reads what the other wrote, page by page: no mixture, and nothing is kept.
-TEST_P(Tx, ReadCommittedSeesItsOwnWritesAmongOthers)
+// Each page is read as the transaction wrote it or as it is committed, and none is kept.
+TEST_P(Tx, ReadCommittedSeesItsOwnWritesAndCommittedPages)
 {
     ato_tx *t = begin(ATO_TX_READ_COMMITTED);
     put(t, 5 * PAGE + 10, pattern(100, 2));
@@ -207,7 +208,8 @@ TEST_P(Tx, ReadCommittedSeesItsOwnWritesAmongOthers)
     EXPECT_EQ(m->read(), mine);
 }
 
-// A reader that has met one commit after the other reserves its pages; those of a transaction it passes by.
+// A reader that meets one commit after the other reserves its pages, except for pages of a
+// transaction.
 TEST_P(Tx, ReadersNeverWait)
 {
     ato_tx *t = begin();
@@ -221,7 +223,7 @@ TEST_P(Tx, ReadersNeverWait)
     ASSERT_EQ(ato_tx_abort(t), 0);
 }
 
-TEST_P(Tx, AWriteThatFailsLeavesTheTransactionAsItWas)
+TEST_P(Tx, FailedCallLeavesTheTransactionUnchanged)
 {
     ato_tx *t = begin();
     put(t, PAGE, pattern(100, 2));

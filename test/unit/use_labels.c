@@ -10,12 +10,12 @@
 enum { FIRST = 1 << 20 };
 
 static struct node {
-    struct file file; /* the same one, in this process */
+    struct file file; /* of a process of its own */
     struct mapping mapping;
     struct page_state page;
     struct tx *tx;
     struct labels labels;
-    int whom;
+    int holder;
 } * nodes;
 
 static struct shared_label *board;
@@ -51,21 +51,21 @@ void use_labels_tear_down(void)
     free(nodes);
 }
 
-void use_labels_wait(int who, int whom)
+void use_labels_wait(int waiter, int holder)
 {
-    labels_end(&nodes[who].labels);
-    nodes[who].whom = whom;
+    labels_end(&nodes[waiter].labels);
+    nodes[waiter].holder = holder;
 }
 
-bool use_labels_step(int who)
+bool use_labels_step(int waiter)
 {
-    struct node *n = &nodes[who];
-    return labels_step(&n->labels, (uint64_t)(FIRST + who), &n->file, &nodes[n->whom].page);
+    struct node *n = &nodes[waiter];
+    return labels_step(&n->labels, (uint64_t)(FIRST + waiter), &n->file, &nodes[n->holder].page);
 }
 
-void use_labels_drop(int who)
+void use_labels_drop(int waiter)
 {
-    labels_drop(&nodes[who].labels, nodes[who].tx);
+    labels_drop(&nodes[waiter].labels, nodes[waiter].tx);
 }
 
 unsigned use_labels_shown(void)

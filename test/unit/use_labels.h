@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads of as many processes, each with a page, whose waiting goes on by steps that a test orders. */
+/* Threads of different processes, each with a page, that wait for each other in steps that a test
+ * orders. */
 #ifndef ATO_TEST_UNIT_USE_LABELS_H
 #define ATO_TEST_UNIT_USE_LABELS_H
 
@@ -14,16 +15,17 @@ enum { USE_LABELS_MOST = 16 };
 int use_labels_set_up(void);
 void use_labels_tear_down(void);
 
-/* Thread `who` begins to wait for the page of `whom`; if it waited before, it has got that page. */
-void use_labels_wait(int who, int whom);
+/* Thread `waiter` begins to wait for the page of thread `holder`; if it waited before, it has got
+ * that page. */
+void use_labels_wait(int waiter, int holder);
 
-/* It looks. Is it told that it stands in a circle? */
-bool use_labels_step(int who);
+/* The thread looks once. Returns true if it finds that it is in a cycle. */
+bool use_labels_step(int waiter);
 
-/* Its transaction is another thread's from now on. */
-void use_labels_drop(int who);
+/* Another thread adopts its transaction. */
+void use_labels_drop(int waiter);
 
-/* How many labels are shown. */
+/* Returns how many labels are shown. */
 unsigned use_labels_shown(void);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/page/reservation.h for tests in C++, which cannot read it; of a file that is nothing but its `holder`. */
+/* lib/page/reservation.h for tests in C++, which cannot include it; for a file of which only
+ * `holder` is set. */
 #ifndef ATO_TEST_UNIT_USE_PAGES_H
 #define ATO_TEST_UNIT_USE_PAGES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What C++ cannot be told of transactions. */
+/* Internals of transactions for tests in C++, which cannot include their headers. */
 #ifndef ATO_TEST_UNIT_USE_TX_H
 #define ATO_TEST_UNIT_USE_TX_H
 
@@ -10,12 +10,12 @@
 extern "C" {
 #endif
 
-unsigned use_tx_places(void); /* in use, ever */
+unsigned use_tx_places(void); /* open, or kept for later ones */
 
 /* page_state.flags: which homes of a page of the file mapped at `base` are known to have space. */
 uint8_t use_tx_flags(const void *base, uint64_t page);
 
-/* Would the calling thread be told of a circle, if it waited for the page? waits_begin(). */
+/* The result of waits_begin(): -1 and EDEADLK if the calling thread would wait in a cycle. */
 int use_tx_wait(const void *base, uint64_t page, bool not_for_tx);
 
 #ifdef __cplusplus

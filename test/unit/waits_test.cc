@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who waits for whom, for how long, and who is told that it would be for ever?
+// Which calls wait for a transaction, for how long, and which get EDEADLK because they would wait
+// for ever?
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -52,11 +53,11 @@ class Waits : public testing::Test
     std::unique_ptr<Mapped> m;
 };
 
-// n threads, each of which has a page; then each wants the next one's.
-class Circle
+// n threads meet here when each has a page; then each asks for the page of the next thread.
+class Cycle
 {
   public:
-    explicit Circle(unsigned n) : waiting_(n)
+    explicit Cycle(unsigned n) : waiting_(n)
     {
     }
     void meet()
@@ -73,8 +74,8 @@ class Circle
     unsigned waiting_;
 };
 
-// The thread that has a transaction is in calls that must not wait. If it does, the transaction is taken away
-// from it, so that it comes back.
+// The calls of a thread with a transaction must not wait. If one does, another thread aborts the
+// transaction, so that the call returns.
 class Watch
 {
   public:
@@ -82,7 +83,7 @@ class Watch
         : thread_([this, t] {
               if (over_.get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready)
                   return;
-              ADD_FAILURE() << "it waits";
+              ADD_FAILURE() << "the call waits";
               EXPECT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
               EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
           })
@@ -101,46 +102,46 @@ class Watch
     std::thread thread_;
 };
 
-TEST_F(Waits, OfACircleOneIsToldAndItsAbortFreesTheOthers)
+TEST_F(Waits, OneThreadOfACycleGetsEdeadlkAndItsAbortFreesTheOthers)
 {
     for (unsigned n : {2, 3, 8}) {
         for (int round = 0; round < 20; round++) {
-            Circle circle(n);
-            std::atomic<unsigned> told{0}, committed{0};
+            Cycle cycle(n);
+            std::atomic<unsigned> deadlocks{0}, committed{0};
             std::vector<std::thread> threads;
             for (unsigned i = 0; i < n; i++)
                 threads.emplace_back([&, i] {
                     ato_tx *t = begin();
                     EXPECT_EQ(put(t, i), 0);
-                    circle.meet();
+                    cycle.meet();
                     int error = put(t, (i + 1) % n);
                     if (error == 0) {
                         EXPECT_EQ(ato_tx_commit(t), 0);
                         committed++;
                     } else {
                         EXPECT_EQ(error, EDEADLK) << ato_errormsg();
-                        told++;
+                        deadlocks++;
                         EXPECT_EQ(ato_tx_abort(t), 0);
                     }
                 });
             for (std::thread &thread : threads)
                 thread.join();
-            EXPECT_EQ(told, 1u);
+            EXPECT_EQ(deadlocks, 1u);
             EXPECT_EQ(committed, n - 1);
         }
     }
 }
 
-// A thread that waits with a plain call may be what the other transaction waits for.
-TEST_F(Waits, ACircleMayGoThroughPlainCalls)
+// A transaction may wait for a thread that itself waits in a plain call.
+TEST_F(Waits, CycleThroughPlainCallsIsFound)
 {
     for (int round = 0; round < 20; round++) {
-        Circle circle(2);
-        std::atomic<unsigned> told{0};
+        Cycle cycle(2);
+        std::atomic<unsigned> deadlocks{0};
         auto run = [&](unsigned own, unsigned other, int how) {
             ato_tx *t = begin();
             EXPECT_EQ(put(t, own), 0);
-            circle.meet();
+            cycle.meet();
             int r = 0;
             ato_iovec v[2] = {{m->base + 40 * PAGE, "y", 1}, {m->base + other * PAGE, "z", 1}};
             if (how == 0)
@@ -153,20 +154,20 @@ TEST_F(Waits, ACircleMayGoThroughPlainCalls)
                 r = ato_deploy(m->base + other * PAGE, 1) == 0 ? 0 : errno;
             if (r) {
                 EXPECT_EQ(r, EDEADLK) << ato_errormsg();
-                told++;
+                deadlocks++;
             }
             EXPECT_EQ(ato_tx_abort(t), 0);
         };
         std::thread one(run, 10u, 20u, round % 4), two(run, 20u, 10u, round / 4 % 4);
         one.join();
         two.join();
-        EXPECT_EQ(told, 1u) << "round " << round;
+        EXPECT_EQ(deadlocks, 1u) << "round " << round;
     }
 }
 
-// Two plain writes of several pages and a transaction that has one of theirs and wants the other: the write
-// keeps nothing while it waits for the transaction.
-TEST_F(Waits, APlainWriteKeepsNothingWhileItWaitsForATransaction)
+// Two plain writes of several pages, and a transaction that holds one of their pages and asks for
+// another: a write holds no page while it waits for the transaction.
+TEST_F(Waits, PlainWriteHoldsNoPageWhileItWaitsForATransaction)
 {
     ato_tx *t = begin();
     ASSERT_EQ(put(t, 11), 0);
@@ -183,7 +184,7 @@ TEST_F(Waits, APlainWriteKeepsNothingWhileItWaitsForATransaction)
     EXPECT_NE(m->read(10 * PAGE, 1)[0], 'x');
 }
 
-TEST_F(Waits, ATransactionWaitsAsLongAsItWasTold)
+TEST_F(Waits, TransactionWaitsForItsTimeLimit)
 {
     ato_tx *t = begin();
     ASSERT_EQ(put(t, 3), 0);
@@ -196,7 +197,7 @@ TEST_F(Waits, ATransactionWaitsAsLongAsItWasTold)
         Bytes some(1);
         EXPECT_EQ(ato_tx_memcpy(u, some.data(), m->base + 3 * PAGE, 1, 0), nullptr);
         EXPECT_EQ(errno, ETIMEDOUT);
-        // And is as it was.
+        // The transaction is unchanged.
         EXPECT_EQ(put(u, 5), 0);
         EXPECT_EQ(ato_tx_commit(u), 0);
         EXPECT_EQ(m->read(4 * PAGE, 1)[0], 'x');
@@ -204,8 +205,8 @@ TEST_F(Waits, ATransactionWaitsAsLongAsItWasTold)
     EXPECT_EQ(ato_tx_abort(t), 0);
 }
 
-// A call that waited in vain has given back what it had reserved before.
-TEST_F(Waits, ACallThatFailsKeepsNoPages)
+// A call that times out releases the pages that it has reserved.
+TEST_F(Waits, FailedCallKeepsNoPages)
 {
     ato_tx *t = begin();
     ASSERT_EQ(put(t, 9), 0);
@@ -223,7 +224,7 @@ TEST_F(Waits, ACallThatFailsKeepsNoPages)
     EXPECT_EQ(ato_tx_abort(t), 0);
 }
 
-TEST_F(Waits, WhoWaitsGoesOnWhenTheTransactionEnds)
+TEST_F(Waits, WaiterContinuesWhenTheTransactionEnds)
 {
     for (bool commit : {false, true}) {
         ato_tx *t = begin();
@@ -240,8 +241,8 @@ TEST_F(Waits, WhoWaitsGoesOnWhenTheTransactionEnds)
     }
 }
 
-// A transaction without a thread that waits ends some time: nobody is told anything.
-TEST_F(Waits, AnotherThreadsTransactionIsNoCircle)
+// A transaction without a waiting thread ends some time: no thread gets EDEADLK.
+TEST_F(Waits, IdleTransactionOfAnotherThreadIsNoCycle)
 {
     ato_tx *t = nullptr;
     std::thread([&] {
@@ -259,8 +260,9 @@ TEST_F(Waits, AnotherThreadsTransactionIsNoCircle)
     waits.join();
 }
 
-// An epoch is every thread's: a thread that waited for it through anything else would wait for itself.
-TEST_F(Waits, PagesOfAnOpenEpochAreNotWaitedFor)
+// An epoch belongs to every thread: a thread that waited for it in a call outside the epoch would
+// wait for itself.
+TEST_F(Waits, CallsDoNotWaitForPagesOfAnOpenEpoch)
 {
     Mapped e(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_EPOCHS));
     ASSERT_TRUE(e) << e.sentence;
@@ -270,7 +272,7 @@ TEST_F(Waits, PagesOfAnOpenEpochAreNotWaitedFor)
     ato_tx *t = begin();
     EXPECT_EQ(put(t, 3), EDEADLK);
     EXPECT_EQ(put(t, 4), 0);
-    // The other way round it may be waited for: a transaction's thread can end it.
+    // A write of the epoch may wait for a transaction, which its thread can end.
     std::thread other([&] { EXPECT_TRUE(e.write(4 * PAGE, pattern(10, 4))) << e.sentence; });
     usleep(20000);
     EXPECT_EQ(ato_tx_commit(t), 0);
@@ -295,11 +297,11 @@ class EpochWaits : public Waits
     Mapped e;
 };
 
-// The transaction's thread goes on with the same epoch meanwhile: it writes, reads, commits; and what the
-// write that waits has not got as a whole is free.
-TEST_F(EpochWaits, AWriteKeepsNothingWhileItWaitsForATransaction)
+// Meanwhile the transaction's thread uses the same epoch: it writes, reads and commits. The waiting
+// write holds none of its pages until it gets all of them.
+TEST_F(EpochWaits, WriteHoldsNoPageWhileItWaitsForATransaction)
 {
-    // The other one has the page, or is going to cut it off.
+    // The transaction has the page, or removes it from the file.
     for (bool cuts : {true, false})
         for (bool several : {false, true}) {
             SCOPED_TRACE(std::to_string(cuts) + std::to_string(several));
@@ -328,19 +330,19 @@ TEST_F(EpochWaits, AWriteKeepsNothingWhileItWaitsForATransaction)
         }
 }
 
-// And who waits for that write's thread is told so, or the write is.
-TEST_F(EpochWaits, ACircleMayGoThroughAWrite)
+// Either the transaction that waits for the write's thread gets EDEADLK, or the write does.
+TEST_F(EpochWaits, CycleThroughAWriteIsFound)
 {
     for (int round = 0; round < 20; round++) {
-        Circle circle(2);
-        std::atomic<unsigned> told{0};
+        Cycle cycle(2);
+        std::atomic<unsigned> deadlocks{0};
         auto run = [&](unsigned own, const std::function<bool()> &call) {
             ato_tx *t = begin();
             EXPECT_EQ(put(t, own), 0);
-            circle.meet();
+            cycle.meet();
             if (!call()) {
                 EXPECT_EQ(errno, EDEADLK) << ato_errormsg();
-                told++;
+                deadlocks++;
             }
             EXPECT_EQ(ato_tx_abort(t), 0);
         };
@@ -351,13 +353,13 @@ TEST_F(EpochWaits, ACircleMayGoThroughAWrite)
         std::thread two(run, 20u, [&] { return write(10); });
         one.join();
         two.join();
-        // The one that was told aborts; then the other one's write is done.
-        EXPECT_EQ(told, 1u) << "round " << round;
+        // The thread that gets EDEADLK aborts; then the write of the other thread is done.
+        EXPECT_EQ(deadlocks, 1u) << "round " << round;
         EXPECT_EQ(sync(), 0) << ato_errormsg();
     }
 }
 
-// What one of them gets when the transaction ends the others have, too.
+// A page that one write gets when the transaction ends belongs to the epoch of all.
 TEST_F(EpochWaits, SeveralWritesMayWaitForOnePage)
 {
     for (int round = 0; round < 50; round++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Several ranges in one step: where may they lie, what do they hold afterwards, what is refused?
+// Several ranges in one step: where may they lie, which content do they get, and which calls are
+// refused?
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -65,8 +66,7 @@ TEST_P(Writev, RangesOfTwoFilesAreOneStep)
     EXPECT_EQ(m[1]->stat().bytes_written, 110u);
 }
 
-// Fields side by side touch a slice several times, and flip it once.
-TEST_P(Writev, NeighboursAndOverlapsOfASlice)
+TEST_P(Writev, AdjacentAndOverlappingRangesFlipASliceOnce)
 {
     Bytes a = pattern(20, 5), b = pattern(20, 6), c = pattern(200, 7);
     ato_iovec v[] = {range(0, 64, a), range(0, 84, b), range(0, 100, c), range(0, 90, a)};
@@ -76,7 +76,7 @@ TEST_P(Writev, NeighboursAndOverlapsOfASlice)
     EXPECT_EQ(m[0]->stat().flips, 1u);
 }
 
-TEST_P(Writev, SourcesInMappingsAreAsTheRangesBeforeLeftThem)
+TEST_P(Writev, SourcesInMappingsHaveTheBytesOfEarlierRanges)
 {
     Bytes a = pattern(PAGE, 5);
     ato_iovec v[3] = {range(0, 10, a)};
@@ -88,7 +88,7 @@ TEST_P(Writev, SourcesInMappingsAreAsTheRangesBeforeLeftThem)
     expect_model();
 }
 
-TEST_P(Writev, OfOneThatIsRefusedNothingIsWritten)
+TEST_P(Writev, RefusedCallWritesNothing)
 {
     Bytes a = pattern(100, 5), before[2] = {model[0], model[1]};
     ato_iovec v[3] = {range(0, 10, a), range(1, 20, a), {}};
@@ -118,12 +118,12 @@ TEST_P(Writev, OfOneThatIsRefusedNothingIsWritten)
     memcpy(&model[1][20], a.data(), 100);
     ASSERT_EQ(ato_writev(v, 3, 0), 0) << ato_errormsg();
     expect_model();
-    // Nothing is kept: the mappings go.
+    // No page is held: the mapping can be unmapped.
     EXPECT_EQ(m[0]->unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_EQ(read_file(path(0)), model[0]);
 }
 
-TEST_P(Writev, EagerBringsHome)
+TEST_P(Writev, EagerDeploysItsRanges)
 {
     Bytes a = pattern(3 * PAGE, 5);
     ato_iovec v[2] = {range(0, 10, a), range(1, 20, a)};
@@ -133,7 +133,7 @@ TEST_P(Writev, EagerBringsHome)
     expect_model();
 }
 
-TEST_P(Writev, OfAnEpochIsPartOfIt)
+TEST_P(Writev, OfAnEpochArePartOfIt)
 {
     Mapped e(path(0), options(GetParam(), ATO_READ_GATHER, ATO_EPOCHS));
     ASSERT_TRUE(e);
@@ -141,7 +141,7 @@ TEST_P(Writev, OfAnEpochIsPartOfIt)
     ato_iovec v[3] = {range(0, 10, a), range(0, 2 * PAGE, a), range(1, 5, a)};
     v[0].dst = e.base + 10;
     v[1].dst = e.base + 2 * PAGE;
-    EXPECT_EQ(ato_writev(v, 3, 0), -1); // one of them is not the epoch's
+    EXPECT_EQ(ato_writev(v, 3, 0), -1); // one range is outside the epoch
     EXPECT_EQ(errno, EINVAL);
     ASSERT_EQ(ato_writev(v, 2, 0), 0) << ato_errormsg();
     EXPECT_EQ(e.read(), model[0]);
