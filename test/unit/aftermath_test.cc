@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does one session leave for the next, beyond names and commits? Journals of the dying, words
-// that are visible and not durable, times that are compared, journals that are damaged or belong to
-// others.
+// Which state does one session leave for the next, beyond names and commits? Journals of processes
+// that are ending, words that are visible and not durable, file times, damaged journals, and
+// journals of other users.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -37,7 +37,7 @@ class Aftermath : public testing::Test
         return [op](const std::string &call) { return call.rfind(op, 0) == 0; };
     }
 
-    // What a fast unmap did to names, sizes and times before it stored the record `clean`.
+    // The file system calls of a fast unmap before it stores the record `clean`.
     static std::vector<std::string> calls_before_clean(Mapped &m)
     {
         FsFaults names;
@@ -57,7 +57,7 @@ class Aftermath : public testing::Test
         return std::string(c.op) == op && std::string(c.site).find(file) != std::string::npos;
     }
 
-    // A child dies right before its first flush of a word, or its n-th store of one.
+    // A child dies right before its n-th call of `op` in commit.c.
     void die(const char *op, int n, const Bytes &bytes)
     {
         ASSERT_EQ(in_child([&] {
@@ -77,9 +77,10 @@ class Aftermath : public testing::Test
     Bytes old_, new_;
 };
 
-// The dead left mtime to the kernel, whose clock may be coarse: whoever unmaps next sets it, though
-// it wrote nothing. Here the clock has not moved since before anything was mapped.
-TEST_F(Aftermath, WriteByOthersInTheTickInWhichTheUserDiedIsNoticed)
+// A killed process leaves mtime to the kernel, whose clock may be coarse. The next unmap sets
+// mtime, though its process wrote nothing. In this test the clock does not advance: mtime is set
+// back to its value before the first map.
+TEST_F(Aftermath, WriteByAnotherProgramInTheClockTickOfAKillIsNoticed)
 {
     struct timespec times[2] = {{0, UTIME_OMIT}, stat_of(path).st_mtim};
     die("store_word", 3, new_);
@@ -95,9 +96,9 @@ TEST_F(Aftermath, WriteByOthersInTheTickInWhichTheUserDiedIsNoticed)
     EXPECT_EQ(m.error, ESTALE) << m.sentence;
 }
 
-// A dying process gives up its descriptors one by one: its slot of the file may be free while its
-// journal still looks alive. Here the journal is held by somebody else for a while.
-TEST_F(Aftermath, CommitInAJournalThatStillLooksAliveIsFinishedBeforeTheFileIsUsed)
+// An ending process closes its descriptors one by one: its slot of the file may be free while its
+// journal is still locked. The test holds the lock of the journal for a while.
+TEST_F(Aftermath, CommitInAJournalThatIsStillLockedIsFinishedBeforeTheFileIsUsed)
 {
     die("store_word", 3, new_);
     auto journals = journals_of(path);
@@ -108,20 +109,20 @@ TEST_F(Aftermath, CommitInAJournalThatStillLooksAliveIsFinishedBeforeTheFileIsUs
     owner.l_type = F_WRLCK;
     owner.l_len = 1;
     ASSERT_EQ(fcntl(fd, F_OFD_SETLK, &owner), 0);
-    std::thread last_breath([fd] {
+    std::thread unlocker([fd] {
         usleep(150 * 1000);
         close(fd);
     });
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-    last_breath.join();
+    unlocker.join();
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.read(), new_);
     EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
 // The word of a killed writer is visible and not durable. A session that does not touch the page
-// must not pass it on as one that can be believed.
-TEST_F(Aftermath, CleanUnmapMakesWordsDurableThatNobodyTouchedSinceAKill)
+// must not mark the file clean before the word is durable.
+TEST_F(Aftermath, CleanUnmapMakesUntouchedWordsOfAKilledWriterDurable)
 {
     die("flush_word", 1, Bytes(new_.begin(), new_.begin() + 64));
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -140,8 +141,8 @@ TEST_F(Aftermath, CleanUnmapMakesWordsDurableThatNobodyTouchedSinceAKill)
     EXPECT_LT(flushed, clean) << "flushed after `clean` was written";
 }
 
-// And fenced before the record is stored: whoever finds `clean` flushes no word any more, even if its
-// writer died right after the store.
+// The fence comes before the store of the record: a process that finds `clean` flushes no word,
+// even if the writer of the record died right after the store.
 TEST_F(Aftermath, WordsOfADeadProcessAreDurableBeforeCleanIsVisible)
 {
     die("fence", 2, new_);
@@ -173,7 +174,7 @@ TEST_F(Aftermath, SessionOfACleanFileFlushesNothingAtItsEnd)
     EXPECT_EQ(faults.counts.flush_any, 0);
 }
 
-// After a power cut the time on the disk is compared with the one in the manifest.
+// After a power cut the time on the disk is compared with the time in the manifest.
 TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
 {
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
@@ -186,8 +187,8 @@ TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
     }
 }
 
-// A store of a call that failed, or through a writable view: the kernel moved mtime, and no write of
-// ours says so.
+// A store by a call that failed, or through a writable view: the kernel changes mtime, though the
+// library counts no write.
 TEST_F(Aftermath, TimeThatTheKernelMovedIsDurableBeforeTheManifestHoldsIt)
 {
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
@@ -204,9 +205,9 @@ TEST_F(Aftermath, TimeThatTheKernelMovedIsDurableBeforeTheManifestHoldsIt)
     }
 }
 
-// Bytes changed anywhere in a dead journal: an error or a right answer, never a signal, and never
-// bytes that were not written.
-TEST_F(Aftermath, DamagedJournalIsNeverASignalAndNeverBelieved)
+// Any byte of a dead process's journal is changed: the map fails with an error, or each page has
+// its old or its new content.
+TEST_F(Aftermath, DamagedJournalCausesNeitherASignalNorWrongContent)
 {
     die("store_word", 3, new_);
     auto journals = journals_of(path);
@@ -240,11 +241,12 @@ TEST_F(Aftermath, DamagedJournalIsNeverASignalAndNeverBelieved)
     }
 }
 
-// Two users share a folder; the one's dead journal is no business of the other's.
-TEST_F(Aftermath, DeadJournalOfAnotherUserBlocksNobodyElse)
+// Two users share a folder: the journal that a dead process of one user left does not stop the
+// other.
+TEST_F(Aftermath, DeadJournalOfAnotherUserDoesNotBlockAMap)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "giving files to others takes root";
+        GTEST_SKIP() << "needs root, to change the owner of a file";
     std::string theirs = dir / "theirs";
     write_file(theirs, old_);
     ASSERT_EQ(chown(path.c_str(), 1000, 1000), 0);
@@ -252,7 +254,7 @@ TEST_F(Aftermath, DeadJournalOfAnotherUserBlocksNobodyElse)
     ASSERT_EQ(chmod(path.c_str(), 0600), 0);
     ASSERT_EQ(chmod(theirs.c_str(), 0600), 0);
     ASSERT_EQ(chmod(dir.path().c_str(), 0777), 0);
-    die("store_word", 3, new_); // as root, who may write to both
+    die("store_word", 3, new_); // as root, which may write to both
     EXPECT_EQ(in_child([&] {
                   if (setgid(1001) < 0 || setuid(1001) < 0)
                       return 1;
@@ -260,7 +262,7 @@ TEST_F(Aftermath, DeadJournalOfAnotherUserBlocksNobodyElse)
                   return m && m.read() == old_ ? 0 : 2;
               }),
               0);
-    // And the owner of the file that it names recovers it.
+    // The owner of the file that the journal names recovers it.
     EXPECT_EQ(in_child([&] {
                   if (setgid(1000) < 0 || setuid(1000) < 0)
                       return 1;

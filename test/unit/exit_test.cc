@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does a process get out of the library whenever it forks or exits? Locks that a child inherits
-// from threads it does not have, and exit() from within a callback.
+// Does a process that forks or exits never hang in the library? Locks that a child inherits from
+// threads it does not have, and exit() from within a callback.
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -23,14 +23,14 @@ namespace
 
 constexpr size_t SIZE = 4 * 4096;
 
-TEST(Exit, ChildReportsErrorsAlthoughAnotherThreadDidWhileItWasForked)
+TEST(Exit, ForkedChildReportsErrorsIfAnotherThreadReportsDuringTheFork)
 {
     char a[8], b[8];
     std::atomic<bool> stop{false};
-    Log log; // whoever reports holds a lock while the sink is called
+    Log log; // a thread that reports holds a lock while it calls the sink
     TempDir dir;
     write_file(dir / "file", pattern(4096, 1));
-    Mapped m(dir / "file"); // from the first map on the library is told of forks
+    Mapped m(dir / "file"); // the library handles forks from the first map on
     ASSERT_TRUE(m) << m.sentence;
     std::thread reporter([&] {
         while (!stop)
@@ -54,7 +54,7 @@ TEST(Exit, ChildReportsErrorsAlthoughAnotherThreadDidWhileItWasForked)
     EXPECT_EQ(hung, 0);
 }
 
-TEST(Exit, ChildAsksForStatesAlthoughOtherThreadsDidWhileItWasForked)
+TEST(Exit, ForkedChildCanCallStatIfOtherThreadsCallItDuringTheFork)
 {
     TempDir dir;
     write_file(dir / "file", pattern(4096, 1));
@@ -70,7 +70,7 @@ TEST(Exit, ChildAsksForStatesAlthoughOtherThreadsDidWhileItWasForked)
         });
     for (int i = 0; i < 60 && !HasFailure(); i++)
         EXPECT_EQ(in_child([&] {
-                      alarm(20); // it hangs, otherwise
+                      alarm(20); // ends a child that hangs
                       Mapped own(dir / "other");
                       return own && own.stat().size == 4096 ? 0 : 1;
                   }),
@@ -81,7 +81,7 @@ TEST(Exit, ChildAsksForStatesAlthoughOtherThreadsDidWhileItWasForked)
         t.join();
 }
 
-TEST(Exit, FromAProgressCallbackIsAsAfterAKill)
+TEST(Exit, FromAProgressCallbackKeepsAllWrites)
 {
     TempDir dir;
     std::string path = dir / "file";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is the reflection folder made as it should be, and refused when it is not to be trusted? (A
-// symbolic link in its place: test/hazards/damaged_test.cc; the folder of a stranger: planted_test.cc.)
+// Is the reflection folder made with the right owner and mode, and refused when it cannot be
+// trusted? (A symbolic link in its place: test/hazards/damaged_test.cc; a folder of another user:
+// planted_test.cc.)
 #include "support/child.h"
 #include "support/temp.h"
 
@@ -84,23 +85,23 @@ TEST_F(Folder, RelativePathBeginsAtTheWorkingDirectory)
     EXPECT_TRUE(exists(dir / "refl"));
 }
 
-TEST_F(Folder, IsNotMadeUnlessAskedForAndNotBelowWhatIsMissing)
+TEST_F(Folder, IsMadeOnlyOnRequestAndOnlyInAnExistingFolder)
 {
     expect_refused(dir / ".ato", false, ENOENT, dir / ".ato");
     expect_refused(dir / "no/.ato", true, ENOENT, dir / "no");
     EXPECT_FALSE(exists(dir / ".ato"));
 }
 
-TEST_F(Folder, ThatIsAFileIsRefused)
+TEST_F(Folder, IsRefusedIfItIsAFile)
 {
     write_file(dir / ".ato", Bytes(1));
     expect_refused(dir / ".ato", true, EACCES, "not a folder");
 }
 
-TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)
+TEST_F(Folder, OwnedByTheCallerOrRootOrTheParentsOwnerIsTrusted)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to give folders away";
+        GTEST_SKIP() << "needs root, to change the owner of a folder";
     ASSERT_EQ(mkdir((dir / ".ato").c_str(), 0777), 0);
     ASSERT_EQ(chown(dir.path().c_str(), 1000, 1000), 0);
     ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
@@ -109,7 +110,7 @@ TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)
     ASSERT_EQ(chown((dir / ".ato").c_str(), 1000, 1000), 0);
     EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0) << "the parent's owner's";
     folder_close(&f);
-    // Somebody else sees: the parent's owner's, root's, and his own.
+    // User 2000 trusts folders of the parent's owner, of root and of user 2000.
     for (uid_t owner : {1000u, 0u, 2000u, 3000u}) {
         ASSERT_EQ(chown((dir / ".ato").c_str(), owner, 1000), 0);
         int status = in_child([&] {
@@ -121,10 +122,10 @@ TEST_F(Folder, OfTheCallerOfRootOrOfTheParentsOwnerIsTrusted)
     }
 }
 
-TEST_F(Folder, OfOneOfTheGroupIsTrustedWhereThatMayRenameItAnyway)
+TEST_F(Folder, OfAnotherUserIsTrustedIfItsGroupMayRenameIt)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to give folders away";
+        GTEST_SKIP() << "needs root, to change the owner of a folder";
     ASSERT_EQ(mkdir((dir / ".ato").c_str(), 0777), 0);
     ASSERT_EQ(chown(dir.path().c_str(), 1000, 1500), 0);
     for (const auto &[mode, group, good] :
@@ -134,7 +135,7 @@ TEST_F(Folder, OfOneOfTheGroupIsTrustedWhereThatMayRenameItAnyway)
         ASSERT_EQ(chown((dir / ".ato").c_str(), 3000, group), 0);
         ASSERT_EQ(chmod(dir.path().c_str(), static_cast<mode_t>(mode)), 0);
         EXPECT_EQ(folder_open(&f, (dir / ".ato").c_str(), true) == 0, good) << std::oct << mode;
-        EXPECT_EQ(f.fd >= 0, good) << "no descriptor of what was refused";
+        EXPECT_EQ(f.fd >= 0, good) << "a refused folder has no descriptor";
         folder_close(&f);
     }
 }
@@ -146,7 +147,7 @@ TEST_F(Folder, InProcOrSysfsIsRefused)
         expect_refused("/sys/kernel/.ato", true, EINVAL, "proc and sysfs cannot be mapped");
 }
 
-TEST_F(Folder, WithATooLongPathIsRefused)
+TEST_F(Folder, IsRefusedIfItsPathIsTooLong)
 {
     expect_refused("/" + std::string(PATH_MAX, 'a'), true, ENAMETOOLONG, "too long");
     expect_refused(std::string(PATH_MAX - 2, 'a'), true, ENAMETOOLONG, "too long");

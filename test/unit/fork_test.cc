@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may a forked child do, and what becomes of a process that ends? A child has no mapping until
-// it maps itself; it can neither hurt its parent nor keep the parent's locks alive. A process that
-// exits leaves no journal and no shared memory; the files keep every acknowledged write.
+// What may a forked child do, and which state does a process leave when it ends? A child has no
+// mapping until it maps the file itself; it can neither damage its parent's state nor keep the
+// parent's locks. A process that exits leaves no journal and no shared memory; the files keep every
+// acknowledged write.
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -83,7 +84,7 @@ TEST_F(Fork, ChildsLoadFromTheParentsViewFaults)
     EXPECT_EQ(status, 256 + SIGSEGV);
 }
 
-TEST_F(Fork, ChildMapsTheFileAnewBesideItsParentAndStaysWhenThatIsGone)
+TEST_F(Fork, ChildMapsTheFileItselfAndContinuesAfterItsParentUnmaps)
 {
     Pipe go, tried;
     pid_t child;
@@ -114,12 +115,12 @@ TEST_F(Fork, ChildMapsTheFileAnewBesideItsParentAndStaysWhenThatIsGone)
     EXPECT_EQ(status, 0);
 }
 
-TEST_F(Fork, ChildThatLivesOnKeepsNoLockOfItsParent)
+TEST_F(Fork, ChildThatOutlivesItsParentKeepsNoLockOfIt)
 {
     int go[2];
     ASSERT_EQ(pipe(go), 0);
     pid_t child;
-    // The parent of that child is a process of its own, which dies with the file mapped.
+    // The parent of the child is a separate process, which dies with the file mapped.
     int pid_pipe[2];
     ASSERT_EQ(pipe(pid_pipe), 0);
     int status = in_child([&] {
@@ -131,7 +132,8 @@ TEST_F(Fork, ChildThatLivesOnKeepsNoLockOfItsParent)
             char c;
             close(go[1]);
             m.base = nullptr;
-            // It runs: a child that is still within fork() has its parent's descriptors, and locks.
+            // Tells that the child runs: within fork() it still has its parent's descriptors and
+            // locks.
             pid_t self = getpid();
             if (write(pid_pipe[1], &self, sizeof(self)) != sizeof(self))
                 _exit(1);
@@ -149,7 +151,7 @@ TEST_F(Fork, ChildThatLivesOnKeepsNoLockOfItsParent)
         EXPECT_EQ(journals_of(path).size(), 0u) << "the dead parent's journal";
     }
     for (int fd : {go[0], go[1], pid_pipe[0], pid_pipe[1]})
-        close(fd); // lets the grandchild go
+        close(fd); // ends the grandchild
 }
 
 TEST_F(Fork, ChildThatExitsCleanlyLeavesTheParentsJournalAndStates)
@@ -190,9 +192,9 @@ TEST_F(Fork, ChildOfAProcessWithMappingsMayMapOtherFiles)
     EXPECT_EQ(m.read(), pattern(SIZE, 2));
 }
 
-// A thread's number, by which it counts without locked instructions, is free again in the child, where the
-// thread is not.
-TEST_F(Fork, ChildHasTheNumbersOfThreadsThatItDidNotInherit)
+// A thread counts under its number, without locked instructions. A child does not inherit the
+// threads of its parent, and their numbers are free again.
+TEST_F(Fork, ChildReusesTheNumbersOfThreadsThatItDidNotInherit)
 {
 #ifdef RACES_WATCHED
     GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process that has some";

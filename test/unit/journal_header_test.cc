@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is a journal's header taken exactly when it is whole and makes sense? And an entry of its table of folders, which
-// lanes name?
+// Is a journal's header accepted exactly when it is whole and valid? And an entry of its table of
+// folders, which lanes name?
 #include "journal_lab.h"
 #include "support/faults.h"
 
@@ -29,7 +29,7 @@ void expect_not_taken(void *bytes, size_t n, const std::string &words)
     EXPECT_NE(std::string(report_sentence()).find(words), std::string::npos) << report_sentence();
 }
 
-TEST(Journal, IsTakenAsItWasMade)
+TEST(Journal, HeaderIsReadAsItWasWritten)
 {
     JournalLab lab(PERSIST_MSYNC);
     journal j;
@@ -50,7 +50,7 @@ TEST(Journal, HeaderWithAnyByteChangedIsRefused)
     }
 }
 
-TEST(Journal, ChecksummedHeaderThatMakesNoSenseIsRefused)
+TEST(Journal, HeaderWithInvalidFieldsIsRefusedDespiteItsChecksum)
 {
     using Change = void (*)(journal_header &);
     const std::pair<Change, const char *> changes[] = {
@@ -93,7 +93,7 @@ TEST(Journal, RangeThatIsTooShortIsRefused)
 
 // ---- the table of folders -----------------------------------------------------------------------
 
-// Writes entry `k`, without a way.
+// Writes entry `k`, without a relative path.
 int name_folder(JournalLab &lab, unsigned k, const std::string &path)
 {
     route r = {};
@@ -107,7 +107,7 @@ struct journal_folder *entry_of(JournalLab &lab, unsigned k)
     return reinterpret_cast<struct journal_folder *>(table) + (k - 1);
 }
 
-TEST(Journal, FolderIsNamedOnceItIsWhole)
+TEST(Journal, FolderIsReadIfItsEntryIsWhole)
 {
     JournalLab lab;
     const std::string longest = "/" + std::string(4086, 'x');
@@ -135,7 +135,7 @@ TEST(Journal, FolderIsNamedOnceItIsWhole)
     ASSERT_TRUE(journal_folder(&lab.j, 1, nullptr));
 }
 
-TEST(Journal, EntryHoldsTheWayWhereThereIsRoomForIt)
+TEST(Journal, EntryHoldsTheRelativePathAndTheInodeIfTheyFit)
 {
     JournalLab lab;
     for (size_t n : {1, 4, 2038, 2039, 2040}) {
@@ -160,7 +160,7 @@ TEST(Journal, EntryHoldsTheWayWhereThereIsRoomForIt)
     }
 }
 
-TEST(Journal, EntryWithARelativePathOrWithoutAnEndIsNone)
+TEST(Journal, EntryWithARelativePathOrWithoutATerminatorIsInvalid)
 {
     JournalLab lab;
     for (const char *path : {"", "x", "./x"}) {
@@ -173,7 +173,7 @@ TEST(Journal, EntryWithARelativePathOrWithoutAnEndIsNone)
     EXPECT_FALSE(journal_folder(&lab.j, 1, nullptr));
 }
 
-TEST(Journal, LaneOfAnotherFolderCountsWithItsEntry)
+TEST(Journal, LaneIsDamagedIfItsFolderEntryIsDamaged)
 {
     JournalLab lab;
     std::vector<journal_file> files = {JournalLab::file(1, 10), JournalLab::file(2, 20),

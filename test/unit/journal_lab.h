@@ -47,7 +47,7 @@ class JournalLab
         return bytes + 4096 + n * JOURNAL_LANE_BYTES;
     }
 
-    // A commit up to its commit point, or right before it.
+    // Writes a commit, with its commit line or without it.
     journal_writer write(unsigned lane, const std::vector<journal_file> &files,
                          const std::vector<std::pair<uint64_t, uint64_t>> &words,
                          bool commit = true, unsigned file = 0)

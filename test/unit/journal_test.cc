@@ -19,7 +19,7 @@ namespace
 
 using Words = std::vector<std::pair<uint64_t, uint64_t>>;
 
-TEST(Journal, NewOneIsIdleEverywhere)
+TEST(Journal, NewJournalIsIdleInEveryLane)
 {
     JournalLab lab;
     EXPECT_EQ(lab.j.lanes, JOURNAL_LANES + 1);
@@ -71,11 +71,11 @@ TEST(Journal, ListWithoutItsCommitLineIsIdle)
     journal_writer w = lab.write(3, {JournalLab::file(1, 10)}, {{0, 1}, {8, 2}});
     ASSERT_EQ(journal_retire(&w), 0);
     lab.write(3, {JournalLab::file(1, 10)}, {{0, 5}, {16, 6}}, false);
-    EXPECT_EQ(look(lab, 3), JOURNAL_IDLE); // over an older one
+    EXPECT_EQ(look(lab, 3), JOURNAL_IDLE); // over an older commit
 }
 
-// Media tear at 8 bytes: any subset of the line's words may be the new ones.
-TEST(Journal, CommitLineTornAnywhereIsNeverDamageAndNeverHalfACommit)
+// Media tear at 8 bytes: any subset of the line's words may be new.
+TEST(Journal, TornCommitLineIsIdle)
 {
     for (bool first : {true, false}) {
         JournalLab lab;
@@ -99,7 +99,7 @@ TEST(Journal, CommitLineTornAnywhereIsNeverDamageAndNeverHalfACommit)
     }
 }
 
-TEST(Journal, ListTornAtAnyWordIsIdle)
+TEST(Journal, ListWithAnyWordChangedIsIdle)
 {
     JournalLab lab;
     Words words;
@@ -151,7 +151,7 @@ TEST(Journal, CountsBeyondTheLaneAreDamage)
     }
 }
 
-TEST(Journal, ChecksummedNonsenseIsDamage)
+TEST(Journal, InvalidFieldsAreDamageDespiteTheChecksum)
 {
     {
         JournalLab lab;
@@ -185,9 +185,9 @@ TEST(Journal, ChecksummedNonsenseIsDamage)
     }
 }
 
-// ---- what a lane names --------------------------------------------------------------------------
+// ---- the words of a lane ------------------------------------------------------------------------
 
-TEST(Journal, LastFileAndTheLastOffsetAreToldApart)
+TEST(Journal, WordHoldsTheLastFileAndTheLastOffset)
 {
     JournalLab lab;
     std::vector<journal_file> files(JOURNAL_MAX_FILES, JournalLab::file(1, 10));
@@ -303,7 +303,7 @@ TEST(Journal, SettlingFlushesAllThatTheLaneHolds)
     EXPECT_GE(n, 128u + 32 + 2 * 16);
     EXPECT_EQ(faults.counts.flush_any, 1);
     EXPECT_EQ(faults.counts.fence, 1);
-    // A count that is nonsense flushes no more than the lane has.
+    // An invalid count flushes no more bytes than the lane has.
     reinterpret_cast<struct journal_commit *>(lab.lane(4))->words = UINT32_MAX;
     ASSERT_EQ(journal_settle(&lab.j, &lab.p, 4), 0);
     EXPECT_LE(n, JOURNAL_LANE_BYTES);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// When does a process have a journal, and who gets which lane? Made at the first commit that needs
-// one, one a folder and domain, removed with the last file that used it; lanes are shared by any
-// number of threads, and name any number of files.
+// When does a process have a journal, and which lane does a commit get? A process makes a journal
+// for each folder and domain, at the first commit that needs it, and removes it with the last file
+// that used it. Any number of threads share its lanes, and a lane names any number of files.
 #include "several_lab.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_F(Journals, AreMadeByTheFirstCommitOfSeveralPagesAndRemovedWithTheLastFile)
     EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
-TEST_F(Journals, AreOneForEachDomainAndFolder)
+TEST_F(Journals, AreSeparateForEachDomainAndFolder)
 {
     Mapped a(file("a"), options(ATO_DOMAIN_PMEM)), b(file("b"), options(ATO_DOMAIN_MSYNC));
     ASSERT_EQ(mkdir((dir / "sub").c_str(), 0755), 0);
@@ -57,7 +57,7 @@ TEST_F(Journals, AreOneForEachDomainAndFolder)
     EXPECT_EQ(journals_of(dir / "sub/c").size(), 1u);
 }
 
-TEST_F(Journals, HaveTheModeOfTheFileThatNeededThem)
+TEST_F(Journals, HaveTheModeOfTheCommittedFile)
 {
     std::string path = file("file");
     ASSERT_EQ(chmod(path.c_str(), 0660), 0);
@@ -90,7 +90,7 @@ TEST_F(Journals, MoreThreadsThanLanesAllCommit)
     EXPECT_EQ(m.stat().commits_journal, 600u);
 }
 
-TEST_F(Journals, WriteThatNoSmallLaneHoldsTakesTheLargeOne)
+TEST_F(Journals, WriteTooLargeForASmallLaneTakesTheLargeLane)
 {
     constexpr size_t N = 5000 * 4096; // more than 4088 words
     std::string path = dir / "file";
@@ -103,7 +103,7 @@ TEST_F(Journals, WriteThatNoSmallLaneHoldsTakesTheLargeOne)
     EXPECT_EQ(m.stat().flips, 5000u);
 }
 
-// Lanes are asked for right before the commit; asked directly, to spare a copy of a GiB.
+// The test asks for a lane directly, to avoid a copy of a GiB.
 TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
 {
     Mapped m(file("file"), options(ATO_DOMAIN_PMEM));
@@ -121,7 +121,7 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
 
 // ---- commits that one journal cannot hold -------------------------------------------------------
 
-TEST_F(Journals, OneThatHoldsMoreIsMadeBesideTheOther)
+TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
 {
     constexpr uint64_t WORDS = JOURNAL_WORDS + 2 * JOURNAL_MAX_FILES; // beside one file
     std::string path = dir / "file";
@@ -136,11 +136,11 @@ TEST_F(Journals, OneThatHoldsMoreIsMadeBesideTheOther)
         ASSERT_EQ(journals_take_lane(&f, 1, WORDS, &large), 0) << ato_errormsg();
         ASSERT_EQ(journals_take_lane(&f, 1, 2, &small), 0) << ato_errormsg();
         EXPECT_EQ(journals_of(path).size(), 2u);
-        journal_file who = {};
+        journal_file entry_of_file = {};
         journal_writer w;
-        memcpy(who.id, f->pairing.record.id, 16);
-        who.inode = f->pairing.record.inode;
-        journal_begin(&w, large.journal, &f->persist, large.lane, &who, 1, WORDS);
+        memcpy(entry_of_file.id, f->pairing.record.id, 16);
+        entry_of_file.inode = f->pairing.record.inode;
+        journal_begin(&w, large.journal, &f->persist, large.lane, &entry_of_file, 1, WORDS);
         for (uint64_t i = 0; i < WORDS; i++)
             journal_add(&w, 0, layout_word(i), i << 8);
         ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
@@ -148,7 +148,7 @@ TEST_F(Journals, OneThatHoldsMoreIsMadeBesideTheOther)
         journals_leave_lane(&f, 1, &large); // as if the medium had failed
         file_poison(f);
     }
-    EXPECT_EQ(journals_of(path).size(), 1u) << "the one that is to be replayed";
+    EXPECT_EQ(journals_of(path).size(), 1u) << "the journal to replay";
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(journals_of(path).size(), 0u);
@@ -218,7 +218,7 @@ TEST_F(SeveralFiles, EachFolderIsNamedOnceAndPointsToTheJournal)
     expect_nothing_left();
 }
 
-TEST_F(SeveralFiles, JournalThatKnowsAsManyFoldersAsItCanIsFollowedByAnother)
+TEST_F(SeveralFiles, SecondJournalIsMadeIfTheTableOfFoldersIsFull)
 {
     const unsigned many = JOURNAL_FOLDERS + 7;
     {
@@ -231,7 +231,7 @@ TEST_F(SeveralFiles, JournalThatKnowsAsManyFoldersAsItCanIsFollowedByAnother)
             ASSERT_TRUE(commit(c, {files[0], files[i]}) && complete(c)) << ato_errormsg();
         }
         EXPECT_EQ(journals_of(paths[0]).size(), 2u);
-        // As many at once as one can name, which neither of them can any more.
+        // As many folders in a commit as a journal can name: neither journal has room for them.
         std::vector<struct file *> most(files.begin() + 6, files.begin() + 6 + JOURNAL_FOLDERS);
         most.insert(most.begin(), files[0]);
         Commit c, none;
@@ -262,7 +262,7 @@ TEST_F(SeveralFiles, PointersHaveOwnerAndModeOfTheJournal)
     EXPECT_EQ(pointer.st_gid, journal.st_gid);
 }
 
-TEST_F(SeveralFiles, JournalLivesUntilAllOfThemAreUnmapped)
+TEST_F(SeveralFiles, JournalExistsUntilAllItsFilesAreUnmapped)
 {
     All all = map(3);
     Commit c, own;
@@ -270,7 +270,7 @@ TEST_F(SeveralFiles, JournalLivesUntilAllOfThemAreUnmapped)
     all[0].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
     ASSERT_TRUE(commit(own, {file_of(*all[1]), file_of(*all[2])}) && complete(own));
-    EXPECT_EQ(journals_of(paths[1]).size(), 2u) << "one of its own, and the pointer";
+    EXPECT_EQ(journals_of(paths[1]).size(), 2u) << "its own journal and the pointer";
     EXPECT_EQ(pointers_of(paths[2]).size(), 2u);
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
@@ -279,7 +279,7 @@ TEST_F(SeveralFiles, JournalLivesUntilAllOfThemAreUnmapped)
     expect_nothing_left();
 }
 
-TEST_F(SeveralFiles, PointersAreDurableBeforeTheLaneAndGoBeforeTheJournal)
+TEST_F(SeveralFiles, PointersAreDurableBeforeALaneIsTakenAndRemovedBeforeTheJournal)
 {
     FsFaults faults;
     All all = map(2);
@@ -311,7 +311,7 @@ TEST_F(SeveralFiles, PointersAreDurableBeforeTheLaneAndGoBeforeTheJournal)
     EXPECT_LT(pointer + 1, journal);
 }
 
-TEST_F(SeveralFiles, PointerThatCannotBeMadeIsAnErrorAndTheNextTryFindsTheSameEntry)
+TEST_F(SeveralFiles, FailureToMakeAPointerIsAnErrorAndTheNextTryTakesTheSameEntry)
 {
     long total = 0;
     for (long k = 0; k <= total; k++) {
@@ -343,7 +343,7 @@ TEST_F(SeveralFiles, PointerThatCannotBeMadeIsAnErrorAndTheNextTryFindsTheSameEn
     expect_nothing_left();
 }
 
-TEST_F(SeveralFiles, MoreOfThemThanALaneNamesAreE2big)
+TEST_F(SeveralFiles, MoreFilesThanALaneNamesAreE2big)
 {
     Mapped m(paths[0], wish());
     std::vector<struct file *> files(JOURNAL_MAX_FILES + 1, file_of(m));
@@ -356,8 +356,8 @@ TEST_F(SeveralFiles, MoreOfThemThanALaneNamesAreE2big)
     journals_give_lane(&lane);
 }
 
-// As after a failure of the medium, whichever of them is unmapped first.
-TEST_F(SeveralFiles, CommitInDoubtIsFoundByTheNextMapOfAnyOfThem)
+// As after a failure of the medium, with either file unmapped first.
+TEST_F(SeveralFiles, CommitInDoubtIsFinishedByTheNextMapOfEitherFile)
 {
     for (size_t first : {0, 1}) {
         All all = map(2);
@@ -367,7 +367,7 @@ TEST_F(SeveralFiles, CommitInDoubtIsFoundByTheNextMapOfAnyOfThem)
         for (struct file *f : c.files)
             file_poison(f);
         all[first].reset();
-        EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "let go, not removed";
+        EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "the journal is closed, not removed";
         EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
         {
             Mapped m(paths[first], wish());
@@ -384,8 +384,8 @@ TEST_F(SeveralFiles, CommitInDoubtIsFoundByTheNextMapOfAnyOfThem)
     }
 }
 
-// A third file, which was in an earlier commit through the same journal, is in no doubt.
-TEST_F(SeveralFiles, FilesThatAreInNoDoubtGoOnWithANewJournal)
+// The third file is only in an earlier commit, which is complete.
+TEST_F(SeveralFiles, FilesNotInDoubtContinueWithANewJournal)
 {
     All all = map(3);
     Commit before, c, after;
@@ -397,7 +397,7 @@ TEST_F(SeveralFiles, FilesThatAreInNoDoubtGoOnWithANewJournal)
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
     write_file(dir / "x/other", pattern(SIZE, 1));
-    Mapped other(dir / "x/other", wish()); // finishes it
+    Mapped other(dir / "x/other", wish()); // finishes the commit
     ASSERT_TRUE(other) << other.sentence;
     EXPECT_EQ(journals_of(paths[0]).size(), 0u);
     ASSERT_TRUE(commit(after, {file_of(other), file_of(*all[2])}) && complete(after))
@@ -409,7 +409,7 @@ TEST_F(SeveralFiles, FilesThatAreInNoDoubtGoOnWithANewJournal)
     expect_nothing_left();
 }
 
-TEST_F(SeveralFiles, ChildThatIsForkedTakesNothingAway)
+TEST_F(SeveralFiles, ExitOfAForkedChildRemovesNothing)
 {
     All all = map(2);
     Commit c, more;
@@ -422,7 +422,7 @@ TEST_F(SeveralFiles, ChildThatIsForkedTakesNothingAway)
     expect_nothing_left();
 }
 
-TEST_F(SeveralFiles, ProcessThatExitsTakesJournalAndPointersAlong)
+TEST_F(SeveralFiles, ExitOfTheProcessRemovesJournalAndPointers)
 {
     auto *kept = new All;
     EXPECT_EQ(in_exiting_child([&] {
@@ -435,7 +435,7 @@ TEST_F(SeveralFiles, ProcessThatExitsTakesJournalAndPointersAlong)
     expect_nothing_left();
 }
 
-// ---- which may be in one commit -----------------------------------------------------------------
+// ---- files of one commit ------------------------------------------------------------------------
 
 void expect_not_alike(const struct file *a, const struct file *b)
 {
@@ -460,10 +460,10 @@ TEST_F(SeveralFiles, AreAlikeWithOneDomainAndTheSameWriters)
     expect_not_alike(file_of(a), file_of(d));
 }
 
-TEST_F(SeveralFiles, GroupsCountOnlyWhereTheyMayWrite)
+TEST_F(SeveralFiles, GroupsMustMatchOnlyIfTheyMayWrite)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to give files away";
+        GTEST_SKIP() << "needs root, to change the owner of a file";
     for (mode_t mode : {0644, 0664}) {
         TempDir other;
         const std::string x = other / "x", y = other / "y";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// In which order does a pairing come and go, and what if one step fails? Birth: reflection,
-// manifest, attribute, then `in use`. Death: `deployed`, attribute, reflection, manifest. A step
-// that fails is an error with a sentence; nothing is lost and the next try works. Who comes after a
-// process that was cut makes durable what it relies on.
+// In which order is a pairing made and removed, and what does a step that fails cause? Birth:
+// reflection, manifest, attribute, then `in use`. Death: `deployed`, attribute, reflection,
+// manifest. A step that fails is an error with a sentence; no data is lost, and the next try works.
+// After a crash the next process makes the state durable on which it relies.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -39,7 +39,7 @@ manifest_record record_in(const std::string &path)
     return record;
 }
 
-// Which file is synced? While it lives, FsFaults' calls say "fsync inode".
+// Adds the inode to each sync in FsFaults' calls: "fsync inode".
 class Syncs
 {
   public:
@@ -104,7 +104,7 @@ TEST(PairingBirth, ReflectionThenManifestThenAttributeThenInUse)
     EXPECT_EQ(faults.calls[attribute + 1], "fsync");
 }
 
-TEST(PairingBirth, DeployedIsWrittenBeforeAnythingIsRemovedAndTheManifestGoesLast)
+TEST(PairingBirth, DeployedIsWrittenBeforeAnyRemovalAndTheManifestIsRemovedLast)
 {
     TempDir dir;
     std::string path = dir / "file", inode;
@@ -133,7 +133,7 @@ TEST(PairingBirth, DeployedIsWrittenBeforeAnythingIsRemovedAndTheManifestGoesLas
     EXPECT_EQ(faults.calls[reflection + 1], "fsync");
 }
 
-TEST(PairingBirth, CleanUnmapKeepsTimesSizeAndState)
+TEST(PairingBirth, CleanUnmapRecordsTimesSizeAndState)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -153,8 +153,9 @@ TEST(PairingBirth, CleanUnmapKeepsTimesSizeAndState)
     EXPECT_NE(attribute_of(path).find(std::to_string(st.st_ino)), std::string::npos);
 }
 
-// The kernel's clock may be coarse: an outside write within the same tick would not move mtime.
-TEST(PairingBirth, FileThatWasWrittenIsStampedByTheFineClockAndNoOther)
+// The kernel's clock may be coarse: a write by another program in the same tick would not change
+// mtime.
+TEST(PairingBirth, MtimeIsSetFromTheFineClockOnlyIfTheFileWasWritten)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -170,11 +171,11 @@ TEST(PairingBirth, FileThatWasWrittenIsStampedByTheFineClockAndNoOther)
         ASSERT_TRUE(m.write(0, pattern(64, 2)));
     }
     EXPECT_EQ(faults.count("futimens"), 1);
-    // Durable before the manifest says what it is.
+    // Durable before the manifest records it.
     EXPECT_EQ(faults.calls.at(index_of(faults.calls, "futimens") + 1), "fsync");
 }
 
-TEST(PairingBirth, WhoFindsDeployedFinishesTheRemovalAndBeginsAnew)
+TEST(PairingBirth, MapOfADeployedPairingFinishesTheRemovalAndMakesANewOne)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -199,7 +200,7 @@ TEST(PairingBirth, WhoFindsDeployedFinishesTheRemovalAndBeginsAnew)
 }
 
 // `deployed` may be visible and not durable: its writer died before its fence.
-TEST(PairingBirth, WhoFindsDeployedSyncsTheManifestBeforeItRemovesTheAttribute)
+TEST(PairingBirth, MapOfADeployedPairingSyncsTheManifestBeforeItRemovesTheAttribute)
 {
     TempDir dir;
     std::string path = dir / "file", manifest;
@@ -224,8 +225,8 @@ TEST(PairingBirth, WhoFindsDeployedSyncsTheManifestBeforeItRemovesTheAttribute)
     EXPECT_LT(index_of(faults.calls, manifest), attribute);
 }
 
-// The folder's maker may have died before it synced the folder around it.
-TEST(PairingBirth, InAFolderThatIsThereSyncsTheFolderAroundItBeforeTheAttribute)
+// The process that made the folder may have died before it synced the parent folder.
+TEST(PairingBirth, InAnExistingFolderSyncsTheParentFolderBeforeTheAttribute)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -250,8 +251,8 @@ TEST(PairingBirth, InAFolderThatIsThereSyncsTheFolderAroundItBeforeTheAttribute)
     EXPECT_LT(index_of(faults.calls, sync_of(dir.path())), attribute);
 }
 
-// A birth that was cut between the attribute and its sync.
-TEST(PairingBirth, WhoAdoptsBornSyncsTheOriginalBeforeInUse)
+// A crash cuts the birth between the attribute and its sync.
+TEST(PairingBirth, AdoptionOfABornPairingSyncsTheOriginalBeforeInUse)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -271,7 +272,7 @@ TEST(PairingBirth, WhoAdoptsBornSyncsTheOriginalBeforeInUse)
     ASSERT_EQ(record_in(path).state, MANIFEST_BORN);
     FsFaults faults;
     Syncs syncs(faults);
-    size_t before_use = 0; // calls, as long as the manifest said `born`
+    size_t before_use = 0; // the number of calls while the manifest says `born`
     PersistFaults stores;
     stores.before = [&](const PersistCall &) {
         if (record_in(path).state == MANIFEST_BORN)
@@ -285,7 +286,7 @@ TEST(PairingBirth, WhoAdoptsBornSyncsTheOriginalBeforeInUse)
     EXPECT_LT(index_of(faults.calls, sync_of(path)), before_use);
 }
 
-// Every call of a life fails once, with each of some errors.
+// Each call between the birth and the death of a pairing fails once, with each error.
 class PairingStepFails : public testing::TestWithParam<int>
 {
 };
@@ -331,13 +332,13 @@ TEST_P(PairingStepFails, IsAnErrorWithASentenceAndTheNextTryWorks)
                     errors++;
                     EXPECT_EQ(m.error, GetParam()) << m.sentence << " at " << faults.calls[k];
                     faults.before = nullptr;
-                    if (m.unmap(ATO_UNMAP_SPATIAL) < 0) // gone (unmap_test.cc asks if it may be)
+                    if (m.unmap(ATO_UNMAP_SPATIAL) < 0) // unmapped: see unmap_test.cc
                         m.base = nullptr;
                 }
             }
             seen = k < static_cast<long>(faults.calls.size());
         }
-        // Another process, which owes nothing to what this one still holds, unless it does.
+        // Another process has none of the state that this one still holds.
         int status = in_child([&] {
             Mapped m(path, options(ATO_DOMAIN_PMEM));
             EXPECT_TRUE(m) << m.sentence;
@@ -349,7 +350,7 @@ TEST_P(PairingStepFails, IsAnErrorWithASentenceAndTheNextTryWorks)
             return HasFailure();
         });
         ASSERT_EQ(status, 0);
-        remove_shared_objects(id); // when removing it was what failed
+        remove_shared_objects(id); // if their removal failed
         if (!seen)
             break;
         ASSERT_FALSE(HasFailure());

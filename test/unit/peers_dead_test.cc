@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process dies that has a file mapped. Which of its peers wait while one of them recovers what it left, and what does
-// the recovery make durable?
+// A process dies that has a file mapped. Which of its peers wait while another peer recovers the
+// file, and what does the recovery make durable?
 #include "peers_lab.h"
 #include "support/dying.h"
 #include "support/faults.h"
@@ -23,7 +23,7 @@ bool is_of_recovery(const PersistCall &c)
     return std::string(c.site).find("replay.c") != std::string::npos;
 }
 
-// A map of a file that another process is just recovering waits until that is done.
+// A map of a file that another process recovers waits until the recovery is done.
 TEST_F(PeersOfAFile, WaitForARecovery)
 {
     const std::string second = dir / "second";
@@ -37,7 +37,7 @@ TEST_F(PeersOfAFile, WaitForARecovery)
                 if (!told && is_of_recovery(c)) {
                     told = true;
                     wait();
-                    usleep(100000); // the other one is waiting by now, or fails the test
+                    usleep(100000); // the test's own map has begun to wait
                 }
                 return GO_ON;
             };
@@ -55,8 +55,8 @@ TEST_F(PeersOfAFile, WaitForARecovery)
     EXPECT_EQ(slow.end(), 0);
 }
 
-// What a recovery locks, of files that its process does not even have mapped, is free when it is over.
-TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
+// A recovery locks files that its process may not have mapped, and unlocks them at its end.
+TEST_F(PeersOfAFile, AreNotBlockedByAChildThatIsForkedDuringARecovery)
 {
     const std::string second = dir / "second";
     write_file(second, old);
@@ -87,14 +87,14 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildThatIsForkedWhileOneRecoversAnother)
     EXPECT_EQ(waitpid(forked, nullptr, 0), forked);
 }
 
-// Nor by a child of a process that is killed there.
-TEST_F(PeersOfAFile, AreNotHinderedByAChildOfWhoWasKilledWhileItRecoveredAnother)
+// The same, and the recovering process is killed after the fork.
+TEST_F(PeersOfAFile, AreNotBlockedByAChildOfAProcessKilledDuringARecovery)
 {
     const std::string second = dir / "second";
     write_file(second, old);
     Pipe end;
     Peer recovers([&](const auto &wait) {
-        Mapped his(path, opt());
+        Mapped own(path, opt());
         wait();
         PersistFaults recovery;
         recovery.before = [&](const PersistCall &c) -> int {
@@ -106,7 +106,7 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildOfWhoWasKilledWhileItRecoveredAnother
             }
             _exit(CUT);
         };
-        his.write(0, pattern(10, 4));
+        own.write(0, pattern(10, 4));
         return 1;
     });
     ASSERT_TRUE(recovers.is_ready());
@@ -122,9 +122,9 @@ TEST_F(PeersOfAFile, AreNotHinderedByAChildOfWhoWasKilledWhileItRecoveredAnother
     EXPECT_EQ(b.read(0, 100), pattern(100, 3));
 }
 
-// In msync that would flush what the transaction had stored, which no process will ever read. Where memory says of a
-// page what the media say, that is durable already.
-TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)
+// In domain msync a flush would write the bytes of the open transaction, which no process will ever
+// read. A page whose state in memory equals its word on the media is durable already.
+TEST_F(PeersOfAFile, DoNotFlushThePagesOfADeadTransaction)
 {
     constexpr size_t LONG = 600 * 4096;
     const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
@@ -132,11 +132,11 @@ TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
     Peer dead([&](const auto &wait) {
-        Mapped his(path, o);
-        if (!his.write(0, pattern(LONG, 2)))
+        Mapped own(path, o);
+        if (!own.write(0, pattern(LONG, 2)))
             return 1;
         ato_tx *tx = ato_tx_begin(0);
-        if (!ato_tx_memcpy(tx, his.base, pattern(LONG, 3).data(), LONG, 0))
+        if (!ato_tx_memcpy(tx, own.base, pattern(LONG, 3).data(), LONG, 0))
             return 2;
         wait();
         return 3;
@@ -162,8 +162,9 @@ TEST_F(PeersOfAFile, DoNotMakeDurableWhatADeadOnesTransactionLeft)
     }());
 }
 
-// The words lie in many pages of the reflection, and a flush of each takes as long as one of the whole file.
-TEST_F(PeersOfAFile, MakeTheScatteredWordsOfADeadOnesCommitDurableInOneGo)
+// The words lie in many pages of the reflection, and a flush of each takes as long as a flush of
+// the whole file.
+TEST_F(PeersOfAFile, MakeScatteredWordsOfADeadCommitDurableByOneSync)
 {
     constexpr size_t PIECES = 20, STEP = 2 << 20;
     const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
@@ -172,10 +173,10 @@ TEST_F(PeersOfAFile, MakeTheScatteredWordsOfADeadOnesCommitDurableInOneGo)
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
     ASSERT_EQ(in_child([&] {
-                  Mapped his(path, o);
+                  Mapped own(path, o);
                   ato_tx *tx = ato_tx_begin(0);
                   for (size_t i = 0; i < PIECES; i++)
-                      if (!ato_tx_memcpy(tx, his.base + i * STEP, "piece", 5, 0))
+                      if (!ato_tx_memcpy(tx, own.base + i * STEP, "piece", 5, 0))
                           return 2;
                   PersistFaults faults;
                   faults.die_at_flip(1);
@@ -202,7 +203,7 @@ TEST_F(PeersOfAFile, MakeTheScatteredWordsOfADeadOnesCommitDurableInOneGo)
 }
 
 // The words of neighbouring pages lie together.
-TEST_F(PeersOfAFile, MakeTheWordsOfADeadOnesCommitDurableAPageOfThemAtATime)
+TEST_F(PeersOfAFile, FlushNeighbouringWordsOfADeadCommitByMetaPage)
 {
     constexpr size_t LONG = 600 * 4096;
     const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
@@ -210,10 +211,10 @@ TEST_F(PeersOfAFile, MakeTheWordsOfADeadOnesCommitDurableAPageOfThemAtATime)
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
     ASSERT_EQ(in_child([&] {
-                  Mapped his(path, o);
+                  Mapped own(path, o);
                   PersistFaults faults;
                   faults.die_at_flip(1);
-                  his.write(0, pattern(LONG, 2));
+                  own.write(0, pattern(LONG, 2));
                   return 1;
               }),
               CUT);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process dies in a commit to two files. Can one be seen as it is, and the other one as it was?
+// A process dies in a commit to two files. Do the other processes see the commit in both files or
+// in neither?
 #include "peers_lab.h"
 #include "support/child.h"
 #include "support/dying.h"
@@ -28,7 +29,8 @@ class PeersOfTwoFiles : public PeersOfAFile
 {
 };
 
-// As die_in_commit(), with the words stored: before it is shown, or while it is. `rtm`: by a hardware transaction, which succeeds.
+// Like die_in_commit(), but all words are stored: the process dies before it shows the commit, or
+// while it shows it. `rtm`: a hardware transaction stores the words.
 int die_showing(const std::string &first, const std::string &second, enum seam_point where,
                 bool rtm)
 {
@@ -52,8 +54,9 @@ int die_showing(const std::string &first, const std::string &second, enum seam_p
     });
 }
 
-// Whoever takes the pages of one file over shows the commit, in that file. In the other one nobody may see any more
-// what was there before it: neither he, nor one who has only that one mapped.
+// A process that takes over the pages of one file shows the commit in that file. From then on no
+// process may read the old content of the other file: neither that process nor a process that has
+// only the other file mapped.
 TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothOrInNone)
 {
     const std::string second = dir / "second";
@@ -61,11 +64,11 @@ TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothOrInNone)
     Mapped a(path, opt()), b(second, opt());
     ASSERT_TRUE(a && b) << a.sentence << b.sentence;
     Peer other([&](const auto &wait) {
-        Mapped his(second, opt());
-        if (!his || his.read(0, SIZE) != old)
+        Mapped own(second, opt());
+        if (!own || own.read(0, SIZE) != old)
             return 1;
         wait();
-        return his.read(0, 100) == pattern(100, 3) ? 0 : 2;
+        return own.read(0, 100) == pattern(100, 3) ? 0 : 2;
     });
     ASSERT_TRUE(other.is_ready());
     ASSERT_EQ(die_in_commit(path, second), CUT);
@@ -76,8 +79,8 @@ TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothOrInNone)
     EXPECT_EQ(b.read(0, 100), pattern(100, 3));
 }
 
-// The same when it is one who has just come that finishes the commit.
-TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothWhenSomebodyWhoMapsOneFinishesIt)
+// The same if a new process finishes the commit.
+TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothIfAMapOfOneFinishesIt)
 {
     const std::string second = dir / "second";
     write_file(second, old);
@@ -86,16 +89,16 @@ TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothWhenSomebodyWhoMapsOneFinishes
     ASSERT_EQ(die_in_commit(path, second), CUT);
     EXPECT_EQ(in_child([&] {
                   a.base = b.base = nullptr; // not inherited
-                  Mapped his(path, opt());
-                  return his.read(0, 100) == pattern(100, 2) ? 0 : 1;
+                  Mapped own(path, opt());
+                  return own.read(0, 100) == pattern(100, 2) ? 0 : 1;
               }),
               0);
     EXPECT_EQ(b.read(0, 100), pattern(100, 3));
     EXPECT_EQ(a.read(0, 100), pattern(100, 2));
 }
 
-// The same when its words were all stored, but not all shown.
-TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothThoughItWasJustAboutToBeShown)
+// The same if all words of the commit are stored, but not all are shown.
+TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothIfItIsStoredAndNotShown)
 {
     for (bool rtm : {false, true})
         for (enum seam_point where : {SEAM_DURABLE, SEAM_FLIPPING}) {
@@ -115,8 +118,9 @@ TEST_F(PeersOfTwoFiles, SeeACommitToTwoFilesInBothThoughItWasJustAboutToBeShown)
         }
 }
 
-// Of the one file the memory is not to be found. Then nothing is hidden in the other one, whichever comes first.
-TEST_F(PeersOfTwoFiles, ReadWhatWasThereWhereACommitCannotBeFinished)
+// The shared memory of one file is missing, so that the commit cannot be finished: the other file
+// shows its old content. Either file may be the missing one.
+TEST_F(PeersOfTwoFiles, ReadTheOldContentIfACommitCannotBeFinished)
 {
     for (bool first : {false, true}) {
         SCOPED_TRACE(first);
@@ -139,8 +143,9 @@ TEST_F(PeersOfTwoFiles, ReadWhatWasThereWhereACommitCannotBeFinished)
     }
 }
 
-// Whatever lies in /dev/shm under its name: nobody lives from whom anything would have to be hidden.
-TEST_F(PeersOfTwoFiles, FinishACommitThoughMemoryOfADeadOneIsAnotherUsersByNow)
+// An object of another user has the name of the shared memory. No process has the files mapped that
+// could read old content, so the commit can be finished.
+TEST_F(PeersOfTwoFiles, FinishACommitIfTheSharedMemoryIsAnotherUsers)
 {
     if (geteuid() != 0)
         GTEST_SKIP() << "needs root, to be another user";

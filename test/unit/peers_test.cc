@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What do processes that have a file mapped see of one another, and of those that come and go? (What they recover of
-// one that died: peers_dead_test.cc.)
+// What do processes that have a file mapped see of one another, while processes map and unmap it?
+// (The recovery after a dead process: peers_dead_test.cc.)
 #include "peers_lab.h"
 
 #include <cerrno>
@@ -23,8 +23,8 @@ using namespace peers_lab;
 namespace
 {
 
-// A process that mapped it with less room is told how long another one has made it.
-TEST_F(PeersOfAFile, TellASizeThatLiesBehindTheEndOfAMapping)
+// A process whose mapping has less room gets the size to which another process grows the file.
+TEST_F(PeersOfAFile, ReportASizeBehindTheEndOfTheirMapping)
 {
     support::Peer peer([&](const std::function<void()> &wait) {
         Mapped m(path, opt(64 * SIZE));
@@ -41,8 +41,8 @@ TEST_F(PeersOfAFile, TellASizeThatLiesBehindTheEndOfAMapping)
     EXPECT_EQ(m.read(0, SIZE), old);
 }
 
-// All of them find nothing, and make what is missing at the same time.
-TEST_F(PeersOfAFile, MapANewOneAtTheSameTime)
+// All processes find no pairing, and make it at the same time.
+TEST_F(PeersOfAFile, MapANewFileAtTheSameTime)
 {
     constexpr int MAKERS = 6, ROUNDS = 60;
     for (int round = 0; round < ROUNDS; round++) {
@@ -88,18 +88,18 @@ TEST_F(PeersOfAFile, MapANewOneAtTheSameTime)
     }
 }
 
-// A process that mapped it when it was short uses what another one made it grow by, without another call.
+// A process that mapped the file before another one grew it uses the new part without another call.
 TEST_F(PeersOfAFile, SeeItGrowAndShrink)
 {
     constexpr size_t LONG = 3 * SIZE + 700;
     Mapped m(path, opt(1 << 20));
     ASSERT_TRUE(m) << m.sentence;
     Peer other([&](const auto &wait) {
-        Mapped his(path, opt(1 << 20));
-        if (!his || ato_ftruncate(his.base, LONG) < 0 || !his.write(LONG - 500, pattern(500, 2)))
+        Mapped own(path, opt(1 << 20));
+        if (!own || ato_ftruncate(own.base, LONG) < 0 || !own.write(LONG - 500, pattern(500, 2)))
             return 1;
         wait();
-        return ato_ftruncate(his.base, SIZE / 2) < 0 ? 2 : 0;
+        return ato_ftruncate(own.base, SIZE / 2) < 0 ? 2 : 0;
     });
     ASSERT_TRUE(other.is_ready());
     EXPECT_EQ(m.read(LONG - 500, 500), pattern(500, 2)) << m.sentence;
@@ -113,17 +113,17 @@ TEST_F(PeersOfAFile, SeeItGrowAndShrink)
     EXPECT_EQ(m.read(0, SIZE / 2), Bytes(old.begin(), old.begin() + SIZE / 2));
 }
 
-// Its own room ends where its largest size is.
-TEST_F(PeersOfAFile, ReachWhatOthersMadeItGrowByUpToTheirOwnLargestSize)
+// A mapping has room up to its largest size.
+TEST_F(PeersOfAFile, ReachAGrownFileUpToTheirOwnLargestSize)
 {
     Mapped small(path, opt(2 * SIZE));
     ASSERT_TRUE(small) << small.sentence;
     Peer other([&](const auto &wait) {
-        Mapped his(path, opt(1 << 20));
-        if (!his || ato_ftruncate(his.base, 8 * SIZE) < 0 || !his.write(SIZE, pattern(SIZE, 2)))
+        Mapped own(path, opt(1 << 20));
+        if (!own || ato_ftruncate(own.base, 8 * SIZE) < 0 || !own.write(SIZE, pattern(SIZE, 2)))
             return 1;
         wait();
-        return his.read(SIZE, SIZE) == pattern(SIZE, 3) ? 0 : 2;
+        return own.read(SIZE, SIZE) == pattern(SIZE, 3) ? 0 : 2;
     });
     ASSERT_TRUE(other.is_ready());
     EXPECT_EQ(small.read(SIZE, SIZE), pattern(SIZE, 2)) << small.sentence;
@@ -138,8 +138,8 @@ size_t address_space() // of this process, in bytes
     return pages * 4096;
 }
 
-// What is kept for the largest file that the shared memory has room for is not kept for this one.
-TEST_F(PeersOfAFile, TakeTheAddressSpaceThatTheyNeed)
+// Without space for the largest file that the shared memory has room for.
+TEST_F(PeersOfAFile, TakeOnlyTheAddressSpaceThatTheyNeed)
 {
     const size_t before = address_space();
     Mapped m(path, opt());
@@ -147,16 +147,16 @@ TEST_F(PeersOfAFile, TakeTheAddressSpaceThatTheyNeed)
     const size_t first = address_space() - before;
     Peer other([&](const auto &wait) {
         const size_t begin = address_space();
-        Mapped his(path, opt());
+        Mapped own(path, opt());
         wait();
-        return his && address_space() - begin < first + (1u << 30) ? 0 : 1;
+        return own && address_space() - begin < first + (1u << 30) ? 0 : 1;
     });
     ASSERT_TRUE(other.is_ready());
     EXPECT_EQ(other.end(), 0);
 }
 
-// The last one out is killed: the next one is the first.
-TEST_F(PeersOfAFile, MayAllBeKilled)
+// The last process is killed: the next one recovers the file.
+TEST_F(PeersOfAFile, LoseNoWriteIfAllAreKilled)
 {
     Bytes now = old;
     for (int round = 0; round < 5; round++) {
@@ -188,26 +188,26 @@ TEST_F(PeersOfAFile, MayAllBeKilled)
     EXPECT_EQ(m.read(), now);
 }
 
-// The last one makes it plain, whichever was first, and however the others went.
-TEST_F(PeersOfAFile, LeaveItPlainWhenTheLastOneUnmapsIt)
+// The last process makes the file plain, though it was not the first and another was killed.
+TEST_F(PeersOfAFile, LeaveAPlainFileWhenTheLastProcessUnmapsIt)
 {
     Mapped m(path, opt());
     ASSERT_TRUE(m) << m.sentence;
     Peer killed([&](const auto &wait) {
-        Mapped his(path, opt());
-        if (!his.write(100, pattern(9000, 2)))
+        Mapped own(path, opt());
+        if (!own.write(100, pattern(9000, 2)))
             return 1;
         wait();
         return 2;
     });
     Peer last([&](const auto &wait) {
-        Mapped his(path, opt());
-        if (!his)
+        Mapped own(path, opt());
+        if (!own)
             return 1;
         wait();
-        if (!his.write(9000, pattern(100, 3)))
+        if (!own.write(9000, pattern(100, 3)))
             return 2;
-        return his.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 3;
+        return own.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 3;
     });
     ASSERT_TRUE(killed.is_ready());
     ASSERT_TRUE(last.is_ready());
@@ -229,8 +229,8 @@ TEST_F(PeersOfAFile, LeaveItPlainWhenTheLastOneUnmapsIt)
     EXPECT_EQ(read_file(path), now);
 }
 
-// So many slots there are. One process has all that are left.
-TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
+// A file has so many slots. One process locks all that are free.
+TEST_F(PeersOfAFile, AreAtMost1024)
 {
     Mapped m(path, opt());
     ASSERT_TRUE(m) << m.sentence;
@@ -265,8 +265,9 @@ TEST_F(PeersOfAFile, AreAtMostAThousandAndTwentyFour)
 
 std::function<void()> *meanwhile;
 
-// The last one brings everything home. Meanwhile another process comes, makes the file shorter and goes.
-TEST_F(PeersOfAFile, MayComeAndGoWhileTheLastOneMakesItPlain)
+// The last process makes the file plain. Meanwhile another process maps it, truncates it and unmaps
+// it.
+TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
 {
     Mapped m(path, opt());
     ASSERT_TRUE(m) << m.sentence;
@@ -274,8 +275,8 @@ TEST_F(PeersOfAFile, MayComeAndGoWhileTheLastOneMakesItPlain)
     Peer other([&](const auto &wait) {
         wait();
         {
-            Mapped his(path, opt());
-            if (!his || ato_ftruncate(his.base, SIZE / 2) < 0)
+            Mapped own(path, opt());
+            if (!own || ato_ftruncate(own.base, SIZE / 2) < 0)
                 return 1;
         }
         wait();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is a pointer read as it was made, whole under its name, and nothing else believed?
+// Is a pointer read as it was made, complete as soon as it has its name, and is any other content
+// refused?
 #include "support/faults.h"
 #include "support/temp.h"
 
@@ -79,10 +80,10 @@ TEST_F(Pointer, IsReadAsItWasMade)
             ASSERT_EQ(pointer_remove(&f, JOURNAL), 0);
             EXPECT_TRUE(names_in(dir.path()).empty());
         }
-    EXPECT_EQ(pointer_remove(&f, JOURNAL), 0) << "none there is good";
+    EXPECT_EQ(pointer_remove(&f, JOURNAL), 0) << "the removal of no pointer succeeds";
 }
 
-TEST_F(Pointer, IsFullyMadeUnderItsNameAndLockedUntilThen)
+TEST_F(Pointer, IsCompleteUnderItsNameAndLockedBefore)
 {
     FsFaults faults;
     faults.before = [&](const FsCall &c) {
@@ -120,10 +121,10 @@ TEST_F(Pointer, StepThatFailsLeavesNothing)
     }
 }
 
-TEST_F(Pointer, WhatIsNoneIsAnErrorThatNamesIt)
+TEST_F(Pointer, InvalidContentIsAnErrorThatNamesThePointer)
 {
     using namespace std::string_literals;
-    const std::string head = "ato-journal-at 1 1 /x"; // and one way at most
+    const std::string head = "ato-journal-at 1 1 /x"; // and at most one relative path
     for (const auto &text :
          {""s, "\n"s, "ato-journal-at 1 "s, "ato-journal-at 1 1 /x"s, "ato-journal-at 2 1 /x\n"s,
           "ato-journal-at 1 0 /x\n"s, "ato-journal-at 1 01 /x\n"s, "ato-journal-at 1 +1 /x\n"s,
@@ -138,7 +139,7 @@ TEST_F(Pointer, WhatIsNoneIsAnErrorThatNamesIt)
     }
 }
 
-TEST_F(Pointer, WayThatIsTooLongIsLeftOut)
+TEST_F(Pointer, TooLongRelativePathIsLeftOut)
 {
     using namespace std::string_literals;
     const std::string text = "ato-journal-at 1 1 /x"s + "\0"s + std::string(4096, 'w') + "\n";

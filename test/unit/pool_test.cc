@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does a journal's pool come, stay and go as it should? Never half-made under its final name,
-// locked while its owner lives, and what is no pool is an error and no signal.
+// Is a journal's pool made, kept and removed as it should be? It is never incomplete under its
+// final name, and locked while its owner lives; a file that is no pool is an error and no signal.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/temp.h"
@@ -50,7 +50,7 @@ class Pool : public testing::Test
     struct persist p;
 };
 
-TEST_F(Pool, IsFullyMadeUnderItsNameAndLocked)
+TEST_F(Pool, IsCompleteUnderItsNameAndLocked)
 {
     FsFaults faults;
     faults.before = [&](const FsCall &c) {
@@ -70,7 +70,7 @@ TEST_F(Pool, IsFullyMadeUnderItsNameAndLocked)
     EXPECT_EQ(name.size(), strlen(POOL_PREFIX) + 32);
     EXPECT_EQ(stat_of(dir / name).st_mode & 07777, 0640u);
     EXPECT_GE(stat_of(dir / name).st_blocks * 512, static_cast<blkcnt_t>(size_of(dir / name)))
-        << "all of its space is there";
+        << "all of its space is allocated";
     {
         Fd other(dir / name);
         EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN);
@@ -81,7 +81,7 @@ TEST_F(Pool, IsFullyMadeUnderItsNameAndLocked)
     EXPECT_GE(faults.count("fsync"), 3) << "pool, folder; folder again when removed";
 }
 
-TEST_F(Pool, HoldsAJournalThatAnotherProcessFindsAgain)
+TEST_F(Pool, HoldsAJournalThatAnotherProcessCanRead)
 {
     std::string name;
     int status = in_child([&] {
@@ -110,7 +110,7 @@ TEST_F(Pool, HoldsAJournalThatAnotherProcessFindsAgain)
     EXPECT_TRUE(exists(dir / name));
 }
 
-TEST_F(Pool, BeginsOnACacheLineWhereverItIsMapped)
+TEST_F(Pool, BeginsOnACacheLine)
 {
     pool a, b;
     ASSERT_EQ(create(&a), 0);
@@ -140,8 +140,8 @@ TEST_F(Pool, IsAsLargeAsItsWordsNeed)
     }
 }
 
-// What its header says is more than there is: nothing is mapped.
-TEST_F(Pool, HeaderOfALongerJournalIsNotBelieved)
+// The file is shorter than its header says: nothing is mapped.
+TEST_F(Pool, HeaderOfALongerJournalIsRefused)
 {
     pool made, found;
     ASSERT_EQ(create(&made, 1ull << 20), 0) << report_sentence();
@@ -158,7 +158,7 @@ TEST_F(Pool, HeaderOfALongerJournalIsNotBelieved)
     EXPECT_EQ(pool_close(&made, &f, true), 0);
 }
 
-TEST_F(Pool, FileOfAnyLengthIsMappedAsFarAsItsJournalReaches)
+TEST_F(Pool, OnlyTheJournalOfALongFileIsMapped)
 {
     pool made, found;
     ASSERT_EQ(create(&made), 0) << report_sentence();
@@ -171,7 +171,7 @@ TEST_F(Pool, FileOfAnyLengthIsMappedAsFarAsItsJournalReaches)
     EXPECT_EQ(pool_close(&made, &f, true), 0);
 }
 
-TEST_F(Pool, NamesAreToldApart)
+TEST_F(Pool, NamesAreClassified)
 {
     const std::string id(32, 'a'), name = "journal-" + id;
     EXPECT_EQ(pool_name_of(name.c_str()), POOL_NAME);
@@ -205,8 +205,8 @@ TEST_F(Pool, StepThatFailsLeavesNothing)
     }
 }
 
-// Somebody clears unfinished journals away just between its making and its locking.
-TEST_F(Pool, ClearedAwayBeforeItWasLockedIsMadeAgain)
+// Another process removes the unfinished journal after it is made and before it is locked.
+TEST_F(Pool, IsMadeAgainIfItIsRemovedBeforeItIsLocked)
 {
     static int clear;
     static struct fsops table;
@@ -232,8 +232,9 @@ TEST_F(Pool, ClearedAwayBeforeItWasLockedIsMadeAgain)
     EXPECT_EQ(pool_close(&made, &f, true), 0);
 }
 
-// Who may rename names in the folder makes the unfinished one a link to a file of the victim's.
-TEST_F(Pool, LinkInThePlaceOfTheUnfinishedOneIsNotFollowed)
+// A user with write access to the folder replaces the unfinished journal by a link to a file of the
+// victim.
+TEST_F(Pool, LinkInPlaceOfTheUnfinishedJournalIsNotFollowed)
 {
     const std::string precious = dir / "precious";
     const Bytes zeros(12 << 20);
@@ -259,7 +260,7 @@ TEST_F(Pool, LinkInThePlaceOfTheUnfinishedOneIsNotFollowed)
     }
 }
 
-TEST_F(Pool, WhatIsNoPoolIsAnErrorThatNamesIt)
+TEST_F(Pool, FileThatIsNoPoolIsAnErrorThatNamesIt)
 {
     for (int kind = 0; kind < 4; kind++) {
         Bytes content(12 << 20);
@@ -276,7 +277,7 @@ TEST_F(Pool, WhatIsNoPoolIsAnErrorThatNamesIt)
             EXPECT_EQ(pool_open(&found, &f, "journal-x", lock), -1);
             EXPECT_EQ(errno, EUCLEAN);
             EXPECT_NE(std::string(report_sentence()).find("journal-x"), std::string::npos);
-            EXPECT_EQ(close(lock), 0) << "still the caller's";
+            EXPECT_EQ(close(lock), 0) << "the caller still has the descriptor";
             return static_cast<int>(HasFailure());
         });
         EXPECT_EQ(status, 0) << "kind " << kind;

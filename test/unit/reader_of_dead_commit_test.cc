@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process may only read two files. Another one is killed in a commit to both, and then the next one, which finishes it:
-// the first one sees the commit in both files or in neither.
+// A process may only read two files. A writer is killed in a commit to both, and then so is the
+// process that finishes the commit: the reader sees the commit in both files or in neither.
 //
-// With an order of commit.c, takeover.c or visible.c broken these tests or those of reader_of_dead_test.cc fail.
+// If an order of commit.c, takeover.c or visible.c is broken, these tests or the tests of
+// reader_of_dead_test.cc fail.
 #include "reader_of_dead_lab.h"
 
 #include <cerrno>
@@ -13,7 +14,7 @@ using namespace reader_of_dead;
 namespace
 {
 
-// Of two files, each with a process that may write to it, and does nothing.
+// Reads two files, each of which is mapped by an idle process that may write.
 class ReaderOfTheDeadInTwoFiles : public ReaderOfTheDead
 {
   protected:
@@ -23,7 +24,7 @@ class ReaderOfTheDeadInTwoFiles : public ReaderOfTheDead
     {
         other.act();
     }
-    void somebody_dies_in_both(const Moment &moment)
+    void writer_dies_in_both(const Moment &moment)
     {
         const Bytes part = pattern(100, ++seed);
         about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
@@ -64,25 +65,24 @@ const std::vector<Moment> of_a_commit_to_two = {{SEAM_DURABLE, 0, false}, {SEAM_
                                                 {SEAM_FLIPPING, 1, true}, {SEAM_FLIPPED, 0, true},
                                                 {SEAM_FLIPPED, 1, true}};
 
-// Of both what one of them tells.
 TEST_F(ReaderOfTheDeadInTwoFiles, SeesACommitInBothOrInNeither)
 {
     Watched r(path), s(second);
     for (const Moment &moment : of_a_commit_to_two) {
-        somebody_dies_in_both(moment);
+        writer_dies_in_both(moment);
         expect_both(r, s, moment.shown);
         recover_both();
         expect_both(r, s, true);
     }
 }
 
-// A process that has one of them mapped finishes the commit in both.
-TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenSomebodyFinishesItInOne)
+// A process that maps one of the files finishes the commit in both.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesACommitInBothAfterAMapOfOneFinishesIt)
 {
     Watched r(path), s(second);
     for (const std::string &one : {path, second})
         for (const Moment &moment : of_a_commit_to_two) {
-            somebody_dies_in_both(moment);
+            writer_dies_in_both(moment);
             {
                 Mapped m(one, by_journal());
                 EXPECT_EQ(m.read(0, SIZE), after) << about;
@@ -92,15 +92,15 @@ TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenSomebodyFinishesItInOne)
         }
 }
 
-// That process dies over it: then the next one finishes it.
-TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenTheSecondOneFinishesIt)
+// The process that finishes the commit dies too, and the next one finishes it.
+TEST_F(ReaderOfTheDeadInTwoFiles, SeesACommitInBothAfterASecondCrash)
 {
     Watched r(path), s(second);
     for (const Moment &moment : of_a_commit_to_two)
         for (const Moment &then : {Moment{SEAM_FLIP, 0, false}, Moment{SEAM_FLIP, 1, false},
                                    Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 1, true},
                                    Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 1, true}}) {
-            somebody_dies_in_both(moment);
+            writer_dies_in_both(moment);
             about += ", then " + std::to_string(then.where) + "/" + std::to_string(then.n);
             ASSERT_EQ(die_in_a_write(path, 0, Bytes(1), then), CUT) << about;
             recover_both();
@@ -108,7 +108,7 @@ TEST_F(ReaderOfTheDeadInTwoFiles, SeesItInBothWhenTheSecondOneFinishesIt)
         }
 }
 
-// In a commit of three pages of each file, that may make the second one longer.
+// Commits to three pages of each file, which may make the second file longer.
 class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
 {
   protected:
@@ -124,7 +124,7 @@ class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
         o.max_size = LONG;
         return o;
     }
-    void somebody_dies_in_both(const Moment &moment, bool grows)
+    void writer_dies_in_both(const Moment &moment, bool grows)
     {
         const Bytes part = pattern(PIECE, ++seed);
         before = after = content;
@@ -158,11 +158,11 @@ class ReaderOfACommit : public ReaderOfTheDeadInTwoFiles
     }
 };
 
-// What one file tells is read where the memory of the other one is opened, which may fail between two pages.
-TEST_F(ReaderOfACommit, IsNotTornByAnOpenThatFails)
+// A read of one file opens the shared memory of the other, which may fail between two pages.
+TEST_F(ReaderOfACommit, ReadIsNotTornByAFailedOpen)
 {
     Watched s(second);
-    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, false);
+    writer_dies_in_both({SEAM_FLIPPING, 0, true}, false);
     EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "NNN");
     for (long n = 0; n < 12; n++) {
         FsFaults faults;
@@ -172,13 +172,14 @@ TEST_F(ReaderOfACommit, IsNotTornByAnOpenThatFails)
     }
 }
 
-// Between the first page and the last one process hides them, and the next one has reloaded them when it dies.
-TEST_F(ReaderOfACommit, IsNotTornByWhoHidesAndWhoReloads)
+// Between the first page and the last, one process hides the pages, and another process reloads
+// them and dies.
+TEST_F(ReaderOfACommit, ReadIsNotTornByAHideAndAReload)
 {
     int copies = 0;
     Watched s(second, LONG);
     ASSERT_FALSE(s.read().empty());
-    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    writer_dies_in_both({SEAM_FLIPPING, 0, true}, true);
     here = [&](enum seam_point point) {
         if (point != SEAM_VERSION)
             return;
@@ -201,13 +202,13 @@ TEST_F(ReaderOfACommit, IsNotTornByWhoHidesAndWhoReloads)
     EXPECT_GE(copies, 2);
 }
 
-// The size of the file changes with the commit. A process that finishes the commit in the other file hides all of this
-// one: it is not said to be as it was.
-TEST_F(ReaderOfACommit, IsNotToldTheOldSizeAfterTheNewOne)
+// The commit changes the size of the file. A process that finishes the commit in the other file
+// hides this file as a whole: the reader must not get the old size again.
+TEST_F(ReaderOfACommit, OldSizeIsNotSeenAfterTheNewSize)
 {
     Watched s(second, LONG);
     ASSERT_FALSE(s.read().empty());
-    somebody_dies_in_both({SEAM_FLIPPING, 0, true}, true);
+    writer_dies_in_both({SEAM_FLIPPING, 0, true}, true);
     EXPECT_EQ(size_of(s), LONG);
     EXPECT_EQ(s.read(0, LONG).size(), LONG);
     EXPECT_EQ(finish_in_first(), 0);
@@ -215,13 +216,14 @@ TEST_F(ReaderOfACommit, IsNotToldTheOldSizeAfterTheNewOne)
     EXPECT_TRUE(s.read(0, LONG).size() == LONG || s.error == EAGAIN) << s.error;
 }
 
-// Where only readers look, and their memory is not to be had, the commit is not finished.
-TEST_F(ReaderOfACommit, IsNotForgottenByWhoFinishesIt)
+// Only readers have the second file mapped, and its shared memory cannot be opened: the commit must
+// not be finished in the first file alone.
+TEST_F(ReaderOfACommit, CommitIsNotFinishedInOneFileAlone)
 {
     Watched r(path), s(second);
     ASSERT_FALSE(s.read().empty());
     ASSERT_FALSE(r.read().empty());
-    somebody_dies_in_both({SEAM_DURABLE, 0, false}, false);
+    writer_dies_in_both({SEAM_DURABLE, 0, false}, false);
     other.kill();
     EXPECT_EQ(kinds(s.read(0, PIECE), before, after), "OOO");
     const std::string memory = fs::path(memory_of(second)).filename();

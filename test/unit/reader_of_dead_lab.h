@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process that reads what another one was killed over, or had begun to free: for the tests of what it sees.
+// A process reads pages that another process was killed in writing or in taking over: for the tests
+// of what it sees.
 #ifndef ATO_TEST_UNIT_READER_OF_DEAD_LAB_H
 #define ATO_TEST_UNIT_READER_OF_DEAD_LAB_H
 
@@ -20,11 +21,11 @@ namespace reader_of_dead
 
 using namespace watched;
 
-// The moment of a death: when the process comes to a point for the n-th time, from 0.
+// A process dies when it reaches `where` for the n-th time, from 0.
 struct Moment {
     enum seam_point where;
     int n;
-    bool shown; // is it the new bytes that are read then?
+    bool shown; // are the new bytes read after that?
 };
 
 inline int die_at(const Moment &moment, const std::function<void()> &act)
@@ -48,7 +49,8 @@ inline ato_options by_journal()
     return options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
 }
 
-// In a call that writes, or before it, when it maps the file and frees what another one left.
+// The process dies in a write, or before it, in the map that takes over the pages of a dead
+// process.
 inline int die_in_a_write(const std::string &path, size_t at, const Bytes &part,
                           const Moment &moment)
 {
@@ -58,7 +60,7 @@ inline int die_in_a_write(const std::string &path, size_t at, const Bytes &part,
     });
 }
 
-// Reads beside a process that may write to the file, and does nothing.
+// Reads a file that an idle process, which may write, has mapped.
 class ReaderOfTheDead : public Reader
 {
   protected:
@@ -66,8 +68,8 @@ class ReaderOfTheDead : public Reader
     {
         idle.act();
     }
-    // In a write of three pages.
-    void somebody_dies(const Moment &moment)
+    // A writer dies in a write of three pages.
+    void writer_dies(const Moment &moment)
     {
         const Bytes part = pattern(9000, ++seed);
         before = after = content;
@@ -75,7 +77,7 @@ class ReaderOfTheDead : public Reader
         about = std::to_string(moment.where) + "/" + std::to_string(moment.n);
         ASSERT_EQ(die_in_a_write(path, 3000, part, moment), CUT) << about;
     }
-    // The next one, which comes to free the pages.
+    // The next process, which takes over the pages, dies too.
     void another_dies(const Moment &moment)
     {
         about += ", then " + std::to_string(moment.where) + "/" + std::to_string(moment.n);
@@ -91,7 +93,7 @@ class ReaderOfTheDead : public Reader
                 << about << ", page " << at / 4096;
         }
     }
-    // The one that frees them.
+    // A process takes over the pages, and lives.
     void recover()
     {
         Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
@@ -105,7 +107,7 @@ class ReaderOfTheDead : public Reader
     std::string about;
 };
 
-// What this process does where it comes to a point itself.
+// Called when this process itself reaches a point.
 inline std::function<void(enum seam_point)> here;
 
 inline void do_here(enum seam_point point, const void *)
@@ -113,7 +115,7 @@ inline void do_here(enum seam_point point, const void *)
     here(point);
 }
 
-// What of three pages is as it was, and what as it became: "OOO", "NNN"; "none": it could not be read.
+// A letter for each page: O for its old content, N for its new content. "none": the read failed.
 inline std::string kinds(const Bytes &got, const Bytes &before, const Bytes &after)
 {
     std::string all;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A process may only read a file; beside it another one may write, and does nothing. A third process is killed in the
-// middle of showing something: before each page that it marks, changes or unmarks, of three pages or of a change of
-// size; then the next one is killed, which frees them. What the first one reads is all of it or nothing, and never less
-// than before. (A commit to two files: reader_of_dead_commit_test.cc.)
+// A process may only read a file, which an idle process that may write has mapped too. A third
+// process is killed while it shows a commit: before it marks, changes or unmarks each of three
+// pages, or the size. Then the process is killed that takes over the pages. The reader sees the
+// whole commit or nothing of it, and never less than before. (A commit to two files:
+// reader_of_dead_commit_test.cc.)
 //
-// With an order of commit.c, takeover.c or visible.c broken these tests fail: six were tried.
+// If an order of commit.c, takeover.c or visible.c is broken, these tests fail: six were tried.
 #include "reader_of_dead_lab.h"
 
 #include <cerrno>
@@ -21,18 +22,18 @@ const std::vector<Moment> of_a_write = {{SEAM_DURABLE, 0, false}, {SEAM_FLIP, 1,
                                         {SEAM_FLIPPING, 2, true}, {SEAM_FLIPPED, 0, true},
                                         {SEAM_FLIPPED, 2, true}};
 
-TEST_F(ReaderOfTheDead, SeesAllOrNothingOfWhatOneWasShowing)
+TEST_F(ReaderOfTheDead, SeesAllOrNothingOfAWriteThatACrashCut)
 {
     Watched r(path);
     for (const Moment &moment : of_a_write) {
-        somebody_dies(moment);
+        writer_dies(moment);
         expect(r, moment.shown);
         recover();
         expect(r, true);
     }
 }
 
-TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
+TEST_F(ReaderOfTheDead, SeesAllOrNothingIfTheRecoveringProcessDiesToo)
 {
     Watched r(path);
     for (const Moment &moment : of_a_write)
@@ -40,7 +41,7 @@ TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
              {Moment{SEAM_FLIP, 0, false}, Moment{SEAM_FLIP, 1, false}, Moment{SEAM_FLIP, 2, false},
               Moment{SEAM_FLIPPING, 0, true}, Moment{SEAM_FLIPPING, 2, true},
               Moment{SEAM_FLIPPED, 0, true}, Moment{SEAM_FLIPPED, 2, true}}) {
-            somebody_dies(moment);
+            writer_dies(moment);
             another_dies(then);
             expect(r, moment.shown || then.shown);
             recover();
@@ -48,7 +49,7 @@ TEST_F(ReaderOfTheDead, SeesAllOrNothingWhenTheNextOneDiesWhoFreesIt)
         }
 }
 
-// An eager write of a word changes the file itself: killed before the flush.
+// An eager write of a word changes the file itself; its process is killed before the flush.
 TEST_F(ReaderOfTheDead, DoesNotSeeAWordThatMayNotBeDurable)
 {
     Watched r(path);
@@ -69,9 +70,9 @@ TEST_F(ReaderOfTheDead, DoesNotSeeAWordThatMayNotBeDurable)
     EXPECT_EQ(r.read(0, 8), word);
 }
 
-// Of one thread nothing is shown yet of what is on the media, when another one is just showing something. Then a process
-// dies that has marked a part of both.
-TEST_F(ReaderOfTheDead, SeesAllOrNothingOfWhatEachOfHisThreadsWrote)
+// One thread has a commit on the media and shows nothing of it yet, while another thread shows its
+// commit. Then a process dies that has marked a part of both.
+TEST_F(ReaderOfTheDead, SeesAllOrNothingOfTheWriteOfEachThread)
 {
     Watched r(path);
     const Bytes one = pattern(10, 3), two = pattern(10, 4);
@@ -150,13 +151,13 @@ TEST_F(ReaderOfTheDead, SeesASizeWithThePagesItWasCommittedWith)
         }
 }
 
-// A takeover whose medium fails takes the marks off as the pages were before. A read that had begun has asked before that
-// whether the file is in doubt.
-TEST_F(ReaderOfTheDead, IsNotTornByATakeoverThatFails)
+// A takeover that fails with the medium removes the marks and leaves the pages as before. A read
+// that began earlier has already checked whether the file is in doubt.
+TEST_F(ReaderOfTheDead, ReadIsNotTornByAFailedTakeover)
 {
     bool waited = false;
     Watched r(path);
-    somebody_dies({SEAM_FLIPPING, 0, true});
+    writer_dies({SEAM_FLIPPING, 0, true});
     EXPECT_EQ(kinds(r.read(0, 12288), before, after), "NNN");
     here = [&](enum seam_point point) {
         if (point != SEAM_WAIT || waited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A file of which a process has a read-only descriptor and nothing else: it reads what is right, beside
-// writers in other processes and without them, and changes nothing.
+// A process has a read-only descriptor of a file and nothing else: it reads the right content, with
+// writers in other processes and without, and changes nothing.
 #include "unit/watched.h"
 
 extern "C" {
@@ -13,12 +13,12 @@ using namespace watched;
 namespace
 {
 
-TEST_F(Reader, OfAPlainFileSeesWhatAWriterDoesWhoComesLater)
+TEST_F(Reader, OfAPlainFileSeesTheWritesOfALaterWriter)
 {
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(r.read(), content);
-    EXPECT_FALSE(fs::exists(dir / ".ato")) << "it makes nothing";
+    EXPECT_FALSE(fs::exists(dir / ".ato")) << "a reader makes no file";
     const Bytes before = content;
     Writer w(path, {write(3000, 2), write(9000, 3), unmap(ATO_UNMAP_SPATIAL)});
     EXPECT_EQ(r.read(), before);
@@ -32,7 +32,7 @@ TEST_F(Reader, OfAPlainFileSeesWhatAWriterDoesWhoComesLater)
     EXPECT_EQ(r.read(), content);
 }
 
-TEST_F(Reader, GoesOnWithWritersThatComeAndGo)
+TEST_F(Reader, ContinuesWhileWritersMapAndUnmap)
 {
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
@@ -57,10 +57,10 @@ TEST_F(Reader, GoesOnWithWritersThatComeAndGo)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
+TEST_F(Reader, OfAnUnmappedFileWithAReflectionGathersAndChangesNothing)
 {
     leave_slices();
-    ASSERT_NE(read_file(path), content) << "or nothing is shown";
+    ASSERT_NE(read_file(path), content) << "else the test shows nothing";
     const auto before = everything();
     {
         Watched r(path);
@@ -77,7 +77,7 @@ TEST_F(Reader, OfAFileThatWasLeftWithItsReflectionGathersAndChangesNothing)
     EXPECT_EQ(everything(), before);
 }
 
-TEST_F(Reader, KnowsHowLongTheFileIsByNow)
+TEST_F(Reader, KnowsTheCurrentSizeOfTheFile)
 {
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
@@ -94,7 +94,7 @@ TEST_F(Reader, KnowsHowLongTheFileIsByNow)
     EXPECT_EQ(ato_size(r.base + 4096), 5000) << ato_errormsg();
 }
 
-// Nothing keeps the reflection from being taken away while nobody watches.
+// Without another process the reader does not keep the reflection from being removed.
 TEST_F(Reader, NoticesThatTheFileBecamePlain)
 {
     leave_slices();
@@ -112,7 +112,7 @@ TEST_F(Reader, NoticesThatTheFileBecamePlain)
     EXPECT_EQ(r.read(), content);
 }
 
-TEST_F(Reader, IsToldThatSomebodyHasToRecoverFirst)
+TEST_F(Reader, IsRefusedUntilAWriterHasRecoveredTheFile)
 {
     {
         Writer w(path, {write(3000, 2)});
@@ -151,7 +151,7 @@ TEST_F(Reader, SeesTheFileGrowAndShrinkWithoutACall)
     EXPECT_EQ(r.error, EFAULT);
 }
 
-TEST_F(Reader, CannotDoWhatTakesPagesAndCanCopyFromThere)
+TEST_F(Reader, CannotReservePagesAndCanBeCopiedFrom)
 {
     leave_slices();
     Watched r(path);
@@ -188,9 +188,9 @@ TEST_F(Reader, CannotDoWhatTakesPagesAndCanCopyFromThere)
     ato_tx_abort(tx);
 }
 
-// One process may have both; each is right by itself.
-// A transaction that waits shows others where it has pages. It has none where it only reads.
-TEST_F(Reader, MayBelongToATransactionThatWaits)
+// A transaction that waits shows its pages to the others. It has no pages of a file that it only
+// reads.
+TEST_F(Reader, MayBePartOfATransactionThatWaits)
 {
     const std::string other = dir / "other";
     write_file(other, pattern(SIZE, 2));
@@ -225,7 +225,7 @@ TEST_F(Reader, MayBelongToATransactionThatWaits)
     EXPECT_EQ(status, 0);
 }
 
-TEST_F(Reader, AndAWriterMayBeOneProcess)
+TEST_F(Reader, MayBeInTheProcessOfAWriter)
 {
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
@@ -238,7 +238,7 @@ TEST_F(Reader, AndAWriterMayBeOneProcess)
     EXPECT_EQ(beside.read(), content);
 }
 
-TEST_F(Reader, InAForkedChildIsGoneAndMayComeAgain)
+TEST_F(Reader, InAForkedChildIsUnmappedAndMayMapAgain)
 {
     leave_slices();
     Watched r(path);
@@ -255,12 +255,12 @@ TEST_F(Reader, InAForkedChildIsGoneAndMayComeAgain)
     EXPECT_EQ(r.read(), content);
 }
 
-// ---- what comes between two pages of one read ----
+// ---- changes between two pages of one read -------
 
 std::function<void()> *between;
 unsigned pages_read;
 
-void come_between(enum seam_point point, const void *)
+void change_between(enum seam_point point, const void *)
 {
     if (point != SEAM_VERSION || ++pages_read != 3)
         return;
@@ -268,10 +268,10 @@ void come_between(enum seam_point point, const void *)
     (*between)();
 }
 
-class ReaderAsOf : public Reader
+class ReaderDuringAChange : public Reader
 {
   protected:
-    // A read of everything; `what` is done by another process when two pages have been copied.
+    // Reads n bytes; another process does `what` after two pages are copied.
     Bytes read_around(Watched &r, size_t n, const std::function<bool(Mapped &)> &what)
     {
         int status = -1;
@@ -283,7 +283,7 @@ class ReaderAsOf : public Reader
         };
         between = &act;
         pages_read = 0;
-        seam_hook = come_between;
+        seam_hook = change_between;
         Bytes seen = r.read(0, n);
         seam_hook = nullptr;
         EXPECT_EQ(status, 0);
@@ -298,8 +298,8 @@ class ReaderAsOf : public Reader
     const Bytes news = pattern(SIZE, 7);
 };
 
-// Mapped, written and made plain again: it looks as it did before.
-TEST_F(ReaderAsOf, OneMomentOfAPlainFileThatIsAtTheEndAgain)
+// Another process maps the file, writes and makes it plain: the file looks as before.
+TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileThatBecomesPlainAgain)
 {
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
@@ -309,7 +309,7 @@ TEST_F(ReaderAsOf, OneMomentOfAPlainFileThatIsAtTheEndAgain)
     EXPECT_EQ(r.read(), news);
 }
 
-TEST_F(ReaderAsOf, OneMomentOfAFileThatWasLeftWithItsReflection)
+TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileWithAReflection)
 {
     leave_slices();
     for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
@@ -324,8 +324,8 @@ TEST_F(ReaderAsOf, OneMomentOfAFileThatWasLeftWithItsReflection)
     }
 }
 
-// Pages that nobody has touched have no state that could move.
-TEST_F(ReaderAsOf, OneMomentOfAFileThatIsMadeShorterAndLongerAgain)
+// Pages that no process has touched have no state that could change.
+TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileThatIsMadeShorterAndLongerAgain)
 {
     Mapped idle(path, opt());
     ASSERT_TRUE(idle) << idle.sentence;
@@ -347,15 +347,15 @@ TEST_F(ReaderAsOf, OneMomentOfAFileThatIsMadeShorterAndLongerAgain)
     EXPECT_EQ(status, 0);
 }
 
-// The reflection that it was reading from is set aside.
-TEST_F(ReaderAsOf, WhatItIsWhenTheFileIsPreferredToItsReflection)
+// The reflection that the reader uses is set aside.
+TEST_F(ReaderDuringAChange, SeesTheFileIfItIsPreferredToItsReflection)
 {
     leave_slices();
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(r.read(), content);
     const Bytes plain = pattern(SIZE, 9);
-    write_file(path, plain); // by other means
+    write_file(path, plain); // not through the library
     EXPECT_TRUE(r.read().empty());
     EXPECT_EQ(r.error, ESTALE) << ato_errormsg();
     Pipe written, end;

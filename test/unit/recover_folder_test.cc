@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What becomes of the journals of dead processes? Children die in the middle of commits; the process that maps next
-// finishes the commit and removes the journal, or says clearly why not. (A process that dies in any other place, or in the recovery: events_test.cc.)
+// Are the journals of dead processes recovered? Children die in commits; the next process that maps
+// a file of the folder finishes the commit and removes the journal, or fails with the reason. (A
+// process that dies at any other step, or in the recovery: events_test.cc.)
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -41,7 +42,7 @@ class RecoverFolder : public testing::TestWithParam<int>
         return options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
     }
 
-    // Of a write of the whole file, in a child.
+    // Writes the whole file and dies at the n-th flip, in a child.
     int write_and_die(const std::string &p, long n)
     {
         Mapped m(p, wish());
@@ -122,7 +123,8 @@ TEST_P(RecoverFolder, JournalsOfTwoDeadProcessesAreBothRecovered)
 {
     std::string other = dir / "other";
     write_file(other, old_);
-    // The second is at work already when the first dies, else it would recover the first one's.
+    // The second process has a journal before the first dies; else it would recover the first
+    // journal.
     Pipe go, ready;
     pid_t second = fork();
     ASSERT_GE(second, 0);
@@ -192,7 +194,7 @@ TEST_P(RecoverFolder, FileThatIsGoneIsSkippedWithAWarning)
     std::string reflection = reflection_of(path), manifest = manifest_of(path);
     fs::remove(path);
     fs::remove(reflection);
-    fs::rename(manifest, dir / "gone.manifest"); // kept for the end: it names the shared memory
+    fs::rename(manifest, dir / "gone.manifest"); // TempDir needs it: it names the shared memory
     Log log;
     Mapped m(other, wish());
     ASSERT_TRUE(m) << m.sentence;
@@ -200,16 +202,16 @@ TEST_P(RecoverFolder, FileThatIsGoneIsSkippedWithAWarning)
     EXPECT_EQ(journals_of(other).size(), 0u);
 }
 
-// The pairing that the lane names was taken away, and a birth in its place was cut right after it
-// made its manifest: nothing to replay to, and nothing that another file has to wait for.
-TEST_P(RecoverFolder, CutBirthInPlaceOfTheFileThatIsGoneIsSkippedToo)
+// The pairing that the lane names is removed, and a crash cuts a birth in its place right after the
+// manifest is made: there is no file to replay to, and no reason to stop another file.
+TEST_P(RecoverFolder, UnfinishedBirthInPlaceOfTheFileIsSkipped)
 {
     std::string other = dir / "other";
     write_file(other, old_);
     die_between_flips(path, 3);
     std::string manifest = manifest_of(path);
     fs::remove(reflection_of(path));
-    fs::rename(manifest, dir / "gone.manifest"); // kept for the end: it names the shared memory
+    fs::rename(manifest, dir / "gone.manifest"); // TempDir needs it: it names the shared memory
     write_file(manifest, Bytes());
     Mapped m(other, wish());
     ASSERT_TRUE(m) << m.sentence;
@@ -217,11 +219,11 @@ TEST_P(RecoverFolder, CutBirthInPlaceOfTheFileThatIsGoneIsSkippedToo)
     EXPECT_EQ(journals_of(other).size(), 0u);
 }
 
-// One of them is gone, and the lock of both is that of one manifest: who kept it for the first would wait
-// for himself with the second. (Here it is SIGALRM that ends that.)
-TEST_P(RecoverFolder, TwoPairingsOfOneInodeInAJournalAreToldApart)
+// One of them is gone, and the lock of both is in one manifest: a process that kept the lock for
+// the first would wait for itself at the second. (SIGALRM would end that wait.)
+TEST_P(RecoverFolder, TwoPairingsOfOneInodeInAJournalAreDistinguished)
 {
-    // Nobody unmaps it: it stays in use.
+    // Without an unmap the file stays in use.
     ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
     JournalLab lab;
     journal_file files[2] = {{}, {}};
@@ -232,7 +234,7 @@ TEST_P(RecoverFolder, TwoPairingsOfOneInodeInAJournalAreToldApart)
     }
     uint64_t word;
     memcpy(&word, read_at(reflection_of(path), layout_word(2), 8).data(), 8);
-    for (int gone : {-1, 1}) { // lies before it, and after it
+    for (int gone : {-1, 1}) { // the missing pairing's id is smaller, then larger
         files[0].id[0] = static_cast<uint8_t>(id[0] + gone);
         journal_writer w;
         journal_begin(&w, &lab.j, &lab.p, 0, files, 2, 2);
@@ -257,7 +259,7 @@ TEST_P(RecoverFolder, TwoPairingsOfOneInodeInAJournalAreToldApart)
     }
 }
 
-// ---- damage: the journal stays, and nothing is mapped as long as it is unclear ------------------
+// ---- damage: the journal stays, and the map fails -----------------------------------------------
 
 TEST_P(RecoverFolder, DamagedLaneIsAnErrorThatNamesTheJournal)
 {
@@ -320,7 +322,7 @@ TEST_P(RecoverFolder, JournalOfZerosIsAnErrorAndNoSignal)
     EXPECT_EQ(status, 0);
 }
 
-TEST_P(RecoverFolder, UnfinishedJournalIsClearedAway)
+TEST_P(RecoverFolder, UnfinishedJournalIsRemoved)
 {
     {
         Mapped m(path, wish());
@@ -331,8 +333,8 @@ TEST_P(RecoverFolder, UnfinishedJournalIsClearedAway)
     EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
-// Its maker died between creating and locking it; or lives, and will begin anew (pool_test.cc).
-TEST_P(RecoverFolder, UnfinishedEmptyJournalIsClearedAwayToo)
+// The process that made it died before the lock; or it lives, and makes another (pool_test.cc).
+TEST_P(RecoverFolder, UnfinishedEmptyJournalIsRemoved)
 {
     {
         Mapped m(path, wish());
@@ -343,8 +345,8 @@ TEST_P(RecoverFolder, UnfinishedEmptyJournalIsClearedAwayToo)
     EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
-// Some process is just making it.
-TEST_P(RecoverFolder, UnfinishedJournalThatIsLockedIsLeftAlone)
+// A living process makes it.
+TEST_P(RecoverFolder, UnfinishedJournalThatIsLockedStays)
 {
     {
         Mapped m(path, wish());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The process of a commit of files in several folders died, and then folders were copied, journals vanished, or bytes
-// were damaged. Recovery finishes the commit only where it belongs, and refuses what it cannot tell.
+// A process dies in a commit of files in several folders; then folders are copied, journals are
+// removed, or bytes are damaged. Recovery finishes the commit only in the folders of the commit,
+// and fails in cases that it cannot decide.
 #include "recover_several_lab.h"
 
 namespace
@@ -9,8 +10,8 @@ namespace
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// With its pointer, which leads to the same journal, with the same number.
-TEST_P(RecoverSeveral, CopyOfAFolderTakesNothingFromIt)
+// The copy has a copy of the pointer, which leads to the same journal, with the same number.
+TEST_P(RecoverSeveral, MapInACopyOfAFolderLeavesTheCommitToTheOriginal)
 {
     die_committed(3);
     fs::copy(dir / "y", dir / "copy", fs::copy_options::recursive);
@@ -26,8 +27,7 @@ TEST_P(RecoverSeveral, CopyOfAFolderTakesNothingFromIt)
     EXPECT_EQ(pointers_of(dir / "copy/new").size(), 1u);
 }
 
-// What was copied is not what was moved.
-TEST_P(RecoverSeveral, CopyOfAFolderDoesNotStandInForItEither)
+TEST_P(RecoverSeveral, CopyOfAFolderIsNotTakenForTheMovedOriginal)
 {
     die_committed(3);
     fs::copy(dir / "y", dir / "copy", fs::copy_options::recursive);
@@ -42,8 +42,8 @@ TEST_P(RecoverSeveral, CopyOfAFolderDoesNotStandInForItEither)
     expect_nothing_left();
 }
 
-// It leads to the real ones, which lead to another journal.
-TEST_P(RecoverSeveral, CopyOfAJournalHasNoSayInTheOtherFolders)
+// The copy names the original folders, whose pointers lead to the original journal.
+TEST_P(RecoverSeveral, CopyOfAJournalChangesNothingInTheOtherFolders)
 {
     die_committed(3);
     fs::copy(dir / "x", dir / "copy", fs::copy_options::recursive);
@@ -59,7 +59,7 @@ TEST_P(RecoverSeveral, CopyOfAJournalHasNoSayInTheOtherFolders)
     expect_words(3);
 }
 
-TEST_P(RecoverSeveral, CopyOfThemAllIsFinishedByItself)
+TEST_P(RecoverSeveral, CopyOfAllFoldersIsFinishedByItself)
 {
     die_committed(3);
     fs::create_directories(dir / "copy");
@@ -102,7 +102,7 @@ TEST_P(RecoverSeveral, FileThatWasCleanlyUnmappedIsTakenForACopy)
 
 // ---- pointers that lead nowhere -----------------------------------------------------------------
 
-TEST_P(RecoverSeveral, PointerWhoseJournalIsGoneStopsAFileThatWasInUse)
+TEST_P(RecoverSeveral, PointerWithoutItsJournalStopsAFileThatWasInUse)
 {
     die_committed(2);
     const std::string kept = dir / "kept", was = journal(), pointer = pointers_of(paths[1])[0];
@@ -114,7 +114,7 @@ TEST_P(RecoverSeveral, PointerWhoseJournalIsGoneStopsAFileThatWasInUse)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, PointerWhoseJournalsFolderIsGoneDoesSoToo)
+TEST_P(RecoverSeveral, PointerWithoutItsJournalsFolderStopsAFileThatWasInUse)
 {
     die_committed(2);
     fs::rename(dir / "x", dir / "moved");
@@ -124,7 +124,7 @@ TEST_P(RecoverSeveral, PointerWhoseJournalsFolderIsGoneDoesSoToo)
     expect_words(2);
 }
 
-TEST_P(RecoverSeveral, PointerThatLeadsNowhereIsNoMatterForAFileThatWasCleanlyUnmapped)
+TEST_P(RecoverSeveral, PointerThatLeadsNowhereDoesNotStopACleanFile)
 {
     write_file(dir / "y/clean", pattern(SIZE, 2));
     expect_maps(dir / "y/clean");
@@ -140,7 +140,7 @@ TEST_P(RecoverSeveral, PointerThatLeadsNowhereIsNoMatterForAFileThatWasCleanlyUn
 
 // ---- damage -------------------------------------------------------------------------------------
 
-TEST_P(RecoverSeveral, PointerThatSaysNothingIsAnError)
+TEST_P(RecoverSeveral, InvalidPointerIsAnError)
 {
     die_committed(2);
     const std::string pointer = pointers_of(paths[1])[0];
@@ -161,7 +161,7 @@ TEST_P(RecoverSeveral, PointerThatSaysNothingIsAnError)
     expect_words(2);
 }
 
-TEST_P(RecoverSeveral, EntryThatIsDamagedIsAnErrorIfALaneNamesIt)
+TEST_P(RecoverSeveral, DamagedEntryIsAnErrorIfALaneNamesIt)
 {
     die_committed(3);
     const std::string name = journal();
@@ -171,12 +171,13 @@ TEST_P(RecoverSeveral, EntryThatIsDamagedIsAnErrorIfALaneNamesIt)
     for (size_t first : {0, 1, 2})
         expect_refused(paths[first], EUCLEAN, {name});
     EXPECT_EQ(word_of(paths[0]), 0u);
-    write_at(name, at + 3, &read_at(name, entry_of(name, 1) + 3, 1)[0], 1); // both below /dev or so
+    // Both paths begin alike.
+    write_at(name, at + 3, &read_at(name, entry_of(name, 1) + 3, 1)[0], 1);
     expect_maps(paths[0]);
     expect_words(3);
 }
 
-TEST_P(RecoverSeveral, EntryThatWasCutAndThatNoLaneNamesIsNoMatter)
+TEST_P(RecoverSeveral, DamagedEntryIsIgnoredIfNoLaneNamesIt)
 {
     die_committed(2);
     const std::string name = journal();

@@ -13,8 +13,8 @@ class RecoverSeveral : public Several, public testing::WithParamInterface<int>
     {
     }
 
-    // A process that dies with a whole commit of the first `n` files behind it, and then, if there are
-    // some, one of `again`, of which nothing is stored yet.
+    // A process completes a commit of the first `n` files and dies; if `again` names files, after a
+    // second commit, of these files, of which no word is stored yet.
     void die_after_a_commit(size_t n, const std::vector<size_t> &again = {})
     {
         int status = in_child([&]() -> int {
@@ -51,7 +51,7 @@ class RecoverSeveral : public Several, public testing::WithParamInterface<int>
         return 0;
     }
 
-    // Where entry k of the folder table does.
+    // Where entry k of the folder table begins in it.
     static uint64_t entry_of(const std::string &journal, unsigned k)
     {
         return begin_of(journal) + JOURNAL_BYTES - (JOURNAL_FOLDERS + 1 - k) * 4096ull;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What becomes of a commit of files in several folders when its process dies? Whichever of them is
-// mapped next, all of them are finished; and where one of the folders cannot be found, nothing is lost.
-// (Copies and damage: recover_several_damaged_test.cc.)
+// Is a commit of files in several folders finished after its process died? The next map of any of
+// the files finishes it in all of them; if one of the folders cannot be found, the commit is not
+// lost. (Copies and damage: recover_several_damaged_test.cc.)
 #include "recover_several_lab.h"
 
 extern "C" {
@@ -14,7 +14,7 @@ extern "C" {
 namespace
 {
 
-TEST_P(RecoverSeveral, CommitIsFinishedInAllWhicheverIsMappedFirst)
+TEST_P(RecoverSeveral, CommitIsFinishedInAllFilesByAMapOfAnyOfThem)
 {
     for (size_t first = 0; first < 3; first++) {
         SCOPED_TRACE(first);
@@ -33,7 +33,7 @@ TEST_P(RecoverSeveral, CommitIsFinishedInAllWhicheverIsMappedFirst)
     }
 }
 
-TEST_P(RecoverSeveral, AnotherFileOfOneOfTheFoldersWillDo)
+TEST_P(RecoverSeveral, CommitIsFinishedByAMapOfAnotherFileOfAFolder)
 {
     die_committed(2);
     write_file(dir / "y/other", pattern(SIZE, 2));
@@ -88,8 +88,8 @@ TEST_P(RecoverSeveral, JournalThatIsFoundTwiceIsFinishedOnce)
     write_file(folder_of(paths[0]) + "/" + name, Bytes(text.begin(), text.end()));
     expect_maps(paths[0]);
     expect_words(2);
-    // The second entry of the table is none, and the pointer is not one that was made: it goes with the
-    // journal only if that was found through it.
+    // The second entry of the table is empty, and the library did not make this pointer: it is
+    // removed with the journal only if the journal was found through it.
     fs::remove(folder_of(paths[0]) + "/" + name);
     expect_nothing_left();
 }
@@ -119,14 +119,14 @@ TEST_P(RecoverSeveral, JournalOfALivingProcessIsLeftAlone)
     expect_nothing_left();
 }
 
-// ---- files and folders that are gone, or elsewhere ----------------------------------------------
+// ---- files and folders that are missing or moved ------------------------------------------------
 
-TEST_P(RecoverSeveral, FileThatIsGoneIsPassedOverWithAWarning)
+TEST_P(RecoverSeveral, FileThatIsGoneIsSkippedWithAWarning)
 {
     die_committed(3);
     const std::string manifest = manifest_of(paths[1]);
     fs::remove(reflection_of(paths[1]));
-    fs::rename(manifest, dir / "gone.manifest"); // kept for the end: it names the shared memory
+    fs::rename(manifest, dir / "gone.manifest"); // TempDir needs it: it names the shared memory
     Log log;
     expect_maps(paths[0]);
     EXPECT_TRUE(log.has(ATO_LOG_WARNING, "gone"));
@@ -134,7 +134,7 @@ TEST_P(RecoverSeveral, FileThatIsGoneIsPassedOverWithAWarning)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, FolderThatMovedIsAnErrorFromTheOthersAndRecoversByItself)
+TEST_P(RecoverSeveral, MovedFolderIsAnErrorForTheOthersAndRecoversByItself)
 {
     die_committed(3);
     fs::rename(dir / "y", dir / "moved");
@@ -143,12 +143,12 @@ TEST_P(RecoverSeveral, FolderThatMovedIsAnErrorFromTheOthersAndRecoversByItself)
     EXPECT_EQ(word_of(paths[0]), 0u);
     EXPECT_EQ(word_of(paths[2]), 0u);
     paths[1] = dir / "moved/file";
-    expect_maps(paths[1]); // it knows which one it is
+    expect_maps(paths[1]); // its pointer has the number of its entry
     expect_words(3);
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, FolderThatIsBackIsFinishedToo)
+TEST_P(RecoverSeveral, FolderThatIsMovedBackIsFinished)
 {
     die_committed(3);
     fs::rename(dir / "y", dir / "moved");
@@ -159,7 +159,7 @@ TEST_P(RecoverSeveral, FolderThatIsBackIsFinishedToo)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, AnotherFolderInItsPlaceIsNotTakenForIt)
+TEST_P(RecoverSeveral, AnotherFolderAtThePathIsNotTakenForTheMovedFolder)
 {
     die_committed(2);
     fs::rename(dir / "y", dir / "moved");
@@ -173,8 +173,8 @@ TEST_P(RecoverSeveral, AnotherFolderInItsPlaceIsNotTakenForIt)
     expect_nothing_left();
 }
 
-// A folder that is not mounted leaves an empty one.
-TEST_P(RecoverSeveral, EmptyFolderInItsPlaceIsNotTakenForIt)
+// A file system that is not mounted leaves an empty folder.
+TEST_P(RecoverSeveral, EmptyFolderAtThePathIsNotTakenForTheMovedFolder)
 {
     die_committed(3);
     fs::rename(dir / "y", dir / "moved");
@@ -187,14 +187,14 @@ TEST_P(RecoverSeveral, EmptyFolderInItsPlaceIsNotTakenForIt)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, MarkInItsPlaceSaysThatItsFilesAreGone)
+TEST_P(RecoverSeveral, GoneMarkAtThePathSaysThatTheFilesAreGone)
 {
     die_committed(3);
     const std::string mark = dir / "y/.ato/" + name_of(journal()) + ".gone";
     fs::rename(dir / "y", dir / "moved");
     fs::create_directories(dir / "y/.ato");
     write_file(mark, {});
-    if (geteuid() == 0) { // a stranger's says nothing
+    if (geteuid() == 0) { // a mark of another user is ignored
         ASSERT_EQ(chown(mark.c_str(), 4242, 4242), 0);
         expect_refused(paths[0], ESTALE, {journal()});
         ASSERT_EQ(chown(mark.c_str(), 0, 0), 0);
@@ -206,13 +206,13 @@ TEST_P(RecoverSeveral, MarkInItsPlaceSaysThatItsFilesAreGone)
     EXPECT_EQ(word_of(paths[2]), VALUE + 2);
     EXPECT_TRUE(pointers_of(paths[2]).empty());
     EXPECT_TRUE(journals_of(paths[0]).empty());
-    EXPECT_FALSE(exists(mark)) << "it was for this journal";
+    EXPECT_FALSE(exists(mark)) << "the mark is for this journal only";
     paths[1] = dir / "moved/file";
-    EXPECT_EQ(pointers_of(paths[1]).size(), 1u) << "nobody could know of it";
+    EXPECT_EQ(pointers_of(paths[1]).size(), 1u) << "the recovery cannot find it";
     fs::remove(pointers_of(paths[1])[0]);
 }
 
-TEST_P(RecoverSeveral, WhatTheyAllLieInMayMove)
+TEST_P(RecoverSeveral, CommonParentFolderMayMove)
 {
     for (size_t first : {0, 1, 2}) {
         die_committed(3);
@@ -238,8 +238,8 @@ TEST_P(RecoverSeveral, WhatTheyAllLieInMayMove)
     }
 }
 
-// A process was killed when it had removed the pointer, and before the sync.
-TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalIs)
+// A process was killed after it removed the pointer and before the sync.
+TEST_P(RecoverSeveral, RemovalOfAPointerIsDurableBeforeTheJournalIsRemoved)
 {
     die_after_a_commit(2);
     fs::remove(pointers_of(paths[1]).at(0));
@@ -249,7 +249,7 @@ TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalI
     FsFaults calls;
     calls.before = [&](const FsCall &c) {
         if (std::string(c.op) == "unlinkat" && c.name == name) {
-            EXPECT_EQ(last, "fsync") << "of y, whose pointer it did not find";
+            EXPECT_EQ(last, "fsync") << "of y, where it found no pointer";
             removed = true;
         }
         last = c.op;
@@ -259,14 +259,14 @@ TEST_P(RecoverSeveral, PointerThatWasRemovedBeforeIsDurablyGoneBeforeTheJournalI
     EXPECT_TRUE(removed);
 }
 
-// The way to y is as it was, but not that from there to the journal.
-TEST_P(RecoverSeveral, JournalStaysWhilePointersLeadToWhereItWas)
+// The path to y is unchanged, but the pointer in y names the old path of the journal.
+TEST_P(RecoverSeveral, JournalStaysWhilePointersLeadToItsOldPath)
 {
     die_after_a_commit(3, {0, 2});
     const std::string name = name_of(journal());
     fs::rename(dir / "x", dir / "moved");
     paths[0] = dir / "moved/file";
-    for (size_t i : {0, 2}) // as it cannot be known what moved
+    for (size_t i : {0, 2}) // it is not known which folder moved
         expect_refused(paths[i], ESTALE, {name});
     EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
     fs::rename(dir / "moved", dir / "x");
@@ -277,7 +277,7 @@ TEST_P(RecoverSeveral, JournalStaysWhilePointersLeadToWhereItWas)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, FolderThatMovedIsNoMatterForTheOthersWhenNoLaneNamesIt)
+TEST_P(RecoverSeveral, MovedFolderDoesNotStopTheOthersIfNoLaneNamesIt)
 {
     die_after_a_commit(3, {0, 2});
     fs::rename(dir / "y", dir / "moved");
@@ -286,12 +286,12 @@ TEST_P(RecoverSeveral, FolderThatMovedIsNoMatterForTheOthersWhenNoLaneNamesIt)
     EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "its pointer in y may still lead to it";
     fs::rename(dir / "moved", dir / "y");
     expect_maps(paths[2]);
-    EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "nothing leads there from z any more";
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "z has no pointer to it any more";
     expect_maps(paths[1]);
     expect_nothing_left();
 }
 
-// ---- what cannot be finished --------------------------------------------------------------------
+// ---- commits that cannot be finished ------------------------------------------------------------
 
 TEST_P(RecoverSeveral, JournalThatCannotBeFinishedStopsNoOtherFile)
 {
@@ -307,14 +307,14 @@ TEST_P(RecoverSeveral, JournalThatCannotBeFinishedStopsNoOtherFile)
     expect_nothing_left();
 }
 
-TEST_P(RecoverSeveral, FileOfAnotherUserSinceIsNoReasonToFinishTheRest)
+TEST_P(RecoverSeveral, CommitIsNotFinishedIfAFileBelongsToAnotherUserNow)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "changing owners takes root";
+        GTEST_SKIP() << "needs root, to change the owner of a file";
     write_file(dir / "x/other", pattern(SIZE, 2));
     die_committed(2);
     const std::string theirs[] = {paths[1], manifest_of(paths[1]), reflection_of(paths[1])};
-    ASSERT_EQ(chown(journal().c_str(), 4242, 4242), 0); // and the journal's maker was no root
+    ASSERT_EQ(chown(journal().c_str(), 4242, 4242), 0); // as if its process was not root
     for (const std::string &path : {paths[0], manifest_of(paths[0]), reflection_of(paths[0])})
         ASSERT_EQ(chown(path.c_str(), 4242, 4242), 0);
     for (const std::string &pointer : pointers_of(paths[1]))
@@ -332,7 +332,7 @@ TEST_P(RecoverSeveral, FileOfAnotherUserSinceIsNoReasonToFinishTheRest)
 
 // ---- unfinished ---------------------------------------------------------------------------------
 
-TEST_P(RecoverSeveral, UnfinishedPointerIsClearedAwayUnlessItIsLocked)
+TEST_P(RecoverSeveral, UnfinishedPointerIsRemovedUnlessItIsLocked)
 {
     expect_maps(paths[0]);
     const std::string name =

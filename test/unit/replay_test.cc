@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does replaying one lane store? The words of its file, nothing else, durably, as often as one
-// likes; and nothing at all when one of them lies where no word can.
+// What does the replay of a lane store? The words of its file and nothing else, durably, each time
+// that it is repeated; and nothing at all if a word lies where no word can.
 #include "journal_lab.h"
 #include "support/faults.h"
 #include "support/temp.h"
@@ -47,7 +47,7 @@ class Recover : public testing::Test
         return v;
     }
 
-    // With the other file gone.
+    // Replays for this file; the other file is gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
         participants_target targets[2] = {};
@@ -74,7 +74,7 @@ TEST_F(Recover, StoresTheWordsAndNothingElse)
     EXPECT_TRUE(reflection == expected);
 }
 
-TEST_F(Recover, StoresOnlyTheWordsOfTheFileAskedFor)
+TEST_F(Recover, StoresOnlyTheWordsOfTheGivenFile)
 {
     Bytes expected = reflection;
     journal_view v = committed({{layout_word(3), 5}, {layout_word(4), 6}}, 1);
@@ -84,7 +84,7 @@ TEST_F(Recover, StoresOnlyTheWordsOfTheFileAskedFor)
     EXPECT_FALSE(reflection == expected);
 }
 
-TEST_F(Recover, MayBeDoneAgainAndMayBeCutAnywhere)
+TEST_F(Recover, MayBeRepeatedAfterACrashAtAnyWord)
 {
     std::vector<std::pair<uint64_t, uint64_t>> words;
     for (uint64_t page = 0; page < 10; page++)
@@ -95,7 +95,7 @@ TEST_F(Recover, MayBeDoneAgainAndMayBeCutAnywhere)
     Bytes once = reflection;
     ASSERT_EQ(apply(v), 0);
     EXPECT_TRUE(reflection == once);
-    for (unsigned subset = 0; subset < 1024; subset += 7) { // what a cut may have left
+    for (unsigned subset = 0; subset < 1024; subset += 7) { // the words that a crash may leave
         reflection = before;
         for (unsigned i = 0; i < 10; i++)
             if (subset >> i & 1)
@@ -105,7 +105,7 @@ TEST_F(Recover, MayBeDoneAgainAndMayBeCutAnywhere)
     }
 }
 
-TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndThenStoresNothing)
+TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndStoresNothing)
 {
     const uint64_t bad[] = {
         PAGE_BYTES,               // a RefPage
@@ -133,7 +133,7 @@ TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndThenStoresNothing)
     }
 }
 
-TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
+TEST_F(Recover, StoresASizeInTheSizeWordAndNowhereElse)
 {
     Bytes before = reflection;
     uint64_t size_words[3] = {7, 7, 7};
@@ -146,7 +146,7 @@ TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
         participants_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
         ASSERT_EQ(replay_apply(&v, &target), 0);
         EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
-        target.size = nullptr; // gone
+        target.size = nullptr; // the file is gone
         ASSERT_EQ(replay_apply(&v, &target), 0);
     }
     EXPECT_EQ(size_words[0], 7u);
@@ -154,7 +154,7 @@ TEST_F(Recover, StoresASizeWhereItBelongsAndNowhereElse)
     EXPECT_TRUE(reflection == before);
 }
 
-TEST_F(Recover, RefusesASizeThatTheReflectionHasNoPagesForAndThenStoresNothing)
+TEST_F(Recover, RefusesASizeBeyondTheReflectionAndStoresNothing)
 {
     Bytes before = reflection;
     uint64_t size_word = 7;
@@ -187,7 +187,7 @@ TEST_F(Recover, IsDurableWhenItReturns)
     EXPECT_EQ(order.back(), "fence");
 }
 
-TEST_F(Recover, SaysSoWhenTheMediumFails)
+TEST_F(Recover, FailsWithEioWhenTheMediumFails)
 {
     journal_view v = committed({{layout_word(0), 1}});
     support::PersistFaults faults;

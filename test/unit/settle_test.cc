@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What another process was writing when it died, or is writing: after ato_settle() it is there or will never be.
+// Are the writes of dead processes settled by ato_settle()? After it each of them is visible, or
+// never will be.
 #include "support/dying.h"
 #include "support/faults.h"
 #include "unit/watched.h"
@@ -33,7 +34,8 @@ ato_options by_journal()
 class Settle : public Reader
 {
   protected:
-    // A process that comes to `where` for the n-th time, from 0, in a call that changes the file, and then does that.
+    // A process that calls `deed` when it reaches `where` for the n-th time, from 0, in a call that
+    // changes the file.
     template <typename Deed>
     pid_t change_until(const Change &change, enum seam_point where, int n, Deed deed)
     {
@@ -86,7 +88,7 @@ class Settle : public Reader
     };
 };
 
-TEST_F(Settle, IsNothingWhereNobodyElseIs)
+TEST_F(Settle, SucceedsWithoutAnotherProcess)
 {
     EXPECT_EQ(ato_settle(idle.base + 17), 0) << ato_errormsg();
     int none;
@@ -94,8 +96,9 @@ TEST_F(Settle, IsNothingWhereNobodyElseIs)
     EXPECT_EQ(errno, EINVAL);
 }
 
-// Without it what is read before somebody comes by the dead one's pages is not what is read afterwards.
-TEST_F(Settle, WhatADeadOneWroteIsThereAtOnceOrNever)
+// Without ato_settle() a read may differ before and after another process takes over the pages of
+// the dead process.
+TEST_F(Settle, WriteOfADeadProcessIsVisibleAtOnceOrNever)
 {
     for (const Change &change : changes)
         for (enum seam_point where : {SEAM_DURABLE, SEAM_FLIP, SEAM_FLIPPING, SEAM_FLIPPED})
@@ -113,8 +116,8 @@ TEST_F(Settle, WhatADeadOneWroteIsThereAtOnceOrNever)
             }
 }
 
-// The test of the test: what it guards against is there.
-TEST_F(Settle, IsNeededForThat)
+// The control: without ato_settle() the write is not visible yet.
+TEST_F(Settle, IsNeededToSeeTheWriteOfADeadProcess)
 {
     ASSERT_EQ(die_in(changes[0], SEAM_DURABLE, 0), CUT);
     const Bytes before = seen(idle);
@@ -123,8 +126,8 @@ TEST_F(Settle, IsNeededForThat)
     EXPECT_NE(seen(idle), before);
 }
 
-// Its other locks may be free by then: the kernel gives these up first.
-TEST_F(Settle, WaitsForOneThatIsAboutToDie)
+// The other locks of the process may be free by then: the kernel drops them first.
+TEST_F(Settle, WaitsForAProcessThatIsAboutToDie)
 {
     const pid_t pid = change_until(changes[1], SEAM_DURABLE, 0, [this] {
         about_to.tell();
@@ -138,7 +141,7 @@ TEST_F(Settle, WaitsForOneThatIsAboutToDie)
     waitpid(pid, nullptr, 0);
 }
 
-TEST_F(Settle, GivesUpOnOneThatLives)
+TEST_F(Settle, TimesOutOnALivingProcess)
 {
     const pid_t pid = change_until(changes[4], SEAM_DURABLE, 0, [this] {
         about_to.tell();
@@ -154,8 +157,8 @@ TEST_F(Settle, GivesUpOnOneThatLives)
     EXPECT_NE(seen(idle), content);
 }
 
-// At each moment one of its threads is in a call, and none for long.
-TEST_F(Settle, WaitsForNoCallThatBeganLater)
+// At each moment a thread of the process is in a call, and each call is short.
+TEST_F(Settle, DoesNotWaitForCallsThatBeganLater)
 {
     static std::atomic<int> entered[2];
     static thread_local int self = -1;
@@ -187,8 +190,8 @@ TEST_F(Settle, WaitsForNoCallThatBeganLater)
     waitpid(pid, nullptr, 0);
 }
 
-// Those beyond the first 64 share a place.
-TEST_F(Settle, FindsAnyOfManyThreads)
+// Threads beyond the first 64 share a place.
+TEST_F(Settle, FindsTheWriteOfAnyOfManyThreads)
 {
     const Change of_a_late_thread = {
         "", [](Mapped &m) {
@@ -220,8 +223,8 @@ class SettleReader : public Reader
 {
 };
 
-// Who may only read frees nobody.
-TEST_F(SettleReader, LeavesItToWhoMayWrite)
+// A process that may only read takes over no pages.
+TEST_F(SettleReader, IsRefusedUntilAWriterSettles)
 {
     Writer idle(path,
                 {[](Mapped &) { return true; }, [](Mapped &m) { return ato_settle(m.base) == 0; }});
@@ -247,8 +250,8 @@ TEST_F(SettleReader, LeavesItToWhoMayWrite)
     EXPECT_NE(r.read(), content);
 }
 
-// Who has it mapped since nobody else had does not know of those that came and died.
-TEST_F(SettleReader, FindsOutWhoCameSince)
+// No other process has the file mapped when the reader maps it. Then a process maps it and dies.
+TEST_F(SettleReader, FindsAProcessThatMappedTheFileLaterAndDied)
 {
     leave_slices();
     Watched r(path);

@@ -8,7 +8,7 @@
 #include "support/faults.h"
 #include "support/mapped.h"
 
-#define _Thread_local __thread // C++ has another word for it
+#define _Thread_local __thread // C++ has no _Thread_local
 extern "C" {
 #include "lib/commit/journals.h"
 #include "lib/file/table.h"
@@ -83,7 +83,7 @@ class Several : public testing::Test
         return files;
     }
 
-    // Up to the commit point. `size`: the new logical size of the last file; 0: as it is.
+    // Up to the commit point. `size`: the new logical size of the last file; 0: unchanged.
     struct Commit {
         journal_lane lane = {};
         journal_writer writer = {};
@@ -97,13 +97,13 @@ class Several : public testing::Test
         c.files = files;
         if (journals_take_lane(files.data(), n, words, &c.lane) < 0)
             return false;
-        std::vector<journal_file> who(n);
+        std::vector<journal_file> named(n);
         for (unsigned i = 0; i < n; i++) {
-            memcpy(who[i].id, files[i]->pairing.record.id, 16);
-            who[i].inode = files[i]->pairing.record.inode;
-            who[i].folder = journals_folder_of(&c.lane, files[i]);
+            memcpy(named[i].id, files[i]->pairing.record.id, 16);
+            named[i].inode = files[i]->pairing.record.inode;
+            named[i].folder = journals_folder_of(&c.lane, files[i]);
         }
-        journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, who.data(), n, words);
+        journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, named.data(), n, words);
         for (unsigned i = 0; i < n; i++)
             journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
         if (size)
@@ -114,7 +114,7 @@ class Several : public testing::Test
         return journal_commit(&c.writer) == 0;
     }
 
-    // The rest of it.
+    // The rest of the commit.
     static bool complete(Commit &c)
     {
         const struct persist *p = &c.files[0]->persist;
@@ -131,7 +131,7 @@ class Several : public testing::Test
         return true;
     }
 
-    // A process that dies with a commit of the first `n` files, of which nothing is stored yet.
+    // A process dies with a commit of the first `n` files, of which no word is stored yet.
     void die_committed(size_t n, uint64_t size = 0)
     {
         int status = in_child([&] {
@@ -183,7 +183,7 @@ class Several : public testing::Test
         return found;
     }
 
-    // ato_mmap() says no.
+    // ato_mmap() fails with `err` and a sentence that has all `words`.
     void expect_refused(const std::string &path, int err,
                         const std::vector<std::string> &words) const
     {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Do page states come into being where they are asked for, once each, and is a full /dev/shm an
-// error and no signal?
+// Is a page state made when it is first needed, and once, and is a full /dev/shm an error and no
+// signal?
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -55,14 +55,14 @@ class Shared : public testing::Test
 
     shared s = {};
     manifest_record record;
-    uint64_t generation = 5; // of the last user's
+    uint64_t generation = 5; // of the last object
 };
 
-TEST_F(Shared, ObjectRepeatsWhatTheManifestSays)
+TEST_F(Shared, ObjectRepeatsTheFieldsOfTheManifest)
 {
     ASSERT_EQ(create(), 0) << report_sentence();
     EXPECT_EQ(memcmp(s.header->id, record.id, 16), 0);
-    EXPECT_EQ(s.header->generation, 6u); // the last user's moved on
+    EXPECT_EQ(s.header->generation, 6u); // the last object's plus 1
     EXPECT_EQ(generation, 6u);
     EXPECT_EQ(s.header->size, 12345u);
     EXPECT_EQ(s.header->domain, unsigned(PERSIST_PMEM));
@@ -81,7 +81,7 @@ TEST_F(Shared, ObjectRepeatsWhatTheManifestSays)
     EXPECT_FALSE(exists(path));
 }
 
-TEST_F(Shared, ObjectOfTheDeadIsMadeAnew)
+TEST_F(Shared, ObjectOfADeadProcessIsReplaced)
 {
     ASSERT_EQ(create(), 0);
     shared_state(&s, 7)->bitmap = 77;
@@ -94,7 +94,7 @@ TEST_F(Shared, ObjectOfTheDeadIsMadeAnew)
     EXPECT_NE(dead, std::string("/dev/shm") + s.name);
 }
 
-TEST_F(Shared, OthersJoinIt)
+TEST_F(Shared, ObjectCanBeJoinedAndWatched)
 {
     ASSERT_EQ(create(), 0) << report_sentence();
     record.shm_generation = generation;
@@ -115,8 +115,8 @@ TEST_F(Shared, OthersJoinIt)
     shared_close(&other, false);
 }
 
-// A name says nothing: it may be of another container's file, or of an older version.
-TEST_F(Shared, NobodyJoinsAnotherOneThanTheManifests)
+// An object with the right name may be of another container's file, or of an older version.
+TEST_F(Shared, ObjectThatDoesNotMatchTheManifestIsNotJoined)
 {
     ASSERT_EQ(create(), 0) << report_sentence();
     record.shm_generation = generation;
@@ -147,7 +147,7 @@ TEST_F(Shared, NobodyJoinsAnotherOneThanTheManifests)
     }
     *s.header = good;
     const std::string path = std::string("/dev/shm") + s.name;
-    if (geteuid() == 0) { // a stranger's
+    if (geteuid() == 0) { // of another user
         ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
         EXPECT_EQ(shared_join(&other, &record, &file, "file"), -1);
         EXPECT_EQ(errno, EACCES) << report_sentence();
@@ -160,17 +160,17 @@ TEST_F(Shared, NobodyJoinsAnotherOneThanTheManifests)
     EXPECT_NE(std::string(report_sentence()).find("containers"), std::string::npos);
 }
 
-// In /dev/shm everybody takes away only what is his own; who shares a file may be another one.
-TEST_F(Shared, ObjectOfAnotherUserThatDiedIsUsedAnewAndGivesItsMemoryBack)
+// In /dev/shm users can remove only their own objects, and a file may have several users.
+TEST_F(Shared, ObjectOfAnotherUsersDeadProcessIsReusedAndGivesItsMemoryBack)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to become somebody else";
+        GTEST_SKIP() << "needs root, to become another user";
     ASSERT_EQ(create(1 << 20, 0666), 0);
     shared_state(&s, 7)->bitmap = 77;
     const std::string dead = s.name, path = "/dev/shm" + dead;
     shared_close(&s, false); // as if killed
     ASSERT_GT(stat_of(path).st_blocks, 0);
-    for (int round = 0; round < 2; round++) // what he leaves, and then what is empty
+    for (int round = 0; round < 2; round++) // used, then empty
         EXPECT_EQ(in_child([&] {
                       if (setgid(65534) < 0 || setuid(65534) < 0)
                           return 99;
@@ -188,8 +188,9 @@ TEST_F(Shared, ObjectOfAnotherUserThatDiedIsUsedAnewAndGivesItsMemoryBack)
     EXPECT_EQ(unlink(path.c_str()), 0);
 }
 
-// Another user's, in a folder with the sticky bit: who may read the manifest can tell what comes next.
-TEST_F(Shared, NamesThatSomebodyElseTookBeforehandArePassedOver)
+// Another user makes files in the folder, which has the sticky bit: any user that may read the
+// manifest can tell the next names.
+TEST_F(Shared, NamesThatAnotherUserHasTakenAreSkipped)
 {
     ASSERT_EQ(create(), 0);
     std::string name = s.name, path = "/dev/shm" + name;
@@ -203,12 +204,13 @@ TEST_F(Shared, NamesThatSomebodyElseTookBeforehandArePassedOver)
         write_file(taken.back(), theirs);
     }
     EXPECT_EQ(taken[0], path);
-    for (int i = 0; i < 2; i++) { // nor does what came of it tell what comes next
+    for (int i = 0; i < 2; i++) { // nor does the chosen name tell the next one
         generation = 5;
         FsFaults faults;
         faults.before = [&](const FsCall &c) {
-            bool his = std::find(taken.begin(), taken.end(), "/dev/shm" + c.name) != taken.end();
-            return std::string(c.op) == "shm_unlink" && his ? EACCES : GO_ON;
+            bool foreign =
+                std::find(taken.begin(), taken.end(), "/dev/shm" + c.name) != taken.end();
+            return std::string(c.op) == "shm_unlink" && foreign ? EACCES : GO_ON;
         };
         ASSERT_EQ(create(), 0) << report_sentence();
         EXPECT_EQ(s.header->generation, generation);
@@ -223,30 +225,30 @@ TEST_F(Shared, NamesThatSomebodyElseTookBeforehandArePassedOver)
         unlink(at.c_str());
 }
 
-// Who may write to a file may write the id of another's into its manifest.
+// A user with write access to a file may write the id of another file into its manifest.
 TEST_F(Shared, ObjectOfAnotherFileWithTheSameIdStays)
 {
     record.inode = 7;
     record.device = 3;
     ASSERT_EQ(create(), 0);
     const std::string live = std::string("/dev/shm") + s.name;
-    struct shared his = {};
+    struct shared foreign = {};
     manifest_record copied = record;
     for (const auto &[inode, device] : {std::pair(8, 3), std::pair(7, 4)}) {
         copied.inode = static_cast<uint64_t>(inode);
         copied.device = static_cast<uint64_t>(device);
         for (uint64_t said : {generation, generation - 1}) {
             const trust file = {geteuid(), getegid(), 0600};
-            ASSERT_EQ(shared_create(&his, &copied, &said, 1 << 20, 5, &file), 0);
+            ASSERT_EQ(shared_create(&foreign, &copied, &said, 1 << 20, 5, &file), 0);
             EXPECT_TRUE(exists(live));
-            EXPECT_NE(live, std::string("/dev/shm") + his.name);
-            shared_close(&his, true);
+            EXPECT_NE(live, std::string("/dev/shm") + foreign.name);
+            shared_close(&foreign, true);
         }
     }
     EXPECT_TRUE(exists(live));
 }
 
-TEST_F(Shared, StatesAreZeroAtBirthDistinctAndStay)
+TEST_F(Shared, StatesBeginAsZerosAreDistinctAndStay)
 {
     ASSERT_EQ(create(1ull << 41), 0); // 2 TiB
     std::set<page_state *> seen;
@@ -319,7 +321,7 @@ TEST_F(Shared, StepThatFailsLeavesNoObject)
     }
 }
 
-TEST_F(Shared, StateWithoutSpaceIsEnospcAndComesLater)
+TEST_F(Shared, StateWithoutSpaceIsEnospcAndIsMadeLater)
 {
     ASSERT_EQ(create(), 0);
     FsFaults faults;
@@ -335,7 +337,7 @@ TEST_F(Shared, StateWithoutSpaceIsEnospcAndComesLater)
     EXPECT_NE(shared_state(&s, 9), nullptr);
 }
 
-TEST(SharedFull, OperationsSayEnospcChangeNothingAndWorkLater)
+TEST(SharedFull, OperationsFailWithEnospcChangeNothingAndWorkLater)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -358,7 +360,7 @@ TEST(SharedFull, OperationsSayEnospcChangeNothingAndWorkLater)
     EXPECT_TRUE(m.write(0, pattern(10000, 2))) << m.sentence;
 }
 
-// A real one: this process alone sees a /dev/shm of one MiB.
+// A real file system: only the child sees a /dev/shm of one MiB.
 TEST(SharedFull, RealSmallDevShmIsEnospcAndNeverASignal)
 {
     TempDir dir("/tmp");

@@ -60,7 +60,7 @@ class Watched
     std::string sentence;
 };
 
-// Another process, which has the file mapped for writing and does what it is told.
+// Another process, which has the file mapped for writing and does one deed at each act().
 class Writer
 {
   public:
@@ -85,7 +85,7 @@ class Writer
     {
         kill();
     }
-    // The next one.
+    // Does the next deed.
     void act()
     {
         go.tell();
