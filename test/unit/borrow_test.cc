@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does a process keep its locks of fcntl(2) on a file that it maps with ATO_BORROW_FD? They go with any descriptor
-// of the file that it closes; so the library must have none of its own.
+// Does a process keep its fcntl(2) locks on a file that it maps with ATO_BORROW_FD? The kernel
+// drops them when the process closes any descriptor of the file, so the library must open none of
+// its own.
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -41,7 +42,7 @@ class Borrowed : public testing::Test
         whole.l_type = F_WRLCK;
         return fcntl(fd, F_SETLK, &whole) == 0;
     }
-    // Another process asks.
+    // Asks from a child: a process does not see its own locks.
     bool is_locked()
     {
         return in_child([&] {
@@ -78,8 +79,8 @@ TEST_F(Borrowed, LocksOutliveMapsAndUnmaps)
     }
 }
 
-// What the flag is for: without it they do not.
-TEST_F(Borrowed, OrElseTheyDoNot)
+// The control.
+TEST_F(Borrowed, LocksAreLostWithoutTheFlag)
 {
     char *p = map(0);
     ASSERT_NE(p, nullptr) << ato_errormsg();
@@ -111,14 +112,14 @@ TEST_F(Borrowed, LocksOutliveAMapThatFails)
     ASSERT_NE(ato_memset(p, 7, 100), nullptr);
     ASSERT_EQ(ato_munmap(p, SIZE, ATO_UNMAP_FAST), 0);
     ASSERT_TRUE(lock());
-    write_file(path, pattern(100, 3)); // by other means: ESTALE. It closes a descriptor.
+    write_file(path, pattern(100, 3)); // not through the library: ESTALE; it closes a descriptor
     ASSERT_TRUE(lock());
     EXPECT_EQ(map(), nullptr);
     EXPECT_EQ(errno, ESTALE);
     EXPECT_TRUE(is_locked());
 }
 
-TEST_F(Borrowed, ReadersToo)
+TEST_F(Borrowed, LocksOutliveAReadOnlyMap)
 {
     int own = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     char *p = map(ATO_BORROW_FD, own);
@@ -129,7 +130,7 @@ TEST_F(Borrowed, ReadersToo)
     close(own);
 }
 
-TEST_F(Borrowed, AFileIsMappedOnce)
+TEST_F(Borrowed, SecondMapOfTheFileIsEbusy)
 {
     char *p = map();
     ASSERT_NE(p, nullptr) << ato_errormsg();

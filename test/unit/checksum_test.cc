@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does the checksum see what it promises to see? Its definition against the golden table; every
-// single bit; zeros of different lengths; pieces.
+// Does the checksum match its definition (the golden table), and does it tell apart data that
+// differ in one bit, in the number of zeros, or in the order of words?
 #include "golden.h"
 
 extern "C" {
@@ -49,7 +49,7 @@ TEST(Checksum, TellsLengthsOfZerosApart)
     EXPECT_EQ(seen.count(0), 0u) << "zeros must not look valid";
 }
 
-TEST(Checksum, OfPiecesIsThatOfTheWhole)
+TEST(Checksum, OfPiecesEqualsChecksumOfTheWhole)
 {
     support::Bytes bytes = support::pattern(1024, 4);
     for (size_t cut = 0; cut <= bytes.size(); cut += 8)
@@ -57,7 +57,7 @@ TEST(Checksum, OfPiecesIsThatOfTheWhole)
                   checksum(bytes.data(), bytes.size()));
 }
 
-TEST(Checksum, WordsSwappedAreSeen)
+TEST(Checksum, ChangesWhenWordsAreSwapped)
 {
     uint64_t a[2] = {1, 2}, b[2] = {2, 1};
     EXPECT_NE(checksum(a, 16), checksum(b, 16));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does every copy kernel that this CPU can run move exactly the slices it is told, between the
+// Does every copy kernel that this CPU can run move exactly the slices of the mask, between the
 // homes the bitmap names? Against a model that moves one byte at a time; bytes outside are guarded.
 extern "C" {
 #include "reflection/media/bitmap.h"
@@ -120,7 +120,7 @@ TEST_P(Copy, ScatterReadsOnlyItsSlices)
     }
 }
 
-TEST_P(Copy, PlainCopiesWhatMemcpyDoesAndNothingElse)
+TEST_P(Copy, PlainCopiesTheSameBytesAsMemcpy)
 {
     std::vector<size_t> sizes = {4096, 4095, 1024, 1000};
     for (size_t n = 1; n < 300; n++)
@@ -185,10 +185,10 @@ TEST_P(Copy, DifferingSeesEachBitOfASlice)
     }
 }
 
-TEST_P(Copy, GatherRangeOfEveryBeginAndLength)
+TEST_P(Copy, GatherRangeCopiesTheValidBytesOfEveryRange)
 {
-    // All bytes of a page are told apart by home and place; both ends of each range are checked
-    // byte by byte, the middle once.
+    // The bytes of a page differ by home and place; both ends of each range are checked byte by
+    // byte, the middle once.
     for (uint64_t bitmap : {0ull, ~0ull, 0xaaaaaaaaaaaaaaaaull, 0x00000000ffffffffull}) {
         Page valid;
         for (unsigned i = 0; i < 64; i++)
@@ -207,7 +207,7 @@ TEST_P(Copy, GatherRangeOfEveryBeginAndLength)
     }
 }
 
-TEST_P(Copy, GatherRangeWithRandomBitmaps)
+TEST_P(Copy, GatherRangeCopiesTheValidBytesForRandomBitmaps)
 {
     for (int round = 0; round < 3000; round++) {
         uint64_t bitmap = random_() & random_();
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Copy, testing::Values(&copy_sse2, &copy_avx2, 
                              return info.param->name;
                          });
 
-TEST(CopyBest, IsTheFirstThatTheCpuCanRun)
+TEST(CopyBest, IsTheFirstKernelThatTheCpuCanRun)
 {
     const copy_kernel *const *k = copy_kernels;
     while (*k && !(*k)->usable())

@@ -106,7 +106,7 @@ TEST_F(Data, CopyFromMappingToMappingIsAMemmove)
     }
 }
 
-TEST_F(Data, CopyBetweenTwoFiles)
+TEST_F(Data, CopiesBetweenTwoFiles)
 {
     write_file(dir / "other", pattern(SIZE, 9));
     Mapped other(dir / "other");
@@ -120,7 +120,7 @@ TEST_F(Data, CopyBetweenTwoFiles)
     EXPECT_EQ(other.read(), theirs);
 }
 
-TEST_F(Data, SkipEqualWritesWhatDiffers)
+TEST_F(Data, SkipEqualWritesOnlyDifferingSlices)
 {
     Bytes bytes(model.begin() + 1000, model.begin() + 9000);
     bytes[5000] ^= 1;
@@ -132,7 +132,7 @@ TEST_F(Data, SkipEqualWritesWhatDiffers)
     EXPECT_LE(m->stat().bytes_to_media - before.bytes_to_media, 2u * 64 + 600);
 }
 
-TEST_F(Data, EagerWriteIsThereForPlainLoads)
+TEST_F(Data, EagerWriteIsVisibleToPlainLoads)
 {
     Bytes bytes = pattern(6000, 3);
     ASSERT_TRUE(m->write(500, bytes, ATO_EAGER));
@@ -141,7 +141,7 @@ TEST_F(Data, EagerWriteIsThereForPlainLoads)
 
 // ---- no bytes -----------------------------------------------------------------------------------
 
-TEST_F(Data, CopyOfNoBytesIsFineWithinAMapping)
+TEST_F(Data, CopyOfNoBytesWithinAMappingSucceeds)
 {
     char c = 0;
     EXPECT_EQ(ato_memcpy(m->base, &c, 0), m->base);
@@ -190,7 +190,7 @@ TEST_F(Data, RangeAcrossTheEndOfTheFileIsEfault)
     EXPECT_EQ(size_of(path), SIZE);
 }
 
-TEST_F(Data, RangeAcrossTheEndOfTheFileIsEfaultThoughTheMappingGoesOn)
+TEST_F(Data, RangeAcrossTheEndOfTheFileIsEfaultEvenIfTheMappingIsLonger)
 {
     Mapped longer(path, options(), SIZE + 10 * 4096);
     ASSERT_TRUE(longer) << longer.sentence;
@@ -209,7 +209,7 @@ TEST_F(Data, RangeAcrossTheEndOfTheFileIsEfaultThoughTheMappingGoesOn)
 TEST_F(Data, RangeBeforeAMappingOrThroughItIsEfault)
 {
     Bytes buffer(8192);
-    // The GiB before the mapping may be anybody's: only its address counts.
+    // Other memory may lie in the GiB before the mapping: the test uses only the address.
     char *before = m->base - 100;
     expect_refused(ato_memcpy(before, buffer.data(), 200) == nullptr, EFAULT, "partly");
     expect_refused(ato_memcpy(buffer.data(), before, 200) == nullptr, EFAULT, "partly");
@@ -226,7 +226,7 @@ TEST_F(Data, RangeThatWrapsAroundTheAddressSpaceIsEfault)
     expect_refused(ato_deploy(m->base + 100, SIZE_MAX) == -1, EFAULT, "");
 }
 
-TEST_F(Data, RangeBeyondAPartialMappingIsEfaultThoughTheFileGoesOn)
+TEST_F(Data, RangeBeyondAPartialMappingIsEfaultEvenIfTheFileIsLonger)
 {
     Mapped part(path, options(), 5000, 4096);
     ASSERT_TRUE(part) << part.sentence;
@@ -261,7 +261,7 @@ TEST_F(Data, RangeThatReachesIntoAnotherMappingIsEfault)
         GTEST_SKIP() << "no two neighbouring GiB were free";
 }
 
-TEST_F(Data, UnmappedAddressIsPlainMemoryAgain)
+TEST_F(Data, AddressIsRefusedAfterItsUnmap)
 {
     char *was = m->base;
     ASSERT_EQ(m->unmap(ATO_UNMAP_FAST), 0);
@@ -297,7 +297,7 @@ TEST_F(Data, MsyncChecksItsArgumentsAsMsyncDoes)
 
 // ---- sentences ----------------------------------------------------------------------------------
 
-TEST_F(Data, SentenceIsTheLastFailuresAndOfTheThread)
+TEST_F(Data, SentenceIsThatOfTheLastFailure)
 {
     char c = 0;
     EXPECT_EQ(ato_memcpy(&c, &c, 1), nullptr);

@@ -19,7 +19,7 @@ using namespace support;
 namespace
 {
 
-TEST(Domain, NamesAndNumbersBelongTogether)
+TEST(Domain, NamesAndNumbersMatch)
 {
     EXPECT_STREQ(domain_name(PERSIST_PMEM), "pmem");
     EXPECT_STREQ(domain_name(PERSIST_EADR), "eadr");
@@ -31,7 +31,7 @@ TEST(Domain, NamesAndNumbersBelongTogether)
         EXPECT_EQ(domain_from_name(domain_name(d)), d);
 }
 
-TEST(Domain, NoWordMeansDetectionAndAnyOtherIsAnError)
+TEST(Domain, NoNameMeansDetectionAndAnUnknownNameIsEinval)
 {
     EXPECT_EQ(domain_from_name(nullptr), PERSIST_AUTO);
     EXPECT_EQ(domain_from_name(""), PERSIST_AUTO);
@@ -42,7 +42,7 @@ TEST(Domain, NoWordMeansDetectionAndAnyOtherIsAnError)
     }
 }
 
-TEST(Domain, WeakerIsTheOneThatPromisesLess)
+TEST(Domain, WeakerOfTwoIsTheDomainThatPromisesLess)
 {
     const persist_domain strong_to_weak[] = {PERSIST_PMEM, PERSIST_EADR, PERSIST_MSYNC,
                                              PERSIST_PROCESS};
@@ -81,7 +81,7 @@ TEST(Domain, OfADiskIsMsync)
     EXPECT_EQ(domain_of(fd), PERSIST_MSYNC);
 }
 
-TEST(Domain, ForcedOnAnotherMediumStillMaps)
+TEST(Domain, EveryDomainMapsAFileOnTmpfs)
 {
     TempDir dir;
     write_file(dir / "file", Bytes(8192, 7));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How are golden files read? Text written by test/data/make_golden.py, lines beginning with '#' are
-// for people:
+// How are golden files read? Text written by test/data/make_golden.py, lines that begin with '#'
+// are comments:
 //   table lines   <table> <number> <number>...
-//   image lines   size <bytes>, then  @<offset> <hex bytes>;  what is not named is zero
+//   image lines   size <bytes>, then  @<offset> <hex bytes>;  all other bytes are zero
 #ifndef ATO_TEST_UNIT_GOLDEN_H
 #define ATO_TEST_UNIT_GOLDEN_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Is the format the one that is written down? Images of a manifest, a journal and a reflection made
-// by an independent writer (test/data/make_golden.py): the library reads them, and writes the same
-// bytes where they are determined. (Formula (1) and the checksum: layout_test.cc,
+// Does the library read and write the documented format? Images of a manifest, a journal and a
+// reflection made by an independent writer (test/data/make_golden.py): the library reads them, and
+// writes the same bytes where they are determined. (Formula (1) and the checksum: layout_test.cc,
 // checksum_test.cc.)
 #include "golden.h"
 #include "journal_lab.h"
@@ -200,7 +200,7 @@ class GoldenReflection : public testing::Test
             std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<long>(row[0]));
             writes.emplace_back(row[0], bytes);
         }
-        // The original's image names what differs from `before`.
+        // The original's image holds the bytes that differ from `before`.
         Bytes changed = golden_image("original.golden");
         original = before;
         std::ifstream file = golden_open("original.golden");
@@ -237,7 +237,7 @@ TEST_F(GoldenReflection, IsWrittenByteForByte)
     }
 }
 
-TEST_F(GoldenReflection, IsReadAsAnotherWriterLeftIt)
+TEST_F(GoldenReflection, OfAnotherWriterIsReadCorrectly)
 {
     write_file(path, original);
     {

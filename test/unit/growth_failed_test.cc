@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What is left of a growth that failed, or that was cut before others changed the file? (A growth that is cut
-// anywhere, and nothing else: events_test.cc.)
+// In which state is a file after a growth that failed, or that a crash cut before another program
+// changed the file? (A crash at each step of a growth, without another program: events_test.cc.)
 #include "growth_lab.h"
 
 #include <cerrno>
@@ -13,8 +13,9 @@ using namespace growth_lab;
 namespace
 {
 
-// Without the growth word this would be taken for a growth that was cut, and lost.
-TEST_P(Growth, FileThatOthersChangedAfterACutIsNotCutOff)
+// The length of the file looks like that of a growth that a crash cut: without the growth word the
+// library would truncate the file.
+TEST_P(Growth, FileThatAnotherProgramChangedAfterACrashIsNotTruncated)
 {
     bool returned;
     auto expect_kept = [&](uint64_t size) {
@@ -40,13 +41,14 @@ TEST_P(Growth, FileThatOthersChangedAfterACutIsNotCutOff)
     expect_kept(LONGER - 1);
 }
 
-// Others' zeros are taken over by a growth to their end, and are theirs if that is cut: zeros that they append later, too.
-TEST_P(Growth, ZerosThatOthersAppendedAreTakenAndNeverCutOff)
+// Another program appends zeros, and a growth to the same length succeeds. If a crash cuts that
+// growth, the file keeps the length, also if the program truncates it and appends the zeros again.
+TEST_P(Growth, ZerosThatAnotherProgramAppendedAreNeverTruncated)
 {
     const uint64_t before = 5 * 4096 + 128;
     content = pattern(before, 1);
     bool returned = false;
-    auto grow_after_others = [&](long k) {
+    auto grow_after_append = [&](long k) {
         write_file(path, content);
         return in_child([&] {
             Mapped m(path, wish());
@@ -60,7 +62,7 @@ TEST_P(Growth, ZerosThatOthersAppendedAreTakenAndNeverCutOff)
     };
     for (long k = 0; !returned && k < 100; k++) {
         SCOPED_TRACE(k);
-        const int status = grow_after_others(k);
+        const int status = grow_after_append(k);
         ASSERT_NE(status, 1);
         ASSERT_NE(status, 2) << "the length that the file has is refused";
         returned = status == 0;
@@ -82,8 +84,8 @@ TEST_P(Growth, ZerosThatOthersAppendedAreTakenAndNeverCutOff)
     expect_in_order(grown(content, LONGER));
 }
 
-// What was stored behind the end before does not look like others' bytes after a cut.
-TEST_P(Growth, GarbageBehindTheEndIsCutOffWithAGrowth)
+// Bytes that lie behind the end of the file before a growth are not its content after a crash.
+TEST_P(Growth, GarbageBehindTheEndIsTruncatedAfterACrashOfAGrowth)
 {
     for (bool in_r : {false, true}) {
         SCOPED_TRACE(in_r);
@@ -109,7 +111,7 @@ TEST_P(Growth, GarbageBehindTheEndIsCutOffWithAGrowth)
     }
 }
 
-// No call reads or writes beyond the old end before the new one is durable.
+// No call reads or writes beyond the old end before the new end is durable.
 TEST_P(Growth, NewSizeIsNotSeenBeforeItIsDurable)
 {
     Mapped m(path, wish());
@@ -128,7 +130,7 @@ TEST_P(Growth, NewSizeIsNotSeenBeforeItIsDurable)
     EXPECT_EQ(m.stat().size, LONGER);
 }
 
-TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
+TEST_P(Growth, FailureOfAnyCallIsReportedAndTheNextGrowthSucceeds)
 {
     for (long k = 0;; k++) {
         SCOPED_TRACE("call " + std::to_string(k));
@@ -148,7 +150,7 @@ TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
             EXPECT_GE(k, 4); // two lengths, two syncs
             break;
         }
-        if (failed.rfind("fsync", 0) == 0 || errno == EIO) { // whosever bytes it was about
+        if (failed.rfind("fsync", 0) == 0 || errno == EIO) { // of either file
             EXPECT_EQ(errno, EIO);
             EXPECT_EQ(m.read(0, 10), Bytes());
             ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
@@ -166,7 +168,7 @@ TEST_P(Growth, EachCallThatFailsIsAnErrorAndTheNextTryWorks)
     }
 }
 
-// What the last growth left is cut off first, and synced: that may fail, too.
+// A growth first truncates the rest of a growth that failed, and syncs: that may fail, too.
 TEST_P(Growth, SyncThatFailsAfterAGrowthThatFailedIsEio)
 {
     Mapped m(path, wish());
@@ -181,7 +183,7 @@ TEST_P(Growth, SyncThatFailsAfterAGrowthThatFailedIsEio)
     }
     {
         FsFaults faults;
-        faults.fail_op("fsync", EDQUOT); // whatever it says
+        faults.fail_op("fsync", EDQUOT); // any error
         ASSERT_EQ(ato_ftruncate(m.base, LONGER), -1);
         EXPECT_EQ(errno, EIO);
     }
@@ -190,8 +192,8 @@ TEST_P(Growth, SyncThatFailsAfterAGrowthThatFailedIsEio)
     expect_in_order(content);
 }
 
-// All that comes after it fails too, what would have taken it back included.
-TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
+// All later calls but fsync() fail too, including those that undo the growth.
+TEST_P(Growth, FileKeepsItsLengthIfAFailedGrowthCannotBeUndone)
 {
     for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
         for (long k = 0;; k++) {
@@ -216,14 +218,15 @@ TEST_P(Growth, FileWhoseGrowthCouldNotBeTakenBackIsAsLongAsBefore)
     }
 }
 
-// As after any failure of the medium: the file is poisoned, and the next map finds one of the two.
+// As after any failure of the medium: the file is poisoned, and the next map finds the old size or
+// the new one.
 class GrowthOnDisk : public Growth
 {
 };
 
 INSTANTIATE_TEST_SUITE_P(Msync, GrowthOnDisk, testing::Values(ATO_DOMAIN_MSYNC));
 
-TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
+TEST_P(GrowthOnDisk, FailureOfTheMediumPoisonsTheFile)
 {
     for (long k = 1, aligned = 0; aligned < 2; k++) { // nothing is cleared at a page's end
         SCOPED_TRACE("flush " + std::to_string(k) + (aligned ? " at a page's end" : ""));
@@ -254,7 +257,8 @@ TEST_P(GrowthOnDisk, MediumThatFailsPoisons)
         Bytes manifest = read_file(manifest_of(path));
         EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
         EXPECT_EQ(errno, EIO);
-        EXPECT_EQ(read_file(manifest_of(path)), manifest) << "in doubt, and written to";
+        EXPECT_EQ(read_file(manifest_of(path)), manifest)
+            << "the manifest of a poisoned file was written";
         EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
         Mapped again(path, wish_to_grow(), 1);
         ASSERT_TRUE(again) << again.sentence;

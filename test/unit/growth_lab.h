@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A file that grows, and a process that dies while it does: for the tests of growth.
+// A file that grows, and a process that dies during the growth: for the tests of growth.
 #ifndef ATO_TEST_UNIT_GROWTH_LAB_H
 #define ATO_TEST_UNIT_GROWTH_LAB_H
 
@@ -29,7 +29,7 @@ inline Bytes grown(Bytes content, uint64_t to)
     return content;
 }
 
-// Some others that map the file, store behind its end.
+// Stores behind the end of the file, as another program that maps it can.
 inline void store_behind(const std::string &path, uint64_t at, size_t n)
 {
     Fd fd(path);
@@ -52,7 +52,7 @@ class Growth : public testing::TestWithParam<int>
     {
         return options(GetParam(), policy, ATO_NO_RTM);
     }
-    // Whatever length it has: the mapping grows.
+    // For a mapping that grows with the file.
     ato_options wish_to_grow() const
     {
         ato_options o = wish();
@@ -60,7 +60,7 @@ class Growth : public testing::TestWithParam<int>
         return o;
     }
 
-    // Mapped, read, written, made plain.
+    // The file has this content, and can be mapped, grown, written and made plain.
     void expect_in_order(const Bytes &expected)
     {
         ASSERT_EQ(size_of(path), expected.size());
@@ -83,7 +83,7 @@ class Growth : public testing::TestWithParam<int>
     Bytes content;
 };
 
-// A process that grows a file dies before each of its calls, of either table.
+// A process that grows a file dies before call `k` of the table that `Faults` replaces.
 template <class Faults>
 int cut_growth(const std::string &path, const ato_options &wish, const Bytes &content, uint64_t to,
                long k, bool *returned)
@@ -100,8 +100,8 @@ int cut_growth(const std::string &path, const ato_options &wish, const Bytes &co
     return status;
 }
 
-// The call of the file system before which both files are as long as they shall be, and the size word
-// is not stored yet.
+// The index of the file system call before which both files have their new length, and the size
+// word is not stored yet.
 inline long last_sync()
 {
     TempDir dir;

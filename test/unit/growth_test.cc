@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a mapped file get by growing? The same address, zeros, max_size kept, and what others did to its size
-// is noticed. (A growth that fails, or that is cut: growth_failed_test.cc.)
+// Does a mapped file grow at its address, with zeros, up to max_size, and does the library notice a
+// size that another program changed? (A growth that fails, or that a crash cuts:
+// growth_failed_test.cc.)
 #include "growth_lab.h"
 
 #include <atomic>
@@ -22,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Domains, Growth,
                          testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
                                          ATO_DOMAIN_PROCESS));
 
-// ---- what one gets ----
+// ---- growth -----------
 
 TEST_P(Growth, FileOfAnySizeGrowsAtItsAddressWithZeros)
 {
@@ -61,8 +62,8 @@ TEST_P(Growth, FileOfAnySizeGrowsAtItsAddressWithZeros)
         }
 }
 
-// On tmpfs a plain ftruncate() brings to light what another process stored behind the end.
-TEST_P(Growth, WhatOthersStoredBehindTheEndIsNotThere)
+// On tmpfs a plain ftruncate() makes bytes visible that another process stored behind the end.
+TEST_P(Growth, BytesThatAnotherProgramStoredBehindTheEndAreZeros)
 {
     for (bool in_r : {false, true}) {
         SCOPED_TRACE(in_r);
@@ -90,7 +91,7 @@ TEST_P(Growth, WhatOthersStoredBehindTheEndIsNotThere)
     }
 }
 
-TEST_P(Growth, BeyondMaxSizeIsEnospcAndNothingHasChanged)
+TEST_P(Growth, BeyondMaxSizeIsEnospcAndChangesNothing)
 {
     ato_options o = wish();
     o.max_size = LONGER;
@@ -109,8 +110,8 @@ TEST_P(Growth, BeyondMaxSizeIsEnospcAndNothingHasChanged)
     EXPECT_EQ(errno, ENOSPC);
 }
 
-// What a growth that was cut left does not count as what the file has.
-TEST_P(Growth, MaxSizeIsKeptAfterACut)
+// The length that a growth leaves when a crash cuts it does not count as the file's size.
+TEST_P(Growth, MaxSizeIsKeptAfterACrash)
 {
     bool returned;
     cut_growth<FsFaults>(path, wish(), content, 50 << 20, last_sync(), &returned);
@@ -143,19 +144,19 @@ TEST_P(Growth, ArgumentsAreChecked)
     EXPECT_EQ(m.read(), content);
 }
 
-TEST_P(Growth, MappingOfAPartStaysOneAndTheOthersGrow)
+TEST_P(Growth, PartialMappingStaysPartialAndTheOtherMappingsGrow)
 {
     Mapped whole(path, wish()), part(path, wish(), 4096, 4096), tail(path, wish(), 0, 4096);
     ato_options o = wish();
     o.max_size = 1 << 20;
-    Mapped spoke_of_it(path, o, 4096, 4096);
-    ASSERT_TRUE(whole && part && tail && spoke_of_it);
+    Mapped with_max_size(path, o, 4096, 4096);
+    ASSERT_TRUE(whole && part && tail && with_max_size);
     ASSERT_EQ(ato_ftruncate(part.base, LONGER), 0) << ato_errormsg();
     Bytes expected = grown(content, LONGER);
     EXPECT_EQ(whole.read(0, LONGER), expected);
     Bytes from_4096(expected.begin() + 4096, expected.end());
     EXPECT_EQ(tail.read(0, LONGER - 4096), from_4096);
-    EXPECT_EQ(spoke_of_it.read(0, LONGER - 4096), from_4096);
+    EXPECT_EQ(with_max_size.read(0, LONGER - 4096), from_4096);
     EXPECT_EQ(part.read(0, 4097), Bytes());
     EXPECT_EQ(part.error, EFAULT);
     EXPECT_EQ(whole.read(LONGER - 10, 11), Bytes());
@@ -164,11 +165,11 @@ TEST_P(Growth, MappingOfAPartStaysOneAndTheOthersGrow)
     EXPECT_EQ(ato_msync(part.base, 8192, MS_SYNC), -1);
     ASSERT_TRUE(tail.write(LONGER - 4096 - 9, pattern(9, 4))) << tail.sentence;
     EXPECT_EQ(whole.read(LONGER - 9, 9), pattern(9, 4));
-    ASSERT_EQ(ato_deploy(whole.base, LONGER), 0); // plain loads beyond the length it was made with
+    ASSERT_EQ(ato_deploy(whole.base, LONGER), 0); // plain loads beyond the length of the map call
     EXPECT_EQ(whole.base[LONGER - 1], static_cast<char>(pattern(9, 4)[8]));
 }
 
-TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
+TEST_P(Growth, ReadersAndWritersContinueDuringAGrowth)
 {
     Mapped m(path, wish(ATO_READ_LAZY));
     ASSERT_TRUE(m) << m.sentence;
@@ -177,7 +178,7 @@ TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
     auto work = [&](unsigned char mark) {
         for (uint64_t i = mark; !stop; i++) {
             uint64_t size = m.stat().size, at = i * 7919 % (size - 200);
-            // Zeros, or of one writer: a whole record.
+            // A record is zeros, or whole and of one writer.
             unsigned char record[128];
             if (at >= SIZE) {
                 at = at / 128 * 128;
@@ -204,8 +205,8 @@ TEST_P(Growth, ReadersAndWritersGoOnMeanwhile)
     EXPECT_EQ(m.read(0, SIZE), content);
 }
 
-// Each to sizes of its own, which are perhaps less than the other's: one after the other.
-TEST_P(Growth, ThreadsThatResizeOneFileGetOneOfTheirSizes)
+// Each thread sets sizes of its own, which may be smaller than the current size.
+TEST_P(Growth, FileThatTwoThreadsResizeHasOneOfTheirSizes)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
@@ -222,12 +223,12 @@ TEST_P(Growth, ThreadsThatResizeOneFileGetOneOfTheirSizes)
     uint64_t size = m.stat().size;
     EXPECT_TRUE(size == SIZE + 300 * 3000 || size == SIZE + 300 * 3100) << size;
     EXPECT_EQ(m.read(0, size), grown(content, size));
-    EXPECT_EQ(m.stat().writes, 0u) << "what the library clears is not what somebody asked for";
+    EXPECT_EQ(m.stat().writes, 0u) << "bytes that the library clears count as no write";
 }
 
-// ---- what others do to the size ----
+// ---- sizes that other programs change ----
 
-TEST_P(Growth, FileThatOthersMadeLongerOrCutIsEstaleAndAsTheyLeftIt)
+TEST_P(Growth, FileThatAnotherProgramResizedIsEstaleAndStaysUnchanged)
 {
     for (uint64_t size : {SIZE + 1, SIZE - 1, size_t(4096), size_t(LONGER)}) {
         SCOPED_TRACE(size);
@@ -270,9 +271,9 @@ TEST_P(Growth, BitmapBehindTheEndIsEuclean)
     }
 }
 
-// Unmapped while others have made it longer or shorter, it is not lost: at its own length it is mapped
-// again.
-TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
+// Another program resizes the file before the unmap. No write is lost: once the file has its old
+// length, it can be mapped again.
+TEST_P(Growth, FileResizedBeforeTheUnmapCanBeMappedAtItsOldLength)
 {
     for (uint64_t size : {SIZE + 1, size_t(4096)})
         for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
@@ -284,14 +285,14 @@ TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
             Bytes expected = content;
             std::copy_n(pattern(1000, 5).begin(), 1000, expected.begin() + 100);
             ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
-            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, and as long as others want it
+            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, at its new length
                 ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
                 EXPECT_EQ(read_file(path), grown(expected, size));
                 continue;
             }
             EXPECT_EQ(m.unmap(mode), -1);
             EXPECT_EQ(m.error, ESTALE) << m.sentence;
-            if (mode == ATO_UNMAP_FAST) { // gone, and refused for as long as it has that length
+            if (mode == ATO_UNMAP_FAST) { // unmapped, and refused while it has that length
                 m.base = nullptr;
                 EXPECT_FALSE(Mapped(path, wish()));
             }
@@ -306,8 +307,8 @@ TEST_P(Growth, FileOfOthersLengthAtTheUnmapIsMappedAgainAtItsOwn)
 
 // ---- space ----
 
-// What is known of the space of a page says nothing of those that come to be beside it.
-TEST_P(Growth, PagesThatCameToBeHaveNoSpaceYet)
+// That a page has space says nothing about the pages that a growth adds.
+TEST_P(Growth, PagesThatAGrowthAddsHaveNoSpaceYet)
 {
     int status = in_child([&] {
         std::string small = dir / "small";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Are guarded bytes others' for as long as a file is not plain, and back when it is? However it
-// becomes plain, wherever that is cut, and never over what somebody else wrote.
+// Do other programs see the mask in place of guarded bytes until the file is plain, and the guarded
+// bytes after that? Also after a crash on the way to a plain file, and never over bytes that
+// another program wrote.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -57,8 +58,8 @@ class Guard : public testing::TestWithParam<Where>
                m.write(at, Bytes(n, 0xee), ATO_EAGER);
     }
 
-    // A process guards and masks, and dies on the way to a plain file: before that call; the
-    // unlinkat() meant is the reflection's.
+    // A process sets a guard and a mask, and dies before the call `op` on the way to a plain file.
+    // For unlinkat() it is the call that removes the reflection.
     int die_becoming_plain(const std::string &op) const
     {
         return in_child([&] {
@@ -74,7 +75,7 @@ class Guard : public testing::TestWithParam<Where>
         });
     }
 
-    // What other programs read there.
+    // The bytes that other programs read at the place of the guard.
     Bytes seen() const
     {
         return read_at(path, at, n);
@@ -93,13 +94,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Where{ATO_DOMAIN_MSYNC, 4096 - 7, 16}, Where{ATO_DOMAIN_PROCESS, 5000, 1},
                     Where{ATO_DOMAIN_PMEM, SIZE - 5, 5}, Where{ATO_DOMAIN_MSYNC, SIZE - 16, 16}));
 
-// Without it: whoever reads the file past libato gets bytes that are not its content.
+// Without a guard, a program that reads the file past libato gets bytes that are not its content.
 TEST_P(Guard, OthersSeeTheMaskUntilTheFileIsPlain)
 {
     {
         Mapped m(path, wish());
         ASSERT_TRUE(m.write(at, Bytes(n, 0x11)));
-        EXPECT_EQ(seen(), plain()) << "stale bytes, that look like good ones";
+        EXPECT_EQ(seen(), plain()) << "stale bytes that look valid";
         ASSERT_TRUE(m.write(at, plain()));
     }
     Mapped m(path, wish());
@@ -121,7 +122,7 @@ TEST_P(Guard, OthersSeeTheMaskUntilTheFileIsPlain)
     EXPECT_EQ(seen(), Bytes(n, 0x22));
 }
 
-TEST_P(Guard, CanBeReplacedAndTakenAway)
+TEST_P(Guard, CanBeReplacedAndRemoved)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(guard(m));
@@ -129,14 +130,14 @@ TEST_P(Guard, CanBeReplacedAndTakenAway)
     EXPECT_EQ(st.guard_offset, at);
     EXPECT_EQ(Bytes(st.guard_plain, st.guard_plain + st.guard_bytes), plain());
     ASSERT_TRUE(guard(m)); // the same once more
-    // Whoever takes what he finds for plain would lose what is.
+    // A caller that takes the masked bytes for the plain ones would lose the plain ones.
     EXPECT_EQ(ato_set_guard(m.base, static_cast<off_t>(at), Bytes(n, 0xee).data(), n), -1);
     EXPECT_EQ(errno, EEXIST);
     EXPECT_NE(std::string(ato_errormsg()).find(path), std::string::npos) << ato_errormsg();
     EXPECT_EQ(ato_set_guard(m.base, 4090, "ABCDEF", 6), -1);
     EXPECT_EQ(errno, EEXIST);
     EXPECT_EQ(m.stat().reads, 0u);
-    // Others, at the same place, are no mistake.
+    // Other plain bytes at the same place are allowed.
     ASSERT_EQ(ato_set_guard(m.base, static_cast<off_t>(at), Bytes(n, 0x33).data(), n), 0);
     EXPECT_EQ(m.stat().guard_plain[0], 0x33);
     ASSERT_EQ(ato_set_guard(m.base, 0, nullptr, 0), 0);
@@ -174,7 +175,7 @@ TEST_P(Guard, ArgumentsAreChecked)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_P(Guard, OfAFileThatGrowsStaysWhereItIs)
+TEST_P(Guard, StaysAtItsOffsetWhenTheFileGrows)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(guard(m));
@@ -184,7 +185,7 @@ TEST_P(Guard, OfAFileThatGrowsStaysWhereItIs)
     EXPECT_EQ(read_file(path), content);
 }
 
-// Of a new file it is known before its bytes are there.
+// The guard of a new file is set before the file has the guarded bytes.
 TEST_P(Guard, BehindTheEndIsPutBackIfTheFileHasGrown)
 {
     for (const size_t size : {SIZE, SIZE + 100}) {
@@ -206,7 +207,7 @@ TEST_P(Guard, BehindTheEndIsPutBackIfTheFileHasGrown)
     }
 }
 
-TEST_P(Guard, IsNamedWhenItIsGivenUp)
+TEST_P(Guard, IsNamedInTheWarningWhenItIsDropped)
 {
     {
         Mapped m(path, wish());
@@ -223,12 +224,12 @@ TEST_P(Guard, IsNamedWhenItIsGivenUp)
     EXPECT_EQ(m.stat().guard_bytes, 0u);
 }
 
-// Cut when the file was plain but for its attribute; another program takes it for plain, and writes.
-TEST_P(Guard, WhatOthersWroteSinceStays)
+// A crash leaves a plain file that still has its attribute; another program writes to it.
+TEST_P(Guard, BytesThatAnotherProgramWroteAfterACrashStay)
 {
     ASSERT_EQ(die_becoming_plain("fremovexattr"), CUT);
     EXPECT_EQ(read_file(path), content);
-    write_at(path, at + n - 1, "\x77", 1); // one of them
+    write_at(path, at + n - 1, "\x77", 1); // one of the guarded bytes
     Bytes theirs = seen();
     Log log;
     Mapped m(path, wish());
@@ -239,8 +240,8 @@ TEST_P(Guard, WhatOthersWroteSinceStays)
     EXPECT_EQ(seen(), theirs);
 }
 
-// The same, and the file was cut: it does not get longer by its guard.
-TEST_P(Guard, FileThatOthersCutSinceStaysAsLongAsItIs)
+// The same, and another program truncates the file: its guard does not make it longer.
+TEST_P(Guard, FileThatAnotherProgramTruncatedAfterACrashStaysTruncated)
 {
     ASSERT_EQ(die_becoming_plain("fremovexattr"), CUT);
     ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(at + n - 1)), 0);
@@ -253,12 +254,13 @@ TEST_P(Guard, FileThatOthersCutSinceStaysAsLongAsItIs)
     EXPECT_EQ(read_file(path), cut);
 }
 
-// Cut when the attribute was gone: the file may be anybody's, mask and all.
-TEST_P(Guard, WithoutItsAttributeAFileIsNotPutBackASecondTime)
+// A crash after the removal of the attribute: another program may have written the file, even bytes
+// that equal the mask.
+TEST_P(Guard, IsNotPutBackAgainInAFileWithoutItsAttribute)
 {
     ASSERT_EQ(die_becoming_plain("unlinkat"), CUT);
     ASSERT_EQ(attribute_of(path), "");
-    write_at(path, at, Bytes(n, 0xee).data(), n); // which is what somebody wants there
+    write_at(path, at, Bytes(n, 0xee).data(), n); // another program's bytes
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.read(at, n), Bytes(n, 0xee));
@@ -266,8 +268,8 @@ TEST_P(Guard, WithoutItsAttributeAFileIsNotPutBackASecondTime)
     EXPECT_EQ(seen(), Bytes(n, 0xee));
 }
 
-// The attribute was taken away while the file was mapped: it is the same file all the same.
-TEST_P(Guard, IsPutBackAlthoughTheAttributeWasTakenAway)
+// Another program removes the attribute while the file is mapped.
+TEST_P(Guard, IsPutBackAlthoughTheAttributeWasRemoved)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(guard(m));
@@ -276,7 +278,7 @@ TEST_P(Guard, IsPutBackAlthoughTheAttributeWasTakenAway)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_P(Guard, WithoutSpaceOrAttributesItIsPutBackInTheEnd)
+TEST_P(Guard, IsPutBackByTheNextMapIfTheUnmapFails)
 {
     for (const char *op : {"fallocate", "fremovexattr", "unlinkat"}) {
         SCOPED_TRACE(op);
@@ -289,7 +291,7 @@ TEST_P(Guard, WithoutSpaceOrAttributesItIsPutBackInTheEnd)
             EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), -1);
             EXPECT_EQ(m.error, ENOSPC);
         }
-        m.base = nullptr; // gone, as ato.h says
+        m.base = nullptr; // unmapped, as ato.h says
         Mapped again(path, wish());
         ASSERT_TRUE(again) << again.sentence;
         EXPECT_EQ(again.read(), content);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who is a file? What the kernel tells, the path of a descriptor, and the attribute: good values
-// and hostile ones.
+// How is a file identified? The kernel's numbers, the path of a descriptor, and the attribute:
+// valid values and hostile ones.
 #include "support/mapped.h"
 
 extern "C" {
@@ -34,7 +34,7 @@ bool parse(const std::string &value, attribute *a)
     return attribute_parse(exact.data(), exact.size(), a);
 }
 
-TEST(Attribute, ParsesWhatItShould)
+TEST(Attribute, ParsesValidValues)
 {
     attribute a;
     ASSERT_TRUE(parse("ato1 " + ID + " 42 .ato", &a));
@@ -49,7 +49,7 @@ TEST(Attribute, ParsesWhatItShould)
     EXPECT_EQ(strlen(a.folder), PATH_MAX - 1u);
 }
 
-TEST(Attribute, RefusesEverythingElse)
+TEST(Attribute, RefusesInvalidValues)
 {
     const std::string good = "ato1 " + ID + " 42 .ato";
     attribute a;
@@ -96,7 +96,7 @@ class AttributeOnAFile : public testing::Test
     std::string path;
 };
 
-TEST_F(AttributeOnAFile, ComesBackAsItWasWritten)
+TEST_F(AttributeOnAFile, IsReadAsItWasWritten)
 {
     Fd fd(path);
     attribute a = {}, b;
@@ -114,7 +114,7 @@ TEST_F(AttributeOnAFile, ComesBackAsItWasWritten)
     EXPECT_EQ(attribute_remove(fd, "NAME"), 0) << "removing is idempotent";
 }
 
-TEST_F(AttributeOnAFile, OfNonsenseOrTooLongIsBad)
+TEST_F(AttributeOnAFile, WithAnInvalidOrTooLongValueIsBad)
 {
     Fd fd(path);
     attribute a;
@@ -126,7 +126,7 @@ TEST_F(AttributeOnAFile, OfNonsenseOrTooLongIsBad)
     }
 }
 
-TEST_F(AttributeOnAFile, IsUnsupportedWhereThereAreNone)
+TEST_F(AttributeOnAFile, IsUnsupportedWithoutExtendedAttributes)
 {
     Fd fd("/proc/self/status", O_RDONLY);
     attribute a;
@@ -137,76 +137,76 @@ TEST_F(AttributeOnAFile, IsUnsupportedWhereThereAreNone)
 
 using Identity = AttributeOnAFile;
 
-TEST_F(Identity, TellsWhatStatTells)
+TEST_F(Identity, HasTheValuesOfStat)
 {
     Fd fd(path);
-    identity who;
-    ASSERT_EQ(identity_of(fd, &who), 0);
+    identity found_identity;
+    ASSERT_EQ(identity_of(fd, &found_identity), 0);
     struct stat st = stat_of(path);
-    EXPECT_EQ(who.inode, st.st_ino);
-    EXPECT_EQ(who.device, st.st_dev);
-    EXPECT_EQ(who.size, 10u);
-    EXPECT_EQ(who.links, 1u);
-    EXPECT_EQ(who.mode, st.st_mode & 07777);
-    EXPECT_EQ(who.owner, st.st_uid);
-    EXPECT_EQ(who.mtime_nsec, static_cast<uint32_t>(st.st_mtim.tv_nsec));
+    EXPECT_EQ(found_identity.inode, st.st_ino);
+    EXPECT_EQ(found_identity.device, st.st_dev);
+    EXPECT_EQ(found_identity.size, 10u);
+    EXPECT_EQ(found_identity.links, 1u);
+    EXPECT_EQ(found_identity.mode, st.st_mode & 07777);
+    EXPECT_EQ(found_identity.owner, st.st_uid);
+    EXPECT_EQ(found_identity.mtime_nsec, static_cast<uint32_t>(st.st_mtim.tv_nsec));
 }
 
-TEST_F(Identity, IsRefusedToWhatHasNoNameOrIsNoFile)
+TEST_F(Identity, IsRefusedForAFolderAndForAnUnlinkedFile)
 {
     Fd fd(path), folder(dir.path(), O_RDONLY);
-    identity who;
-    EXPECT_EQ(identity_of(folder, &who), -1);
+    identity found_identity;
+    EXPECT_EQ(identity_of(folder, &found_identity), -1);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(identity_of(-1, &who), -1);
+    EXPECT_EQ(identity_of(-1, &found_identity), -1);
     EXPECT_EQ(errno, EBADF);
     unlink(path.c_str());
-    EXPECT_EQ(identity_of(fd, &who), -1);
+    EXPECT_EQ(identity_of(fd, &found_identity), -1);
     EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(Identity, SameInodeNeedsNumberBirthAndGenerationAsFarAsKnown)
+TEST_F(Identity, SameInodeNeedsEqualNumberAndKnownBirthAndGeneration)
 {
     Fd fd(path);
-    identity who;
-    ASSERT_EQ(identity_of(fd, &who), 0);
-    who.has_birth = who.has_generation = true;
-    who.birth_sec = 5;
-    who.birth_nsec = 6;
-    who.generation = 7;
+    identity found_identity;
+    ASSERT_EQ(identity_of(fd, &found_identity), 0);
+    found_identity.has_birth = found_identity.has_generation = true;
+    found_identity.birth_sec = 5;
+    found_identity.birth_nsec = 6;
+    found_identity.generation = 7;
     manifest_record r = {}, other;
-    identity_to_record(&who, &r);
+    identity_to_record(&found_identity, &r);
     auto same_after = [&](const std::function<void()> &change) {
         other = r;
         change();
-        return identity_same_inode(&who, &other);
+        return identity_same_inode(&found_identity, &other);
     };
     EXPECT_TRUE(same_after([] {}));
     EXPECT_FALSE(same_after([&] { other.inode++; }));
     EXPECT_FALSE(same_after([&] { other.birth_sec++; }));
     EXPECT_FALSE(same_after([&] { other.birth_nsec++; }));
     other.known &= ~MANIFEST_KNOWS_BIRTH;
-    EXPECT_TRUE(identity_same_inode(&who, &other)) << "not known: does not count";
+    EXPECT_TRUE(identity_same_inode(&found_identity, &other)) << "not known: does not count";
     EXPECT_FALSE(same_after([&] { other.generation++; }));
-    who.has_generation = false;
-    EXPECT_TRUE(identity_same_inode(&who, &other));
+    found_identity.has_generation = false;
+    EXPECT_TRUE(identity_same_inode(&found_identity, &other));
     EXPECT_TRUE(same_after([&] { other.device++; })) << "devices change across boots";
 }
 
 TEST_F(Identity, PathFollowsARenameAndIsCheckedToNameTheFile)
 {
     Fd fd(path);
-    identity who;
+    identity found_identity;
     char found[PATH_MAX], *name;
-    ASSERT_EQ(identity_of(fd, &who), 0);
-    ASSERT_EQ(identity_path(fd, &who, found, &name), 0);
+    ASSERT_EQ(identity_of(fd, &found_identity), 0);
+    ASSERT_EQ(identity_path(fd, &found_identity, found, &name), 0);
     EXPECT_STREQ(name, "file");
     ASSERT_EQ(rename(path.c_str(), (dir / "new name").c_str()), 0);
-    ASSERT_EQ(identity_path(fd, &who, found, &name), 0);
+    ASSERT_EQ(identity_path(fd, &found_identity, found, &name), 0);
     EXPECT_STREQ(name, "new name");
     EXPECT_EQ(found, dir / "new name");
-    who.inode++;
-    EXPECT_EQ(identity_path(fd, &who, found, &name), -1);
+    found_identity.inode++;
+    EXPECT_EQ(identity_path(fd, &found_identity, found, &name), -1);
     EXPECT_EQ(errno, EINVAL);
 }
 

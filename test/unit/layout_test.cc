@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does the arithmetic of the dense reflection hold? Against a table written by an independent
-// program (test/data/make_golden.py), and by what every layout must promise.
+// Is the arithmetic of the dense reflection right? Compared with a table of an independent program
+// (test/data/make_golden.py), and checked for the properties that every layout must have.
 #include "golden.h"
 
 extern "C" {
@@ -45,10 +45,10 @@ TEST(Layout, SizeOfTheReflectionMatchesTheTable)
     EXPECT_GT(rows, 15u);
 }
 
-TEST(Layout, HomesAndWordsOfAFileNeverMeet)
+TEST(Layout, HomesAndWordsOfAFileNeverOverlap)
 {
     constexpr uint64_t PAGES = 2000;
-    std::set<uint64_t> pages; // of the reflection, that are RefPages
+    std::set<uint64_t> pages; // RefPages of the reflection
     for (uint64_t p = 0; p < PAGES; p++) {
         uint64_t home = layout_reflected(p * PAGE_BYTES);
         EXPECT_EQ(home % PAGE_BYTES, 0u);
@@ -81,7 +81,7 @@ TEST(Layout, ReflectionEndsWithItsLastRefPage)
     EXPECT_EQ(layout_reflection_bytes(0), 0u);
 }
 
-TEST(Layout, IsWordAgreesWithTheWordsThatThereAre)
+TEST(Layout, IsWordMatchesTheWordsOfTheReflection)
 {
     for (uint64_t pages : {0ull, 1ull, 3ull, 511ull, 512ull, 513ull, 1025ull}) {
         uint64_t bytes = layout_reflection_bytes(pages * PAGE_BYTES);
@@ -94,7 +94,7 @@ TEST(Layout, IsWordAgreesWithTheWordsThatThereAre)
     }
 }
 
-TEST(Layout, IsWordSurvivesEveryNumber)
+TEST(Layout, IsWordIsFalseForExtremeNumbers)
 {
     for (uint64_t at : {~0ull, ~0ull - 7, 1ull << 63, 0x00fffffffffffff8ull})
         for (uint64_t bytes : {0ull, 1ull, 4096ull, 8192ull, 1ull << 48})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Do the byte locks tell who lives? Between descriptions, processes, parents and children.
+// Do the byte locks tell which processes live? Between descriptions, processes, parents and
+// children.
 #include "support/child.h"
 #include "support/temp.h"
 
@@ -41,12 +42,12 @@ TEST_F(Locks, ExcludeOtherDescriptionsByteByByte)
     EXPECT_EQ(locks_ask(b, 5, 1), LOCKS_TAKEN);
     EXPECT_EQ(locks_ask(b, 6, 1), LOCKS_FREE);
     EXPECT_EQ(locks_try(b, 6, 1), LOCKS_MINE);
-    EXPECT_EQ(locks_ask(a, 5, 1), LOCKS_FREE) << "one's own byte says free: never to be asked";
+    EXPECT_EQ(locks_ask(a, 5, 1), LOCKS_FREE) << "a description's own lock reads as free";
     EXPECT_EQ(locks_drop(a, 5, 1), 0);
     EXPECT_EQ(locks_try(b, 5, 1), LOCKS_MINE);
 }
 
-TEST_F(Locks, DropAtTheDeathOfTheProcess)
+TEST_F(Locks, AreDroppedWhenTheProcessEnds)
 {
     EXPECT_EQ(in_child([&] {
                   int fd = open(path.c_str(), O_RDWR);
@@ -57,7 +58,7 @@ TEST_F(Locks, DropAtTheDeathOfTheProcess)
     EXPECT_EQ(locks_ask(b, 0, 1), LOCKS_FREE);
 }
 
-TEST_F(Locks, AreKeptWhileAForkedChildOnlyCloses)
+TEST_F(Locks, AreKeptWhenAForkedChildClosesTheDescriptor)
 {
     Fd a(path), b(path);
     ASSERT_EQ(locks_try(a, 0, 1), LOCKS_MINE);
@@ -65,7 +66,7 @@ TEST_F(Locks, AreKeptWhileAForkedChildOnlyCloses)
     EXPECT_EQ(locks_ask(b, 0, 1), LOCKS_TAKEN);
 }
 
-TEST_F(Locks, FailWithTheirErrno)
+TEST_F(Locks, FailWithTheErrnoOfTheCall)
 {
     EXPECT_EQ(locks_try(-1, 0, 1), LOCKS_FAILED);
     EXPECT_EQ(errno, EBADF);

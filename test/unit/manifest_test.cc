@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which record of a manifest holds? After any sequence of updates, torn at any word, damaged in any
-// byte, of other versions, never used.
+// Which record of a manifest is read? After any sequence of updates, torn at any word, damaged in
+// any byte, of other versions, never used.
 #include "support/faults.h"
 #include "support/temp.h"
 
@@ -81,7 +81,7 @@ TEST_F(Manifest, OfZerosIsUnbornAndItsFirstRecordGoesToCopyA)
         EXPECT_EQ(words[i], 0u) << "copy B is of zeros until the first use";
 }
 
-TEST_F(Manifest, UpdatesTakeTurnsAndTheLastOneHolds)
+TEST_F(Manifest, UpdatesAlternateAndTheLastIsRead)
 {
     for (uint64_t i = 1; i <= 10; i++) {
         uint64_t inode;
@@ -94,8 +94,8 @@ TEST_F(Manifest, UpdatesTakeTurnsAndTheLastOneHolds)
     }
 }
 
-// Others may have written any sequence; what is written next is newer all the same.
-TEST_F(Manifest, UpdateOfTheHighestSequenceHolds)
+// The media may hold any sequence number; the next record is newer in any case.
+TEST_F(Manifest, UpdateAfterTheHighestSequenceIsRead)
 {
     for (uint64_t first : {UINT64_MAX, UINT64_MAX - 1, uint64_t{INT64_MAX}}) {
         std::fill(words.begin(), words.end(), 0);
@@ -111,7 +111,7 @@ TEST_F(Manifest, UpdateOfTheHighestSequenceHolds)
     }
 }
 
-TEST_F(Manifest, EveryFieldComesBack)
+TEST_F(Manifest, EveryFieldIsReadAsWritten)
 {
     Bytes filled = support::pattern(sizeof(record), 5);
     memcpy(&record, filled.data(), sizeof(record));
@@ -129,8 +129,8 @@ TEST_F(Manifest, EveryFieldComesBack)
     EXPECT_EQ(r.magic, MANIFEST_MAGIC);
 }
 
-// An update is cut: any prefix, any suffix, any single word of the record is the new one.
-TEST_F(Manifest, UpdateTornAnywhereLeavesTheOlderRecordOrIsWhole)
+// A crash cuts an update: any prefix of the record is new, any suffix, or all words but one.
+TEST_F(Manifest, TornUpdateLeavesTheOlderRecord)
 {
     for (uint64_t turns : {1, 2, 3}) {
         for (uint64_t i = 1; i <= turns; i++)
@@ -156,7 +156,7 @@ TEST_F(Manifest, UpdateTornAnywhereLeavesTheOlderRecordOrIsWhole)
     }
 }
 
-TEST_F(Manifest, FirstRecordTornAnywhereIsUnbornOrWhole)
+TEST_F(Manifest, TornFirstRecordIsUnborn)
 {
     write(5);
     std::vector<uint64_t> after = words;
@@ -184,8 +184,8 @@ TEST_F(Manifest, AnyByteDamagedInOneCopyLeavesTheOther)
     }
 }
 
-// What was never ours is not to be written over.
-TEST_F(Manifest, WhatNoBirthLeavesIsDamageAndNotUnborn)
+// The library must not write over bytes that are not its own.
+TEST_F(Manifest, BytesThatNoBirthWritesAreDamage)
 {
     for (size_t at : {size_t(512), size_t(4095), size_t(4096), size_t(8191), size_t(8216),
                       size_t(MANIFEST_BYTES - 1)}) {
@@ -207,11 +207,11 @@ TEST_F(Manifest, BothCopiesDamagedIsDamageAndNotUnborn)
     bytes()[40] ^= 1;
     bytes()[MANIFEST_COPY_BYTES + 40] ^= 1;
     EXPECT_EQ(read(), MANIFEST_DAMAGED);
-    memset(bytes(), 0, MANIFEST_COPY_BYTES); // A gone, B damaged: it had been used
+    memset(bytes(), 0, MANIFEST_COPY_BYTES); // A is zeros, B is damaged: the manifest was in use
     EXPECT_EQ(read(), MANIFEST_DAMAGED);
 }
 
-TEST_F(Manifest, CopyOfAnotherVersionIsForeignWhateverTheOtherHolds)
+TEST_F(Manifest, IsForeignIfEitherCopyHasAnotherVersion)
 {
     write(1);
     write(2);
@@ -226,7 +226,7 @@ TEST_F(Manifest, CopyOfAnotherVersionIsForeignWhateverTheOtherHolds)
     }
 }
 
-TEST_F(Manifest, ChecksummedNonsenseIsNotValid)
+TEST_F(Manifest, RecordWithInvalidFieldsIsRefusedDespiteItsChecksum)
 {
     using Change = void (*)(manifest_record &);
     for (Change change : {Change([](manifest_record &r) { r.format = 2; }),
@@ -269,7 +269,7 @@ TEST_F(Manifest, UpdateIsDurableWhenItReturnsAndFailsWithTheMedium)
     EXPECT_EQ(faults.take().fence, 1);
 }
 
-TEST(ManifestSize, EverySizeComesBack)
+TEST(ManifestSize, EverySizeIsDecoded)
 {
     for (uint64_t size : {0ull, 1ull, 4095ull, 4096ull, 123456789ull, (1ull << 48) - 4096}) {
         uint64_t back;
@@ -278,7 +278,7 @@ TEST(ManifestSize, EverySizeComesBack)
     }
 }
 
-TEST(ManifestSize, WordsThatAreNoneAreSeen)
+TEST(ManifestSize, InvalidWordsAreRefused)
 {
     uint64_t size;
     EXPECT_FALSE(manifest_decode_size(0, &size)) << "never written";

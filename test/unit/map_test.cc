@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does ato_mmap() accept, and what does it say otherwise? Arguments, descriptors, the views it
-// hands out. (Options: options_test.cc; several mappings: mappings_test.cc.)
+// Which calls of ato_mmap() succeed, and with which error do the others fail? Arguments,
+// descriptors, and the views that it returns. (Options: options_test.cc; several mappings:
+// mappings_test.cc.)
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -73,7 +74,7 @@ TEST_F(Map, GivesAViewOfTheFileThatOutlivesTheDescriptor)
     EXPECT_EQ(memcmp(read_file(path).data(), "abc", 3), 0);
 }
 
-TEST_F(Map, BeginsOnAGibibyte)
+TEST_F(Map, AddressIsAMultipleOfAGibibyte)
 {
     Mapped a(path), b(path, options(), 4096, 4096);
     ASSERT_TRUE(a && b);
@@ -252,7 +253,7 @@ TEST_F(Map, FilesOfEverySmallSizeKeepTheirSizeAndTail)
 TEST_F(Map, StrayStoreThroughTheViewFaultsAndChangesNothing)
 {
     int status = in_child([&] {
-        signal(SIGSEGV, SIG_DFL); // the sanitizer's handler would tell at length
+        signal(SIGSEGV, SIG_DFL); // a sanitizer's handler would print a report
         Mapped m(path);
         if (!m)
             return 1;
@@ -263,7 +264,7 @@ TEST_F(Map, StrayStoreThroughTheViewFaultsAndChangesNothing)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_F(Map, WritableViewTakesStoresAndStillKnowsAtomicWrites)
+TEST_F(Map, WritableViewTakesStoresAndAtomicWrites)
 {
     Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_WRITABLE_VIEW));
     ASSERT_TRUE(m) << m.sentence;
@@ -302,12 +303,12 @@ TEST_F(Map, PlainLoadsAreRightAfterADeploy)
     EXPECT_EQ(memcmp(m.base + 4000, pattern(300, 2).data(), 300), 0);
 }
 
-// ---- not this user's ----------------------------------------------------------------------------
+// ---- permissions --------------------------------------------------------------------------------
 
 TEST_F(Map, FolderWithoutPermissionIsEaccesWithItsPath)
 {
     if (geteuid() != 0)
-        GTEST_SKIP() << "needs root, to become somebody else";
+        GTEST_SKIP() << "needs root, to become another user";
     {
         Mapped m(path);
     }

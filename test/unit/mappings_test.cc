@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What do several mappings of one file, in one process, know of each other? Everything: they have
-// one reflection and one set of page states, whatever their ranges, policies and descriptors.
+// Do several mappings of one file in one process show the same content? They share one reflection
+// and one set of page states, with any ranges, policies and descriptors.
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -56,7 +56,7 @@ TEST_F(Mappings, SeeEachOthersWritesAtOnce)
     EXPECT_EQ(memcmp(part.base + 4000, b.data(), 5000), 0); // plain loads through another view
 }
 
-TEST_F(Mappings, OfOneFileByTwoDescriptorsAndTwoNamesAreOne)
+TEST_F(Mappings, OfTwoHardLinksOfAFileShareItsContent)
 {
     ASSERT_EQ(link(path.c_str(), (dir / "twin").c_str()), 0);
     Mapped a(path), b(dir / "twin");
@@ -76,7 +76,7 @@ TEST_F(Mappings, KeepTheirOwnPolicy)
     EXPECT_EQ(gather.stat().slices_in_reflection, 0u);
 }
 
-TEST_F(Mappings, ChangeTheirPolicyWhenTheyAreTold)
+TEST_F(Mappings, ChangeTheirPolicyOnRequest)
 {
     Mapped m(path, options(0, ATO_READ_GATHER)), other(path, options(0, ATO_READ_GATHER));
     ASSERT_TRUE(m && other);
@@ -99,12 +99,12 @@ TEST_F(Mappings, ChangeTheirPolicyWhenTheyAreTold)
     EXPECT_EQ(m.read(100, 5000), pattern(5000, 4));
     EXPECT_GT(away(), 0u);
     ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_LAZY), 0) << ato_errormsg();
-    EXPECT_GT(away(), 0u); // not by the call
+    EXPECT_GT(away(), 0u); // the call itself deploys nothing
     EXPECT_EQ(m.read(100, 5000), pattern(5000, 4));
     EXPECT_EQ(away(), 0u);
 }
 
-TEST_F(Mappings, KeepTheirPolicyWhereAnotherOneIsNone)
+TEST_F(Mappings, KeepTheirPolicyIfTheNewOneIsRefused)
 {
     Mapped m(path, options(0, ATO_READ_ADAPTIVE));
     Fd fd(path, O_RDONLY);
@@ -125,7 +125,7 @@ TEST_F(Mappings, KeepTheirPolicyWhereAnotherOneIsNone)
     EXPECT_EQ(ato_munmap(view, SIZE, ATO_UNMAP_FAST), 0) << ato_errormsg();
 }
 
-// One thread changes it, others read and write: each read is one write's.
+// One thread changes the policy, others read and write: each read has the bytes of one write.
 TEST_F(Mappings, ChangeTheirPolicyWhileTheyAreUsed)
 {
     Mapped m(path), e(path, options(0, ATO_READ_LAZY, ATO_EPOCHS));
@@ -190,7 +190,7 @@ TEST_F(Mappings, WithAnotherDomainAreExdev)
     EXPECT_EQ(any.stat().domain, ATO_DOMAIN_MSYNC);
 }
 
-TEST_F(Mappings, BeyondTheFirstOnesLargestSizeAreEfbig)
+TEST_F(Mappings, BeyondTheLargestSizeOfTheFirstAreEfbig)
 {
     Mapped a(path);
     ASSERT_TRUE(a);
@@ -202,12 +202,12 @@ TEST_F(Mappings, BeyondTheFirstOnesLargestSizeAreEfbig)
     EXPECT_TRUE(fits) << fits.sentence;
 }
 
-TEST_F(Mappings, StayWhenOneOfThemGoesWhateverTheMode)
+TEST_F(Mappings, StayAfterAnUnmapOfAnotherInEitherMode)
 {
     Mapped a(path), b(path), c(path);
     ASSERT_TRUE(a && b && c);
     ASSERT_TRUE(a.write(0, pattern(SIZE, 2)));
-    EXPECT_EQ(a.unmap(ATO_UNMAP_SPATIAL), 0); // others have it: only detaches
+    EXPECT_EQ(a.unmap(ATO_UNMAP_SPATIAL), 0); // other mappings stay: only detaches
     EXPECT_TRUE(exists(reflection_of(path)));
     EXPECT_EQ(b.read(), pattern(SIZE, 2));
     EXPECT_EQ(b.unmap(ATO_UNMAP_FAST), 0);
@@ -217,7 +217,7 @@ TEST_F(Mappings, StayWhenOneOfThemGoesWhateverTheMode)
     EXPECT_EQ(names_in(folder_of(path)), std::vector<std::string>());
 }
 
-TEST_F(Mappings, PartialOneCanBeTheLastAndStillBringsEverythingHome)
+TEST_F(Mappings, LastPartialMappingMakesTheWholeFilePlain)
 {
     Mapped whole(path), part(path, options(), 4096, 4096);
     ASSERT_TRUE(whole && part);
@@ -227,7 +227,7 @@ TEST_F(Mappings, PartialOneCanBeTheLastAndStillBringsEverythingHome)
     EXPECT_EQ(read_file(path), pattern(SIZE, 2));
 }
 
-TEST_F(Mappings, ReadOnlyOneCanBeTheLastAndStillBringsEverythingHome)
+TEST_F(Mappings, LastReadOnlyMappingMakesTheFilePlain)
 {
     Fd fd(path, O_RDONLY);
     Mapped writer(path);
@@ -240,7 +240,7 @@ TEST_F(Mappings, ReadOnlyOneCanBeTheLastAndStillBringsEverythingHome)
     EXPECT_EQ(read_file(path), pattern(SIZE, 2));
 }
 
-TEST_F(Mappings, OfTwoFilesHaveNothingInCommonButTheFolder)
+TEST_F(Mappings, OfTwoFilesShareOnlyTheFolder)
 {
     write_file(dir / "other", content);
     Mapped a(path), b(dir / "other");
@@ -293,7 +293,7 @@ TEST_F(Mappings, OfAFileAndOfItsImageInASnapshotAreEbusy)
     EXPECT_EQ(status, 0);
 }
 
-TEST_F(Mappings, ManyOfThemAreFoundByTheirAddresses)
+TEST_F(Mappings, ManyAreFoundByTheirAddresses)
 {
     std::vector<std::unique_ptr<Mapped>> all;
     for (unsigned i = 0; i < 40; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What do options and the environment choose? Every field of ato_options, the rules of struct_size,
-// and who wins.
+// and which of the two takes precedence.
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ class Options : public testing::Test
     std::string path;
 };
 
-TEST_F(Options, StructSizeOfZeroIsRefused)
+TEST_F(Options, InvalidStructSizeIsRefused)
 {
     ato_options o = {};
     expect_refused(o, EINVAL, "struct_size");
@@ -79,11 +79,11 @@ TEST_F(Options, SmallerStructOfAnOlderCallerIsAcceptedAndNothingBehindItIsRead)
     o.struct_size = offsetof(ato_options, domain);
     o.read_policy = ATO_READ_GATHER;
     EXPECT_EQ(stat_with(o).read_policy, ATO_READ_GATHER);
-    o.struct_size = sizeof(size_t); // nothing but itself
+    o.struct_size = sizeof(size_t); // only the field itself
     EXPECT_EQ(stat_with(o).read_policy, ATO_READ_LAZY);
 }
 
-TEST_F(Options, LargerStructOfANewerCallerIsAcceptedWhileItsNewFieldsAreZero)
+TEST_F(Options, LargerStructOfANewerCallerIsAcceptedIfItsNewFieldsAreZero)
 {
     struct {
         ato_options o;
@@ -101,7 +101,7 @@ TEST_F(Options, LargerStructOfANewerCallerIsAcceptedWhileItsNewFieldsAreZero)
     EXPECT_NE(std::string(ato_errormsg()).find("does not know"), std::string::npos);
 }
 
-TEST_F(Options, ValuesThatAreNotKnownAreRefused)
+TEST_F(Options, UnknownValuesAreRefused)
 {
     ato_options o = options();
     o.read_policy = 4;
@@ -119,7 +119,7 @@ TEST_F(Options, ValuesThatAreNotKnownAreRefused)
     expect_refused(o, EINVAL, "0x8000");
 }
 
-TEST_F(Options, WhatIsNotInThisVersionSaysSo)
+TEST_F(Options, UnsupportedOptionsAreEnotsup)
 {
     ato_options o = options();
     o.format = ATO_FORMAT_SPARSE;
@@ -129,20 +129,20 @@ TEST_F(Options, WhatIsNotInThisVersionSaysSo)
     expect_refused(o, ENOTSUP, "this version does not have");
 }
 
-TEST_F(Options, EachDomainCanBeAskedForAndIsShown)
+TEST_F(Options, EachDomainCanBeChosenAndIsReported)
 {
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
         EXPECT_EQ(stat_with(options(domain)).domain, domain);
 }
 
-TEST_F(Options, EnvironmentChoosesTheDomainAndAnExplicitOneWins)
+TEST_F(Options, EnvironmentChoosesTheDomainUnlessAnOptionDoes)
 {
     Environment e("ATO_DURABILITY", "msync");
     EXPECT_EQ(stat_with(options()).domain, ATO_DOMAIN_MSYNC);
     EXPECT_EQ(stat_with(options(ATO_DOMAIN_PMEM)).domain, ATO_DOMAIN_PMEM);
 }
 
-TEST_F(Options, EmptyEnvironmentIsNone)
+TEST_F(Options, EmptyVariableCountsAsUnset)
 {
     Environment d("ATO_DURABILITY", ""), r("ATO_REFLECTION_DIR", ""), p("ATO_READ_POLICY", "");
     struct ato_status st = stat_with(options());
@@ -151,7 +151,7 @@ TEST_F(Options, EmptyEnvironmentIsNone)
     EXPECT_TRUE(exists(reflection_of(path)));
 }
 
-TEST_F(Options, EnvironmentWithAWordThatIsNoneIsAnErrorThatListsThem)
+TEST_F(Options, UnknownWordInTheEnvironmentIsAnErrorThatListsTheKnownWords)
 {
     const char *const wrong[][3] = {{"ATO_DURABILITY", "battery", "process"},
                                     {"ATO_DURABILITY", "mysnc", "msync"},
@@ -168,7 +168,7 @@ TEST_F(Options, EnvironmentWithAWordThatIsNoneIsAnErrorThatListsThem)
     EXPECT_TRUE(m) << m.sentence;
 }
 
-TEST_F(Options, EnvironmentChoosesTheReadPolicyAndAnExplicitOneWins)
+TEST_F(Options, EnvironmentChoosesTheReadPolicyUnlessAnOptionDoes)
 {
     Environment e("ATO_READ_POLICY", "gather");
     EXPECT_EQ(stat_with(options()).read_policy, ATO_READ_GATHER);
@@ -286,7 +286,7 @@ TEST_F(Options, LogIsNotWrittenThroughALinkAndWaitsForNoReader)
     EXPECT_TRUE(m);
 }
 
-TEST_F(Options, VersionIsTheHeaders)
+TEST_F(Options, VersionMatchesTheHeader)
 {
     std::string version = std::to_string(ATO_VERSION_MAJOR) + "." +
                           std::to_string(ATO_VERSION_MINOR) + "." +

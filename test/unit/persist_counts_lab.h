@@ -41,7 +41,7 @@ class PersistCountsTest : public testing::Test
         return *m;
     }
 
-    // A process maps the file, and is gone without an unmap.
+    // A process maps the file, and ends without an unmap.
     void die_mapped(int domain)
     {
         ASSERT_EQ(in_child([&] {

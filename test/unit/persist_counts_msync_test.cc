@@ -50,7 +50,7 @@ TEST_F(PersistCountsTest, MsyncDeployFlushesItsPagesTogether)
                   c.flush_word = 1; // one meta page
                   c.fence = 2;
               }));
-    for (size_t page : {3, 4, 6, 60}) { // also those that are no neighbours
+    for (size_t page : {3, 4, 6, 60}) { // also pages that are not neighbours
         ASSERT_TRUE(m->write(page * 4096 + 100, pattern(10, 3)));
     }
     faults.take();
@@ -108,8 +108,7 @@ TEST_F(PersistCountsTest, MsyncGatheringReadCostsNothing)
     EXPECT_EQ(faults.take(), PersistCounts());
 }
 
-// Also if the transaction reads a file of another domain first.
-TEST_F(PersistCountsTest, MsyncTransactionFlushesWhatItWroteThoughItReadAFileOfAnotherDomain)
+TEST_F(PersistCountsTest, MsyncTransactionFlushesItsWritesIfItReadsAFileOfAnotherDomain)
 {
     write_file(dir / "other", pattern(4096, 2));
     Mapped other(dir / "other", options(ATO_DOMAIN_PROCESS));
@@ -126,7 +125,7 @@ TEST_F(PersistCountsTest, MsyncTransactionFlushesWhatItWroteThoughItReadAFileOfA
     EXPECT_GE(faults.take().flush_data, 1);
 }
 
-// At the map, by a system call for each meta page that has words. (In the other domains: at first touch.)
+// By a system call for each meta page that has words. (In the other domains: at first touch.)
 TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
 {
     long words = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What does each operation cost? Calls through `persist`, counted and pinned: every number below is
-// the design's, with the reason beside it, and a change of one is a change of the protocol. (What page
-// cache on a disk costs: persist_counts_msync_test.cc.)
+// the design's, with the reason beside it, and a change of a number is a change of the protocol.
+// (The cost of page cache on a disk: persist_counts_msync_test.cc.)
 //
-// W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and its
-// way home, W4 fence behind a write that came to nothing; J1, J2, J4 (= W2), J3 the four fences
-// of a journaled commit: before the commit line, behind it, behind the words, behind `retired`.
+// W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and
+// its way home, W4 fence behind a write that failed; J1, J2, J4 (= W2), J3 the four fences of a
+// journaled commit: before the commit line, behind it, behind the words, behind `retired`.
 #include "persist_counts_lab.h"
 
 #include <thread>
@@ -85,7 +85,7 @@ TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
     EXPECT_EQ(m->stat().slices_in_reflection, 0u);
 }
 
-TEST_P(PersistCountsOfCached, WriteOfSeveralPagesBeginsTheCountOfReadsAnew)
+TEST_P(PersistCountsOfCached, WriteOfSeveralPagesRestartsTheCountOfReads)
 {
     map(GetParam(), ATO_READ_ADAPTIVE);
     ASSERT_TRUE(m->write(4096, pattern(8192, 2)));
@@ -101,8 +101,8 @@ TEST_P(PersistCountsOfCached, WriteOfSeveralPagesBeginsTheCountOfReadsAnew)
     EXPECT_EQ(faults.take().home, 1);
 }
 
-// The masks no longer tell of these slices, but their stores are non-temporal and could still arrive.
-TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGivenAway)
+// The masks no longer name these slices, but their stores are non-temporal and could still arrive.
+TEST_F(PersistCountsTest, SlicesThatATransactionDropsAreFencedBeforeItsPagesAreReleased)
 {
     map(ATO_DOMAIN_PMEM);
     Bytes old = m->read(4096, 128), some = pattern(128, 9);
@@ -111,7 +111,8 @@ TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGive
         ato_tx *t = ato_tx_begin(0);
         char byte;
         ASSERT_NE(ato_tx_memcpy(t, m->base + 4096, some.data(), 128, ATO_SKIP_EQUAL), nullptr);
-        ASSERT_NE(ato_tx_memcpy(t, &byte, m->base + 4096, 1, 0), nullptr); // and so it is stored
+        ASSERT_NE(ato_tx_memcpy(t, &byte, m->base + 4096, 1, 0),
+                  nullptr); // which stores the slices
         if (shrinks) {
             ASSERT_EQ(ato_tx_ftruncate(t, m->base, 4096), 0);
         } else {
@@ -123,8 +124,9 @@ TEST_F(PersistCountsTest, WhatATransactionTakesBackIsFencedBeforeItsPagesAreGive
     }
 }
 
-// Its stores are non-temporal: without the fence they could arrive when the page belongs to another writer.
-TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenAway)
+// Its stores are non-temporal: without the fence they could arrive when the page belongs to another
+// writer.
+TEST_F(PersistCountsTest, FailedWriteIsFencedBeforeItsPagesAreReleased)
 {
     map(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_RTM_ONLY);
     ASSERT_FALSE(m->write(4096, pattern(8192, 2)));
@@ -136,8 +138,8 @@ TEST_F(PersistCountsTest, WriteThatComesToNothingIsFencedBeforeItsPagesAreGivenA
     EXPECT_EQ(m->read(4096, 8192), read_at(path, 4096, 8192));
 }
 
-// A page of which nothing was written for 16 MiB and more is taken to have left the CPU's caches.
-TEST_F(PersistCountsTest, InDomainProcessAWriteGoesPastTheCachesWhereItsPageWasNotWrittenForLong)
+// After 16 MiB of other writes a page counts as no longer in the CPU's caches.
+TEST_F(PersistCountsTest, WriteToAColdPageBypassesTheCachesInDomainProcess)
 {
     for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM}) {
         map(domain);
@@ -149,7 +151,7 @@ TEST_F(PersistCountsTest, InDomainProcessAWriteGoesPastTheCachesWhereItsPageWasN
         EXPECT_EQ(faults.cold_slices, 0u) << "a page that is written again and again";
         bool past = domain == ATO_DOMAIN_PROCESS;
         ASSERT_TRUE(m->write(4096, pattern(1000, 3)));
-        EXPECT_EQ(faults.cold_slices, 0u) << "too little for it to pay";
+        EXPECT_EQ(faults.cold_slices, 0u) << "too few bytes";
         ASSERT_TRUE(m->write(0, page));
         EXPECT_EQ(faults.cold_slices, past ? 64u : 0u);
         ASSERT_TRUE(m->write(0, page));
@@ -160,7 +162,7 @@ TEST_F(PersistCountsTest, InDomainProcessAWriteGoesPastTheCachesWhereItsPageWasN
             for (int i = 0; i < 32 << 8; i++)
                 ASSERT_TRUE(m->write(10 * 4096, page));
             ASSERT_TRUE(m->write(0, page));
-            EXPECT_EQ(faults.cold_slices, past ? 128u : 0u) << "others' writes count";
+            EXPECT_EQ(faults.cold_slices, past ? 128u : 0u) << "writes of other threads count";
         }).join();
         ASSERT_TRUE(m->write(0, page));
         EXPECT_EQ(faults.cold_slices, past ? 128u : 0u) << "just written by another thread";
@@ -181,7 +183,7 @@ TEST_P(PersistCountsOfCached, SkippingEqualBytesCostsNothing)
     EXPECT_EQ(faults.take(), PersistCounts());
 }
 
-TEST_P(PersistCountsOfCached, SkippingEqualBytesPaysForWhatDiffers)
+TEST_P(PersistCountsOfCached, SkippingEqualBytesWritesOnlyDifferingSlices)
 {
     map(GetParam());
     Bytes page = read_at(path, 4096, 4096);
@@ -321,7 +323,7 @@ TEST_F(PersistCountsTest, WriteOfSeveralPagesByRtm)
         GTEST_SKIP() << "no hardware transactions on this CPU";
     for (int domain : {ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS}) {
         map(domain, ATO_READ_GATHER, 0);
-        faults.rtm = 1; // a real one may abort now and then
+        faults.rtm = 1; // a real transaction may abort
         ASSERT_TRUE(m->write(4096, pattern(5 * 4096, 2))) << m->sentence;
         EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
                       c.scatter = 5;
@@ -337,7 +339,7 @@ TEST_F(PersistCountsTest, WriteOfSeveralPagesByRtm)
     }
 }
 
-TEST_F(PersistCountsTest, TransactionsThatAlwaysAbortEndInTheJournal)
+TEST_F(PersistCountsTest, HardwareTransactionsThatAlwaysAbortFallBackToTheJournal)
 {
     if (!persist_rtm_works())
         GTEST_SKIP() << "no hardware transactions on this CPU";
@@ -353,7 +355,7 @@ TEST_F(PersistCountsTest, TransactionsThatAlwaysAbortEndInTheJournal)
     EXPECT_EQ(m->read(4096, 3 * 4096), pattern(3 * 4096, 2));
 }
 
-TEST_F(PersistCountsTest, NoTransactionWhereVisibleIsNotDurable)
+TEST_F(PersistCountsTest, NoHardwareTransactionWhereVisibleIsNotDurable)
 {
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC}) {
         map(domain, ATO_READ_GATHER, 0);
@@ -375,7 +377,7 @@ TEST_F(PersistCountsTest, OnePageNeedsNeitherTransactionNorJournal)
 
 // ---- first touch after a kill -------------------------------------------------------------------
 
-TEST_F(PersistCountsTest, WordsOfACleanFileAreTrustedAndThoseOfAKilledOneSettledAtFirstTouch)
+TEST_F(PersistCountsTest, WordsAreSettledAtFirstTouchOnlyAfterAKill)
 {
     auto first_touches = [&] {
         Mapped again(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -400,8 +402,8 @@ TEST_F(PersistCountsTest, WordsOfACleanFileAreTrustedAndThoseOfAKilledOneSettled
     EXPECT_EQ(first_touches(), 3); // one a page: visible is not durable after a kill
 }
 
-// `clean` is a promise for all words, those included that no call touched since the kill.
-TEST_F(PersistCountsTest, WordsThatNobodyTouchedAreSettledBeforeCleanIsSaid)
+// `clean` promises that all words are durable, also words that no call touched since the kill.
+TEST_F(PersistCountsTest, UntouchedWordsAreSettledBeforeCleanIsWritten)
 {
     map(ATO_DOMAIN_PMEM);
     ASSERT_TRUE(m->write(0, pattern(3 * 4096, 2)));

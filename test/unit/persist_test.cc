@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Do the real stores store what they should, in each domain? And may hardware transactions be used,
-// and do they change all or nothing?
+// Do the real stores write the right bytes, in each domain? When are hardware transactions allowed,
+// and do they change all words or none?
 extern "C" {
 #include "reflection/media/persist.h"
 }
@@ -50,7 +50,7 @@ class Persist : public testing::TestWithParam<int>
     char *o, *r, *src;
 };
 
-TEST_P(Persist, ScatterLineHomeCopyAndWordsArriveWhereTheyShould)
+TEST_P(Persist, ScatterLineHomeCopyAndWordStoresWriteTheirTarget)
 {
     uint64_t bitmap = 0xff00ff00ff00ff00ull, mask = 0x0ff00ff00ff00ff0ull;
     Bytes expected_o(o, o + 4096), expected_r(r, r + 4096);
@@ -90,7 +90,7 @@ TEST_P(Persist, ScatterLineHomeCopyAndWordsArriveWhereTheyShould)
     EXPECT_EQ(*word, 0x1122334455667788ull);
 }
 
-TEST_P(Persist, FlushesOfGoodMemorySucceed)
+TEST_P(Persist, FlushesOfMappedMemorySucceed)
 {
     EXPECT_EQ(persist_flush_data(&p, o, 4096), 0);
     EXPECT_EQ(persist_flush_word(&p, reinterpret_cast<uint64_t *>(o + 8)), 0);
@@ -98,7 +98,7 @@ TEST_P(Persist, FlushesOfGoodMemorySucceed)
     persist_fence(&p);
 }
 
-TEST_P(Persist, MsyncTellsWhenAPageCannotBeWritten)
+TEST_P(Persist, FlushOfAnUnmappedPageFailsOnlyInMsync)
 {
     char *gone = static_cast<char *>(
         mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -112,7 +112,7 @@ TEST_P(Persist, MsyncTellsWhenAPageCannotBeWritten)
     munmap(gone, 4096);
 }
 
-TEST_P(Persist, TransactionsOnlyWhereVisibleIsDurable)
+TEST_P(Persist, HardwareTransactionsAreAllowedOnlyWhereVisibleIsDurable)
 {
     bool may = GetParam() == PERSIST_EADR || GetParam() == PERSIST_PROCESS;
     EXPECT_EQ(persist_rtm_allowed(&p), may && persist_rtm_works());

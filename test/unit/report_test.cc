@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Are errors told as they should be? errno, the sentence of the thread, the log.
+// Are errors reported as they should be? By errno, the sentence of the thread, and the log.
 extern "C" {
 #include "reflection/media/report.h"
 }
@@ -20,7 +20,7 @@ using Lines = std::vector<std::pair<int, std::string>>;
 void keep(void *arg, int level, const char *sentence)
 {
     static_cast<Lines *>(arg)->emplace_back(level, sentence);
-    errno = 1; // a careless sink
+    errno = 1; // a sink that changes errno
 }
 
 class Report : public testing::Test
@@ -47,14 +47,14 @@ TEST_F(Report, ErrorSetsErrnoSentenceAndLog)
     EXPECT_EQ(lines[0].second, "a thing of 7");
 }
 
-TEST_F(Report, ErrnoAddsWhatTheErrorIsCalled)
+TEST_F(Report, ErrnoAddsTheNameOfTheError)
 {
     EXPECT_EQ(report_errno(ENOSPC, "no room"), -1);
     EXPECT_EQ(errno, ENOSPC);
     EXPECT_STREQ(report_sentence(), "no room: No space left on device");
 }
 
-TEST_F(Report, NewsKeepErrnoAndTheSentence)
+TEST_F(Report, LogKeepsErrnoAndTheSentence)
 {
     report_error(EIO, "first");
     errno = EAGAIN;
@@ -64,7 +64,7 @@ TEST_F(Report, NewsKeepErrnoAndTheSentence)
     EXPECT_EQ(lines.back().first, REPORT_WARNING);
 }
 
-TEST_F(Report, SentenceIsTheThreads)
+TEST_F(Report, SentenceBelongsToTheThread)
 {
     report_error(EIO, "mine");
     std::thread([] {
@@ -74,7 +74,7 @@ TEST_F(Report, SentenceIsTheThreads)
     EXPECT_STREQ(report_sentence(), "mine");
 }
 
-TEST_F(Report, OtherThreadsGoOnAfterAFork)
+TEST_F(Report, OtherThreadsReportAfterAFork)
 {
     report_before_fork();
     report_in_parent();
@@ -83,14 +83,14 @@ TEST_F(Report, OtherThreadsGoOnAfterAFork)
     EXPECT_EQ(lines.back().second, "after the fork");
 }
 
-// A path may hold a line of its own, which would look like one of the log's.
+// A path may contain a line that looks like a line of the log.
 TEST_F(Report, ControlCharactersBecomeQuestionMarks)
 {
     report_error(EINVAL, "a%s", "\nlibato[1] error: b\x7f\x1b[2J\xc3\xa4");
     EXPECT_STREQ(report_sentence(), "a?libato[1] error: b??[2J\xc3\xa4");
 }
 
-TEST_F(Report, LongSentenceIsCutAndEnds)
+TEST_F(Report, LongSentenceIsTruncated)
 {
     std::string text(5000, 'x');
     EXPECT_EQ(report_errno(EIO, "%s", text.c_str()), -1);

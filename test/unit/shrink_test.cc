@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What does a mapped file lose by getting shorter? What is behind the end is gone, and zeros when the file gets longer
-// again; nobody reads a wrong byte meanwhile. And what is left of a shrink that failed, or that was cut before others
-// changed the file? (A shrink that is cut anywhere, and nothing else: events_test.cc.)
+// Which content does a mapped file have after a shrink? The bytes behind the new end are gone, and
+// zeros when the file grows again; meanwhile no reader gets a wrong byte. And in which state is a
+// file after a shrink that failed, or that a crash cut before another program changed the file? (A
+// crash at each step of a shrink, without another program: events_test.cc.)
 #include "growth_lab.h"
 
 #include <atomic>
@@ -41,7 +42,7 @@ void shorter_and_longer(const TempDir &dir, const ato_options &wish,
             o.max_size = 3 * CHUNK;
             Mapped m(p, o);
             ASSERT_TRUE(m) << m.sentence;
-            // Some slices lie in the reflection, and behind the last one is garbage.
+            // Some slices lie in the reflection, and garbage lies behind the last slice.
             uint64_t at = from > 20000 ? from - 20000 : 0;
             Bytes bytes = pattern(from - at, 3);
             for (int twice = 0; twice < 2; twice++)
@@ -57,7 +58,7 @@ void shorter_and_longer(const TempDir &dir, const ato_options &wish,
             EXPECT_EQ(m.error, EFAULT);
             EXPECT_FALSE(m.write(to ? to - 1 : 0, Bytes(2)));
             EXPECT_EQ(m.error, EFAULT);
-            // To less than it was, to just that, to more.
+            // To less than the old size, to the old size, to more.
             uint64_t middle = to + (from - to + 1) / 2;
             for (uint64_t again : {middle, from, from + 5000}) {
                 ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(again)), 0) << ato_errormsg();
@@ -85,7 +86,7 @@ TEST_P(Shrink, FileGetsShorterAndLongerAgainWithZeros)
     shorter_and_longer(dir, wish(), {1, 100, 4096, SIZE, CHUNK - 64, CHUNK + 5, 2 * CHUNK + 300});
 }
 
-// Where a file system on a disk is below: there what is cut off is given back at once.
+// On the file system of a disk, where the space behind the new end is freed at once.
 class ShrinkOnDisk : public Growth
 {
   protected:
@@ -101,14 +102,15 @@ TEST_P(ShrinkOnDisk, FileGetsShorterAndLongerAgainWithZeros)
     shorter_and_longer(dir, wish(), {SIZE});
 }
 
-TEST_P(ShrinkOnDisk, SpaceIsGivenBackAtOnceAndAskedForAnew)
+TEST_P(ShrinkOnDisk, SpaceIsFreedAtOnceAndAllocatedAgain)
 {
     struct stat st;
     struct statfs fs;
     ASSERT_EQ(statfs(path.c_str(), &fs), 0);
     if (fs.f_type == 0x01021994)
         GTEST_SKIP() << "/var/tmp is a tmpfs";
-    // In a page cache not what lies beside the pages that stay; and a meta page, too, needs it again.
+    // In the page cache the space beside the pages that stay is not freed; and a meta page, too,
+    // needs space again.
     const bool cached = GetParam() == ATO_DOMAIN_MSYNC;
     const off_t beside = cached ? 2 << 20 : 0;
     const size_t n = 3 * CHUNK;
@@ -138,8 +140,8 @@ TEST_P(ShrinkOnDisk, SpaceIsGivenBackAtOnceAndAskedForAnew)
     EXPECT_EQ(read_file(path), expected);
 }
 
-// Through the mapping that others made of it, what is cut off may be looked at: it is no SIGBUS.
-TEST_P(Shrink, FileIsCutWhenNobodyHasItMapped)
+// A load from behind the new end through a mapping of the file causes no SIGBUS.
+TEST_P(Shrink, FileIsTruncatedAtTheLastUnmap)
 {
     for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
         write_file(path, content);
@@ -160,7 +162,7 @@ TEST_P(Shrink, FileIsCutWhenNobodyHasItMapped)
     }
 }
 
-TEST_P(Shrink, ShrinkWordIsWithdrawnWhenTheFileIsCut)
+TEST_P(Shrink, ShrinkWordIsClearedWhenTheFileIsTruncated)
 {
     Mapped m(path, wish());
     ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
@@ -168,14 +170,14 @@ TEST_P(Shrink, ShrinkWordIsWithdrawnWhenTheFileIsCut)
     ASSERT_NE(ato_memset(m.base, 7, 10), nullptr);
     ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
     EXPECT_EQ(read_at(manifest_of(path), 8208, 8), Bytes(8));
-    // Then what others append is theirs.
+    // After that, bytes that another program appends are its own.
     ASSERT_EQ(truncate(path.c_str(), 200), 0);
     Mapped again(path, wish());
     EXPECT_FALSE(again);
     EXPECT_EQ(again.error, ESTALE);
 }
 
-TEST_P(Shrink, GuardedBytesAreNotCutOff)
+TEST_P(Shrink, GuardedBytesCannotBeTruncated)
 {
     Mapped m(path, wish());
     ASSERT_EQ(ato_set_guard(m.base, 1000, content.data() + 1000, 16), 0) << ato_errormsg();
@@ -190,9 +192,9 @@ TEST_P(Shrink, GuardedBytesAreNotCutOff)
     EXPECT_EQ(ato_ftruncate(m.base, 1000), 0) << ato_errormsg();
 }
 
-// ---- what others do to the size ----
+// ---- sizes that other programs change ----
 
-TEST_P(Shrink, FileThatOthersMadeLongerOrCutIsEstale)
+TEST_P(Shrink, FileThatAnotherProgramResizedIsEstale)
 {
     for (uint64_t size : {size_t(99), SIZE + 1, size_t(LONGER)}) {
         SCOPED_TRACE(size);
@@ -212,8 +214,8 @@ TEST_P(Shrink, FileThatOthersMadeLongerOrCutIsEstale)
     }
 }
 
-// What others made longer stays so with a spatial unmap; what was cut off is not in it.
-TEST_P(Shrink, FileThatOthersMadeLongerHasNothingOfWhatWasCutOff)
+// A spatial unmap keeps the length that another program gave the file, with zeros behind its size.
+TEST_P(Shrink, FileThatAnotherProgramExtendedHasNoRemovedBytes)
 {
     Mapped m(path, wish());
     ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
@@ -223,10 +225,10 @@ TEST_P(Shrink, FileThatOthersMadeLongerHasNothingOfWhatWasCutOff)
     EXPECT_EQ(read_file(path), grown(expected, LONGER));
 }
 
-// ---- others meanwhile ----
+// ---- readers and writers during a shrink ----
 
-// A growth that could not be taken back does not cut off pages that somebody may be reading.
-TEST_P(Shrink, GrowthThatFailsIsCutBackToWhatTheFileWas)
+// The undo of a growth does not truncate pages that a reader may use.
+TEST_P(Shrink, FailedGrowthIsTruncatedToTheOldLengthOfTheFile)
 {
     Mapped m(path, wish());
     ASSERT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
@@ -235,7 +237,7 @@ TEST_P(Shrink, GrowthThatFailsIsCutBackToWhatTheFileWas)
         faults.fail_op("ftruncate", ENOSPC);
         EXPECT_EQ(ato_ftruncate(m.base, LONGER), -1);
         EXPECT_EQ(errno, ENOSPC);
-        EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << "no file has to get longer";
+        EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << "neither file has to become longer";
         EXPECT_EQ(ato_ftruncate(m.base, 100), 0) << ato_errormsg();
     }
     ato_tx *tx = ato_tx_begin(0);
@@ -245,16 +247,16 @@ TEST_P(Shrink, GrowthThatFailsIsCutBackToWhatTheFileWas)
         faults.fail_op("ftruncate", EIO);
         EXPECT_EQ(ato_tx_abort(tx), 0) << ato_errormsg();
     }
-    EXPECT_EQ(size_of(path), LONGER) << "it could not be cut back yet";
+    EXPECT_EQ(size_of(path), LONGER) << "it could not be truncated yet";
     EXPECT_EQ(ato_ftruncate(m.base, 50), 0) << ato_errormsg();
     EXPECT_EQ(size_of(path), SIZE);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     EXPECT_EQ(read_file(path), Bytes(content.begin(), content.begin() + 50));
 }
 
-// Records of 128 bytes, each of one byte; zeros behind an end that was nearer. Readers and writers
-// are everywhere in the file, and behind its end.
-TEST_P(Shrink, ReadersAndWritersGoOnMeanwhile)
+// Records of 128 equal bytes, or zeros where the file was shorter. Readers and writers use the
+// whole file, and the range behind its end.
+TEST_P(Shrink, ReadersAndWritersContinueDuringAShrink)
 {
     const uint64_t records = 2000, large = records * 128, small = 130 * 128;
     for (int policy : {ATO_READ_GATHER, ATO_READ_LAZY}) {
@@ -299,11 +301,11 @@ TEST_P(Shrink, ReadersAndWritersGoOnMeanwhile)
     }
 }
 
-// ---- what a shrink leaves that was cut or that failed ----
+// ---- a shrink that a crash cut or that failed ------------
 
-// The process that died had cleared the words, and perhaps its msync failed: then they are zeros for everybody but the
-// medium, and a sync has nothing to write unless their page is made dirty again.
-TEST_P(Shrink, WordsThatTheDeadClearedAreWrittenAgain)
+// The dead process cleared the words, and its msync may have failed: then they are zeros in memory
+// and not on the medium, and a sync writes nothing unless their page becomes dirty again.
+TEST_P(Shrink, WordsThatADeadProcessClearedAreWrittenAgain)
 {
     int status = in_child([&]() -> int {
         auto *m = new Mapped(path, wish_to_grow());
@@ -325,7 +327,7 @@ TEST_P(Shrink, WordsThatTheDeadClearedAreWrittenAgain)
     EXPECT_TRUE(stored);
 }
 
-// Nobody is told of the new end before it is durable, nor is anything thrown away.
+// Before the new end is durable no call sees it, and no content is discarded.
 TEST_P(Shrink, NewSizeIsNotSeenBeforeItIsDurable)
 {
     Mapped m(path, wish());
@@ -346,8 +348,8 @@ TEST_P(Shrink, NewSizeIsNotSeenBeforeItIsDurable)
     EXPECT_EQ(std::vector<uint64_t>(words.begin() + 2, words.end()), std::vector<uint64_t>(6, 100));
 }
 
-// What others do to the file after a cut is theirs, as far as it can be told.
-TEST_P(Shrink, FileThatOthersMadeLongerAfterACutIsEstale)
+// A length that another program sets after a crash is detected, unless it is the new size.
+TEST_P(Shrink, FileThatAnotherProgramResizedAfterACrashIsEstale)
 {
     int status = in_child([&] {
         Mapped m(path, wish());
@@ -370,8 +372,8 @@ TEST_P(Shrink, FileThatOthersMadeLongerAfterACutIsEstale)
     EXPECT_EQ(read_at(manifest_of(path), 8208, 8), Bytes(8));
 }
 
-// Whatever fails behind the commit: the file is shorter, and what is left is cleared later.
-TEST_P(Shrink, EachCallThatFailsLeavesItWhole)
+// After the commit no failure undoes the shrink, and the rest is cleared later.
+TEST_P(Shrink, FailureOfAnyCallLeavesAShorterFile)
 {
     for (long k = 0;; k++) {
         SCOPED_TRACE("call " + std::to_string(k));
@@ -410,7 +412,7 @@ class ShrinkOnMsync : public Growth
 
 INSTANTIATE_TEST_SUITE_P(Msync, ShrinkOnMsync, testing::Values(ATO_DOMAIN_MSYNC));
 
-TEST_P(ShrinkOnMsync, MediumThatFailsPoisons)
+TEST_P(ShrinkOnMsync, FailureOfTheMediumPoisonsTheFile)
 {
     for (long k = 1;; k++) {
         SCOPED_TRACE("flush " + std::to_string(k));
@@ -430,7 +432,7 @@ TEST_P(ShrinkOnMsync, MediumThatFailsPoisons)
             EXPECT_GE(k, 3);
             break;
         }
-        EXPECT_EQ(r, k < 3 ? -1 : 0) << "what comes behind the size word does not undo it";
+        EXPECT_EQ(r, k < 3 ? -1 : 0) << "a failure after the size word does not undo it";
         EXPECT_EQ(m.read(0, 10), Bytes());
         EXPECT_EQ(m.error, EIO);
         EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How does the library ask for space? In few calls, without making a file longer, and it says what the system said.
-// What happens on a disk that is full is in hazards/space_test.cc.
+// How does the library allocate space? In few calls, without making a file longer, and it reports
+// the error of the system. (A full disk: hazards/space_test.cc.)
 #include "support/faults.h"
 #include "support/mapped.h"
 
@@ -29,8 +29,8 @@ TEST(Space, AllocatingKeepsTheFilesSize)
     EXPECT_EQ(size_of(odd), 4196u);
 }
 
-// No block is missing, but a user's share of them.
-TEST(Space, LargeWriteAsksInFewCallsAndSaysWhenItIsTheQuota)
+// Blocks are free, but the quota of the user is used up.
+TEST(Space, LargeWriteAllocatesInFewCallsAndReportsTheQuota)
 {
     TempDir dir;
     const std::string large = dir / "large";
@@ -47,17 +47,17 @@ TEST(Space, LargeWriteAsksInFewCallsAndSaysWhenItIsTheQuota)
     ASSERT_TRUE(m.write(0, Bytes(64, 1)));
     long before = faults.count("fallocate");
     ASSERT_TRUE(m.write(64, Bytes(64, 2)));
-    EXPECT_EQ(faults.count("fallocate"), before) << "a page that has space is not asked for again";
+    EXPECT_EQ(faults.count("fallocate"), before) << "a page that has space is not allocated again";
     ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 1)));
     EXPECT_LE(faults.count("fallocate"), before + 6) << "in batches, not one a page";
     before = faults.count("fallocate");
     ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 2))); // to O, which has space
     ASSERT_TRUE(m.write(0, Bytes(512 * 4096, 3)));
-    EXPECT_EQ(faults.count("fallocate"), before) << "homes that have space are not asked for again";
+    EXPECT_EQ(faults.count("fallocate"), before) << "homes that have space are not allocated again";
 }
 
-// What is behind the end of a file is no hole: words that are gone are not zeros.
-TEST(Space, ReflectionThatOthersCutWhileItWasMappedIsAnError)
+// The range behind the end of a reflection is no hole: its words must not be read as zeros.
+TEST(Space, ReflectionThatIsTruncatedWhileItIsMappedIsEstale)
 {
     for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC}) {
         for (off_t cut : {off_t(0), off_t(513 * 4096)}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does ato_stat() count what was done? Each number after operations whose cost is known.
+// Does ato_stat() count operations and their cost? Each number is checked after operations of known
+// cost.
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ class Stat : public testing::Test
     std::string path;
 };
 
-TEST_F(Stat, NewMappingHasDoneNothing)
+TEST_F(Stat, NewMappingHasCountersOfZero)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_ADAPTIVE));
     ASSERT_TRUE(m);
@@ -133,7 +134,7 @@ TEST_F(Stat, SkippedSlicesCostNothing)
     EXPECT_EQ(st.flips, 0u);
 }
 
-TEST_F(Stat, CountersAreTheMappingsAndStatesTheFiles)
+TEST_F(Stat, CountersArePerMappingAndStatesPerFile)
 {
     Mapped a(path, options(0, ATO_READ_GATHER)), b(path, options(), 4096, 4096);
     ASSERT_TRUE(a && b);
@@ -151,7 +152,7 @@ TEST_F(Stat, AllThreadsAreCounted)
     Mapped m(path);
     ASSERT_TRUE(m);
     std::vector<std::thread> threads;
-    for (size_t t = 0; t < 100; t++) // more than have counters of their own
+    for (size_t t = 0; t < 100; t++) // more threads than have counters of their own
         threads.emplace_back([&m, t] {
             for (int i = 0; i < 20; i++)
                 ato_memcpy(m.base + t * 4096, "12345678", 8);
@@ -176,17 +177,17 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     ASSERT_EQ(ato_stat(m.base + 5000, &newer.st), 0); // any address within
     EXPECT_EQ(newer.st.writes, 1u);
     EXPECT_EQ(newer.st.struct_size, sizeof(newer));
-    EXPECT_EQ(newer.news[0], 0u) << "what is not known here is zero";
+    EXPECT_EQ(newer.news[0], 0u) << "fields that the library does not know are zero";
     struct ato_status older;
     memset(&older, 0xff, sizeof(older));
     older.struct_size = offsetof(struct ato_status, writes);
     ASSERT_EQ(ato_stat(m.base, &older), 0);
     EXPECT_EQ(older.size, SIZE);
-    EXPECT_EQ(older.writes, UINT64_MAX) << "behind what the caller has";
+    EXPECT_EQ(older.writes, UINT64_MAX) << "behind the struct of the caller";
 }
 
-// Whatever of the file is mapped, and whoever changed it.
-TEST_F(Stat, SizeIsThatOfTheFileAsItIsCommitted)
+// Through each mapping, after a change through any of them.
+TEST_F(Stat, SizeIsTheCommittedSizeOfTheFile)
 {
     Mapped whole(path), part(path, options(), 4096, 4096);
     ASSERT_TRUE(whole && part);
@@ -213,7 +214,7 @@ TEST_F(Stat, SizeIsThatOfTheFileAsItIsCommitted)
     EXPECT_NE(std::string(ato_errormsg()).find("mapping"), std::string::npos);
 }
 
-TEST_F(Stat, RefusesWhatIsNoMappingAndNoStruct)
+TEST_F(Stat, RefusesAnAddressOutsideMappingsAndAnInvalidStruct)
 {
     Mapped m(path);
     ASSERT_TRUE(m);

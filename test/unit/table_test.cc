@@ -35,7 +35,7 @@ TEST_F(Table, ReservesWholeGibibytesOnTheirBoundary)
         ASSERT_NE(at, nullptr);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % TABLE_GRAIN, 0u);
         uint64_t whole = n > TABLE_GRAIN ? 2 * TABLE_GRAIN : TABLE_GRAIN;
-        // All of it is ours: nobody else gets an address within.
+        // All of it is reserved: no other mapping gets an address in it.
         void *inside = mmap(at + whole - 4096, 4096, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         EXPECT_EQ(inside, MAP_FAILED);
@@ -77,14 +77,14 @@ TEST_F(Table, FindsEveryAddressOfAMappingAndNoneBeside)
     munmap(at, 3 * TABLE_GRAIN);
 }
 
-TEST_F(Table, NoAddressIsTooLargeToAskFor)
+TEST_F(Table, AnyAddressCanBeLookedUp)
 {
     for (uint64_t at : {0ull, 1ull << 47, (1ull << 47) - 1, ~0ull})
         EXPECT_EQ(table_find(reinterpret_cast<void *>(at)), nullptr);
     EXPECT_FALSE(table_touches_other(reinterpret_cast<void *>(~0ull - 10), 5, nullptr));
 }
 
-TEST_F(Table, TellsWhoElseARangeTouches)
+TEST_F(Table, TellsWhetherARangeTouchesAnotherMapping)
 {
     char *at = reserve(4 * TABLE_GRAIN);
     ASSERT_NE(at, nullptr);

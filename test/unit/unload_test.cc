@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What if a program loads the library by itself and lets go of it? Threads that made calls run code of
+// Can a program load the library with dlopen(), and close it? Threads that made calls run code of
 // the library when they end.
 #include "support/temp.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What is left behind? Fast and spatial unmaps, their options and errors.
+// Which files and objects does an unmap leave? Fast and spatial unmaps, their options and errors.
 #include "reflection/media/races.h"
 #include "support/mapped.h"
 
@@ -124,8 +124,7 @@ TEST_F(UnmapOptions, ProgressGrowsToTheFilesSizeWithAnyNumberOfThreads)
     }
 }
 
-// A file may be far larger than what was ever stored to it.
-// A handler that runs on a thread that the program did not start would be a surprise to it.
+// A signal handler must not run on a thread that the program did not start.
 TEST_F(UnmapOptions, ThreadsOfTheLibraryTakeNoSignals)
 {
     struct Seen {
@@ -145,7 +144,7 @@ TEST_F(UnmapOptions, ThreadsOfTheLibraryTakeNoSignals)
         bool mine = pthread_equal(pthread_self(), s->caller);
         s->elsewhere += !mine;
         s->open += sigismember(&blocked, SIGUSR1) == mine;
-        usleep(1000); // for the other threads to come to it
+        usleep(1000); // so that other threads call it too
     };
     for (int i = 0; i < 50 && !seen.elsewhere; i++) {
         write_file(path, Bytes(40 * 512 * 4096, 'x'));
@@ -160,7 +159,8 @@ TEST_F(UnmapOptions, ThreadsOfTheLibraryTakeNoSignals)
     EXPECT_EQ(seen.open, 0);
 }
 
-TEST_F(UnmapOptions, HolesOfTheReflectionAreNotLookedAt)
+// A file may be far larger than the data that was stored to it.
+TEST_F(UnmapOptions, HolesOfTheReflectionAreSkipped)
 {
 #ifdef RACES_WATCHED
     GTEST_SKIP() << "ThreadSanitizer leaves no room for views of a TiB";
@@ -235,7 +235,7 @@ TEST_F(UnmapOptions, OnlyTheWholeMappingCanBeUnmapped)
     EXPECT_EQ(ato_munmap(m.base, SIZE, ATO_UNMAP_FAST), -1);
 }
 
-TEST_F(UnmapOptions, FileMappedAndUnmappedUntouchedIsTheSame)
+TEST_F(UnmapOptions, UntouchedFileIsUnchanged)
 {
     struct stat before = stat_of(path);
     {
@@ -250,7 +250,7 @@ TEST_F(UnmapOptions, FileMappedAndUnmappedUntouchedIsTheSame)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_F(UnmapOptions, FilesOnADiskAreUnmappedTheSame)
+TEST_F(UnmapOptions, WorkForFilesOnADisk)
 {
     std::string disk = disk_folder();
     if (disk.empty())
