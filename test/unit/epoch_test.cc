@@ -155,7 +155,7 @@ TEST_P(Epoch, IsSharedByAllThreads)
         thread.join();
     EXPECT_EQ(m->read(), model);
     for (unsigned p = 0; p < 80; p++) // the ranges do not overlap
-        EXPECT_TRUE(e->read(p * PAGE + 7, PAGE).size() == PAGE);
+        EXPECT_EQ(e->read(p * PAGE + 7, PAGE), pattern(PAGE, p));
     Bytes all = e->read();
     std::thread([&] { EXPECT_EQ(ato_msync(e->base, SIZE, 0), 0); }).join();
     EXPECT_EQ(m->read(), all);
@@ -176,6 +176,7 @@ TEST_P(Epoch, ReadersSeeWholeWrites)
                 ASSERT_NE(ato_memcpy(seen.data(), e->base, seen.size()), nullptr) << ato_errormsg();
                 ASSERT_EQ(Bytes(seen.size(), seen[0]), seen);
                 ASSERT_NE(ato_memcpy(seen.data(), m->base, seen.size()), nullptr);
+                ASSERT_EQ(Bytes(seen.size(), seen[0]), seen) << "without the epoch";
             }
         });
     for (unsigned i = 1; i < 2000; i++) {

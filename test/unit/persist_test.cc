@@ -86,8 +86,14 @@ TEST_P(Persist, ScatterLineHomeCopyAndWordStoresWriteTheirTarget)
 
     uint64_t *word = reinterpret_cast<uint64_t *>(r + 1024);
     persist_store_word(&p, word, 0x1122334455667788ull);
-    memset(&expected_r[1024], 0, 0);
-    EXPECT_EQ(*word, 0x1122334455667788ull);
+    const uint64_t value = 0x1122334455667788ull;
+    memcpy(&expected_r[1024], &value, 8);
+    EXPECT_EQ(memcmp(r, expected_r.data(), 4096), 0);
+
+    const uint64_t pair[2] = {value, ~value};
+    persist_store_pair(&p, word + 2, pair);
+    memcpy(&expected_r[1040], pair, 16);
+    EXPECT_EQ(memcmp(r, expected_r.data(), 4096), 0);
 }
 
 TEST_P(Persist, FlushesOfMappedMemorySucceed)

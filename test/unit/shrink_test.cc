@@ -365,7 +365,6 @@ TEST_P(Shrink, FileThatAnotherProgramResizedAfterACrashIsEstale)
         EXPECT_EQ(size_of(path), size);
     }
     ASSERT_EQ(truncate(path.c_str(), 100), 0);
-    Bytes now = read_file(path);
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.stat().size, 100u);
