@@ -167,6 +167,7 @@ TEST_P(Epoch, ReadersSeeWholeWrites)
 {
     constexpr unsigned PAGES = 5;
     put(0, Bytes(PAGES * PAGE, 0));
+    commit();
     std::atomic<bool> stop{false};
     std::vector<std::thread> readers;
     for (int i = 0; i < 2; i++)
