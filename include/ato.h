@@ -154,7 +154,8 @@ struct ato_status {
     size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
     int domain, format, read_policy;
     /* state of the file */
-    uint64_t size;                 /* logical size, bytes */
+    uint64_t size;      /* logical size, bytes */
+    uint64_t folder[2]; /* device and inode of the reflection's folder; 0: no reflection */
     uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
     uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
     /* successful calls through this mapping */
@@ -206,8 +207,7 @@ struct ato_status {
  *   ESTALE    reflection and file do not belong together: the reflection is missing,
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, its attribute was removed, or another file's reflection
- *             is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION.
- *             Or its last user was killed, and a journal that may hold a commit of it is missing
+ *             is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION
  *   EUCLEAN   a manifest, reflection or journal is damaged, or of an unknown version
  *   EXDEV     the file is mapped in another durability domain
  * Since 0.1.
@@ -417,7 +417,8 @@ int ato_tx_join(ato_tx *into, ato_tx *from);
  *   EPERM      it belongs to another thread
  *   ETIMEDOUT  others held a page for wait_ms
  *   EXDEV      the file cannot be in one commit with those written before: it has another durability domain,
- *              owner, group or mode for writers (a process that recovers one must be able to recover all)
+ *              reflection folder, owner, group or mode for writers (a process that recovers one must find and be able to
+ *              recover all)
  * ATO_EAGER takes effect at the commit. Since 0.1.
  */
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags);

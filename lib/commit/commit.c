@@ -247,8 +247,7 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
 {
     struct part *part = NULL;
     for (unsigned i = 0; i < sum->files; i++) {
-        names[i] = (struct journal_file){.inode = files[i]->pairing.record.inode,
-                                         .folder = i ? journals_folder_of(lane, files[i]) : 0};
+        names[i] = (struct journal_file){.inode = files[i]->pairing.record.inode};
         memcpy(names[i].id, files[i]->pairing.record.id, sizeof(names[i].id));
     }
     journal_begin(w, lane->journal, &files[0]->persist, lane->lane, names, sum->files,

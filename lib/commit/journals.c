@@ -1,24 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/journals.h"
 
-#include "lib/commit/journals_entry.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/recovery/pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+struct journals {
+    struct journals *next;
+    dev_t device; /* of the folder */
+    ino_t inode;
+    /* Owner, group and mode of all its files: a process that may recover one may recover all. */
+    struct trust like;
+    struct folder folder;
+    struct pool pool;
+    uint64_t busy, stuck; /* one bit per lane */
+    unsigned files;
+    pthread_mutex_t medium;
+    bool failed;    /* its medium failed: no new commits */
+    bool abandoned; /* let go with a commit in doubt: not used any more */
+};
+
+/* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its
+ * reflection are as near to them as its maker could set them.) */
+struct journal_key {
+    struct stat folder;
+    struct trust like;
+};
 
 /* A file's use of a journal. */
 struct journals_use {
     struct journals_use *next; /* in the list of the file */
     struct journals *in;
-    unsigned folder; /* the file's journal_file.folder */
-    bool stuck;      /* a lane there holds a commit in doubt of the file */
+    bool stuck; /* a lane there holds a commit in doubt of the file */
 };
 
 /* Held for nanoseconds in each journaled commit, and for milliseconds while a pool is created. */
@@ -27,13 +49,105 @@ static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static struct journals *all;
 static bool exiting;
 
+/* ---- one journal ---- */
+
+/* Sets *k for a journal in the file's folder. Returns 0; -1 with errno. */
+static int key_of(const struct file *f, struct journal_key *k)
+{
+    const struct identity *identity = &f->pairing.identity;
+    if (fstat(f->pairing.folder.fd, &k->folder) < 0)
+        return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
+    /* No permission to read: a user that may only read could lock the journal and block all others. */
+    k->like =
+        (struct trust){identity->owner, identity->group, ownership_writers(identity->mode & 0666)};
+    return 0;
+}
+
+/* Returns true if the journal is for files like `f`, whose key is `k`. */
+static bool matches(const struct journals *j, const struct journal_key *k, const struct file *f)
+{
+    return j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
+           j->like.owner == k->like.owner && j->like.group == k->like.group &&
+           j->like.mode == k->like.mode && j->pool.journal.domain == f->persist.domain;
+}
+
+static int copy_folder(struct folder *to, const struct folder *from)
+{
+    memcpy(to->path, from->path, sizeof(to->path));
+    to->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+    return to->fd < 0 ? report_errno(errno, "cannot duplicate a descriptor") : 0;
+}
+
+/* Returns the capacity of a new journal: the usual one, or if `words` is more a power of two, so that later
+ * commits of that size fit, too. */
+static uint64_t choose_words(uint64_t words)
+{
+    uint64_t n = JOURNAL_WORDS;
+    if (words > n)
+        for (n = 1; n < words;)
+            n *= 2;
+    return n;
+}
+
+/* Makes a journal in the file's folder, with room for a commit of so many words. Returns NULL with errno. */
+static struct journals *make(struct file *f, const struct journal_key *k, uint64_t words)
+{
+    struct journals *j = calloc(1, sizeof(*j));
+    if (!j) {
+        report_error(ENOMEM, "no memory for a journal");
+        return NULL;
+    }
+    j->device = k->folder.st_dev;
+    j->inode = k->folder.st_ino;
+    j->like = k->like;
+    pthread_mutex_init(&j->medium, NULL);
+    if (copy_folder(&j->folder, &f->pairing.folder) == 0 &&
+        pool_create(&j->pool, &j->folder, &f->persist, choose_words(words), &j->like) == 0)
+        return j;
+    int saved = errno;
+    folder_close(&j->folder);
+    free(j);
+    errno = saved;
+    return NULL;
+}
+
+/* Frees what the process has of the journal, which stays on the media. */
+static void free_journal(struct journals *j)
+{
+    folder_close(&j->folder);
+    free(j);
+}
+
+/* Returns true if the journal takes no new commits. */
+static bool is_over(const struct journals *j)
+{
+    return j->abandoned || __atomic_load_n(&j->failed, __ATOMIC_RELAXED);
+}
+
+/* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
+ * busy; LANE_NONE if there are none. */
+enum { LANE_BUSY = -1, LANE_NONE = -2 };
+static int pick(const struct journals *j, unsigned files, uint64_t words)
+{
+    int found = LANE_NONE;
+    for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
+        if (words > journal_capacity(&j->pool.journal, lane, files) || (j->stuck >> lane & 1))
+            continue;
+        if (!(j->busy >> lane & 1))
+            return (int)lane;
+        found = LANE_BUSY;
+    }
+    return found;
+}
+
+/* ---- all journals; with the lock ---- */
+
 static struct journals *find(struct file *const *files, const struct journal_key *k, unsigned n,
                              uint64_t words)
 {
     const struct file *f = files[0];
     for (struct journals *j = all; j; j = j->next)
-        if (journals_entry_matches(j, k, f) && !journals_entry_is_over(j) &&
-            journals_entry_pick(j, n, words) != LANE_NONE && journals_entry_has_room(j, files, n))
+        if (matches(j, k, f) && !is_over(j) && pick(j, n, words) != LANE_NONE)
             return j;
     return NULL;
 }
@@ -47,16 +161,15 @@ static void unlink_from_list(struct journals *j)
         *at = j->next;
 }
 
-/* Takes 1 from the users of a journal, and removes it with the last one. If a pointer cannot be removed the
- * journal stays, like one of a dead process: the next map in either folder removes both. */
+/* Takes 1 from the users of a journal, and removes it with the last one. */
 static void drop(struct journals *j)
 {
     if (--j->files)
         return;
     unlink_from_list(j);
     if (!j->abandoned)
-        (void)pool_close(&j->pool, &j->folder, !j->stuck && journals_entry_remove_pointers(j));
-    journals_entry_free(j);
+        (void)pool_close(&j->pool, &j->folder, !j->stuck);
+    free_journal(j);
 }
 
 /* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers it. Other
@@ -79,14 +192,14 @@ static struct journals_use *use_of(const struct file *f, const struct journals *
     return u;
 }
 
-static struct journals_use *use(struct file *f, struct journals *j, unsigned folder)
+static struct journals_use *use(struct file *f, struct journals *j)
 {
     struct journals_use *u = malloc(sizeof(*u));
     if (!u) {
         report_error(ENOMEM, "no memory for a journal");
         return NULL;
     }
-    *u = (struct journals_use){.next = f->journals, .in = j, .folder = folder};
+    *u = (struct journals_use){.next = f->journals, .in = j};
     f->journals = u;
     j->files++;
     return u;
@@ -98,7 +211,7 @@ static bool leave_those_over(struct file *f)
 {
     for (struct journals_use **at = &f->journals; *at;) {
         struct journals_use *u = *at;
-        if (!journals_entry_is_over(u->in)) {
+        if (!is_over(u->in)) {
             at = &u->next;
             continue;
         }
@@ -127,44 +240,22 @@ static struct journals *own(struct file *const *files, unsigned n, uint64_t word
         return NULL;
     }
     for (struct journals_use *u = f->journals; u; u = u->next)
-        if (u->folder == 0 && !journals_entry_is_over(u->in) &&
-            journals_entry_pick(u->in, n, words) != LANE_NONE &&
-            journals_entry_has_room(u->in, files, n))
+        if (!is_over(u->in) && pick(u->in, n, words) != LANE_NONE)
             return u->in;
-    if (!journals_entry_has_room(NULL, files, n)) {
-        report_error(E2BIG,
-                     "a commit of files in more than %u other reflection folders is more "
-                     "than a journal can hold",
-                     JOURNAL_FOLDERS);
-        return NULL;
-    }
-    if (journals_entry_key(f, &k) < 0)
+    if (key_of(f, &k) < 0)
         return NULL;
     struct journals *j = find(files, &k, n, words);
-    if (!j && (j = journals_entry_make(f, &k, words))) {
+    if (!j && (j = make(f, &k, words))) {
         j->next = all;
         all = j;
     }
-    if (!j || use(f, j, 0))
+    if (!j || use(f, j))
         return j;
     if (!j->files) {
         j->files = 1;
         drop(j);
     }
     return NULL;
-}
-
-/* Makes a file a user of a journal, which recovery then finds from the file's folder. Returns 0; -1 with
- * errno. */
-static int join(struct journals *j, struct file *f)
-{
-    struct journal_key k;
-    if (use_of(f, j))
-        return 0;
-    if (journals_entry_key(f, &k) < 0)
-        return -1;
-    const int folder = journals_entry_reach(j, f, &k.folder);
-    return folder >= 0 && use(f, j, (unsigned)folder) ? 0 : -1;
 }
 
 /* ---- lanes ---- */
@@ -177,8 +268,15 @@ int journals_alike(const struct file *a, const struct file *b)
             EXDEV, "%s is mapped in domain %s, and %s in domain %s: no commit can be of both",
             a->pairing.path, domain_name(a->persist.domain), b->pairing.path,
             domain_name(b->persist.domain));
-    if (journals_entry_key(a, &x) < 0 || journals_entry_key(b, &y) < 0)
+    if (key_of(a, &x) < 0 || key_of(b, &y) < 0)
         return -1;
+    if (x.folder.st_dev != y.folder.st_dev || x.folder.st_ino != y.folder.st_ino)
+        return report_error(EXDEV,
+                            "%s and %s have their reflections in two folders, %s and %s: no commit "
+                            "can be of both. Give them one folder (ATO_REFLECTION_DIR, or "
+                            "reflection_dir in ato_options)",
+                            a->pairing.path, b->pairing.path, a->pairing.folder.path,
+                            b->pairing.folder.path);
     const bool groups = (x.like.mode | y.like.mode) & S_IWGRP;
     if (x.like.owner == y.like.owner && x.like.mode == y.like.mode &&
         (!groups || x.like.group == y.like.group))
@@ -209,11 +307,11 @@ int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
         }
         struct journals *j = own(files, n, words);
         for (unsigned i = 1; j && i < n; i++)
-            if (join(j, files[i]) < 0)
+            if (!use_of(files[i], j) && !use(files[i], j))
                 j = NULL;
         if (!j)
             break;
-        int free_one = journals_entry_pick(j, n, words);
+        int free_one = pick(j, n, words);
         if (free_one >= 0) {
             j->busy |= 1ull << free_one;
             *lane = (struct journal_lane){j, &j->pool.journal, (unsigned)free_one};
@@ -224,15 +322,6 @@ int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
     }
     pthread_mutex_unlock(&lock);
     return result;
-}
-
-unsigned journals_folder_of(const struct journal_lane *lane, const struct file *f)
-{
-    pthread_mutex_lock(&lock);
-    const struct journals_use *u = use_of(f, lane->in);
-    unsigned folder = u ? u->folder : 0;
-    pthread_mutex_unlock(&lock);
-    return folder;
 }
 
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
@@ -297,7 +386,7 @@ void journals_close_all(void)
     for (struct journals *j = all; j; j = j->next) {
         /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
          * mapped, since these threads go on until the process ends. */
-        if (!j->busy && !j->stuck && !j->abandoned && journals_entry_remove_pointers(j))
+        if (!j->busy && !j->stuck && !j->abandoned)
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
     pthread_mutex_unlock(&lock);
@@ -311,7 +400,7 @@ void journals_forget_all(void)
         next = j->next;
         if (!j->abandoned)
             pool_forget(&j->pool);
-        journals_entry_free(j);
+        free_journal(j);
     }
     all = NULL;
 }

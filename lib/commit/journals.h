@@ -7,8 +7,7 @@
  * A journal is made at the first commit of several words that no hardware transaction did, and removed when
  * the last file that used it is unmapped, at the latest at exit.
  *
- * A commit may be to files in several folders. It goes through a journal in the folder of the first; the
- * other folders get a pointer to it (pointer.h), so that recovery of any of the files finds it. Every file
+ * All files of a commit have their reflections in one folder: recovery of any of them finds the journal there. Every file
  * that a journal ever served is its user, and one file may use several journals.
  *
  * A lane whose commit is in doubt (its medium failed) stays as it is and is never given out again. When one
@@ -22,17 +21,14 @@
 #include "lib/page/lane.h"
 #include "reflection/format/journal.h"
 
-/* Checks whether both files may be in one commit. Returns 0; -1 with EXDEV and a sentence if their domains
- * differ, or their owner, group or mode: not every process that may recover the one could recover the other. */
+/* Checks whether both files may be in one commit. Returns 0; -1 with EXDEV and a sentence if their domains or reflection
+ * folders differ, or their owner, group or mode: not every process that may recover the one could recover the other. */
 int journals_alike(const struct file *a, const struct file *b);
 
 /* Takes a lane for a commit of `words` words to `n` files, which are alike, in a journal in the folder of
  * files[0]. Waits while all lanes are busy. Returns 0; -1 with E2BIG, ENOSPC, ... and no lane. */
 int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
                        struct journal_lane *lane);
-
-/* Returns journal_file.folder for one of the files of the lane; for the first it is 0. */
-unsigned journals_folder_of(const struct journal_lane *lane, const struct file *f);
 
 /* Runs journal_finish(), journal_commit() or journal_retire(), as file_msync() does flushes: in domain msync
  * one at a time, and none succeeds after one has failed. Returns 0; -1 with errno. */

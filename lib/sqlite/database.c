@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,6 +97,33 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
     return in_memory;
 }
 
+/* The caller holds the lock. Returns a database that the handle of `c` writes to as well, with its reflection in another folder. */
+static const struct connection *find_apart(const struct connection *c)
+{
+    for (const struct database *db = databases; db; db = db->next) {
+        const bool apart = memcmp(db->folder, c->db->folder, sizeof(db->folder)) != 0;
+        for (const struct connection *other = db->connections; other && apart; other = other->next)
+            if (other->handle == c->handle && other->journaled && connection_writes(other))
+                return other;
+    }
+    return NULL;
+}
+
+int database_check_folders(const char *journal)
+{
+    int r = SQLITE_OK;
+    pthread_mutex_lock(&lock);
+    const struct connection *c = find_writer(journal);
+    const struct connection *other = c && c->handle ? find_apart(c) : NULL;
+    if (other)
+        r = fault(SQLITE_CANTOPEN,
+                  "%s and %s have their reflections in different folders, and cannot be in one "
+                  "transaction: open both with the same reflection_dir=FOLDER",
+                  c->name, other->name);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
 bool database_deletes_journal(const char *journal)
 {
     pthread_mutex_lock(&lock);
@@ -179,6 +207,7 @@ static void forget_unused(struct database *db)
     while (*at != db)
         at = &(*at)->next;
     *at = db->next;
+    free(db->reflection_dir);
     free(db);
 }
 
@@ -251,15 +280,19 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
     if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
         *by_system = false;
         begin_long_work(db);
-        const struct view v = view_map(d->fd, wish->max_size, wish->flags, &st);
+        const struct view v = view_map(d->fd, &wish->view, &st);
         end_long_work(db);
         db->views[wish->writable] = v;
         if (db->views[wish->writable].at) {
             db->fd = d->fd;
-            db->max_size = wish->max_size;
-            db->domain = view_domain(db->views[wish->writable].at);
+            db->max_size = wish->view.max_size;
+            if (wish->view.reflection_dir && !db->reflection_dir)
+                db->reflection_dir = strdup(wish->view.reflection_dir);
+            const struct ato_status status = view_status(db->views[wish->writable].at);
+            memcpy(db->folder, status.folder, sizeof(db->folder));
+            db->domain = status.domain;
             if (wish->writable)
-                db->policy = view_policy(db->views[1].at);
+                db->policy = status.read_policy;
         }
     }
     if (view_for(db, wish->writable))
@@ -324,8 +357,9 @@ static struct view map_again(const struct database *db, const char *name)
     struct stat st;
     if (fstat(db->fd, &st) < 0)
         return (struct view){0};
-    const size_t max_size = db->max_size < (size_t)st.st_size ? 0 : db->max_size;
-    struct view v = view_map(db->fd, max_size, 0, &st);
+    const struct view_wish wish = {.max_size = db->max_size < (size_t)st.st_size ? 0 : db->max_size,
+                                   .reflection_dir = db->reflection_dir};
+    struct view v = view_map(db->fd, &wish, &st);
     if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
     return v;
@@ -406,7 +440,7 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
     if (write->at)
         view_unmap(write, mode, find_kept(db, true)->fd, is_locked, name);
     if (left)
-        view_make_plain(name);
+        view_make_plain(db->reflection_dir, name);
 }
 
 void database_close(struct database *db, struct connection *c, const char *name)

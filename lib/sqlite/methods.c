@@ -189,6 +189,9 @@ static int control(struct connection *c, int what, void *arg)
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
         c->checkpointed = !c->checkpoint;
         return SQLITE_OK;
+    case SQLITE_FCNTL_PDB:
+        c->handle = *(void **)arg;
+        return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return data_expect(c, *(sqlite3_int64 *)arg);
     case SQLITE_FCNTL_CHUNK_SIZE:
@@ -382,10 +385,10 @@ static int attach(struct connection *c, int flags)
     int r = parameters_read(&p, c->name);
     if (r != SQLITE_OK)
         return r;
-    struct database_wish wish = {.path = c->name,
-                                 .writable = !(flags & SQLITE_OPEN_READONLY),
-                                 .max_size = p.max_size,
-                                 .flags = p.prefer};
+    struct database_wish wish = {
+        .path = c->name,
+        .writable = !(flags & SQLITE_OPEN_READONLY),
+        .view = {.max_size = p.max_size, .flags = p.prefer, .reflection_dir = p.reflection_dir}};
     c->journal_file = p.memory_journal_on_disk;
     c->unmap_fast = p.unmap_fast;
     c->without_locks = p.without_locks;

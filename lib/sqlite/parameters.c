@@ -11,7 +11,7 @@
 /* More than libato can map. */
 #define MOST_BYTES (256ull << 40)
 
-static const char *const ours[] = {"journal", "max_size", "prefer", "unmap"};
+static const char *const ours[] = {"journal", "max_size", "prefer", "reflection_dir", "unmap"};
 static const char *const journals[] = {"memory", "file", NULL};
 static const char *const modes[] = {"plain", "fast", NULL};
 static const char *const sides[] = {"file", "reflection", NULL};
@@ -71,11 +71,11 @@ static void name_unknown(const char *name)
     for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++)
         if (!is_among(key, ours, sizeof(ours) / sizeof(*ours)) &&
             !is_among(key, of_others, sizeof(of_others) / sizeof(*of_others)))
-            (void)fault(
-                SQLITE_WARNING,
-                "%s: the parameter %s is not known; this VFS has the parameters "
-                "journal=memory|file, max_size=BYTES, prefer=file|reflection and unmap=plain|fast",
-                name, key);
+            (void)fault(SQLITE_WARNING,
+                        "%s: the parameter %s is not known; this VFS has the parameters "
+                        "journal=memory|file, max_size=BYTES, prefer=file|reflection, "
+                        "reflection_dir=FOLDER and unmap=plain|fast",
+                        name, key);
 }
 
 int parameters_read(struct parameters *p, const char *name)
@@ -95,6 +95,7 @@ int parameters_read(struct parameters *p, const char *name)
         r = choose(name, variable, word, journals, &journal);
     p->memory_journal_on_disk = journal == 1;
     p->unmap_fast = mode == 1;
+    p->reflection_dir = sqlite3_uri_parameter(name, "reflection_dir");
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
     return r;
 }

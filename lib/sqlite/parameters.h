@@ -9,6 +9,7 @@
 struct parameters {
     size_t max_size;             /* bytes that the file may grow to; 0: not given */
     unsigned prefer;             /* ATO_PREFER_..., or 0 */
+    const char *reflection_dir;  /* a folder; NULL: not given */
     bool memory_journal_on_disk; /* the rollback journal is the VFS's below */
     bool unmap_fast;
     bool without_locks; /* SQLite's nolock=1 */

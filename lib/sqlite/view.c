@@ -20,23 +20,22 @@ enum { LEAST_GROWTH = 4 };
 /* The length that an empty file is mapped with. */
 enum { LEAST_LENGTH = 4096 };
 
-/* The short struct_size saves counting slices. */
-int view_domain(void *view)
+struct ato_status view_status(void *view)
 {
+    /* The short struct_size saves counting slices. */
     struct ato_status st = {.struct_size = offsetof(struct ato_status, slices_in_reflection)};
-    return ato_stat(view, &st) == 0 ? (int)st.domain : ATO_DOMAIN_PROCESS;
+    if (ato_stat(view, &st) < 0)
+        st = (struct ato_status){.domain = ATO_DOMAIN_PROCESS, .read_policy = -1};
+    return st;
 }
 
-int view_policy(void *view)
-{
-    struct ato_status st = {.struct_size = offsetof(struct ato_status, size)};
-    return ato_stat(view, &st) == 0 ? st.read_policy : -1;
-}
-
-struct view view_map(int fd, size_t max_size, unsigned flags, const struct stat *st)
+struct view view_map(int fd, const struct view_wish *wish, const struct stat *st)
 {
     struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
-    struct ato_options o = {.struct_size = sizeof(o), .max_size = max_size, .flags = flags};
+    struct ato_options o = {.struct_size = sizeof(o),
+                            .max_size = wish->max_size,
+                            .flags = wish->flags,
+                            .reflection_dir = wish->reflection_dir};
     const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
     const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
     /* No descriptor of the file may be closed (database.h). */
@@ -49,7 +48,7 @@ struct view view_map(int fd, size_t max_size, unsigned flags, const struct stat 
         o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
     v.at = ato_mmap_opt(v.length, fd, 0, &o);
     /* EFBIG: other processes have mapped it with a smaller max_size. */
-    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !max_size)) &&
+    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !wish->max_size)) &&
            o.max_size / 4 > least) {
         o.max_size /= 4;
         v.at = ato_mmap_opt(v.length, fd, 0, &o);
@@ -90,13 +89,13 @@ bool view_has_reflection(void *view)
     return ato_stat(view, &st) == 0 && st.reflection_bytes;
 }
 
-void view_make_plain(const char *name)
+void view_make_plain(const char *reflection_dir, const char *name)
 {
     struct stat st;
     int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     struct view v = {0};
     if (fd >= 0 && fstat(fd, &st) == 0)
-        v = view_map(fd, 0, 0, &st);
+        v = view_map(fd, &(struct view_wish){.reflection_dir = reflection_dir}, &st);
     if (v.at)
         view_unmap(&v, ATO_UNMAP_SPATIAL, fd, false, name);
     else

@@ -16,15 +16,17 @@ struct view {
     size_t max_size; /* bytes that the file may grow to */
 };
 
-/* Maps all of the file, so that it can grow. max_size: bytes that it may grow to; 0: the default. flags: ato_options.flags.
- * If that fails, `at` is NULL, and errno is set. */
-struct view view_map(int fd, size_t max_size, unsigned flags, const struct stat *st);
+struct view_wish {
+    size_t max_size;            /* bytes that the file may grow to; 0: the default */
+    unsigned flags;             /* ato_options.flags */
+    const char *reflection_dir; /* ato_options.reflection_dir */
+};
 
-/* Returns its domain, ATO_DOMAIN_... */
-int view_domain(void *view);
+/* Maps all of the file, so that it can grow. If that fails, `at` is NULL, and errno is set. */
+struct view view_map(int fd, const struct view_wish *wish, const struct stat *st);
 
-/* Returns its read policy; -1 if that is not known. */
-int view_policy(void *view);
+/* Returns what ato_stat() says before slices_in_reflection. If that is not known the policy is -1, and the rest 0. */
+struct ato_status view_status(void *view);
 
 bool view_has_reflection(void *view);
 
@@ -39,6 +41,6 @@ bool view_unmap_fast(const struct view *v);
 void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const char *name);
 
 /* Makes a file plain whose last connection could only read: this process may be allowed to write to it all the same. */
-void view_make_plain(const char *name);
+void view_make_plain(const char *reflection_dir, const char *name);
 
 #endif

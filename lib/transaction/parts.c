@@ -32,7 +32,7 @@ int parts_make_room(struct tx *t, unsigned more)
     return 0;
 }
 
-/* All files of a commit are made durable in the same way, and a process that may recover one must be able to
+/* All files of a commit are made durable in the same way, and a process that may recover one must find all and be able to
  * recover all. So all files that a transaction writes to share one domain, owner, group and mode: comparing with
  * one suffices. */
 int parts_check_alike(const struct tx *t, const struct mapping *m)

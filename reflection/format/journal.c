@@ -41,7 +41,6 @@ static void adopt(struct journal *j, void *bytes, const struct journal_header *h
     j->lane_bytes = h->lane_bytes;
     j->large_bytes = h->large_bytes;
     j->domain = h->domain;
-    j->folders = h->folders;
 }
 
 void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
@@ -52,7 +51,6 @@ void journal_make(const struct persist *p, struct journal *j, void *bytes, const
                                .lanes = JOURNAL_LANES,
                                .lane_bytes = JOURNAL_LANE_BYTES,
                                .large_bytes = journal_large_bytes(words),
-                               .folders = JOURNAL_FOLDERS,
                                .domain = p->domain};
     memcpy(h.id, id, 16);
     h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
@@ -85,16 +83,11 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
     if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
         h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
         h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
-        h.domain > PERSIST_PROCESS)
-        goto nonsense;
-    uint64_t bytes = h.lanes * h.lane_bytes + h.large_bytes;
-    if (h.folders > JOURNAL_MAX_FOLDERS ||
-        h.folders > (room - bytes) / sizeof(struct journal_folder))
-        goto nonsense;
-    return 4096 + bytes + h.folders * sizeof(struct journal_folder);
-nonsense:
-    report_error(EUCLEAN, "journal %s has an invalid header", name);
-    return 0;
+        h.domain > PERSIST_PROCESS) {
+        report_error(EUCLEAN, "journal %s has an invalid header", name);
+        return 0;
+    }
+    return 4096 + h.lanes * h.lane_bytes + h.large_bytes;
 }
 
 int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
@@ -107,46 +100,6 @@ int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
         return -1;
     adopt(j, bytes, &h);
     return 0;
-}
-
-/* ---- folders ---- */
-
-static struct journal_folder *folder_at(const struct journal *j, unsigned k)
-{
-    char *table = lane_at(j, j->lanes - 1) + j->large_bytes;
-    return (struct journal_folder *)table + (k - 1);
-}
-
-int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
-                        const struct route *route)
-{
-    struct journal_folder entry = {{0}, 0};
-    if (!route_write(route, entry.where, sizeof(entry.where)))
-        return report_error(
-            ENAMETOOLONG,
-            "the path of a reflection folder has %zu bytes, but a journal has room for %zu",
-            strlen(route->absolute), sizeof(entry.where) - 1);
-    entry.checksum = checksum(&entry, offsetof(struct journal_folder, checksum));
-    struct journal_folder *at = folder_at(j, k);
-    persist_copy(p, at, &entry, sizeof(entry));
-    if (persist_flush_data(p, at, sizeof(entry)) < 0)
-        return -1;
-    /* persist-order J5 (reader: journal_look, participants_remove_pointers): an entry is durable before its
-     * folder's pointer has a name, and before any commit that names a file there.
-     * explorer: delay fence survives: what comes next is the pointer's unfinished name. */
-    persist_fence(p);
-    return 0;
-}
-
-bool journal_folder(const struct journal *j, unsigned k, struct route *route)
-{
-    struct journal_folder entry; /* a copy: other processes may write to the journal */
-    struct route ignored;
-    if (k == 0 || k > j->folders)
-        return false;
-    memcpy(&entry, folder_at(j, k), sizeof(entry));
-    return entry.checksum == checksum(&entry, offsetof(struct journal_folder, checksum)) &&
-           route_read(route ? route : &ignored, entry.where, sizeof(entry.where));
 }
 
 /* ---- writing ---- */
@@ -290,13 +243,6 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
     h = checksum_add(h, v->words, v->nwords * sizeof(*v->words));
     if (h != line.checksum)
         return JOURNAL_IDLE; /* cut while it was written: never committed */
-    unsigned known = 0;      /* the folder that was looked at last */
-    for (unsigned i = 0; i < v->nfiles; i++) {
-        unsigned folder = v->files[i].folder;
-        if (folder && folder != known && !journal_folder(j, folder, NULL))
-            return JOURNAL_DAMAGED;
-        known = folder;
-    }
     for (uint64_t i = 0; i < v->nwords; i++)
         if (!makes_sense(&v->words[i], v->nfiles))
             return JOURNAL_DAMAGED;

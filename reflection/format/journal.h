@@ -8,7 +8,6 @@
  *   offset  bytes   what
  *   0       4096    struct journal_header, then zeros
  *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then one of `large_bytes`
- *   ...     4096 k  k = `folders` entries of the folder table: struct journal_folder
  *
  * A lane:
  *
@@ -23,11 +22,6 @@
  * The writing of a lane with a wrong checksum was interrupted: it was never committed. Any other sequence, or
  * counts out of bounds, is damage.
  *
- * The files of one commit may lie in several reflection folders (linked.h). Files in the journal's own folder
- * have folder 0. Files in another one have the number of its entry in the table, from 1 on. An entry is
- * written once, durably, before the first commit that names it (J5), and never changed. The writing of an
- * entry with a wrong checksum was interrupted: no commit names it.
- *
  * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below):
  *   data, files and words   | fence
  *   commit line             | fence    <- the commit point
@@ -40,23 +34,21 @@
 #ifndef ATO_REFLECTION_FORMAT_JOURNAL_H
 #define ATO_REFLECTION_FORMAT_JOURNAL_H
 
-#include "reflection/format/route.h"
 #include "reflection/media/persist.h"
 
 #include <assert.h>
 
-#define JOURNAL_MAGIC       0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
-#define JOURNAL_VERSION     2
-#define JOURNAL_MAX_FILES   16384
-#define JOURNAL_MAX_FOLDERS 4096
+#define JOURNAL_MAGIC     0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
+#define JOURNAL_VERSION   3
+#define JOURNAL_MAX_FILES 16384
 
 struct journal_header {
     uint64_t magic;
     uint32_t version;
     uint32_t lanes; /* small ones, without the large one */
     uint64_t lane_bytes, large_bytes;
-    uint32_t folders; /* entries of the folder table */
-    uint32_t domain;  /* enum persist_domain of its commits */
+    uint32_t reserved; /* 0; ignored */
+    uint32_t domain;   /* enum persist_domain of its commits */
     uint8_t id[16];
     uint64_t checksum; /* of the bytes before */
 };
@@ -71,8 +63,7 @@ struct journal_commit {
 struct journal_file {
     uint8_t id[16]; /* of the file's pairing */
     uint64_t inode;
-    uint32_t folder;   /* 0: the journal's own; k: entry k of the table */
-    uint32_t reserved; /* 0 */
+    uint64_t reserved; /* 0; ignored */
 };
 
 /* `word`: bits 0-48 the offset of a bitmap word in the reflection, bit 49 (JOURNAL_WORD_SIZE) 0, bits 50-63
@@ -87,24 +78,16 @@ struct journal_word {
     uint64_t value;
 };
 
-/* Entry k of the table. */
-struct journal_folder {
-    char where[4088]; /* route_write()'s bytes for the folder, then zeros, at least one */
-    uint64_t checksum;
-};
-
 static_assert(sizeof(struct journal_header) == 64, "format");
 static_assert(sizeof(struct journal_commit) == 64, "format");
 static_assert(sizeof(struct journal_file) == 32, "format");
 static_assert(sizeof(struct journal_word) == 16, "format");
-static_assert(sizeof(struct journal_folder) == 4096, "format");
 
 /* The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
  * file. One lane for JOURNAL_WORDS (a write of 1 GiB at any place), or more if needed, beside any number of
- * files. Names of 63 folders. */
+ * files. */
 #define JOURNAL_LANES       16u
 #define JOURNAL_LANE_BYTES  (64ull << 10)
-#define JOURNAL_FOLDERS     63u
 #define JOURNAL_WORDS       ((1ull << 18) + 8192)
 #define JOURNAL_MAX_WORDS   (1ull << 28)
 #define JOURNAL_MAX_BYTES   (8ull << 30)
@@ -120,8 +103,7 @@ static inline uint64_t journal_large_bytes(uint64_t words)
 
 static inline uint64_t journal_bytes(uint64_t words)
 {
-    return 4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + journal_large_bytes(words) +
-           JOURNAL_FOLDERS * sizeof(struct journal_folder);
+    return 4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + journal_large_bytes(words);
 }
 
 struct journal {
@@ -129,7 +111,6 @@ struct journal {
     uint64_t lane_bytes, large_bytes;
     enum persist_domain domain;
     unsigned lanes; /* with the large one, which is the last */
-    unsigned folders;
 };
 
 /* Writes an empty journal over zeros, with a large lane for `words` words (at most JOURNAL_MAX_WORDS).
@@ -148,14 +129,6 @@ bool journal_is_at(const void *bytes);
 /* Returns the length of the journal with this header; 0 with a sentence if it is not valid, or longer than
  * `n` bytes. For a check before the journal is mapped; journal_take() checks again. */
 uint64_t journal_length(const void *header, uint64_t n, const char *name);
-
-/* Writes entry `k` of the folder table, 1 to j->folders; durable when it returns 0. -1 and errno: EIO;
- * ENAMETOOLONG. The caller ensures that no other thread writes to the table. */
-int journal_name_folder(const struct journal *j, const struct persist *p, unsigned k,
-                        const struct route *route);
-
-/* Copies entry `k` of the table to `route`, which may be NULL. Returns false if it holds no folder. */
-bool journal_folder(const struct journal *j, unsigned k, struct route *route);
 
 /* ---- writing ---- */
 
@@ -222,8 +195,7 @@ static inline uint64_t journal_word_offset(const struct journal_word *w)
 }
 
 /* Makes durable what a dead process left visible in the lane. To be called for each lane before the
- * result of journal_look() is used. The folder table needs no such call: it was durable before any lane
- * that names it. */
+ * result of journal_look() is used. */
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
 
 int journal_retire_view(const struct persist *p, const struct journal_view *v);

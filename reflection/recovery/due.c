@@ -75,28 +75,8 @@ static int needs_recovery(const struct folder *f, const char *name, const void *
     return fd < 0 ? (fd == -1 ? -1 : 0) : opened_is_due(f, name, fd, file);
 }
 
-static int pointed_needs_recovery(const struct folder *f, const char *name, const void *arg)
-{
-    const struct recover_file *file = arg;
-    struct found_way to;
-    int due = 0, fd = found_follow(&to, f, name, &file->trust);
-    if (fd == FOUND_OTHERS)
-        due = file->in_use ? found_judge_way(f, name, file, 0) : 0;
-    else if (fd == FOUND_FORBIDDEN)
-        due = to.folder.fd < 0 ? judge_forbidden(f, name, file)
-                               : judge_forbidden(&to.folder, to.pointer.journal, file);
-    else if (fd == FOUND_GONE)
-        due = found_judge_gone(&to, f, name, file);
-    else if (fd == -1)
-        due = -1;
-    else if (fd >= 0)
-        due = opened_is_due(&to.folder, to.pointer.journal, fd, file);
-    folder_close(&to.folder);
-    return due;
-}
-
 int recover_is_due(const struct folder *f, const struct recover_file *file)
 {
-    static const struct found_visits ask = {needs_recovery, pointed_needs_recovery, NULL};
+    static const struct found_visits ask = {needs_recovery, NULL};
     return found_each(f, &ask, file, NULL);
 }

@@ -3,7 +3,6 @@
 
 #include "reflection/media/locks.h"
 #include "reflection/recovery/pool.h"
-#include "reflection/recovery/way.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,155 +98,6 @@ int found_judge(const struct folder *f, const char *name, const struct recover_f
     return found;
 }
 
-/* ---- journals of other folders ---- */
-
-/* Returns 1 if the journal that is open as `fd` names the folder that led to it, 0 if not, -1 on
- * error. A journal that cannot be read counts as the right one: its recovery reports the error. */
-static int is_meant(const struct found_way *to, int fd)
-{
-    struct pool pool;
-    int found = pool_peek(&pool, fd, &to->folder, to->journal.name);
-    int meant = found == 1 ? linked_knows_origin(&to->journal, &pool.journal) : 1;
-    int saved = errno;
-    pool_peek_end(&pool);
-    errno = saved;
-    return meant;
-}
-
-/* Opens the journal that one of the routes leads to. Returns as found_follow(). */
-static int follow_one(struct found_way *to, int which, const struct trust *file)
-{
-    if (route_open(&to->pointer.route, to->journal.from, which, &to->folder) < 0) {
-        if (errno == ENOTDIR)
-            errno = ENOENT;
-        return FOUND_GONE;
-    }
-    int fd = found_open(&to->folder, to->journal.name, &to->journal.st, file);
-    if (fd ==
-        FOUND_OTHERS) { /* the pointer's maker is trusted, so the pointer means another journal */
-        errno = ESTALE;
-        return FOUND_GONE;
-    }
-    if (fd < 0)
-        return fd;
-    int meant = is_meant(to, fd);
-    if (meant == 1)
-        return fd;
-    int saved = meant < 0 ? errno : ESTALE;
-    close(fd);
-    errno = saved;
-    return meant < 0 ? -1 : FOUND_GONE;
-}
-
-int found_follow(struct found_way *to, const struct folder *f, const char *name,
-                 const struct trust *file)
-{
-    struct stat st;
-    to->folder.fd = -1;
-    int fd = found_open(f, name, &st, file);
-    if (fd < 0)
-        return fd == FOUND_GONE ? FOUND_OTHERS : fd;
-    int journal = pointer_read(&to->pointer, fd, f, name);
-    if (journal == 0) {
-        int error = ENOENT;
-        to->journal = (struct linked){.folder = &to->folder,
-                                      .name = to->pointer.journal,
-                                      .from = f,
-                                      .index = to->pointer.index};
-        journal = FOUND_GONE;
-        for (int which = 0; which < ROUTES && journal == FOUND_GONE; which++) {
-            folder_close(&to->folder);
-            journal = follow_one(to, which, file);
-            if (journal == FOUND_GONE && errno != ENOENT)
-                error = errno;
-        }
-        /* The journal may just have been removed, after its pointers. */
-        int named = journal == FOUND_GONE ? folder_names(f, name, fd) : 1;
-        if (journal != -1)
-            errno = error;
-        if (named != 1)
-            journal = named < 0 ? -1 : FOUND_OTHERS;
-    }
-    int saved = errno;
-    close(fd);
-    if (journal < 0 && journal != FOUND_FORBIDDEN)
-        folder_close(&to->folder);
-    errno = saved;
-    return journal;
-}
-
-int found_judge_gone(const struct found_way *to, const struct folder *f, const char *name,
-                     const struct recover_file *file)
-{
-    const struct pointer *p = &to->pointer;
-    const int err = errno;
-    const char *found = err == ENOENT   ? "does not exist"
-                        : err == ESTALE ? "does not name this folder"
-                                        : "cannot be reached";
-    if (file->in_use)
-        return report_error(
-            err == ENOENT ? ESTALE : err,
-            "%s/%s points to the journal %s in %s, but that journal %s. It may hold a commit of "
-            "the file, whose last user died: bring it back or, if it is lost, remove the pointer",
-            f->path, name, p->journal, p->route.absolute, found);
-    report_log(REPORT_WARNING,
-               "%s/%s points to the journal %s in %s, but that journal %s. The file does not need "
-               "it, since no process died with the file mapped",
-               f->path, name, p->journal, p->route.absolute, found);
-    return 0;
-}
-
-/* Reads a pointer whose maker could write to the file as a member of its group, and may no
- * longer. Returns 1; 0 if it is not such a pointer; -1. */
-static int read_others_pointer(struct pointer *to, const struct folder *f, const char *name,
-                               const struct recover_file *file)
-{
-    struct stat st;
-    if (fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : report_errno(errno, "cannot stat %s/%s", f->path, name);
-    if (!S_ISREG(st.st_mode) || ownership_maker(&file->trust, &st) ||
-        !found_was_of_group(&st, &file->trust))
-        return 0;
-    int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 0
-                               : report_errno(errno,
-                                              "cannot open the pointer %s/%s, whose owner may no "
-                                              "longer write to the file",
-                                              f->path, name);
-    int result = pointer_read(to, fd, f, name) < 0 ? -1 : 1;
-    int saved = errno;
-    close(fd);
-    errno = saved;
-    return result;
-}
-
-/* The pointer is not trusted: it may lead anywhere. */
-int found_judge_way(const struct folder *f, const char *name, const struct recover_file *file,
-                    unsigned naps)
-{
-    struct found_way to;
-    struct stat st;
-    int error = ENOENT, found = read_others_pointer(&to.pointer, f, name, file);
-    if (found <= 0)
-        return found;
-    for (int which = 0; which < ROUTES; which++) {
-        const bool there = route_open(&to.pointer.route, f, which, &to.folder) == 0 &&
-                           fstatat(to.folder.fd, to.pointer.journal, &st, AT_SYMLINK_NOFOLLOW) == 0;
-        if (there)
-            found = found_judge(&to.folder, to.pointer.journal, file, naps);
-        else if (errno != ENOENT && errno != ENOTDIR)
-            error = errno;
-        int saved = errno;
-        folder_close(&to.folder);
-        errno = saved;
-        if (there)
-            return found;
-    }
-    errno = error;
-    return found_judge_gone(&to, f, name, file);
-}
-
 /* ---- all names of a folder ---- */
 
 struct visiting {
@@ -262,10 +112,7 @@ static int visit_name(const struct visiting *v, const char *name)
     switch (pool_name_of(name)) {
     case POOL_NAME:
         return v->visits->journal(v->folder, name, v->arg);
-    case POOL_NAME_POINTER:
-        return v->visits->pointer(v->folder, name, v->arg);
     case POOL_NAME_UNFINISHED:
-    case POOL_NAME_POINTER_UNFINISHED:
         return v->visits->unfinished ? v->visits->unfinished(v->folder, name, v->arg) : 0;
     default:
         return 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals in a reflection folder, and pointers to journals in other folders: their makers, whether they
- * are trusted, and where they lead.
+ * The journals in a reflection folder: their makers, and whether these are trusted.
  *
- * They count for a file if their makers may write to that file. Files of other users under such names are
+ * Journals count for a file if their makers may write to that file. Files of other users under such names are
  * neither waited for nor read. One exception: a maker may have been a member of the file's group, with
  * permission to write, when the file was mapped, and not be any more. Such a journal is read, without a
  * store or a lock: if its commit of the file were skipped, half of it could be lost.
@@ -13,7 +12,9 @@
 
 #include "reflection/media/report.h"
 #include "reflection/pairing/ownership.h"
-#include "reflection/recovery/linked.h"
+#include "reflection/recovery/pool.h"
+
+#include <sys/stat.h>
 
 /* A file that is about to be used, or that a dead process had mapped, to decide which journals
  * matter to it. */
@@ -31,28 +32,16 @@ enum {
     FOUND_FORBIDDEN = -4,
 };
 
-/* Opens the file of a journal or pointer for reading and writing. Returns its descriptor, or one of the
- * above. */
-int found_open(const struct folder *f, const char *name, struct stat *st, const struct trust *file);
-
-/* Where a pointer leads. */
-struct found_way {
-    struct pointer pointer;
-    struct folder folder;
-    struct linked journal;
+/* A journal that was found. */
+struct found_journal {
+    const struct folder *folder; /* the folder that it lies in */
+    const char *name;
+    struct stat st;
 };
 
-/* Follows the pointer `name` in `f`. Returns the journal's descriptor, with to->folder open; FOUND_OTHERS
- * (also if the pointer is gone by now); FOUND_FORBIDDEN: the caller may not open the pointer, or, if
- * to->folder is open, the journal; FOUND_GONE, with the reason in errno: it leads nowhere, or to a journal
- * that does not know it; -1. */
-int found_follow(struct found_way *to, const struct folder *f, const char *name,
-                 const struct trust *file);
-
-/* Decides whether a pointer with FOUND_GONE, and found_follow()'s errno, matters. Returns 0 if not; -1
- * with ESTALE, ...: a commit of the file may be lost. */
-int found_judge_gone(const struct found_way *to, const struct folder *f, const char *name,
-                     const struct recover_file *file);
+/* Opens the file of a journal for reading and writing. Returns its descriptor, or one of the
+ * above. */
+int found_open(const struct folder *f, const char *name, struct stat *st, const struct trust *file);
 
 /* Returns true if a lane of the journal holds a commit of the file, or is damaged. False for a file that is
  * not in use: a process that unmapped a file cleanly has retired all its commits. */
@@ -70,17 +59,13 @@ bool found_was_of_group(const struct stat *found, const struct trust *file);
 int found_judge(const struct folder *f, const char *name, const struct recover_file *file,
                 unsigned naps);
 
-/* found_judge() for the journal that such a pointer leads to. */
-int found_judge_way(const struct folder *f, const char *name, const struct recover_file *file,
-                    unsigned naps);
-
 typedef int found_visit(const struct folder *f, const char *name, const void *arg);
 
 struct found_visits {
-    found_visit *journal, *pointer, *unfinished; /* of a journal or pointer; may be NULL */
+    found_visit *journal, *unfinished; /* may be NULL */
 };
 
-/* Visits all journals and pointers of a folder. Without `failure`, until a visit returns other than 0, which
+/* Visits all journals of a folder. Without `failure`, until a visit returns other than 0, which
  * is returned. With `failure`, which takes the first error, errors do not end it. */
 int found_each(const struct folder *f, const struct found_visits *v, const void *arg,
                struct report_kept *failure);

@@ -19,19 +19,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct participants_folder {
-    struct folder *at; /* NULL: not opened yet */
-    enum linked_answer found;
-};
-
-int participants_begin(struct participants *n, const struct linked *journal,
-                       const struct journal *table)
-{
-    *n = (struct participants){.journal = journal, .table = table};
-    n->folders = calloc((size_t)table->folders + 1, sizeof(*n->folders));
-    return n->folders ? 0 : report_error(ENOMEM, "no memory to replay a journal");
-}
-
 static void release_file(struct participants_file *file)
 {
     if (file->map)
@@ -51,60 +38,19 @@ void participants_end(struct participants *n)
     for (size_t k = 0; k < n->nfiles; k++)
         release_file(&n->files[k]);
     free(n->files);
-    for (unsigned k = 0; n->folders && k <= n->table->folders; k++)
-        if (n->folders[k].at) {
-            folder_close(n->folders[k].at);
-            free(n->folders[k].at);
-        }
-    free(n->folders);
     errno = saved;
-}
-
-/* ---- folders ---- */
-
-/* Opens folder `k` of the journal. *gone: a mark gives up its files. NULL with a sentence on failure. */
-static const struct folder *open_folder(struct participants *n, unsigned k, bool *gone)
-{
-    const struct linked *j = n->journal;
-    *gone = false;
-    if (k == 0)
-        return j->folder;
-    struct participants_folder *f = k <= n->table->folders ? &n->folders[k] : NULL;
-    if (!f) { /* another process changed the lane meanwhile */
-        report_error(EUCLEAN, "the folder table of the journal %s/%s is damaged", j->folder->path,
-                     j->name);
-        return NULL;
-    }
-    if (!f->at) {
-        struct folder *at = malloc(sizeof(*at));
-        if (!at) {
-            report_error(ENOMEM, "no memory to replay a journal");
-            return NULL;
-        }
-        f->found = linked_open(j, n->table, k, at);
-        if (f->found != LINKED_OPEN && f->found != LINKED_GONE) {
-            folder_close(at);
-            free(at);
-            return NULL;
-        }
-        f->at = at;
-    }
-    *gone = f->found == LINKED_GONE;
-    return f->at;
 }
 
 /* ---- which files ---- */
 
-/* By id, which is the order of locks. Files with the same id, but another inode or folder, are different
+/* By id, which is the order of locks. Files with the same id, but another inode, are different
  * files. */
 static int by_id(const void *a, const void *b)
 {
     const struct journal_file *x = &((const struct participants_file *)a)->in_journal;
     const struct journal_file *y = &((const struct participants_file *)b)->in_journal;
     int order = memcmp(x->id, y->id, sizeof(x->id));
-    if (order == 0)
-        order = (x->inode > y->inode) - (x->inode < y->inode);
-    return order ? order : (x->folder > y->folder) - (x->folder < y->folder);
+    return order ? order : (x->inode > y->inode) - (x->inode < y->inode);
 }
 
 int participants_add(struct participants *n, const struct journal_view *v)
@@ -156,10 +102,10 @@ struct participants_file *participants_find(const struct participants *n,
 
 /* Reads the locked manifest. Returns 1 if it is the one that the lane means, 0 if it is another
  * one, -1 on error. */
-static int read_manifest(const struct linked *j, struct participants_file *file,
+static int read_manifest(const struct found_journal *j, struct participants_file *file,
                          const char *manifest, struct manifest_record *record)
 {
-    const struct folder *f = file->folder;
+    const struct folder *f = j->folder;
     int which;
     /* Zeros: an interrupted birth may have left a shorter manifest. */
     char *bytes = calloc(1, MANIFEST_BYTES);
@@ -185,15 +131,16 @@ static int read_manifest(const struct linked *j, struct participants_file *file,
 
 /* For the size word. Through a descriptor of its own: a mapping of the locked one would keep the lock in a
  * child that is being forked. */
-static int map_manifest(struct participants_file *file, const char *manifest)
+static int map_manifest(const struct folder *f, struct participants_file *file,
+                        const char *manifest)
 {
     struct stat st;
     int fd = folder_reopen(file->lock);
     void *map = MAP_FAILED;
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size < MANIFEST_BYTES) {
         close(fd);
-        return report_error(EUCLEAN, "the manifest %s/%s is too short for a size word",
-                            file->folder->path, manifest);
+        return report_error(EUCLEAN, "the manifest %s/%s is too short for a size word", f->path,
+                            manifest);
     }
     if (fd >= 0)
         map = domain_map(file->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);
@@ -201,15 +148,15 @@ static int map_manifest(struct participants_file *file, const char *manifest)
     if (fd >= 0)
         close(fd);
     if (map == MAP_FAILED)
-        return report_errno(saved, "cannot map the manifest %s/%s", file->folder->path, manifest);
+        return report_errno(saved, "cannot map the manifest %s/%s", f->path, manifest);
     file->manifest = map;
     return 0;
 }
 
-static int map_reflection(const struct linked *j, struct participants_file *file,
+static int map_reflection(const struct found_journal *j, struct participants_file *file,
                           const struct trust *owner)
 {
-    const struct folder *f = file->folder;
+    const struct folder *f = j->folder;
     struct stat st;
     int fd = openat(f->fd, file->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     file->reflection = fd;
@@ -245,8 +192,8 @@ static bool is_held(const struct participants *n, struct participants_file *file
 /* Locks and maps a file. Returns 1; 0 if the pairing is gone: nothing to replay; -1. */
 static int acquire_file(struct participants *n, struct participants_file *file)
 {
-    const struct linked *j = n->journal;
-    const struct folder *f = file->folder;
+    const struct found_journal *j = n->journal;
+    const struct folder *f = j->folder;
     char manifest[40];
     struct stat st;
     struct trust maker = ownership_of(&j->st);
@@ -280,7 +227,7 @@ static int acquire_file(struct participants *n, struct participants_file *file)
         return result;
     persist_init(&file->persist, file->record.domain);
     if (map_reflection(j, file, &file->owner) < 0 ||
-        (file->sized && map_manifest(file, manifest) < 0))
+        (file->sized && map_manifest(f, file, manifest) < 0))
         return -1;
     return 1;
 }
@@ -290,11 +237,7 @@ int participants_acquire(struct participants *n)
     sort_files(n);
     for (size_t k = 0; k < n->nfiles; k++) {
         struct participants_file *file = &n->files[k];
-        bool gone;
-        file->folder = open_folder(n, file->in_journal.folder, &gone);
-        int got = file->folder ? !gone : -1;
-        if (got == 1)
-            got = acquire_file(n, file);
+        int got = acquire_file(n, file);
         if (got < 0)
             return -1;
         if (got == 1) {
@@ -307,7 +250,7 @@ int participants_acquire(struct participants *n)
                    "the journal %s/%s names a file (inode %" PRIu64
                    ", in %s) whose reflection is gone: the commit to this file is skipped",
                    n->journal->folder->path, n->journal->name, file->in_journal.inode,
-                   file->folder->path);
+                   n->journal->folder->path);
     }
     return 0;
 }
@@ -315,7 +258,8 @@ int participants_acquire(struct participants *n)
 /* ---- their words ---- */
 
 /* Allocates space under the words: a copied reflection may have a hole instead of a meta page of zeros. */
-static int make_space(const struct journal_view *v, struct participants_file *const *files)
+static int make_space(const struct participants *n, const struct journal_view *v,
+                      struct participants_file *const *files)
 {
     uint64_t last = UINT64_MAX;
     const struct participants_file *of = NULL;
@@ -333,8 +277,8 @@ static int make_space(const struct journal_view *v, struct participants_file *co
         if ((hole &&
              fsops->fallocate(file->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0) ||
             domain_make_storable(file->persist.domain, file->map + page, 4096) < 0)
-            return report_errno(errno, "cannot allocate the bitmaps in %s/%s", file->folder->path,
-                                file->name);
+            return report_errno(errno, "cannot allocate the bitmaps in %s/%s",
+                                n->journal->folder->path, file->name);
     }
     return 0;
 }
@@ -355,33 +299,12 @@ int participants_targets(struct participants *n, const struct journal_view *v,
                 .reflection = file->map,
                 .bytes = file->bytes,
                 .size = file->manifest ? (uint64_t *)(file->manifest + MANIFEST_SIZE_WORD) : NULL,
-                .folder = file->folder->path,
+                .folder = n->journal->folder->path,
                 .name = file->name,
                 .fd = file->reflection};
     }
     if (result == 0)
-        result = make_space(v, files);
+        result = make_space(n, v, files);
     free(files);
-    return result;
-}
-
-/* ---- pointers ---- */
-
-/* persist-order J6 (reader: recover_is_due, of a pointer that leads nowhere): the removal of the pointers
- * is durable before the journal is removed. Includes pointers of folders that no lane named in the end.
- * One folder is open at a time, since a forged table may be long. */
-int participants_remove_pointers(struct participants *n)
-{
-    const struct linked *j = n->journal;
-    int result = 1;
-    for (unsigned k = 1; k <= n->table->folders; k++) {
-        if (linked_remove(j, n->table, k) == 0)
-            continue;
-        /* The folder was moved, is not mounted, or is mounted read-only. Or the pointer is another user's, in
-         * a folder where users can remove only their own files. */
-        report_log(REPORT_WARNING, "the journal %s/%s holds no commit any more, but stays: %s",
-                   j->folder->path, j->name, report_sentence());
-        result = 0;
-    }
     return result;
 }

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that the lanes of a dead process's journal name: found in the journal's folder or in those of its
- * table, locked, and mapped.
+ * The files that the lanes of a dead process's journal name: found in the journal's folder, locked, and mapped.
  *
  * For replay.c and visible.c. The caller holds the journal's recovery byte. Attach locks are taken in
- * ascending order of ids. Changes nothing, except that participants_targets() allocates space and
- * participants_remove_pointers() removes pointers.
+ * ascending order of ids. Changes nothing, except that participants_targets() allocates space.
  */
 #ifndef ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 #define ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 
 #include "reflection/format/manifest.h"
 #include "reflection/pairing/ownership.h"
-#include "reflection/recovery/linked.h"
+#include "reflection/recovery/found.h"
 
 struct participants_file {
     struct journal_file in_journal;
     bool sized;                     /* a lane has its size word */
     struct participants_file *next; /* in the list of held ones */
-    const struct folder *folder;
-    dev_t device; /* of the manifest */
+    dev_t device;                   /* of the manifest */
     ino_t inode;
     int lock; /* the manifest, with its attach lock */
     int reflection;
@@ -33,24 +30,17 @@ struct participants_file {
 };
 
 struct participants {
-    const struct linked *journal;
-    const struct journal *table;
+    const struct found_journal *journal;
     struct participants_file *files; /* sorted by id */
     size_t nfiles, room;
-    struct participants_file *held;      /* files that words are replayed to */
-    struct participants_folder *folders; /* of the table, opened when needed */
+    struct participants_file *held; /* files that words are replayed to */
 };
-
-/* Returns 0; -1 with a sentence. participants_end() follows in each case. */
-int participants_begin(struct participants *n, const struct linked *journal,
-                       const struct journal *table);
-void participants_end(struct participants *n);
 
 /* Adds the files of a committed lane. Returns 0; -1 with a sentence. */
 int participants_add(struct participants *n, const struct journal_view *v);
 
 /* Locks and maps all added files. Skips, with a warning, files with a pairing that is gone. Returns 0.
- * Returns -1 with a sentence if a file, or its folder, may exist and cannot be opened, or the file's owner
+ * Returns -1 with a sentence if a file may exist and cannot be opened, or the file's owner
  * gives the journal's maker no permission to write to it (any more): then nothing may be retired. */
 int participants_acquire(struct participants *n);
 
@@ -74,8 +64,7 @@ struct participants_target {
 int participants_targets(struct participants *n, const struct journal_view *v,
                          struct participants_target *targets);
 
-/* Removes the pointers to the journal, which holds nothing any more, durably (J6). Returns 1 if all are gone;
- * 0 if one may still be there: then the journal stays. */
-int participants_remove_pointers(struct participants *n);
+/* Closes all files, also after a failure. */
+void participants_end(struct participants *n);
 
 #endif

@@ -91,8 +91,6 @@ enum pool_name pool_name_of(const char *name)
     } names[] = {
         {"", POOL_NAME},
         {POOL_UNFINISHED, POOL_NAME_UNFINISHED},
-        {POOL_POINTER, POOL_NAME_POINTER},
-        {POOL_POINTER POOL_UNFINISHED, POOL_NAME_POINTER_UNFINISHED},
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(rest, names[i].rest) == 0)

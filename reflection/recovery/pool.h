@@ -15,8 +15,6 @@
  *
  * The first half of an id is its maker's identity_process(). So the journals that have to be recovered,
  * before pages of a dead process are released, are known. The other half is random.
- *
- * `journal-<id>.at` in another folder points to the journal (pointer.h).
  */
 #ifndef ATO_REFLECTION_RECOVERY_POOL_H
 #define ATO_REFLECTION_RECOVERY_POOL_H
@@ -29,25 +27,16 @@
 
 #define POOL_PREFIX     "journal-"
 #define POOL_UNFINISHED ".tmp"
-#define POOL_POINTER    ".at"
-#define POOL_GONE       ".gone"
 
-/* The meaning of a name in a reflection folder: `journal-` and 32 hex digits, with the suffix of a pointer,
- * of an unfinished file, of both or none. */
-enum pool_name {
-    POOL_NO_NAME,
-    POOL_NAME,
-    POOL_NAME_UNFINISHED,
-    POOL_NAME_POINTER,
-    POOL_NAME_POINTER_UNFINISHED,
-};
+/* The meaning of a name in a reflection folder: `journal-` and 32 hex digits, with the suffix of an unfinished file or
+ * without. */
+enum pool_name { POOL_NO_NAME, POOL_NAME, POOL_NAME_UNFINISHED };
 enum pool_name pool_name_of(const char *name);
 
-/* The process that made a journal or pointer, by its name. Returns false if the name is of neither. */
+/* The process that made a journal, by its name. Returns false if the name is not a journal's. */
 bool pool_process(const char *name, uint64_t *process);
 
-/* Returns true if the journal `name`, or the journal that the pointer `name` leads to, is of that process
- * (identity_process()). */
+/* Returns true if the journal `name` is of that process (identity_process()). */
 bool pool_is_of(const char *name, uint64_t process);
 
 /* A journal begins at a page within the first 8 MiB of its file. */

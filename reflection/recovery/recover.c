@@ -26,7 +26,7 @@ static enum locks_answer ask_owner(const struct wanted *wanted, int fd)
 }
 
 /* Recovers the journal that is open as `fd`; closes it. */
-static int recover_opened(const struct linked *journal, int fd, const struct wanted *wanted)
+static int recover_opened(const struct found_journal *journal, int fd, const struct wanted *wanted)
 {
     const struct folder *f = journal->folder;
     int result = 0, named = 0;
@@ -46,7 +46,7 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
                 result = replay_all(journal, &pool);
                 /* The journal may be another user's, in a folder where users can remove only their own
                  * files: it holds no commit any more, and may stay. */
-                if (pool_close(&pool, f, result == 1) < 0 && errno != EPERM && errno != EACCES)
+                if (pool_close(&pool, f, result == 0) < 0 && errno != EPERM && errno != EACCES)
                     result = -1;
                 return result < 0 ? -1 : 0; /* pool_close() closed fd */
             }
@@ -57,13 +57,11 @@ static int recover_opened(const struct linked *journal, int fd, const struct wan
 }
 
 /* Waits for the owner of a journal of a process that no longer has the file mapped, where its maker may not
- * write to the file any more. `name`: the journal, or a pointer to it. */
-static int await_others(const struct folder *f, const char *name, const struct recover_file *file,
-                        int (*judge)(const struct folder *, const char *,
-                                     const struct recover_file *, unsigned))
+ * write to the file any more. */
+static int await_others(const struct folder *f, const char *name, const struct recover_file *file)
 {
     enum { PATIENCE_MS = 30000 };
-    int found = judge(f, name, file, PATIENCE_MS);
+    int found = found_judge(f, name, file, PATIENCE_MS);
     return found == 1
                ? report_error(EBUSY,
                               "journal %s/%s: its process has been exiting for 30 s and still "
@@ -85,7 +83,7 @@ static int forbidden(const struct folder *f, const char *name, int fd)
 static int recover_journal(const struct folder *f, const char *name, const void *arg)
 {
     const struct wanted *wanted = arg;
-    struct linked journal = {.folder = f, .name = name};
+    struct found_journal journal = {.folder = f, .name = name};
     if (wanted->process && !pool_is_of(name, wanted->process))
         return 0;
     int fd = found_open(f, name, &journal.st, wanted->file);
@@ -93,13 +91,13 @@ static int recover_journal(const struct folder *f, const char *name, const void 
      * this very file mapped, was made so that all users that may write to the file can open it: then it
      * is an error. */
     if (fd == FOUND_OTHERS && wanted->process && found_was_of_group(&journal.st, wanted->file))
-        return await_others(f, name, wanted->of, found_judge);
+        return await_others(f, name, wanted->of);
     if (fd < 0)
         return fd == -1 || (fd == FOUND_FORBIDDEN && wanted->process) ? forbidden(f, name, fd) : 0;
     return recover_opened(&journal, fd, wanted);
 }
 
-/* Removes an unfinished journal or pointer: it has no content. A living maker has locked it, or is about
+/* Removes an unfinished journal: it has no content. A living maker has locked it, or is about
  * to: then the maker finds that the name is gone, and starts again. */
 static int clear_unfinished(const struct folder *f, const char *name, const void *arg)
 {
@@ -116,39 +114,9 @@ static int clear_unfinished(const struct folder *f, const char *name, const void
     return 0;
 }
 
-/* For a pointer of the dead process that cannot be followed: its commits cannot be finished, so its pages
- * stay held. */
-static int lost_way(const struct found_way *to, const struct folder *f, const char *name, int fd)
-{
-    if (fd == FOUND_FORBIDDEN)
-        return to->folder.fd < 0 ? forbidden(f, name, fd)
-                                 : forbidden(&to->folder, to->pointer.journal, fd);
-    return report_errno(errno,
-                        "cannot open the journal %s of a dead process in %s, to which %s/%s points",
-                        to->pointer.journal, to->pointer.route.absolute, f->path, name);
-}
-
-static int recover_pointed(const struct folder *f, const char *name, const void *arg)
-{
-    const struct wanted *wanted = arg;
-    struct found_way to;
-    if (wanted->process && !pool_is_of(name, wanted->process))
-        return 0;
-    int fd = found_follow(&to, f, name, wanted->file);
-    int result = fd == -1 ? -1 : 0; /* due.c decides about pointers that lead nowhere */
-    if (fd >= 0)
-        result = recover_opened(&to.journal, fd, wanted);
-    else if (wanted->process && fd == FOUND_OTHERS)
-        result = await_others(f, name, wanted->of, found_judge_way);
-    else if (wanted->process && (fd == FOUND_GONE || fd == FOUND_FORBIDDEN))
-        result = lost_way(&to, f, name, fd);
-    folder_close(&to.folder);
-    return result;
-}
-
 static int recover(const struct folder *f, const struct wanted *wanted)
 {
-    static const struct found_visits recover = {recover_journal, recover_pointed, clear_unfinished};
+    static const struct found_visits recover = {recover_journal, clear_unfinished};
     struct report_kept failure = {0};
     if (found_each(f, &recover, wanted, &failure) < 0)
         return -1;

@@ -3,13 +3,12 @@
  * Recovery of journals with a dead owner.
  *
  * The bitmaps on the media are authoritative and need no recovery. A crash can leave commits of several words
- * of which only some are stored. Each is in a lane of a journal, in the reflection folder or in another one
- * that a pointer leads to (pointer.h). Replaying it stores the other words, in all files that it names, in
- * any folder.
+ * of which only some are stored. Each is in a lane of a journal, in the reflection folder of its files. Replaying it
+ * stores the other words, in all files that it names.
  *
  * Lock order: the journal's recovery byte, then the attach locks of the files named by its lanes, in
  * ascending order of ids. So the caller must not hold an attach lock of any file. Idempotent: recovery may be
- * cut or killed anywhere and repeated, by any process, from any of the folders.
+ * cut or killed anywhere and repeated, by any process.
  *
  * found.h finds journals and their makers, due.c decides whether one matters, replay.h finishes commits,
  * visible.h hides them from other processes meanwhile.
@@ -19,14 +18,11 @@
 
 #include "reflection/recovery/found.h"
 
-/* Replays and removes each journal with a dead owner, in the folder or where a pointer in it leads;
- * removes unfinished ones. `file` is about to be mapped. Journals and pointers of makers that may
- * not write to it are skipped: neither waited for nor read. Also skipped are words for a file that
- * the journal's maker may not write to, and pointers that lead nowhere. recover_is_due() finds
- * whether any of these matters to a file. Returns 0. 1, with errno and a sentence of the first
- * failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO, or errors of opening another
- * folder. No commit is lost then: that journal stays, and the others are recovered. -1 if the folder
- * cannot be read. */
+/* Replays and removes each journal with a dead owner in the folder; removes unfinished ones. `file` is about to be
+ * mapped. Journals of makers that may not write to it are skipped: neither waited for nor read. Also skipped are words
+ * for a file that the journal's maker may not write to. recover_is_due() finds whether any of these matters to a file.
+ * Returns 0. 1, with errno and a sentence of the first failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO.
+ * No commit is lost then: that journal stays, and the others are recovered. -1 if the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
 /*
@@ -41,14 +37,11 @@ int recover_folder(const struct folder *f, const struct trust *file);
  * no commit of it. So the owner of a journal with such a commit is dying, and the caller releases the attach
  * lock and tries again soon.
  *
- * A journal or pointer that the caller may not open: no, if its owner (unless the group may write to the
+ * A journal that the caller may not open: no, if its owner (unless the group may write to the
  * file), group or mode are not those of the file's manifest, since then it serves other files. Else EACCES.
  * EACCES also for a file in use, if all users may write to both, or if a journal holds a commit of it and was
- * made for the file's group, which may not write to the file now.
- *
- * A pointer to a journal that is missing means that a journal was lost (J6): ESTALE, since it may have held a
- * commit of this file. This is only for a file in use: a process that unmaps a file cleanly has retired all
- * its commits.
+ * made for the file's group, which may not write to the file now. A process that unmaps a file cleanly has retired all
+ * its commits, so a journal does not matter to a file that is not in use.
  */
 int recover_is_due(const struct folder *f, const struct recover_file *file);
 

@@ -166,17 +166,17 @@ int replay_settle(const struct folder *f, const struct pool *pool)
     return 0;
 }
 
-int replay_all(const struct linked *journal, struct pool *pool)
+int replay_all(const struct found_journal *journal, struct pool *pool)
 {
     const struct folder *f = journal->folder;
-    struct participants n;
+    struct participants n = {.journal = journal};
     struct visible visible = {.named = NULL};
     struct persist p;
     struct journal_view v;
     int result = -1;
     uint64_t replayed = 0;
     persist_init(&p, pool->journal.domain);
-    if (participants_begin(&n, journal, &pool->journal) < 0 || replay_settle(f, pool) < 0)
+    if (replay_settle(f, pool) < 0)
         goto out;
     for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
         enum journal_finding found = journal_look(&pool->journal, lane, &v);
@@ -205,7 +205,7 @@ int replay_all(const struct linked *journal, struct pool *pool)
         report_log(REPORT_INFO,
                    "replayed %" PRIu64 " commits of the journal %s/%s of a dead process", replayed,
                    f->path, pool->name);
-    result = participants_remove_pointers(&n);
+    result = 0;
 out:
     visible_end(&visible);
     participants_end(&n);

@@ -14,10 +14,9 @@ extern unsigned replay_few_flushes; /* most flushes in domain msync that are don
 /* Makes a dead process's journal durable as it is visible. Returns 0; -1 with a sentence. */
 int replay_settle(const struct folder *f, const struct pool *pool);
 
-/* Replays and retires all lanes, and removes the pointers to the journal. The caller holds its recovery
- * byte. Returns 1 if the journal may be removed; 0 if all is done, but a pointer to it stays; -1 with a
- * sentence: no commit is lost, and the call can be repeated. */
-int replay_all(const struct linked *journal, struct pool *pool);
+/* Replays and retires all lanes. The caller holds the journal's recovery byte. Returns 0: the journal may be removed; -1 with
+ * a sentence: no commit is lost, and the call can be repeated. */
+int replay_all(const struct found_journal *journal, struct pool *pool);
 
 /* Applies the words of a committed lane; `targets` has one entry for each of its files. Durable when it
  * returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its reflection,

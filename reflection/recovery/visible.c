@@ -11,13 +11,13 @@
 
 const struct visible_memory *visible_memory;
 
-static int join(const struct participants_file *file, void **memory)
+static int join(const struct participants *n, const struct participants_file *file, void **memory)
 {
     enum locks_answer lives = locks_ask(file->lock, 1, MANIFEST_SLOTS);
     *memory = NULL;
     if (lives == LOCKS_FAILED)
-        return report_errno(errno, "cannot ask for the locks of the manifest %s/%s",
-                            file->folder->path, file->name);
+        return report_errno(errno, "cannot ask for the locks of the manifest %s/%s.manifest",
+                            n->journal->folder->path, file->name);
     return visible_memory->join(memory, &file->record, &file->owner, lives == LOCKS_TAKEN);
 }
 
@@ -35,7 +35,7 @@ int visible_begin(struct visible *v, const struct participants *n)
         !pool_process(n->journal->name, &v->process))
         return 0;
     for (const struct participants_file *file = n->held; file; file = file->next) {
-        if (join(file, &memory) < 0)
+        if (join(n, file, &memory) < 0)
             return -1;
         leave(memory);
     }
@@ -58,7 +58,7 @@ static int memory_of(struct visible *v, const struct participants_file *file, vo
             *memory = v->kept[i].memory;
             return 0;
         }
-    if (join(file, memory) < 0)
+    if (join(v->named, file, memory) < 0)
         return -1;
     const unsigned at = v->next++ % VISIBLE_KEPT;
     leave(v->kept[at].memory);

@@ -124,7 +124,7 @@ void open(Actor &a, const std::vector<Make> &files)
     Program::open(a);
     litter(a, 0);
     if (files.size() > 1)
-        litter(a, 1, ".far");
+        litter(a, 1);
     // Puts slices into both homes, and makes a journal.
     for (size_t i = 0; i < files.size(); i++)
         run(a, {change_many(a, i), change_a_row(a, i)});
@@ -162,10 +162,8 @@ void before_vacuum(Actor &a)
     open(a, {m});
 }
 
-// In two folders for libato: with reflections, journals and pointers in both.
 void before_files(Actor &a)
 {
-    a.world.reflect_in(1, ".far");
     Make first = any_make(a), second = any_make(a);
     second.auto_vacuum = a.random.below(3);
     open(a, {first, second});

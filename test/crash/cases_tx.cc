@@ -104,6 +104,18 @@ void commit_files(Actor &a)
     }
 }
 
+// The journal of the commit stays until its second file is unmapped.
+void commit_and_unmap(Actor &a)
+{
+    Draft t(a, any_reads(a));
+    for (size_t i = 0; i < 2; i++)
+        t.write(the(a, i), (1 + a.random.below(4)) * PAGE - 1 - a.random.below(60), 100);
+    t.commit();
+    a.unmap(the(a, a.random.below(2)), ATO_UNMAP_FAST);
+    a.unmap(the(a, 0), ATO_UNMAP_FAST);
+    a.check(a.map(1, ATO_READ_GATHER, ATO_NO_RTM));
+}
+
 // Two transactions, each over files of its own, and over pages of its own of one common file:
 // joined, and committed in one step, or left open.
 void join(Actor &a)
@@ -382,6 +394,7 @@ const std::vector<Case> &tx_cases()
         {"transaction", ALL, {SIZE}, before_any, commit},
         {"transaction, one page", COSTLY, {SIZE}, before_any, commit_page},
         {"transaction, files", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_files},
+        {"transaction, files unmapped", COSTLY, {SIZE, SIZE}, before_two, commit_and_unmap},
         {"transaction, joined", COSTLY, {SIZE, SIZE, SIZE}, before_three, join},
         {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
         {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},

@@ -98,21 +98,16 @@ bool in_transaction(sqlite3 *db)
     return !sqlite3_get_autocommit(db);
 }
 
-// `prepare(i)`: called before the i-th file is opened.
-template <typename F>
-sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs, F prepare)
+sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs)
 {
     constexpr int FLAGS = SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
     sqlite3 *db;
-    prepare(0);
     int r = sqlite3_open_v2(uris[0].c_str(), &db, FLAGS, vfs);
     try {
         must(r, db, "opening " + uris[0]);
         execute(db, "PRAGMA temp_store = memory");
-        for (size_t i = 1; i < uris.size(); i++) {
-            prepare(i);
+        for (size_t i = 1; i < uris.size(); i++)
             execute(db, "ATTACH '" + uris[i] + "' AS " + schema(i));
-        }
     } catch (...) {
         sqlite3_close(db);
         throw;
@@ -120,7 +115,7 @@ sqlite3 *open_all(const std::vector<std::string> &uris, const char *vfs, F prepa
     return db;
 }
 
-constexpr const char *WAL = "-wal", *FOLDER = "ATO_REFLECTION_DIR", *DOMAIN_WORD = "ATO_DURABILITY";
+constexpr const char *WAL = "-wal", *DOMAIN_WORD = "ATO_DURABILITY";
 
 // The committed content; files that get shorter, from the n-th on, may be cut or not yet.
 std::vector<uint64_t> hashes_of_cuts(const std::vector<Bytes> &before, std::vector<Bytes> after,
@@ -157,21 +152,13 @@ Program::Program(Actor &a) : actor(a), twins(names_of_twins(a.world))
     if (ato_vfs_register(0) != SQLITE_OK)
         throw Violation("ato_vfs_register");
     setenv(DOMAIN_WORD, ::domain_name(a.domain), 1);
-    twin = open_all(others, "unix", [](size_t) {});
+    twin = open_all(others, "unix");
     try {
-        real = open_all(files, "ato", [&](size_t i) {
-            const std::string folder = a.world.reflected_in(static_cast<int>(i));
-            if (folder.empty())
-                unsetenv(FOLDER);
-            else
-                setenv(FOLDER, folder.c_str(), 1);
-        });
+        real = open_all(files, "ato");
     } catch (...) {
-        unsetenv(FOLDER);
         sqlite3_close(twin);
         throw;
     }
-    unsetenv(FOLDER);
     // A dying process neither checkpoints nor removes the WAL.
     for (sqlite3 *db : {real, twin})
         must(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr), db,
@@ -212,7 +199,7 @@ void Program::make(Actor &a, const std::vector<std::vector<std::string>> &sql)
     const std::vector<std::string> names = names_of_twins(a.world);
     for (size_t i = 0; i < names.size(); i++) {
         write_file(names[i], {});
-        sqlite3 *db = open_all({names[i]}, "unix", [](size_t) {});
+        sqlite3 *db = open_all({names[i]}, "unix");
         for (const std::string &statement : sql[i])
             execute(db, statement);
         sqlite3_close(db);

@@ -112,67 +112,30 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &
     return "";
 }
 
-// Are the entries of the folder table that a committed lane names intact?
-std::string check_folders(const Inode &j, uint64_t lane, uint64_t table, uint64_t folders)
-{
-    uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
-    if (j.word(lane) != j.word(lane + 64) + 1 || !files || !words ||
-        checksum(j, lane + 128, 32 * files + 16 * words, checksum(j, lane, 56)) !=
-            j.word(lane + 56))
-        return "";
-    for (uint64_t i = 0; i < files; i++) {
-        uint64_t folder = half(j, lane + 128 + 32 * i + 24), entry = table + (folder - 1) * PAGE;
-        if (folder && (folder > folders || (j.word(entry) & 0xff) != '/' ||
-                       j.word(entry + 4088) != checksum(j, entry, 4088)))
-            return "a lane that names a folder of which there is no entry";
-    }
-    return "";
-}
-
 std::string replay(const Inode &j, Pairing &p)
 {
     uint64_t at = 0;
     while (at < j.size && j.word(at) != JOURNAL)
         at += PAGE;
-    if (at >= j.size || j.word(at + 56) != checksum(j, at, 56))
+    if (at >= j.size || half(j, at + 8) != 3 || j.word(at + 56) != checksum(j, at, 56))
         return "a journal without a header";
     uint64_t lanes = half(j, at + 12), small = j.word(at + 16), large = j.word(at + 24);
-    uint64_t table = at + PAGE + lanes * small + large, folders = half(j, at + 32);
     for (uint64_t i = 0; i <= lanes; i++) {
         uint64_t lane = at + PAGE + i * small;
         std::string wrong = replay_lane(j, lane, i == lanes ? large : small, p);
-        if (wrong.empty())
-            wrong = check_folders(j, lane, table, folders);
         if (!wrong.empty())
             return wrong;
     }
     return "";
 }
 
-// The journal of that name, in any folder; -1.
-int find_journal(const Disk &disk, int folder, const std::string &name)
-{
-    for (const auto &entry : disk.at(folder).names) {
-        int found = entry.first == name            ? entry.second
-                    : disk.at(entry.second).folder ? find_journal(disk, entry.second, name)
-                                                   : -1;
-        if (found >= 0)
-            return found;
-    }
-    return -1;
-}
-
-// All journals of a folder, and those that its pointers name.
+// All complete journals of a folder.
 std::string replay_all(const Disk &disk, int folder, Pairing &p)
 {
     for (const auto &name : disk.at(folder).names) {
-        const std::string &is = name.first;
-        const size_t dot = std::min(is.find('.'), is.size());
-        const bool pointer = is.substr(dot) == ".at";
-        if (is.compare(0, 8, "journal-") != 0 || (dot < is.size() && !pointer))
+        if (name.first.compare(0, 8, "journal-") != 0 || name.first.find('.') != std::string::npos)
             continue;
-        int id = pointer ? find_journal(disk, Disk::ROOT, is.substr(0, dot)) : name.second;
-        std::string wrong = id < 0 ? "a pointer to no journal" : replay(disk.at(id), p);
+        std::string wrong = replay(disk.at(name.second), p);
         if (!wrong.empty())
             return wrong;
     }

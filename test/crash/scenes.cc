@@ -18,9 +18,9 @@ static std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
     return words;
 }
 
-void litter(Actor &a, int file, const std::string &folder)
+void litter(Actor &a, int file)
 {
-    std::string own = folder + "/" + std::to_string(a.world.number_of(file));
+    std::string own = ".ato/" + std::to_string(a.world.number_of(file));
     uint64_t bytes = (a.world.size_of(file) + PAGE - 1) / PAGE * PAGE;
     for (uint64_t at = 0; at < bytes; at += CHUNK) // behind each meta page
         a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
@@ -31,7 +31,7 @@ std::map<std::string, int> journals_in(const Disk &disk)
     std::map<std::string, int> found;
     for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
         if (name.first.compare(0, 8, "journal-") == 0 && name.first.size() == 8 + 32)
-            found.insert(name); // not a pointer, and not unfinished
+            found.insert(name); // not unfinished
     return found;
 }
 

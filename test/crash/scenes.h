@@ -27,7 +27,7 @@ constexpr uint64_t CHUNK = 512 * PAGE;
 
 // Fills every unused place with garbage: the second homes of a file that was just mapped for the
 // first time, and the lanes of a journal behind their first two lines.
-void litter(Actor &a, int file, const std::string &folder = ".ato");
+void litter(Actor &a, int file);
 void litter_journals(Actor &a);
 
 // The inodes of the complete journals, by name.
@@ -58,8 +58,6 @@ const std::vector<Case> &past_cases();
 const std::vector<Case> &chunk_cases();
 // Changes of the size.
 const std::vector<Case> &size_cases();
-// Files whose reflections lie in several folders.
-const std::vector<Case> &folder_cases();
 // Several threads.
 const std::vector<Case> &thread_cases();
 // Steps of several calls: transactions, ato_writev(), epochs.

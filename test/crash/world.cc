@@ -41,8 +41,7 @@ void World::stage(const Disk &disk, After after, uint64_t boot)
     stage(disk, after);
 }
 
-static void *map_original(const Files::Original &f, int fd, const std::string &place, int domain,
-                          int policy, unsigned flags)
+static void *map_original(const Files::Original &f, int fd, int domain, int policy, unsigned flags)
 {
     struct ato_options o = {};
     o.struct_size = sizeof(o);
@@ -50,14 +49,13 @@ static void *map_original(const Files::Original &f, int fd, const std::string &p
     o.read_policy = policy;
     o.flags = flags;
     o.max_size = 4 << 20; // independent of its length: a mapping grows with its file
-    o.reflection_dir = place.empty() ? nullptr : place.c_str();
     return ato_mmap_opt(f.length, fd, 0, &o);
 }
 
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, f.fd, places[file], domain, policy, flags | preferring);
+    void *at = map_original(f, f.fd, domain, policy, flags | preferring);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file),
@@ -69,7 +67,7 @@ Mapping *World::map_to_read(int file, int domain)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
     int fd = open((files.path() + "/" + f.name).c_str(), O_RDONLY | O_CLOEXEC);
-    void *at = map_original(f, fd, places[file], domain, ATO_READ_GATHER, 0);
+    void *at = map_original(f, fd, domain, ATO_READ_GATHER, 0);
     std::string sentence = at == MAP_FAILED ? ato_errormsg() : "";
     close(fd);
     if (at == MAP_FAILED)
@@ -89,7 +87,7 @@ void World::unmap(Mapping *m, int mode)
 void World::refuse(int file, int domain)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, f.fd, places[file], domain, ATO_READ_GATHER, ATO_NO_RTM);
+    void *at = map_original(f, f.fd, domain, ATO_READ_GATHER, ATO_NO_RTM);
     int error = errno;
     if (at != MAP_FAILED) {
         ato_munmap(at, f.length, ATO_UNMAP_FAST);

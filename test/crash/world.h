@@ -75,11 +75,6 @@ class World
         return preferring != 0;
     }
 
-    // The folder for the reflection of a file, within the folder of the files, for each map.
-    void reflect_in(int file, const std::string &folder)
-    {
-        places[file] = files.path() + "/" + folder;
-    }
     // Throws Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
     // Maps read-only.
@@ -147,12 +142,6 @@ class World
     {
         return files.path() + "/" + files.originals()[static_cast<size_t>(file)].name;
     }
-    // The folder for its reflection; "": any.
-    std::string reflected_in(int file) const
-    {
-        auto place = places.find(file);
-        return place == places.end() ? "" : place->second;
-    }
 
     size_t originals() const
     {
@@ -185,7 +174,6 @@ class World
     Files files;
     Recorder recorder;
     std::vector<Mapping *> mappings;
-    std::map<int, std::string> places;        // of reflections
     std::vector<ato_tx *> transactions;       // of this process, including ended ones
     std::vector<std::unique_ptr<Peer>> peers; // that stay
     unsigned preferring = 0;                  // flags of every map

@@ -112,19 +112,12 @@ def manifest():
 
 # ---- journal ------------------------------------------------------------------------------------
 
-LANES, LANE, LARGE, FOLDERS = 16, 65536, 128 + 32 * 16384 + (2**18 + 8192) * 16, 63
+LANES, LANE, LARGE = 16, 65536, 128 + 32 * 16384 + (2**18 + 8192) * 16
 SIZE_WORD = 1 << 49 | 8192
 
 
-def journal_file(byte, inode, folder=0):
-    return bytes([byte]) * 16 + struct.pack('<QII', inode, folder, 0)
-
-
-def name_folder(image, k, *texts):
-    at = 4096 + LANES * LANE + LARGE + (k - 1) * 4096
-    where = b'\0'.join(texts)
-    entry = where + bytes(4088 - len(where))
-    image[at:at + 4096] = entry + struct.pack('<Q', checksum(entry))
+def journal_file(byte, inode):
+    return bytes([byte]) * 16 + struct.pack('<QQ', inode, 0)
 
 
 def commit(image, lane, sequence, retired, files, words):
@@ -139,8 +132,8 @@ def commit(image, lane, sequence, retired, files, words):
 
 
 def journal():
-    image = bytearray(4096 + LANES * LANE + LARGE + FOLDERS * 4096)
-    head = b'AJOURNAL' + struct.pack('<IIQQII', 2, LANES, LANE, LARGE, FOLDERS, 1)
+    image = bytearray(4096 + LANES * LANE + LARGE)
+    head = b'AJOURNAL' + struct.pack('<IIQQII', 3, LANES, LANE, LARGE, 0, 1)
     head += bytes(range(100, 116))
     assert len(head) == 56
     image[0:64] = head + struct.pack('<Q', checksum(head))
@@ -148,9 +141,7 @@ def journal():
     commit(image, 3, 1, 1, [a], [(0, 8 * i, i * i) for i in range(3)])           # retired
     commit(image, 5, 1, 0, [a, b], [(i % 2, word_at(i * 100), MASK - i) for i in range(40)])
     commit(image, 16, 1, 0, [b], [(0, 8, 1), (0, 513 * 4096, 2)])                # the large lane
-    name_folder(image, 1, b'/elsewhere/.ato', b'../../elsewhere/.ato', b'4711')
-    name_folder(image, 2, b'/far/away/reflections')
-    commit(image, 6, 1, 0, [a, journal_file(3, 333, 2)],
+    commit(image, 6, 1, 0, [a, journal_file(3, 333)],
            [(0, 16, 5), (1, SIZE_WORD, 20580 | crc16(20580, 48) << 48), (1, 24, 6)])
     return bytes(image)
 

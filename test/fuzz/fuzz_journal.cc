@@ -4,11 +4,10 @@
 // reflection do, so that each access behind them is seen.
 //
 // Input: u8 repairs (1: seal the header, 2: magic and version), u8 domain, u16 lanes, u32 lane_bytes,
-// u32 large_bytes, u8 folders, i8 how much longer than that the block is, u32 bytes of the reflection;
-// for each folder of the table, 8 at most: u8 1 an entry, 2 with a relative path, 4 not sealed; then
-// commits:
+// u32 large_bytes, u8 reserved, i8 how much longer than that the block is, u32 bytes of the reflection;
+// then commits:
 //   u16 lane, u8 repairs (1: sequence follows retired, 2: seal), u64 sequence, u64 retired, u32 files,
-//   u32 words, u8 folder of the first file, u8 n, then n words: u64 word, u64 value
+//   u32 words, u8 reserved of the first file, u8 n, then n words: u64 word, u64 value
 #include "format.h"
 #include "world.h"
 
@@ -64,7 +63,7 @@ class Block
 
 struct Header {
     uint8_t repairs, domain;
-    uint64_t lanes, small, large, folders;
+    uint64_t lanes, small, large, reserved;
 };
 
 void put_header(const Block &j, const Header &h)
@@ -72,26 +71,16 @@ void put_header(const Block &j, const Header &h)
     Bytes b(64);
     if (h.repairs & 2) {
         put(b, 0, 8, JOURNAL_MAGIC_WORD);
-        put(b, 8, 4, 2);
+        put(b, 8, 4, 3);
     }
     put(b, 12, 4, h.lanes);
     put(b, 16, 8, h.small);
     put(b, 24, 8, h.large);
-    put(b, 32, 4, h.folders);
+    put(b, 32, 4, h.reserved);
     put(b, 36, 4, h.domain);
     if (h.repairs & 1)
         put(b, 56, 8, checksum(b.data(), 56));
     j.put(0, b.data(), b.size());
-}
-
-void put_folder(const Block &j, uint64_t at, uint8_t kind)
-{
-    Bytes entry(PAGE);
-    if (!(kind & 1))
-        return;
-    memcpy(entry.data(), kind & 2 ? "over" : "/the", 4);
-    put(entry, 4088, 8, checksum(entry.data(), 4088) ^ (kind & 4));
-    j.put(at, entry.data(), entry.size());
 }
 
 void put_commit(const Block &j, const Header &h, Input &in)
@@ -108,8 +97,8 @@ void put_commit(const Block &j, const Header &h, Input &in)
     put(line, 12, 4, words);
     put(line, 64, 8, retired);
     uint64_t list = at + 128 + 32ull * files;
-    uint64_t folder = in.u8();
-    j.put(at + 128 + 24, &folder, 8);
+    uint64_t reserved = in.u8();
+    j.put(at + 128 + 24, &reserved, 8);
     for (unsigned i = in.u8(), k = 0; k < i && k < words; k++) {
         uint64_t word[2] = {in.u64(), in.u64()};
         j.put(list + 16 * k, word, 16);
@@ -123,20 +112,8 @@ void put_commit(const Block &j, const Header &h, Input &in)
     j.put(at, line.data(), line.size());
 }
 
-// Is it the journal's own folder, or one that an entry names?
-bool has_folder(const Block &j, uint64_t table, uint64_t folders, uint64_t k)
-{
-    if (k == 0)
-        return true;
-    if (k > folders)
-        return false;
-    const auto *entry = reinterpret_cast<unsigned char *>(j.begin) + table + (k - 1) * PAGE;
-    return entry[0] == '/' && memchr(entry, 0, 4088) &&
-           j.word(table + k * PAGE - 8) == checksum(entry, 4088);
-}
-
 // By FORMAT.md: 0 idle, 1 a commit, -1 damage.
-int lane_state(const Block &j, uint64_t at, uint64_t room, uint64_t table, uint64_t folders)
+int lane_state(const Block &j, uint64_t at, uint64_t room)
 {
     uint64_t sequence = j.word(at), retired = j.word(at + 64);
     uint64_t files = j.word(at + 8) & 0xffffffff, words = j.word(at + 8) >> 32;
@@ -149,9 +126,6 @@ int lane_state(const Block &j, uint64_t at, uint64_t room, uint64_t table, uint6
     const auto *bytes = reinterpret_cast<unsigned char *>(j.begin) + at;
     if (j.word(at + 56) != checksum(bytes + 128, 32 * files + 16 * words, checksum(bytes, 56)))
         return 0;
-    for (uint64_t i = 0; i < files; i++)
-        if (!has_folder(j, table, folders, j.word(at + 128 + 32 * i + 24) & 0xffffffff))
-            return -1;
     for (uint64_t i = 0; i < words; i++) {
         uint64_t word = j.word(at + 128 + 32 * files + 16 * i), size;
         bool is_size = word >> 49 & 1;
@@ -211,8 +185,7 @@ void look_at(const struct journal &j, const Block &block, const Header &h, const
         if (journal_settle(&j, &p, lane) < 0)
             wrong("journal_settle fails in memory");
         int found = journal_look(&j, lane, &v),
-            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large,
-                            PAGE + h.lanes * h.small + h.large, h.folders);
+            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large);
         if (found != (is < 0 ? JOURNAL_DAMAGED : is ? JOURNAL_COMMITTED : JOURNAL_IDLE))
             wrong("lane %u: journal_look answers %d, the bytes say %d", lane, found, is);
         if (found != JOURNAL_COMMITTED)
@@ -227,16 +200,16 @@ void look_at(const struct journal &j, const Block &block, const Header &h, const
 
 Seed with(const char *name, uint64_t lanes, uint64_t small, uint64_t large, uint64_t more = 0,
           uint64_t reflection = 8192, uint64_t repairs = 3, uint64_t domain = 4,
-          uint64_t folders = 0)
+          uint64_t reserved = 0)
 {
     Seed s(name);
-    return s.u8(repairs).u8(domain).u16(lanes).u32(small).u32(large).u8(folders).u8(more).u32(
+    return s.u8(repairs).u8(domain).u16(lanes).u32(small).u32(large).u8(reserved).u8(more).u32(
         reflection);
 }
 
 Seed commit(Seed s, uint64_t lane, uint64_t files, uint64_t words, uint64_t word = 0,
-            uint64_t repairs = 3, uint64_t sequence = 1, uint64_t retired = 0, uint64_t folder = 0,
-            uint64_t value = 0x55)
+            uint64_t repairs = 3, uint64_t sequence = 1, uint64_t retired = 0,
+            uint64_t reserved = 0, uint64_t value = 0x55)
 {
     return s.u16(lane)
         .u8(repairs)
@@ -244,7 +217,7 @@ Seed commit(Seed s, uint64_t lane, uint64_t files, uint64_t words, uint64_t word
         .u64(retired)
         .u32(files)
         .u32(words)
-        .u8(folder)
+        .u8(reserved)
         .u8(1)
         .u64(word)
         .u64(value);
@@ -303,12 +276,8 @@ std::vector<Seed> seeds()
     add("size-too-large", commit(plain, 0, 1, 1, size, 3, 1, 0, 0, size_word(4097)));
     add("size-that-is-none", commit(plain, 0, 1, 1, size, 3, 1, 0, 0, 4096));
     add("size-elsewhere", commit(plain, 0, 1, 1, size + 8, 3, 1, 0, 0, size_word(4096)));
-    Seed table = with("", 1, 4096, 4096, 0, 8192, 3, 4, 3);
-    table.u8(1).u8(3).u8(5);
-    for (uint64_t k = 1; k <= 4; k++)
-        add(("folder-" + std::to_string(k)).c_str(), commit(table, 0, 1, 1, 0, 3, 1, 0, k));
-    add("folder-of-no-table", commit(plain, 0, 1, 1, 0, 3, 1, 0, 1));
-    add("table-cut", with("", 2, 4096, 4096, 0xff, 8192, 3, 4, 3));
+    add("reserved", commit(with("", 2, 4096, 4096, 0, 8192, 3, 4, 0xff), 0, 1, 1));
+    add("file-with-reserved-bits", commit(plain, 0, 1, 1, 0, 3, 1, 0, 0xff));
     add("odd-word", commit(plain, 0, 1, 1, 4));
     add("word-behind", commit(plain, 0, 1, 1, 8));
     add("word-in-a-page", commit(plain, 0, 1, 1, 4096));
@@ -333,19 +302,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     Input in(bytes, n);
     Header h = {in.u8(), in.u8(), in.u16(), in.u32(), in.u32(), in.u8()};
     auto more = static_cast<int8_t>(in.u8());
-    const uint64_t table = PAGE + h.lanes * h.small + h.large;
-    uint64_t wanted = table + h.folders * PAGE + static_cast<uint64_t>(more);
+    const uint64_t whole = PAGE + h.lanes * h.small + h.large;
+    uint64_t wanted = whole + static_cast<uint64_t>(more);
     Block block(std::min(wanted, MOST));
     Block reflection(in.u32() % (516 * PAGE));
     put_header(block, h);
-    for (uint64_t k = 0; k < h.folders && k < 8; k++)
-        put_folder(block, table + k * PAGE, in.u8());
     for (int i = 0; in.more() && i < 16; i++)
         put_commit(block, h, in);
     struct journal j;
     bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
                        h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
-                       h.large % 8 == 0 && h.large >= 4096 && table + h.folders * PAGE <= block.n;
+                       h.large % 8 == 0 && h.large >= 4096 && whole <= block.n;
     int taken = journal_take(&j, block.begin, block.n, "the journal");
     if ((taken == 0) != makes_sense)
         wrong("journal_take answers %d", taken);

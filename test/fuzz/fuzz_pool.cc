@@ -8,9 +8,8 @@
 //               lanes; 16: it begins at another page; 32: another follows
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
-//     each u8 owner, u8 folder; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
+//     each u8 owner, u8 reserved; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
 //     fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
-//   u8 n, then n entries of the folder table: u8 k, u8 (1: not sealed; 2: no path; else a missing one)
 #include "life.h"
 
 #include <algorithm>
@@ -35,7 +34,7 @@ struct Lane {
 
 struct Commits {
     bool refused = false; // the file may not be mapped
-    bool stays = false;   // a journal stays, or a missing folder may have a pointer to it
+    bool stays = false;   // a journal stays
     Replay replay;
 };
 
@@ -48,7 +47,7 @@ uint64_t word_offset(uint16_t page)
     return word_at(page > 520 ? (page - 519) * CHUNK_PAGES : page);
 }
 
-Bytes named(const World &w, unsigned owner, uint8_t folder)
+Bytes named(const World &w, unsigned owner, uint8_t reserved)
 {
     Bytes b(32);
     const Bytes *id = &w.file.id;
@@ -77,7 +76,7 @@ Bytes named(const World &w, unsigned owner, uint8_t folder)
     if (owner % 8 == 6) // one more pairing of this inode
         b[0] = static_cast<unsigned char>(owner);
     put(b, 16, 8, inode);
-    put(b, 24, 4, folder);
+    put(b, 24, 8, reserved);
     return b;
 }
 
@@ -126,14 +125,13 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     Image pool;
     pool.type = S_IFREG;
     pool.size = POOL - (kind & 2 ? PAGE : 0);
-    uint64_t at = kind & 16 ? 1567 * PAGE : 3 * PAGE;
+    uint64_t at = kind & 16 ? (POOL - JOURNAL) / PAGE * PAGE : 3 * PAGE;
     Bytes header(64);
     put(header, 0, 8, JOURNAL_MAGIC_WORD);
-    put(header, 8, 4, 2);
+    put(header, 8, 4, 3);
     put(header, 12, 4, LANES);
     put(header, 16, 8, LANE_BYTES);
     put(header, 24, 8, LARGE);
-    put(header, 32, 4, FOLDERS);
     put(header, 36, 4, 4);
     for (unsigned i = in.u8() % 8; i; i--) {
         unsigned field = in.u8() % 9;
@@ -144,15 +142,6 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     pool.write(at, header.data(), header.size());
     for (unsigned i = in.u8() % 20; i; i--)
         put_commit(w, pool, at, kind, in);
-    for (unsigned i = in.u8() % 4; i; i--) {
-        uint64_t k = in.u8() % FOLDERS;
-        uint8_t wrong_with = in.u8();
-        Bytes entry(PAGE);
-        const std::string path = (wrong_with & 2 ? "" : "/") + std::string("nobody/has/this/.ato");
-        std::copy(path.begin(), path.end(), entry.begin());
-        put(entry, 4088, 8, checksum(entry.data(), 4088) ^ (wrong_with & 1));
-        pool.write(at + JOURNAL - (FOLDERS - k) * PAGE, entry.data(), entry.size());
-    }
     return pool;
 }
 
@@ -175,21 +164,6 @@ void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
     }
 }
 
-// The place of the entries, and their number.
-struct Table {
-    uint64_t at, folders;
-};
-
-bool is_entry(const Image &pool, const Table &t, uint64_t k)
-{
-    if (k > t.folders)
-        return false;
-    Bytes entry = pool.bytes(t.at + (k - 1) * PAGE, PAGE);
-    return entry[0] == '/' &&
-           std::find(entry.begin(), entry.begin() + 4088, 0) != entry.begin() + 4088 &&
-           get(entry, 4088, 8) == checksum(entry.data(), 4088);
-}
-
 // The manifest under a file's name, if it belongs to a file whose process died.
 bool in_use(const World &w, const Paired &p, Holding &h)
 {
@@ -202,7 +176,7 @@ bool in_use(const World &w, const Paired &p, Holding &h)
     return h.found == Holding::VALID && h.field(STATE, 4) == IN_USE;
 }
 
-Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, const Table &t)
+Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
 {
     Lane lane;
     uint64_t sequence = pool.word(at), retired = pool.word(at + 64), counts = pool.word(at + 8);
@@ -219,12 +193,8 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room, co
         return lane;
     Holding h;
     const bool matters = in_use(w, w.file, h);
-    for (uint64_t i = 0; i < files; i++) {
-        uint64_t folder = get(body, 32 * i + 24, 4);
-        lane.damaged |= folder && !is_entry(pool, t, folder);
-        lane.unreachable |= folder != 0; // no folder of an entry exists
+    for (uint64_t i = 0; i < files; i++)
         lane.names_file |= matters && std::equal(&body[32 * i], &body[32 * i] + 16, &h.record[ID]);
-    }
     // Words of one lane come before those of the next; their order within a lane does not matter.
     for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
@@ -278,20 +248,15 @@ void read_pool(const World &w, const Image &pool, Commits &c)
         Bytes h = pool.bytes(at, 64);
         uint64_t lanes = get(h, 12, 4), small = get(h, 16, 8), large = get(h, 24, 8);
         uint64_t room = pool.size - at - PAGE;
-        if (get(h, 56, 8) != checksum(h.data(), 56) || get(h, 8, 4) != 2 || get(h, 36, 4) - 1 > 3 ||
+        if (get(h, 56, 8) != checksum(h.data(), 56) || get(h, 8, 4) != 3 || get(h, 36, 4) - 1 > 3 ||
             lanes == 0 || lanes > 4096 || small % 64 || small < 4096 || large % 8 || large < 4096 ||
             small > room / lanes || large > room - lanes * small)
-            continue;
-        Table t = {at + PAGE + lanes * small + large, get(h, 32, 4)};
-        if (t.folders > (at + PAGE + room - t.at) / PAGE)
             continue;
         std::vector<Lane> found;
         for (uint64_t lane = 0; lane <= lanes; lane++)
             found.push_back(
-                read_lane(w, pool, at + PAGE + lane * small, lane < lanes ? small : large, t));
+                read_lane(w, pool, at + PAGE + lane * small, lane < lanes ? small : large));
         follow(w, found, c);
-        for (uint64_t k = 1; k <= t.folders; k++)
-            c.stays |= is_entry(pool, t, k);
         return;
     }
     c.stays = true;
@@ -339,8 +304,8 @@ std::vector<Seed> seeds()
     all.push_back(header("lane-bytes", 3, 4096));
     all.push_back(header("huge-lane-bytes", 3, UINT64_MAX - 63));
     all.push_back(header("large-bytes", 4, UINT64_MAX - 7));
-    all.push_back(header("folders", 5, 1));
-    all.push_back(header("many-folders", 5, 100000));
+    all.push_back(header("version-before", 1, 2));
+    all.push_back(header("reserved", 5, UINT32_MAX));
     all.push_back(header("domain-msync", 6, 3));
     all.push_back(header("domain", 6, 9));
     one("commit", 0, 2);
@@ -349,7 +314,7 @@ std::vector<Seed> seeds()
     one("commit-two-chunks", 0, 512, 0, TWO_CHUNKS);
     one("commit-unsealed", 0, 2, 8);
     one("commit-of-the-other", 1, 1);
-    one("commit-of-nobody", 2, 1);
+    one("commit-of-a-missing-file", 2, 1);
     one("commit-of-the-one-before", 3, 1);
     one("commit-of-a-far-inode", 5, 1);
     one("word-behind", 0, 7);
@@ -385,14 +350,9 @@ std::vector<Seed> seeds()
     Seed no_size = with("size-without-its-check", 0, 1);
     no_size.u8(2).u8(0).u64(3).u8(1).u8(0).u8(0).u16(1);
     all.push_back(no_size.u8(0).u16(SIZE_PAGE).u64(1ull << 63));
-    for (uint64_t wrong_with = 0; wrong_with < 4; wrong_with++) {
-        Seed entry = with(("entry-" + std::to_string(wrong_with)).c_str(), 0, 1);
-        commit(entry, 2, 0, 2, 0xf0);
-        all.push_back(entry.u8(1).u8(0).u8(wrong_with));
-        Seed folder = with(("folder-" + std::to_string(wrong_with)).c_str(), 0, 1);
-        folder.u8(2).u8(0).u64(3).u8(1).u8(0).u8(1).u16(1);
-        all.push_back(folder.u8(0).u16(2).u64(0xf0).u8(1).u8(0).u8(wrong_with));
-    }
+    Seed reserved = with("file-with-reserved-bits", 0, 1);
+    reserved.u8(2).u8(0).u64(3).u8(1).u8(0).u8(0xff).u16(1);
+    all.push_back(reserved.u8(0).u16(2).u64(0xf0));
     Seed ahead = with("ahead", 0, 1);
     all.push_back(ahead.u8(0).u8(1).u64(0).u8(1));
     return all;

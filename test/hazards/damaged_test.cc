@@ -234,7 +234,7 @@ const std::vector<Scene> journals = {
          h.checksum = checksum(&h, offsetof(journal_header, checksum));
          write_at(journal_of(s), header(s), &h, sizeof(h));
      },
-     garbage_by_number, REFUSED, EUCLEAN, "journal-|version 3"},
+     garbage_by_number, REFUSED, EUCLEAN, "journal-|version 4"},
     {"JournalCutShort", cut, [](Stage &s) { fs::resize_file(journal_of(s), 1 << 20); },
      garbage_by_number, REFUSED, EUCLEAN, "journal-"},
     {"JournalOfZeros", cut,

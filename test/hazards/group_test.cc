@@ -15,7 +15,7 @@ namespace
 {
 
 // A member of a group that shares a file has committed, and dies before all words are stored. The commit is
-// to the file alone, or also to a second one in another folder, which has a pointer to the journal.
+// to the file alone, or also to a second one.
 class Group : public Users
 {
   protected:
@@ -39,9 +39,7 @@ class Group : public Users
     }
     void make_second()
     {
-        std::filesystem::create_directory(dir / "second");
-        give(dir / "second", OWNER, GROUP, 02775);
-        make(dir / "second/file");
+        make(dir / "second");
     }
     void set_mode(mode_t mode) const
     {
@@ -170,7 +168,7 @@ TEST_P(GroupThatMayNotWriteAnyMore, CannotUsePagesOfADeadMemberUntilItMayWrite)
     EXPECT_EQ(owner->wait(), 0);
 }
 
-// The same if the dead member was the last process. The target of a pointer is read, not trusted.
+// The same if the dead member was the last process.
 TEST_P(GroupThatMayNotWriteAnyMore, CannotMapTheFileOfADeadMemberUntilItMayWrite)
 {
     owner_was_there();
@@ -201,9 +199,9 @@ TEST_F(Group, ThatMayWriteAgainCanMapTheFile)
     as_owner([&](AllMapped &all) { expect_committed(*all[0]); });
 }
 
-// A member lives and has another file mapped, but not this one any more. The pointer beside this file still
-// exists, and does not prevent a map.
-TEST_F(Group, IsNotStoppedByThePointerOfALivingMember)
+// A member lives and has another file mapped, but not this one any more. Its journal, which has served this file,
+// does not prevent a map.
+TEST_F(Group, IsNotStoppedByTheJournalOfALivingMember)
 {
     make_second();
     owner_was_there();

@@ -227,43 +227,6 @@ TEST_F(Planted, JournalIsReplayedOnlyIntoFilesThatItsOwnerMayWrite)
     expect_content(0, attackers, pattern(SIZE, 3));
 }
 
-// The attacker's pointer leads to another user's dead journal, and then to one that is locked; the victim
-// maps a file beside the pointer.
-TEST_F(Planted, PointerIsFollowedOnlyForFilesThatItsOwnerMayWrite)
-{
-    make_folder();
-    const std::string far = dir / "far", journal = "journal-" + std::string(32, 'b'),
-                      pointer = folder_of(file) + "/" + journal + ".at",
-                      text = "ato-journal-at 1 1 " + far + "\n";
-    ASSERT_EQ(mkdir(far.c_str(), 0777), 0);
-    const Bytes not_a_journal = pattern(12 << 20, 8);
-    write_file(far + "/" + journal, not_a_journal); // not a journal: reading it would be an error
-    as(ATTACKER, [&] { make(pointer, Bytes(text.begin(), text.end())); });
-    {
-        Fd held(far + "/" + journal);
-        ASSERT_EQ(locks_try(held, 0, 2), LOCKS_MINE);
-        expect_content(VICTIM, file, content); // without waiting for the lock
-    }
-    expect_content(VICTIM, file, content);
-    EXPECT_TRUE(exists(pointer));
-    EXPECT_TRUE(read_file(far + "/" + journal) == not_a_journal);
-    // It does prevent maps of the attacker's own file.
-    as(ATTACKER, [&] {
-        write_file(dir / "attackers", content);
-        chmod((far + "/" + journal).c_str(), 0666);
-        Mapped m(dir / "attackers");
-        EXPECT_TRUE(m) << m.sentence; // the journal is root's, and cannot be opened
-    });
-    // The victim's own pointer leads to the attacker's journal, which is ignored, too.
-    fs::remove(pointer);
-    fs::remove(far + "/" + journal);
-    as(VICTIM, [&] { make(pointer, Bytes(text.begin(), text.end())); });
-    ASSERT_EQ(chmod(far.c_str(), 0777), 0);
-    as(ATTACKER, [&] { make(far + "/" + journal, pattern(12 << 20, 9)); });
-    expect_content(VICTIM, file, content);
-    EXPECT_TRUE(exists(far + "/" + journal));
-}
-
 TEST_F(Planted, LocksOnUntrustedFilesAreNotWaitedFor)
 {
     make_folder();
@@ -300,11 +263,6 @@ TEST_F(Planted, FalseJournalsDoNotStopOtherUsers)
         EXPECT_EQ(mknod((prefix + "4").c_str(), S_IFSOCK | 0666, 0), 0);
         make(prefix + "5", pattern(12 << 20, 7));
         make(prefix + "6.tmp", pattern(100, 7));
-        EXPECT_EQ(mkdir((prefix + "1.at").c_str(), 0777), 0);
-        EXPECT_EQ(mkfifo((prefix + "2.at").c_str(), 0666), 0);
-        EXPECT_EQ(symlink("/etc/passwd", (prefix + "3.at").c_str()), 0);
-        make(prefix + "5.at", pattern(100, 7));
-        make(prefix + "6.at.tmp", pattern(100, 7));
     });
     expect_content(VICTIM, file, content);
     // They do prevent maps of the attacker's own file.

@@ -11,8 +11,6 @@
 #include <gtest/gtest.h>
 #include <ostream>
 
-#include <sys/stat.h>
-
 extern "C" {
 #include "reflection/media/persist.h"
 }
@@ -47,13 +45,13 @@ Step resize(unsigned file, size_t n)
 
 const Step PAGES = write(A, 1000, 12000); /* by a journal, which the first of these writes makes */
 const Steps MAPPED = {MAP, PAGES};
-const Steps COMMIT_TO_FOLDERS = {MAP,
-                                 BEGIN,
-                                 in(1, write(A, 100, 5000)),
-                                 in(1, write(B, 9000, 100)),
-                                 in(1, write(C, 4000, 200)),
-                                 in(1, resize(C, SIZE + PAGE)),
-                                 COMMIT};
+const Steps COMMIT_TO_THREE = {MAP,
+                               BEGIN,
+                               in(1, write(A, 100, 5000)),
+                               in(1, write(B, 9000, 100)),
+                               in(1, write(C, 4000, 200)),
+                               in(1, resize(C, SIZE + PAGE)),
+                               COMMIT};
 
 const Story stories[] = {
     {"Life", 1, {}, {MAP, write(A, 4000, 6000), FAST}},
@@ -80,8 +78,8 @@ const Story stories[] = {
      {BEGIN, BEGIN_2, in(1, write(A, 50, 90)), in(2, write(B, 4105, 8192)),
       in(1, resize(A, 5 * PAGE + 70)), in(2, resize(B, 11 * PAGE)), in(2, write(B, 10 * PAGE, 100)),
       in(2, write(A, 2 * PAGE, 70)), JOIN, COMMIT}},
-    {"Folders", 3, {}, COMMIT_TO_FOLDERS},
-    {"FoldersUnmap", 3, COMMIT_TO_FOLDERS, {FAST}},
+    {"ThreeFiles", 3, {}, COMMIT_TO_THREE},
+    {"ThreeFilesUnmap", 3, COMMIT_TO_THREE, {FAST}},
     {"Grow", 1, {MAP, write(A, 100, 100)}, {resize(A, LONGER), FAST}},
     {"ShrinkInAPage", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 100), FAST}},
     {"ShrinkToNothing", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 0), resize(A, LONGER), FAST}},
@@ -105,14 +103,14 @@ const Story stories[] = {
     {"GuardOnTwoPages", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, PAGE - 7, 16}}, {SPATIAL}},
     {"GuardAtTheEnd", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, SIZE - 5, 5}}, {SPATIAL}},
     {"Recovery", 1, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, {MAP, PAGES, write(A, 0, SIZE)}, 4},
-    {"RecoveryOfFolders", 3, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, COMMIT_TO_FOLDERS, 1},
-    {"RecoveryOfFoldersFromTheLast",
+    {"RecoveryOfThreeFiles", 3, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, COMMIT_TO_THREE, 1},
+    {"RecoveryOfThreeFilesFromTheLast",
      3,
      {},
      {MAP_BACK},
      ATO_READ_GATHER,
      ATO_NO_RTM,
-     COMMIT_TO_FOLDERS,
+     COMMIT_TO_THREE,
      1},
 };
 
@@ -138,10 +136,7 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
     Killed()
         : domain(std::get<0>(GetParam())), story(std::get<1>(GetParam())), old(begin_with(story))
     {
-        const bool folders = story.files > 2;
-        for (const char *folder : {"y", "z"})
-            mkdir((dir / folder).c_str(), 0755);
-        for (const char *name : {"a", folders ? "y/b" : "b", "z/c"})
+        for (const char *name : {"a", "b", "c"})
             if (paths.size() < story.files)
                 paths.push_back(dir / name);
         put_back();

@@ -3,8 +3,6 @@
  * A story: a list of steps of a process on its files, and the contents that the files may have when it is
  * killed meanwhile. One function does a step, another one computes the contents after it; so each operation
  * is a line.
- *
- * Two files lie in one folder, three in a folder each.
  */
 #ifndef ATO_TEST_KILL_STORY_H
 #define ATO_TEST_KILL_STORY_H

@@ -403,14 +403,16 @@ static States examine(const sql::Db &db, const Book &book)
 static void must_be_bare(const Script &s, const Place &place,
                          const std::vector<std::string> &objects)
 {
-    for (const rig::Folder &folder : place.folders) {
-        for (const std::string &name : rig::names_in(folder / ".ato"))
-            leave(".ato/" + name + " is left");
-        for (const std::string &name : rig::names_in(folder.at))
-            if (name != "depot.db" && name != ".ato" &&
-                !(*s.parameters &&
-                  (name.rfind("depot.db-journal", 0) == 0 || name.rfind("depot.db-mj", 0) == 0)))
-                leave(name + " is left");
+    const std::string databases[] = {"depot.db", "other.db"};
+    for (const std::string &name : rig::names_in(place.folder / ".ato"))
+        leave(".ato/" + name + " is left");
+    for (const std::string &name : rig::names_in(place.folder.at)) {
+        bool known = name == ".ato";
+        for (const std::string &is : databases)
+            known |= name == is || (*s.parameters && (name.rfind(is + "-journal", 0) == 0 ||
+                                                      name.rfind(is + "-mj", 0) == 0));
+        if (!known)
+            leave(name + " is left");
     }
     for (const std::string &name : rig::names_in("/dev/shm"))
         for (const std::string &object : objects)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two databases in two folders, changed by the same transactions, and the states in which a kill may leave them.
+ * Two databases, changed by the same transactions, and the states in which a kill may leave them.
  *
  * Each database has rows whose bodies follow from their keys, and a table of one row that triggers maintain: the number
  * of rows, the sum of their digests, and the number of the last transaction. Before each COMMIT a writer sends a note
@@ -63,13 +63,12 @@ class Book
     uint64_t told[FILES] = {};
 };
 
-/* A folder for each file. */
 struct Place {
-    rig::Folder folders[FILES];
+    rig::Folder folder;
 
     std::string path(unsigned file) const
     {
-        return folders[file] / "depot.db";
+        return folder / (file ? "other.db" : "depot.db");
     }
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does SIGKILL leave of SQLite's transactions over two databases in two folders? Processes change both, by
+ * What does SIGKILL leave of SQLite's transactions over two databases? Processes change both, by
  * transactions of 1 to 500 pages, with savepoints, rollbacks, spills and VACUUM, and are killed again and again. When
  * all are dead, a new process, which may be killed too, must find both databases intact, every acknowledged transaction
  * in them, and the interrupted transaction in both or in neither. SQLite's own VFS must find the same, and no other

@@ -13,17 +13,14 @@ namespace sql
 class SqliteSeveral : public Lab
 {
   protected:
-    support::TempDir elsewhere;
-
     std::string second() const
     {
-        return elsewhere / "b.db";
+        return path("b.db");
     }
     void make_both() const
     {
         make();
         make("b.db");
-        ASSERT_EQ(rename(path("b.db").c_str(), second().c_str()), 0);
     }
     Db open_both(const std::string &parameters = "", const std::string &of_second = "") const
     {
@@ -59,7 +56,7 @@ TEST_F(SqliteSeveral, CommitAsOne)
                      "; PRAGMA other.journal_mode=" + mode);
         MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
         EXPECT_EQ(both(db), "16 26");
-        EXPECT_EQ(names(), "a.db");
+        EXPECT_EQ(names(), "a.db b.db");
         MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
         MUST(db, "ROLLBACK");
         EXPECT_EQ(both(db), "16 26");
@@ -111,10 +108,58 @@ TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
         MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
         MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
     }
-    EXPECT_EQ(names(), "a.db");
+    EXPECT_EQ(names(), "a.db b.db");
     db.close();
     EXPECT_EQ(stock_sum(path()), "6");
     EXPECT_EQ(stock_sum(second()), "6");
+}
+
+class SqliteFolders : public SqliteSeveral
+{
+  protected:
+    support::TempDir elsewhere;
+
+    std::string far() const
+    {
+        return elsewhere / "b.db";
+    }
+    void make_both_apart() const
+    {
+        make_both();
+        ASSERT_EQ(rename(second().c_str(), far().c_str()), 0);
+    }
+};
+
+TEST_F(SqliteFolders, TwoReflectionFoldersAreRefusedAtTheFirstWriteToTheSecondDatabase)
+{
+    make_both_apart();
+    const Db db(path());
+    MUST(db, "ATTACH '" + uri(far()) + "' AS other");
+    MUST(db, "BEGIN IMMEDIATE; INSERT INTO main.t VALUES(10, 'x'); SELECT sum(a) FROM other.t");
+    (void)logged();
+    EXPECT_EQ(db.run("INSERT INTO other.t VALUES(20, 'x')"), SQLITE_CANTOPEN) << db.error();
+    EXPECT_TRUE(logged("reflection_dir=FOLDER"));
+    MUST(db, "COMMIT");
+    EXPECT_EQ(both(db), "16 6");
+    MUST(db, "INSERT INTO other.t VALUES(20, 'x')");
+    EXPECT_EQ(both(db), "16 26");
+}
+
+TEST_F(SqliteFolders, OneReflectionFolderServesDatabasesOfTwoFolders)
+{
+    make_both_apart();
+    const std::string one = "reflection_dir=" + (elsewhere / "reflections");
+    Db db(path(), one);
+    MUST(db, "ATTACH '" + uri(far(), one) + "' AS other");
+    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+    EXPECT_EQ(both(db), "16 26");
+    MUST(db, "DELETE FROM main.t WHERE a>2; VACUUM main"); /* maps the file anew */
+    MUST(db, std::string("BEGIN; UPDATE main.t SET b=1 WHERE a=1; UPDATE other.t SET b=1 WHERE a=1;"
+                         "COMMIT"));
+    EXPECT_FALSE(support::exists(folder / ".ato"));
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "3");
+    EXPECT_EQ(stock_sum(far()), "26");
 }
 
 TEST_F(SqliteSeveral, OfAKilledProcessAreInNeitherDatabase)
@@ -136,10 +181,10 @@ TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
     make_both();
     Db db = open_both("journal=file");
     MUST(db, std::string(CHANGE_BOTH));
-    EXPECT_EQ(names(), "a.db a.db-journal");
+    EXPECT_EQ(names(), "a.db a.db-journal b.db b.db-journal");
     MUST(db, "COMMIT");
     EXPECT_EQ(both(db), "16 26");
-    EXPECT_EQ(names(), "a.db");
+    EXPECT_EQ(names(), "a.db b.db");
 }
 
 TEST_F(SqliteSeveral, WithOneJournalOnTheDiskAreRefused)
@@ -157,7 +202,7 @@ TEST_F(SqliteSeveral, WithOneJournalOnTheDiskAreRefused)
         MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
         MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
         db.close();
-        EXPECT_EQ(names(), "a.db");
+        EXPECT_EQ(names(), "a.db b.db");
         EXPECT_EQ(stock_sum(path()), "6");
         EXPECT_EQ(stock_sum(second()), "6");
     }

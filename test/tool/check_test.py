@@ -177,19 +177,19 @@ class Check(Lab):
         for name in '17.stale-01234567', '17.stale-01234567.manifest', 'notes':
             with open(f'{self.dir}/.ato/{name}', 'wb'):
                 pass
-        unfinished = [f'{self.dir}/.ato/journal-{0:032}.tmp', f'{self.dir}/.ato/journal-{0:032}.at.tmp',
+        unfinished = [f'{self.dir}/.ato/journal-{0:032}.tmp',
                       self.dir + '/.ato/17.manifest.0123456789abcdef.tmp', self.dir + '/.ato.0123456789abcdef.tmp']
-        for name in unfinished[:3]:
+        for name in unfinished[:2]:
             with open(name, 'wb'):
                 pass
-        os.mkdir(unfinished[3])
+        os.mkdir(unfinished[2])
         # The processes that make them may still be running.
         found = self.check(self.dir, status=0, words='set aside')
         self.assertEqual([f['severity'] for f in found], ['note'] * 3)
         for name in unfinished:
             os.utime(name, times=(time.time() - 120,) * 2)
         found = self.check(self.dir, status=0, words='made this reflection folder')
-        self.assertEqual([f['severity'] for f in found], ['note'] * 7)
+        self.assertEqual([f['severity'] for f in found], ['note'] * 6)
 
     def test_a_reused_inode_number_is_a_warning(self):
         self.make('fast')
@@ -213,35 +213,6 @@ class Check(Lab):
         self.check(self.file, status=1, words='no valid header')
         os.truncate(journal, 100)
         self.check(self.file, status=1, words='no valid header')
-
-    def point(self, text, name='journal-' + 32 * 'a'):
-        path = f'{self.dir}/.ato/{name}.at'
-        with open(path, 'w') as f:
-            f.write(text)
-        return path
-
-    def test_a_pointer_without_a_journal_is_an_error(self):
-        self.make('fast')
-        pointer = self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n')
-        found = self.check(self.dir, status=1, words=f'to a journal in {self.dir}/elsewhere/.ato')
-        self.assertTrue(any(f['file'] == pointer for f in found))
-        for text in '', 'ato-journal-at 1 1 here\n', 'ato-journal-at 2 1 /\n':
-            self.point(text)
-            found = self.check(self.dir, status=1, words='the pointer is damaged')
-            self.assertTrue(any(f['file'] == pointer for f in found))
-
-    def test_a_commit_in_a_journal_elsewhere_makes_recovery_due(self):
-        self.make('commit')
-        journal = self.journal()
-        os.mkdir(self.dir + '/elsewhere')
-        os.mkdir(self.dir + '/elsewhere/.ato')
-        moved = f'{self.dir}/elsewhere/.ato/{os.path.basename(journal)}'
-        os.rename(journal, moved)
-        self.point(f'ato-journal-at 1 1 {self.dir}/elsewhere/.ato\n', os.path.basename(journal))
-        self.check(self.file, status=0, words='recovery due: 1 commit is in the journal')
-        found = self.check(self.dir, self.dir + '/elsewhere', status=0, words='holds a commit of')
-        self.assertEqual(len([f for f in found if f['file'] == moved and
-                              'recovery due' in f['what']]), 1, found)
 
     def test_a_commit_that_names_no_word_is_an_error(self):
         self.make('commit')

@@ -125,8 +125,7 @@ TEST(Golden, JournalIsReadWithEveryLane)
         }
         if (lane == 6) {
             ASSERT_EQ(v.nfiles, 2u);
-            EXPECT_EQ(v.files[0].folder, 0u);
-            EXPECT_EQ(v.files[1].folder, 2u);
+            EXPECT_EQ(v.files[1].inode, 333u);
             ASSERT_EQ(v.nwords, 3u);
             uint64_t size;
             EXPECT_TRUE(journal_word_is_size(&v.words[1]));
@@ -135,17 +134,6 @@ TEST(Golden, JournalIsReadWithEveryLane)
             EXPECT_EQ(size, 20580u);
         }
     }
-    route r;
-    ASSERT_TRUE(journal_folder(&j, 1, &r));
-    EXPECT_STREQ(r.absolute, "/elsewhere/.ato");
-    EXPECT_STREQ(r.relative, "../../elsewhere/.ato");
-    EXPECT_EQ(r.inode, 4711u);
-    ASSERT_TRUE(journal_folder(&j, 2, &r));
-    EXPECT_STREQ(r.absolute, "/far/away/reflections");
-    EXPECT_STREQ(r.relative, "");
-    EXPECT_EQ(r.inode, 0u);
-    for (unsigned k : {3, 0, 64})
-        EXPECT_FALSE(journal_folder(&j, k, nullptr)) << k;
 }
 
 TEST(Golden, JournalIsWrittenByteForByte)
@@ -165,12 +153,7 @@ TEST(Golden, JournalIsWrittenByteForByte)
     ASSERT_EQ(journal_finish(&w), 0);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
-    const route near = {"/elsewhere/.ato", "../../elsewhere/.ato", 4711},
-                far = {"/far/away/reflections", "", 0};
-    ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 1, &near), 0);
-    ASSERT_EQ(journal_name_folder(&lab.j, &lab.p, 2, &far), 0);
     both[1] = JournalLab::file(3, 333);
-    both[1].folder = 2;
     journal_begin(&w, &lab.j, &lab.p, 6, both, 2, 3);
     journal_add(&w, 0, 16, 5);
     journal_add_size(&w, 1, manifest_encode_size(20580));

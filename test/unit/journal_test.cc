@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Does a lane say `committed` exactly when it holds a whole commit? Written, torn at every word,
-// retired, used again, damaged. (The header and the table of folders: journal_header_test.cc.)
+// retired, used again, damaged. (The header: journal_header_test.cc.)
 #include "journal_lab.h"
 #include "support/faults.h"
 
@@ -161,13 +161,6 @@ TEST(Journal, InvalidFieldsAreDamageDespiteTheChecksum)
     {
         JournalLab lab;
         lab.write(0, {JournalLab::file(1, 10)}, {{8, 1}, {12, 1}}); // no word's offset
-        EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
-    }
-    for (uint32_t folder : {1u, JOURNAL_FOLDERS, JOURNAL_FOLDERS + 1, UINT32_MAX}) {
-        JournalLab lab;
-        journal_file other = JournalLab::file(1, 10);
-        other.folder = folder; // of no entry
-        lab.write(0, {other}, {{8, 1}});
         EXPECT_EQ(look(lab, 0), JOURNAL_DAMAGED);
     }
     const uint64_t size = JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD;

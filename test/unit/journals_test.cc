@@ -163,155 +163,44 @@ TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
 
 using SeveralFiles = Several;
 
-TEST_F(SeveralFiles, OneFolderNeedsNoPointer)
-{
-    write_file(dir / "x/other", pattern(SIZE, 1));
-    Mapped a(paths[0], wish()), b(dir / "x/other", wish());
-    Commit c;
-    ASSERT_TRUE(commit(c, {file_of(a), file_of(b)})) << ato_errormsg();
-    EXPECT_EQ(journals_folder_of(&c.lane, file_of(a)), 0u);
-    EXPECT_EQ(journals_folder_of(&c.lane, file_of(b)), 0u);
-    ASSERT_TRUE(complete(c));
-    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-}
-
-TEST_F(SeveralFiles, EachFolderIsNamedOnceAndPointsToTheJournal)
-{
-    {
-        All all = map(3);
-        write_file(dir / "y/other", pattern(SIZE, 1));
-        Mapped more(dir / "y/other", wish());
-        auto files = files_of(all);
-        files.push_back(file_of(more));
-        for (int turn = 0; turn < 2; turn++) {
-            Commit c;
-            ASSERT_TRUE(commit(c, files)) << ato_errormsg();
-            for (unsigned i = 0; i < 4; i++)
-                EXPECT_EQ(journals_folder_of(&c.lane, files[i]), i % 3 + i / 3) << i;
-            for (unsigned k = 1; k < 3; k++) {
-                struct route entry;
-                ASSERT_TRUE(journal_folder(c.lane.journal, k, &entry));
-                EXPECT_EQ(std::string(entry.absolute), folder_of(paths[k]));
-                EXPECT_EQ(entry.inode, inode_of(folder_of(paths[k])));
-                EXPECT_EQ(std::string(entry.relative), k == 1 ? "../../y/.ato" : "../../z/.ato");
-            }
-            EXPECT_FALSE(journal_folder(c.lane.journal, 3, nullptr));
-            ASSERT_TRUE(complete(c));
-        }
-        for (size_t i : {1, 2}) {
-            auto found = pointers_of(paths[i]);
-            ASSERT_EQ(found.size(), 1u);
-            Fd fd(found[0]);
-            struct folder f;
-            struct pointer p;
-            ASSERT_EQ(folder_open(&f, folder_of(paths[i]).c_str(), false), 0);
-            ASSERT_EQ(pointer_read(&p, fd, &f, found[0].substr(found[0].rfind('/') + 1).c_str()), 0)
-                << ato_errormsg();
-            EXPECT_EQ(p.index, i);
-            EXPECT_EQ(std::string(p.route.relative), "../../x/.ato");
-            EXPECT_EQ(p.route.absolute + std::string("/") + p.journal, journals_of(paths[0])[0]);
-            EXPECT_EQ(size_of(found[0]) % 8, 0u);
-            folder_close(&f);
-        }
-        EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    }
-    expect_nothing_left();
-}
-
-TEST_F(SeveralFiles, SecondJournalIsMadeIfTheTableOfFoldersIsFull)
-{
-    const unsigned many = JOURNAL_FOLDERS + 7;
-    {
-        for (unsigned i = 3; i < many; i++)
-            add("f" + std::to_string(i));
-        All all = map(many);
-        auto files = files_of(all);
-        for (unsigned i = 1; i < many; i++) {
-            Commit c;
-            ASSERT_TRUE(commit(c, {files[0], files[i]}) && complete(c)) << ato_errormsg();
-        }
-        EXPECT_EQ(journals_of(paths[0]).size(), 2u);
-        // As many folders in a commit as a journal can name: neither journal has room for them.
-        std::vector<struct file *> most(files.begin() + 6, files.begin() + 6 + JOURNAL_FOLDERS);
-        most.insert(most.begin(), files[0]);
-        Commit c, none;
-        ASSERT_TRUE(commit(c, most) && complete(c)) << ato_errormsg();
-        EXPECT_EQ(journals_of(paths[0]).size(), 3u);
-        most.push_back(files[1]);
-        for (int turn = 0; turn < 2; turn++) {
-            EXPECT_FALSE(commit(none, most));
-            EXPECT_EQ(errno, E2BIG);
-        }
-        EXPECT_EQ(journals_of(paths[0]).size(), 3u);
-    }
-    expect_nothing_left();
-}
-
-TEST_F(SeveralFiles, PointersHaveOwnerAndModeOfTheJournal)
-{
-    for (const std::string &path : paths)
-        ASSERT_EQ(chmod(path.c_str(), 0660), 0);
-    All all = map(2);
-    Commit c;
-    ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
-    struct stat journal = stat_of(journals_of(paths[0])[0]),
-                pointer = stat_of(pointers_of(paths[1])[0]);
-    EXPECT_EQ(pointer.st_mode & 07777, 0660u);
-    EXPECT_EQ(pointer.st_mode, journal.st_mode);
-    EXPECT_EQ(pointer.st_uid, journal.st_uid);
-    EXPECT_EQ(pointer.st_gid, journal.st_gid);
-}
-
-TEST_F(SeveralFiles, JournalExistsUntilAllItsFilesAreUnmapped)
+TEST_F(SeveralFiles, ShareOneJournalUntilAllAreUnmapped)
 {
     All all = map(3);
-    Commit c, own;
-    ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
+    for (int turn = 0; turn < 2; turn++) {
+        Commit c;
+        ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
+    }
+    const auto journal = journals_of(paths[0]);
+    EXPECT_EQ(journal.size(), 1u);
     all[0].reset();
-    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    ASSERT_TRUE(commit(own, {file_of(*all[1]), file_of(*all[2])}) && complete(own));
-    EXPECT_EQ(journals_of(paths[1]).size(), 2u) << "its own journal and the pointer";
-    EXPECT_EQ(pointers_of(paths[2]).size(), 2u);
+    EXPECT_EQ(journals_of(paths[0]), journal);
+    Commit rest;
+    ASSERT_TRUE(commit(rest, {file_of(*all[1]), file_of(*all[2])}) && complete(rest))
+        << ato_errormsg();
+    EXPECT_EQ(journals_of(paths[0]), journal) << "the same journal";
     all[1].reset();
-    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    EXPECT_EQ(journals_of(paths[1]).size(), 2u);
+    EXPECT_EQ(journals_of(paths[0]), journal);
     all[2].reset();
-    expect_nothing_left();
+    expect_no_journals();
 }
 
-TEST_F(SeveralFiles, PointersAreDurableBeforeALaneIsTakenAndRemovedBeforeTheJournal)
+// The second and third file have used no journal before.
+TEST_F(SeveralFiles, UseTheJournalThatAnotherFileOfTheFolderMade)
 {
-    FsFaults faults;
-    All all = map(2);
-    Commit c;
-    faults.calls.clear();
-    journal_lane lane;
-    auto files = files_of(all);
-    ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
-    auto at = [&](const std::string &call, const std::string &end, size_t from = 0) {
-        for (size_t i = from; i < faults.calls.size(); i++) {
-            const std::string &is = faults.calls[i];
-            if (is.compare(0, call.size(), call) == 0 && is.size() >= end.size() &&
-                is.compare(is.size() - end.size(), end.size(), end) == 0)
-                return i;
-        }
-        return faults.calls.size();
-    };
-    const size_t made = at("renameat", ".at.tmp");
-    ASSERT_LT(made, faults.calls.size());
-    EXPECT_EQ(faults.calls[made - 1].compare(0, 5, "fsync"), 0);
-    ASSERT_LT(made + 1, faults.calls.size());
-    EXPECT_EQ(faults.calls[made + 1].compare(0, 5, "fsync"), 0);
-    journals_give_lane(&lane);
-    faults.calls.clear();
+    All all = map(3);
+    Commit one, others;
+    ASSERT_TRUE(commit(one, {file_of(*all[0])}) && complete(one)) << ato_errormsg();
+    const auto journal = journals_of(paths[0]);
+    ASSERT_TRUE(commit(others, {file_of(*all[1]), file_of(*all[2])}) && complete(others))
+        << ato_errormsg();
+    EXPECT_EQ(journals_of(paths[0]), journal);
+    all[0].reset();
+    EXPECT_EQ(journals_of(paths[0]), journal);
     all.clear();
-    const size_t pointer = at("unlinkat", ".at"), journal = at("unlinkat journal", "", pointer + 1);
-    ASSERT_LT(journal, faults.calls.size());
-    EXPECT_EQ(faults.calls[pointer + 1].compare(0, 5, "fsync"), 0);
-    EXPECT_LT(pointer + 1, journal);
+    expect_no_journals();
 }
 
-TEST_F(SeveralFiles, FailureToMakeAPointerIsAnErrorAndTheNextTryTakesTheSameEntry)
+TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
 {
     long total = 0;
     for (long k = 0; k <= total; k++) {
@@ -319,8 +208,6 @@ TEST_F(SeveralFiles, FailureToMakeAPointerIsAnErrorAndTheNextTryTakesTheSameEntr
         All all = map(2);
         auto files = files_of(all);
         journal_lane lane;
-        ASSERT_EQ(journals_take_lane(files.data(), 1, 2, &lane), 0) << ato_errormsg();
-        journals_give_lane(&lane);
         {
             FsFaults faults;
             faults.fail_at(k, ENOSPC);
@@ -333,14 +220,13 @@ TEST_F(SeveralFiles, FailureToMakeAPointerIsAnErrorAndTheNextTryTakesTheSameEntr
             EXPECT_EQ(errno, ENOSPC);
             EXPECT_STRNE(ato_errormsg(), "");
             faults.before = nullptr;
-            EXPECT_TRUE(journals_of(paths[1]).empty()) << faults.calls[static_cast<size_t>(k)];
+            EXPECT_TRUE(journals_of(paths[0]).empty()) << faults.calls[static_cast<size_t>(k)];
         }
         ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
-        EXPECT_EQ(journals_folder_of(&lane, files[1]), 1u);
         journals_give_lane(&lane);
     }
-    EXPECT_GT(total, 4);
-    expect_nothing_left();
+    EXPECT_GT(total, 2);
+    expect_no_journals();
 }
 
 TEST_F(SeveralFiles, MoreFilesThanALaneNamesAreE2big)
@@ -368,12 +254,11 @@ TEST_F(SeveralFiles, CommitInDoubtIsFinishedByTheNextMapOfEitherFile)
             file_poison(f);
         all[first].reset();
         EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "the journal is closed, not removed";
-        EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
         {
             Mapped m(paths[first], wish());
             ASSERT_TRUE(m) << m.sentence;
             expect_words(2);
-            expect_nothing_left();
+            expect_no_journals();
         }
         all.clear();
         for (size_t i : {0, 1}) {
@@ -396,17 +281,16 @@ TEST_F(SeveralFiles, FilesNotInDoubtContinueWithANewJournal)
         file_poison(f);
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    write_file(dir / "x/other", pattern(SIZE, 1));
-    Mapped other(dir / "x/other", wish()); // finishes the commit
+    write_file(dir / "other", pattern(SIZE, 1));
+    Mapped other(dir / "other", wish()); // finishes the commit
     ASSERT_TRUE(other) << other.sentence;
     EXPECT_EQ(journals_of(paths[0]).size(), 0u);
     ASSERT_TRUE(commit(after, {file_of(other), file_of(*all[2])}) && complete(after))
         << ato_errormsg();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    EXPECT_EQ(pointers_of(paths[2]).size(), 1u);
     EXPECT_EQ(other.unmap(ATO_UNMAP_FAST), 0);
     all.clear();
-    expect_nothing_left();
+    expect_no_journals();
 }
 
 TEST_F(SeveralFiles, ExitOfAForkedChildRemovesNothing)
@@ -416,13 +300,12 @@ TEST_F(SeveralFiles, ExitOfAForkedChildRemovesNothing)
     ASSERT_TRUE(commit(c, files_of(all)) && complete(c)) << ato_errormsg();
     EXPECT_EQ(in_exiting_child([] { return 0; }), 0);
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    EXPECT_EQ(pointers_of(paths[1]).size(), 1u);
     ASSERT_TRUE(commit(more, files_of(all)) && complete(more)) << ato_errormsg();
     all.clear();
-    expect_nothing_left();
+    expect_no_journals();
 }
 
-TEST_F(SeveralFiles, ExitOfTheProcessRemovesJournalAndPointers)
+TEST_F(SeveralFiles, ExitOfTheProcessRemovesTheirJournal)
 {
     auto *kept = new All;
     EXPECT_EQ(in_exiting_child([&] {
@@ -432,7 +315,7 @@ TEST_F(SeveralFiles, ExitOfTheProcessRemovesJournalAndPointers)
               }),
               0);
     delete kept;
-    expect_nothing_left();
+    expect_no_journals();
 }
 
 // ---- files of one commit ------------------------------------------------------------------------
@@ -446,7 +329,7 @@ void expect_not_alike(const struct file *a, const struct file *b)
             << ato_errormsg();
 }
 
-TEST_F(SeveralFiles, AreAlikeWithOneDomainAndTheSameWriters)
+TEST_F(SeveralFiles, AreAlikeWithOneFolderOneDomainAndTheSameWriters)
 {
     ASSERT_EQ(chmod(paths[1].c_str(), 0640), 0); // more readers
     ASSERT_EQ(chmod(paths[2].c_str(), 0664), 0); // more writers
@@ -458,6 +341,29 @@ TEST_F(SeveralFiles, AreAlikeWithOneDomainAndTheSameWriters)
     add("other");
     Mapped d(paths.back(), options(ATO_DOMAIN_MSYNC));
     expect_not_alike(file_of(a), file_of(d));
+    ASSERT_EQ(mkdir((dir / "sub").c_str(), 0755), 0);
+    add("sub/file");
+    Mapped e(paths.back(), options(ATO_DOMAIN_PMEM));
+    expect_not_alike(file_of(b), file_of(e));
+    for (const std::string &folder : {folder_of(paths[1]), folder_of(paths.back())})
+        EXPECT_NE(std::string(ato_errormsg()).find(folder), std::string::npos) << ato_errormsg();
+}
+
+// The two paths of the folder are compared by what they lead to.
+TEST_F(SeveralFiles, AreAlikeIfTwoPathsLeadToTheirFolder)
+{
+    ASSERT_EQ(mkdir((dir / "sub").c_str(), 0755), 0);
+    ASSERT_EQ(symlink((dir / ".").c_str(), (dir / "sub/up").c_str()), 0);
+    const std::string folder = folder_of(paths[0]), other = dir / "sub/up/.ato";
+    ato_options first = wish(), second = wish();
+    first.reflection_dir = folder.c_str();
+    second.reflection_dir = other.c_str();
+    Mapped a(paths[0], first), b(paths[1], second);
+    ASSERT_TRUE(a && b) << a.sentence << b.sentence;
+    EXPECT_EQ(journals_alike(file_of(a), file_of(b)), 0) << ato_errormsg();
+    Commit c;
+    ASSERT_TRUE(commit(c, {file_of(a), file_of(b)}) && complete(c)) << ato_errormsg();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
 }
 
 TEST_F(SeveralFiles, GroupsMustMatchOnlyIfTheyMayWrite)

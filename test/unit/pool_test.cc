@@ -176,10 +176,8 @@ TEST_F(Pool, NamesAreClassified)
     const std::string id(32, 'a'), name = "journal-" + id;
     EXPECT_EQ(pool_name_of(name.c_str()), POOL_NAME);
     EXPECT_EQ(pool_name_of((name + ".tmp").c_str()), POOL_NAME_UNFINISHED);
-    EXPECT_EQ(pool_name_of((name + ".at").c_str()), POOL_NAME_POINTER);
-    EXPECT_EQ(pool_name_of((name + ".at.tmp").c_str()), POOL_NAME_POINTER_UNFINISHED);
-    for (const std::string &other : {name + "a", name + ".a", name + ".at.", name + ".tmp.at",
-                                     name.substr(1), name.substr(0, 39)})
+    for (const std::string &other : {name + "a", name + ".", name + ".tm", name + ".tmp.",
+                                     name + ".tmp.tmp", name.substr(1), name.substr(0, 39)})
         EXPECT_EQ(pool_name_of(other.c_str()), POOL_NO_NAME) << other;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Files in several folders, and commits of words of all of them in one lane.
+// Several files of one folder, and commits of words of all of them in one lane.
 #ifndef ATO_TEST_UNIT_SEVERAL_LAB_H
 #define ATO_TEST_UNIT_SEVERAL_LAB_H
 
@@ -15,7 +15,6 @@ extern "C" {
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 #include "reflection/pairing/growth.h"
-#include "reflection/recovery/pointer.h"
 #include "reflection/recovery/pool.h"
 }
 
@@ -32,7 +31,7 @@ extern "C" {
 using namespace support;
 namespace fs = std::filesystem;
 
-// A file of 8 pages in each of some folders. A commit flips a word of each.
+// Files x, y and z of 8 pages each. A commit changes a word of each.
 class Several : public testing::Test
 {
   protected:
@@ -45,16 +44,17 @@ class Several : public testing::Test
             add(name);
     }
 
-    void add(const std::string &folder)
+    void add(const std::string &name)
     {
-        EXPECT_EQ(mkdir((dir / folder).c_str(), 0755), 0);
-        paths.push_back(dir / (folder + "/file"));
+        paths.push_back(dir / name);
         write_file(paths.back(), pattern(SIZE, 1));
     }
 
     ato_options wish() const
     {
-        return options(domain, ATO_READ_GATHER, ATO_NO_RTM);
+        ato_options o = options(domain, ATO_READ_GATHER, ATO_NO_RTM);
+        o.reflection_dir = reflection_dir.empty() ? nullptr : reflection_dir.c_str();
+        return o;
     }
 
     static struct file *file_of(const Mapped &m)
@@ -101,7 +101,6 @@ class Several : public testing::Test
         for (unsigned i = 0; i < n; i++) {
             memcpy(named[i].id, files[i]->pairing.record.id, 16);
             named[i].inode = files[i]->pairing.record.inode;
-            named[i].folder = journals_folder_of(&c.lane, files[i]);
         }
         journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, named.data(), n, words);
         for (unsigned i = 0; i < n; i++)
@@ -163,24 +162,10 @@ class Several : public testing::Test
             EXPECT_EQ(word_of(paths[i]), VALUE + i) << paths[i];
     }
 
-    // Neither journals nor pointers anywhere.
-    void expect_nothing_left() const
+    void expect_no_journals() const
     {
-        for (const std::string &path : paths) {
-            if (!exists(folder_of(path)))
-                continue;
-            for (const std::string &name : names_in(folder_of(path)))
-                EXPECT_EQ(pool_name_of(name.c_str()), POOL_NO_NAME) << path << ": " << name;
-        }
-    }
-
-    static std::vector<std::string> pointers_of(const std::string &path)
-    {
-        std::vector<std::string> found;
-        for (const std::string &name : names_in(folder_of(path)))
-            if (pool_name_of(name.c_str()) == POOL_NAME_POINTER)
-                found.push_back(folder_of(path) + "/" + name);
-        return found;
+        for (const std::string &name : names_in(folder_of(paths[0])))
+            EXPECT_EQ(pool_name_of(name.c_str()), POOL_NO_NAME) << name;
     }
 
     // ato_mmap() fails with `err` and a sentence that has all `words`.
@@ -202,6 +187,7 @@ class Several : public testing::Test
 
     TempDir dir;
     int domain;
+    std::string reflection_dir; // "": the default
     std::vector<std::string> paths;
 };
 

@@ -65,29 +65,6 @@ static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsig
     return (uint64_t)st.st_size;
 }
 
-static uint64_t find_target(struct journal_check *jc, const struct lanes *j, unsigned lane,
-                            const struct journal_file *file)
-{
-    struct folder in;
-    uint64_t length = 0;
-    if (file->folder == 0)
-        return find_in(jc, j->at.folder, lane, file);
-    enum linked_answer found = linked_open(&j->at, &j->journal, file->folder, &in);
-    if (found == LINKED_OPEN)
-        length = find_in(jc, &in, lane, file);
-    else if (found == LINKED_GONE)
-        finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
-                    "lane %u holds a commit of inode %" PRIu64
-                    ", whose files a mark in %s gives up",
-                    lane, file->inode, in.path);
-    else
-        finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                    "lane %u holds a commit whose files cannot be mapped: %s", lane,
-                    report_sentence());
-    folder_close(&in);
-    return length;
-}
-
 static bool is_in_order(const struct journal_word *w, uint64_t length)
 {
     uint64_t size;
@@ -101,7 +78,7 @@ static void check_commit(struct journal_check *jc, const struct lanes *j, unsign
 {
     static uint64_t lengths[JOURNAL_MAX_FILES];
     for (unsigned i = 0; i < v->nfiles; i++)
-        lengths[i] = find_target(jc, j, lane, &v->files[i]);
+        lengths[i] = find_in(jc, j->at.folder, lane, &v->files[i]);
     finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
                 "recovery due: lane %u holds a commit of %" PRIu64 " words of %u file%s", lane,
                 v->nwords, v->nfiles, v->nfiles == 1 ? "" : "s");
@@ -139,9 +116,6 @@ static void check_journal(void *arg, const struct lanes *j)
 {
     struct journal_check *jc = arg;
     struct findings *f = &jc->check->findings;
-    /* A journal that several folders lead to is checked once. */
-    if (j->at.st.st_ino && seen_before(&jc->check->folders, j->at.st.st_dev, j->at.st.st_ino))
-        return;
     snprintf(jc->name, sizeof(jc->name), "%s/%s", j->at.folder->path, j->at.name);
     switch (j->kind) {
     case LANES_FORBIDDEN:
@@ -149,17 +123,6 @@ static void check_journal(void *arg, const struct lanes *j)
         break;
     case LANES_DAMAGED:
         finding_add(f, FINDING_ERROR, jc->name, "the journal is damaged: no valid header is found");
-        break;
-    case LANES_NO_POINTER:
-        finding_add(f, FINDING_ERROR, jc->name,
-                    "the pointer is damaged: it is not a valid journal pointer");
-        break;
-    case LANES_ASTRAY:
-        finding_add(f, FINDING_ERROR, jc->name,
-                    "it points to a journal in %s, where no journal names this folder: files here "
-                    "whose last user died cannot be mapped. Bring the journal back; if it is lost, "
-                    "with commits that it may hold, remove the pointer",
-                    j->leads_to);
         break;
     case LANES_UNFINISHED:
         if (!j->alive && look_is_old(&j->at.st)) /* a younger one may be about to be locked */

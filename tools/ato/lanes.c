@@ -5,9 +5,7 @@
 
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/pointer.h"
 #include "reflection/recovery/pool.h"
-#include "reflection/recovery/way.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,28 +39,21 @@ static char *read_journal(int fd, uint64_t length, struct journal *j)
     return NULL;
 }
 
-/* Returns true if the journal names the folder of the pointer that led to it, or cannot be read. */
-static bool is_meant(const struct lanes *j)
-{
-    return !j->at.from || j->kind != LANES_READ || linked_knows_origin(&j->at, &j->journal) == 1;
-}
-
-/* Visits the journal that `j` locates. Returns false if a pointer led to it that means another
- * journal. */
-static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
+/* Visits the journal that `j` locates. */
+static void visit_one(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
                       void *arg)
 {
     const struct folder *f = j.at.folder;
     const char *name = j.at.name;
     int fd = look_into(f, name, &j.at.st);
     char *first = NULL, *second = NULL;
-    if (fd < 0 && errno == ENOENT)
-        return !j.at.from; /* removed meanwhile */
+    if (fd < 0 && errno == ENOENT) /* removed meanwhile */
+        return;
     if (fd < 0) {
         j.kind = errno == EINVAL || errno == ELOOP ? LANES_DAMAGED : LANES_FORBIDDEN;
         j.error = errno;
         visit(arg, &j);
-        return true;
+        return;
     }
     j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN;
     if (pool_name_of(name) != POOL_NAME) {
@@ -76,51 +67,12 @@ static bool visit_one(struct lanes j, bool all, void (*visit)(void *arg, const s
         if (!first || (j.alive && !second))
             j.kind = LANES_DAMAGED;
     }
-    bool meant = is_meant(&j);
     /* A journal that was removed while it was read, by its owner or a recovery, is not visited. */
-    if (meant && (all || !j.alive) && (j.kind != LANES_DAMAGED || folder_names(f, name, fd)))
+    if ((all || !j.alive) && (j.kind != LANES_DAMAGED || folder_names(f, name, fd)))
         visit(arg, &j);
     free(first);
     free(second);
     close(fd);
-    return meant;
-}
-
-/* Reads the pointer j->at.name. Returns 1; 0 with j->kind set if it is no valid pointer. */
-static int read_pointer(struct lanes *j, struct pointer *p)
-{
-    struct stat st;
-    int fd = look_into(j->at.folder, j->at.name, &st);
-    if (fd < 0) {
-        j->kind = errno == EINVAL || errno == ELOOP ? LANES_NO_POINTER : LANES_FORBIDDEN;
-        j->error = errno;
-        return 0;
-    }
-    int read = pointer_read(p, fd, j->at.folder, j->at.name);
-    close(fd);
-    j->kind = LANES_NO_POINTER;
-    return read == 0;
-}
-
-static void visit_pointer(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
-                          void *arg)
-{
-    static struct pointer p;
-    bool there = false;
-    if (read_pointer(&j, &p)) {
-        for (int which = 0; which < ROUTES && !there; which++) {
-            struct folder in;
-            struct linked at = {
-                .folder = &in, .name = p.journal, .from = j.at.folder, .index = p.index};
-            there = route_open(&p.route, j.at.folder, which, &in) == 0 &&
-                    visit_one((struct lanes){.at = at, .kind = LANES_READ}, all, visit, arg);
-            folder_close(&in);
-        }
-        j.kind = LANES_ASTRAY;
-        j.leads_to = p.route.absolute;
-    }
-    if (!there && folder_has(j.at.folder, j.at.name)) /* a pointer is removed before its journal */
-        visit(arg, &j);
 }
 
 enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v)
@@ -145,11 +97,8 @@ int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const 
     }
     while ((entry = readdir(dir))) {
         struct lanes j = {.at = {.folder = f, .name = entry->d_name}, .kind = LANES_READ};
-        enum pool_name kind = pool_name_of(entry->d_name);
-        if (kind == POOL_NAME_POINTER)
-            visit_pointer(j, all, visit, arg);
-        else if (kind != POOL_NO_NAME)
-            (void)visit_one(j, all, visit, arg);
+        if (pool_name_of(entry->d_name) != POOL_NO_NAME)
+            visit_one(j, all, visit, arg);
     }
     closedir(dir);
     return 0;

@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals of a reflection folder, and those that its pointers lead to, read into memory: whether
- * the owner lives, and what the lanes hold.
+ * The journals of a reflection folder, read into memory: whether the owner lives, and what the lanes hold.
  */
 #ifndef ATO_TOOLS_LANES_H
 #define ATO_TOOLS_LANES_H
 
-#include "reflection/recovery/linked.h"
+#include "reflection/recovery/found.h"
 
 enum lanes_kind {
     LANES_READ,       /* `journal` is valid */
-    LANES_UNFINISHED, /* journal-ID.tmp, journal-ID.at.tmp: has no content yet */
+    LANES_UNFINISHED, /* journal-ID.tmp: has no content yet */
     LANES_DAMAGED,    /* contains no journal */
     LANES_FORBIDDEN,  /* cannot be read: `error` is the errno */
-    LANES_NO_POINTER, /* journal-ID.at that is not a valid pointer */
-    LANES_ASTRAY, /* journal-ID.at that leads to no journal, or to a journal that names another folder */
 };
 
 struct lanes {
-    struct linked at; /* name and folder, of the journal or the pointer; st.st_ino 0: not opened */
-    const char *leads_to; /* LANES_ASTRAY: the folder */
+    struct found_journal at; /* st.st_ino 0: not opened */
     enum lanes_kind kind;
     int error;
     bool alive; /* the owner's byte is locked: a lane may be in the middle of a commit */
