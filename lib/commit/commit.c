@@ -141,7 +141,7 @@ static int resize_one(struct commit *c, struct part *part)
      * becomes visible. persist-order S2 (reader: clear_words in size.c): a smaller one is durable before what
      * lies behind the end is thrown away. */
     persist_fence(&f->persist);
-    showing_all(c, false);
+    showing_all(c);
     return 0;
 }
 
@@ -197,10 +197,8 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
     uint64_t words = sum->pages + sum->sizes, n = 0;
-    /* With several files pages are marked before words are stored: without a lane, a process that finds the
-     * words of one file could not tell that there are others. */
-    const bool several = sum->files > 1;
-    if (!may_use_rtm(p, sum->no_rtm, words) || (several && sum->sizes))
+    /* Without a lane, a process that finds the words of one file after a kill could not tell that there are others. */
+    if (sum->files > 1 || !may_use_rtm(p, sum->no_rtm, words))
         return 0;
     struct persist_flip small[PAGE_SET_SMALL], *flips = small;
     if (words > PAGE_SET_SMALL && !(flips = malloc(words * sizeof(*flips))))
@@ -218,8 +216,6 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
      * moment can half of the words be seen or lost. */
     persist_fence(p);
     int done = 0;
-    if (several)
-        showing_begin_early(c);
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
@@ -228,9 +224,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     if (flips != small)
         free(flips);
     if (done)
-        showing_all(c, several);
-    else if (several)
-        showing_take_back(c);
+        showing_all(c);
     return done;
 }
 
@@ -308,7 +302,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
      * from the lane that there are other files, and hides the pages of all (visible.h). Without a lane all
      * pages must be visible as committed, or marked. */
-    showing_all(c, false);
+    showing_all(c);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);
         r = all_in_doubt(files, sum->files);

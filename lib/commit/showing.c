@@ -128,19 +128,15 @@ static void refer(const struct part *part, const struct part *to)
     tell(part, SHOWING_ELSEWHERE);
 }
 
-/* Called before the first mark. `early`: the words are not durable yet. */
-static void begin(const struct commit *c, bool early)
+/* Called before the first mark. */
+static void begin(const struct commit *c)
 {
     const struct part *to = speaker(c);
     if (thread_number() == THREAD_SHARED)
         pthread_mutex_lock(&unnumbered);
     for (unsigned i = 0; i < c->nparts; i++) {
         const struct part *part = &c->parts[i];
-        if (!showing_changes(part))
-            continue;
-        if (early)
-            tell(part, SHOWING_UNTOLD);
-        else if (part != to)
+        if (showing_changes(part) && part != to)
             refer(part, to);
     }
 }
@@ -171,32 +167,16 @@ void showing_end_untold(const struct file *f)
 
 /* ---- all of it ---- */
 
-void showing_take_back(const struct commit *c)
-{
-    for (uint64_t i = 0; i < c->set->n; i++)
-        if (c->set->pages[i].pending)
-            page_unmark_flipping(c->set->pages[i].state);
-    end(c);
-}
-
-void showing_begin_early(const struct commit *c)
-{
-    begin(c, true);
-    mark_pages(c, false);
-}
-
-void showing_all(struct commit *c, bool marked)
+void showing_all(struct commit *c)
 {
     struct page_set *h = c->set;
     const bool some_cut = is_some_cut(c);
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
-    if (!marked) {
-        begin(c, false);
-        mark_sizes(c);
-        mark_pages(c, some_cut);
-        tell(speaker(c), SHOWING_WORDS);
-    }
+    begin(c);
+    mark_sizes(c);
+    mark_pages(c, some_cut);
+    tell(speaker(c), SHOWING_WORDS);
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         uint64_t stays = some_cut ? kept(c, at) : ~0ull;

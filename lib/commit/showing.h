@@ -42,15 +42,8 @@ static inline struct part *showing_part(const struct commit *c, const struct fil
 
 /* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
  * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
- * they are durable by now. `marked`: showing_begin_early() has marked all pages. Modelled in read.pml, and what
- * follows a kill in takeover.pml. */
-void showing_all(struct commit *c, bool marked);
-
-/* Marks the pages before their words are durable. No size changes. */
-void showing_begin_early(const struct commit *c);
-
-/* Takes these marks off again: nothing was committed. */
-void showing_take_back(const struct commit *c);
+ * they are durable by now. Modelled in read.pml, and what follows a kill in takeover.pml. */
+void showing_all(struct commit *c);
 
 /* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in
  * between, a reader that may not recover is told that the page's state is not known. The page is reserved. */
