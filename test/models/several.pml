@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
- * The steps of the commit are those of commit.c (commit_journal(), or with RTM commit_rtm()) and showing.c (showing_all()), those of the
- * replay replay.c's (replay_all(), with visible.c), those of recover() peers_recover() (peers.c) and
+ * The steps of the commit are those of commit.c (commit_journal()) and showing.c (showing_all()), those of the replay
+ * replay.c's (replay_all(), with visible.c), those of recover() peers_recover() (peers.c) and
  * takeover() (takeover.c), both with finish.c.
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
@@ -23,7 +23,6 @@
  *   MUTANT_NO_HIDE        a replay marks nothing
  *   MUTANT_HIDE_ONE       a replay marks the file alone that it is about
  *   MUTANT_NO_REPLAY      pages are taken over without a replay
- *   MUTANT_WORDS_FIRST    with RTM: pages are marked when their words are stored
  *   MUTANT_TELL_EACH      with RO: each file's memory tells by itself
  *   MUTANT_HIDE_UNMARKED  with RO: a replay hides what is not marked yet, and of the rest goes by what is told
  */
@@ -220,15 +219,6 @@ inline commit()
 {
     reserve(0);
     reserve(1);
-#ifdef RTM
-#ifndef MUTANT_WORDS_FIRST
-    mark_both();
-#endif
-    atomic { word[0] = 1; word[1] = 1 };
-#ifdef MUTANT_WORDS_FIRST
-    mark_both();
-#endif
-#else
     lane = 1;
     word[0] = 1;
     word[1] = 1;
@@ -236,7 +226,6 @@ inline commit()
     lane = 0;
 #endif
     mark_both();
-#endif
     told[0] = 1;
 #ifdef MUTANT_TELL_EACH
     told[1] = 1;
@@ -245,9 +234,7 @@ inline commit()
     bitmap[1] = 1;
     d_step { unmark(0) };
     d_step { unmark(1) };
-#ifndef RTM
     lane = 0;
-#endif
     holder[0] = 0;
     holder[1] = 0
 }
