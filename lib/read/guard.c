@@ -95,7 +95,9 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     pthread_mutex_lock(&f->medium);
     pthread_mutex_lock(&lock);
     int r = pairing_refresh(pr);
-    if (r == 0) {
+    /* Another thread or process may have set one since it was looked at. */
+    const bool again = r == 0 && memcmp(&pr->record.guard, &before, sizeof(before)) != 0;
+    if (r == 0 && !again) {
         pr->record.guard = after;
         r = birth_write_record(pr);
         if (r < 0)
@@ -104,7 +106,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&f->medium);
     (void)attach_unlock(f); /* the result stays r; the next attach reports a failed unlock */
-    return r;
+    return again ? set(m, offset, plain, n) : r;
 }
 
 int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)

@@ -116,7 +116,7 @@ enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
         return of_attribute(pr, n, &a, same, wish);
     if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
         return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
-    if (attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
+    if (same && attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
         /* The file never had one: its file system answers for attributes, but takes none. */
         attribute = ATTRIBUTE_UNSUPPORTED;
         pr->has_attributes = false;

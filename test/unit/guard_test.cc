@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -252,6 +254,28 @@ TEST_P(Guard, FileThatAnotherProgramTruncatedAfterACrashStaysTruncated)
         ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     }
     EXPECT_EQ(read_file(path), cut);
+}
+
+TEST_P(Guard, OfTwoThreadsAtOnceOneIsSetAndTheOtherIsEexist)
+{
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    for (int turn = 0; turn < 200; turn++) {
+        std::atomic<int> ready{0};
+        int results[2], errors[2];
+        auto set = [&](int i) {
+            for (ready++; ready < 2;)
+                ;
+            results[i] = ato_set_guard(m.base, 64 * i, "plain", 5);
+            errors[i] = errno;
+        };
+        std::thread other(set, 1);
+        set(0);
+        other.join();
+        ASSERT_EQ(results[0] + results[1], -1) << turn;
+        ASSERT_EQ(errors[results[0] ? 0 : 1], EEXIST);
+        ASSERT_EQ(ato_set_guard(m.base, 0, nullptr, 0), 0) << ato_errormsg();
+    }
 }
 
 // A crash after the removal of the attribute: another program may have written the file, even bytes

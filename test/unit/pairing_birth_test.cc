@@ -199,6 +199,30 @@ TEST(PairingBirth, MapOfADeployedPairingFinishesTheRemovalAndMakesANewOne)
     EXPECT_EQ(m.read(), pattern(SIZE, 1));
 }
 
+TEST(PairingBirth, ManifestWithoutAttributeOfAnotherFileDoesNotTakeTheAttributeFromThisFile)
+{
+    TempDir dir;
+    const std::string one = dir / "one", two = dir / "two";
+    write_file(one, pattern(5000, 1));
+    write_file(two, pattern(5000, 2));
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.fail_op("fsetxattr", ENOTSUP);
+                  Mapped m(one);
+                  _exit(m && m.write(10, Bytes(100)) ? CUT : 1);
+                  return 0;
+              }),
+              CUT);
+    ASSERT_EQ(attribute_of(one), "");
+    // As if `two` had got the inode number of `one`.
+    ASSERT_EQ(rename(reflection_of(one).c_str(), reflection_of(two).c_str()), 0);
+    ASSERT_EQ(rename(manifest_of(one).c_str(), manifest_of(two).c_str()), 0);
+    Mapped m(two);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_NE(attribute_of(two), "");
+    EXPECT_EQ(m.read(), pattern(5000, 2));
+}
+
 // `deployed` may be visible and not durable: its writer died before its fence.
 TEST(PairingBirth, MapOfADeployedPairingSyncsTheManifestBeforeItRemovesTheAttribute)
 {
