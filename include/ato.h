@@ -155,7 +155,6 @@ struct ato_status {
     int domain, format, read_policy;
     /* state of the file */
     uint64_t size;      /* logical size, bytes */
-    uint64_t folder[2]; /* device and inode of the reflection's folder; 0: no reflection */
     uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
     uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
     /* successful calls through this mapping */

@@ -83,16 +83,13 @@ int ato_stat(const void *addr, struct ato_status *st)
     uint64_t size;
     if (look_at_size(f, &size) < 0)
         return -1;
-    struct stat rs = {0}, folder = {0};
-    if (f->pairing.folder.fd >= 0 && fstat(f->pairing.folder.fd, &folder) < 0)
-        return report_errno(errno, "cannot stat the reflection folder of %s", f->pairing.path);
+    struct stat rs = {0};
     struct ato_status all = {
         .struct_size = given,
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format,
         .read_policy = policy_of(m),
         .size = size,
-        .folder = {folder.st_dev, folder.st_ino},
         .writes = count_total(m, COUNT_WRITES),
         .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
         .reads = count_total(m, COUNT_READS),

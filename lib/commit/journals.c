@@ -271,12 +271,12 @@ int journals_alike(const struct file *a, const struct file *b)
     if (key_of(a, &x) < 0 || key_of(b, &y) < 0)
         return -1;
     if (x.folder.st_dev != y.folder.st_dev || x.folder.st_ino != y.folder.st_ino)
-        return report_error(EXDEV,
-                            "%s and %s have their reflections in two folders, %s and %s: no commit "
-                            "can be of both. Give them one folder (ATO_REFLECTION_DIR, or "
-                            "reflection_dir in ato_options)",
-                            a->pairing.path, b->pairing.path, a->pairing.folder.path,
-                            b->pairing.folder.path);
+        return report_error(
+            EXDEV,
+            "%s and %s have their reflections in two folders, %s and %s: no commit "
+            "can be of both. Make them plain ('ato deploy'), then map both with one "
+            "reflection_dir or ATO_REFLECTION_DIR",
+            a->pairing.path, b->pairing.path, a->pairing.folder.path, b->pairing.folder.path);
     const bool groups = (x.like.mode | y.like.mode) & S_IWGRP;
     if (x.like.owner == y.like.owner && x.like.mode == y.like.mode &&
         (!groups || x.like.group == y.like.group))

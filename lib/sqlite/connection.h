@@ -33,7 +33,6 @@ struct connection {
     sqlite3_file *real; /* of the VFS below: locks, shared memory, direct reads and writes */
     const char *name;   /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
-    const void *handle;      /* the sqlite3 that opened it (FCNTL_PDB); NULL: not known */
     struct connection *next; /* of the same database */
     struct super *super;     /* the super-journal that it is bound to; NULL */
     struct connection *next_bound;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,33 +96,6 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
     *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
     pthread_mutex_unlock(&lock);
     return in_memory;
-}
-
-/* The caller holds the lock. Returns a database that the handle of `c` writes to as well, with its reflection in another folder. */
-static const struct connection *find_apart(const struct connection *c)
-{
-    for (const struct database *db = databases; db; db = db->next) {
-        const bool apart = memcmp(db->folder, c->db->folder, sizeof(db->folder)) != 0;
-        for (const struct connection *other = db->connections; other && apart; other = other->next)
-            if (other->handle == c->handle && other->journaled && connection_writes(other))
-                return other;
-    }
-    return NULL;
-}
-
-int database_check_folders(const char *journal)
-{
-    int r = SQLITE_OK;
-    pthread_mutex_lock(&lock);
-    const struct connection *c = find_writer(journal);
-    const struct connection *other = c && c->handle ? find_apart(c) : NULL;
-    if (other)
-        r = fault(SQLITE_CANTOPEN,
-                  "%s and %s have their reflections in different folders, and cannot be in one "
-                  "transaction: open both with the same reflection_dir=FOLDER",
-                  c->name, other->name);
-    pthread_mutex_unlock(&lock);
-    return r;
 }
 
 bool database_deletes_journal(const char *journal)
@@ -257,6 +231,18 @@ static const struct kept_descriptor *open_and_keep(const struct database_wish *w
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
                       const char *name);
 
+/* Returns a copy of the path that does not depend on the working directory. */
+static char *absolute(const char *path)
+{
+    char *whole = NULL, *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (path[0] == '/')
+        return strdup(path);
+    if (here && asprintf(&whole, "%s/%s", here, path) < 0)
+        whole = NULL;
+    free(here);
+    return whole;
+}
+
 /* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
 static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
 {
@@ -287,9 +273,8 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
             db->fd = d->fd;
             db->max_size = wish->view.max_size;
             if (wish->view.reflection_dir && !db->reflection_dir)
-                db->reflection_dir = strdup(wish->view.reflection_dir);
+                db->reflection_dir = absolute(wish->view.reflection_dir);
             const struct ato_status status = view_status(db->views[wish->writable].at);
-            memcpy(db->folder, status.folder, sizeof(db->folder));
             db->domain = status.domain;
             if (wish->writable)
                 db->policy = status.read_policy;

@@ -34,8 +34,7 @@ struct database {
     struct connection *connections;
     int fd;               /* one of the kept descriptors, for looking at the file */
     size_t max_size;      /* the max_size that the view was asked for */
-    char *reflection_dir; /* as given for the view; NULL */
-    uint64_t folder[2];   /* of the reflection: device, inode */
+    char *reflection_dir; /* as given for the view, absolute; NULL */
     int domain;           /* ATO_DOMAIN_... */
     int policy;           /* ATO_READ_... of the view that may write; -1: it had none yet */
     bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
@@ -91,10 +90,6 @@ bool database_journals_in_memory(const char *journal);
 /* To be called when SQLite opens a rollback journal for writing. Returns whether it is in memory, which it can be only if
  * `may_be`. `*its_own` is then its connection, if that takes no locks and the name is its own string; else NULL. */
 bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
-
-/* Returns SQLITE_OK, or an error that is logged: the connection that this rollback journal belongs to is in one transaction with
- * a database whose reflection lies in another folder. libato has no commit of both. */
-int database_check_folders(const char *journal);
 
 /* To be called when SQLite deletes a rollback journal. Returns whether it was in memory when it was opened last. */
 bool database_deletes_journal(const char *journal);

@@ -189,9 +189,6 @@ static int control(struct connection *c, int what, void *arg)
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
         c->checkpointed = !c->checkpoint;
         return SQLITE_OK;
-    case SQLITE_FCNTL_PDB:
-        c->handle = *(void **)arg;
-        return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return data_expect(c, *(sqlite3_int64 *)arg);
     case SQLITE_FCNTL_CHUNK_SIZE:

@@ -43,9 +43,6 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
     const enum journal_left left = is_new ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
     if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
-    const int r = database_check_folders(name);
-    if (r != SQLITE_OK)
-        return r;
     if (out_flags)
         *out_flags = flags;
     return memory_journal_open((struct memory_journal *)file, its_own, vfs, name, left);

@@ -20,8 +20,9 @@
 
 /* Replays and removes each journal with a dead owner in the folder; removes unfinished ones. `file` is about to be
  * mapped. Journals of makers that may not write to it are skipped: neither waited for nor read. recover_is_due() finds
- * whether one of these matters to a file. Returns 0. 1, with errno and a sentence of the first failure, if a journal cannot be recovered: EUCLEAN, EACCES, EIO.
- * No commit is lost then: that journal stays, and the others are recovered. -1 if the folder cannot be read. */
+ * whether one of these matters to a file. Returns 0. 1, with errno and a sentence of the first failure, if a journal
+ * cannot be recovered: EUCLEAN, EACCES, EIO. No commit is lost then: that journal stays, and the others are recovered.
+ * -1 if the folder cannot be read. */
 int recover_folder(const struct folder *f, const struct trust *file);
 
 /*

@@ -130,19 +130,31 @@ class SqliteFolders : public SqliteSeveral
     }
 };
 
-TEST_F(SqliteFolders, TwoReflectionFoldersAreRefusedAtTheFirstWriteToTheSecondDatabase)
+TEST_F(SqliteFolders, TwoReflectionFoldersAreRefusedAtCommitAndOnlyIfBothAreWritten)
 {
     make_both_apart();
-    const Db db(path());
+    Db db(path());
     MUST(db, "ATTACH '" + uri(far()) + "' AS other");
-    MUST(db, "BEGIN IMMEDIATE; INSERT INTO main.t VALUES(10, 'x'); SELECT sum(a) FROM other.t");
-    (void)logged();
-    EXPECT_EQ(db.run("INSERT INTO other.t VALUES(20, 'x')"), SQLITE_CANTOPEN) << db.error();
-    EXPECT_TRUE(logged("reflection_dir=FOLDER"));
-    MUST(db, "COMMIT");
-    EXPECT_EQ(both(db), "16 6");
-    MUST(db, "INSERT INTO other.t VALUES(20, 'x')");
-    EXPECT_EQ(both(db), "16 26");
+    for (const char *begin : {"BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"})
+        for (int turn = 0; turn < 2; turn++) {
+            MUST(db, std::string(begin) + "; INSERT INTO main.t VALUES(10, 'x'); "
+                                          "SELECT sum(a) FROM other.t; COMMIT");
+            MUST(db, std::string(begin) + "; INSERT INTO other.t VALUES(20, 'x'); COMMIT");
+            MUST(db, std::string(begin) + "; DELETE FROM main.t WHERE a=10; "
+                                          "DELETE FROM other.t WHERE a=20");
+            (void)logged();
+            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+            EXPECT_TRUE(logged("reflection_dir"));
+            roll_back(db);
+            EXPECT_EQ(both(db), "16 26");
+            MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+        }
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    const std::string one = "reflection_dir=" + (elsewhere / "reflections");
+    Db again(path(), one);
+    MUST(again, "ATTACH '" + uri(far(), one) + "' AS other");
+    MUST(again, std::string(CHANGE_BOTH) + "; COMMIT");
+    EXPECT_EQ(both(again), "16 26");
 }
 
 TEST_F(SqliteFolders, OneReflectionFolderServesDatabasesOfTwoFolders)

@@ -73,8 +73,7 @@ class TwoFolders : public testing::TestWithParam<int>
              {a.path, b.path, folder_of(a.path), folder_of(b.path),
               std::string("have their reflections in two folders"),
               std::string("no commit can be of both"),
-              std::string("Give them one folder (ATO_REFLECTION_DIR, or reflection_dir in "
-                          "ato_options)")})
+              std::string("map both with one reflection_dir or ATO_REFLECTION_DIR")})
             if (sentence.find(words) == std::string::npos)
                 return testing::AssertionFailure() << words << " is not in: " << sentence;
         return testing::AssertionSuccess();
