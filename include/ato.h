@@ -154,7 +154,7 @@ struct ato_status {
     size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
     int domain, format, read_policy;
     /* state of the file */
-    uint64_t size;      /* logical size, bytes */
+    uint64_t size;                 /* logical size, bytes */
     uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
     uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
     /* successful calls through this mapping */
