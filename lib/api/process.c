@@ -75,13 +75,13 @@ static void at_exit(void)
 enum { SET_UP_TRIES = 4 };
 static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
                                              PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
-static bool forks, exits;
+static bool forks;
 bool process_is_set_up;
 
 static void try_to_set_up(void)
 {
     forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
-    exits = exits || (forks && atexit(at_exit) == 0);
+    const bool exits = forks && atexit(at_exit) == 0; /* the last try, if it succeeds */
     visible_memory = &finish_memory;
     if (exits)
         page_set_up();

@@ -142,10 +142,9 @@ static int pick(const struct journals *j, unsigned files, uint64_t words)
 
 /* ---- all journals; with the lock ---- */
 
-static struct journals *find(struct file *const *files, const struct journal_key *k, unsigned n,
+static struct journals *find(const struct file *f, const struct journal_key *k, unsigned n,
                              uint64_t words)
 {
-    const struct file *f = files[0];
     for (struct journals *j = all; j; j = j->next)
         if (matches(j, k, f) && !is_over(j) && pick(j, n, words) != LANE_NONE)
             return j;
@@ -230,9 +229,8 @@ static bool leave_those_over(struct file *f)
 
 /* Returns a journal in the folder of files[0] with a lane for such a commit; makes one if need be. NULL with
  * errno. */
-static struct journals *own(struct file *const *files, unsigned n, uint64_t words)
+static struct journals *own(struct file *f, unsigned n, uint64_t words)
 {
-    struct file *f = files[0];
     struct journal_key k;
     if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS) {
         report_error(E2BIG, "a commit of %llu words of %u files is more than a journal can hold",
@@ -244,7 +242,7 @@ static struct journals *own(struct file *const *files, unsigned n, uint64_t word
             return u->in;
     if (key_of(f, &k) < 0)
         return NULL;
-    struct journals *j = find(files, &k, n, words);
+    struct journals *j = find(f, &k, n, words);
     if (!j && (j = make(f, &k, words))) {
         j->next = all;
         all = j;
@@ -305,7 +303,7 @@ int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
             pthread_cond_wait(&lane_free, &lock);
             continue;
         }
-        struct journals *j = own(files, n, words);
+        struct journals *j = own(files[0], n, words);
         for (unsigned i = 1; j && i < n; i++)
             if (!use_of(files[i], j) && !use(files[i], j))
                 j = NULL;

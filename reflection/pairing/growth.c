@@ -163,7 +163,8 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot stat %s", pr->path);
     /* A file that has the length already got it from another program, and keeps it if the growth is interrupted. */
-    if (to > longest && (uint64_t)st.st_size < to) {
+    const bool has_it = (uint64_t)st.st_size >= to;
+    if (to > longest && !has_it) {
         persist_store_word(&pr->persist, word, manifest_encode_size(to));
         if (persist_flush_word(&pr->persist, word) < 0)
             return lost(pr, "the manifest of");
@@ -178,7 +179,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     /* Also S3: words that were cleared. */
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
-    if (lengthen(pr->original, to) < 0)
+    if (!has_it && fsops->ftruncate(pr->original, (off_t)to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
     /* persist-order G2 (reader: adopt): both files have the new length before the size word says it.
      * persist-order S3 (reader: a read behind the old end): space given back there, or zeros, are

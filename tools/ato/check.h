@@ -24,7 +24,7 @@ bool seen_before(struct seen *s, uint64_t device, uint64_t inode);
 
 struct check {
     struct findings findings;
-    struct seen files, folders; /* originals; reflection folders, their journals */
+    struct seen files, folders; /* originals; reflection folders */
     uint64_t plain, paired;     /* files that were checked */
 };
 

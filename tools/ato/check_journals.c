@@ -19,7 +19,6 @@
 
 struct journal_check {
     struct check *check;
-    const struct folder *folder;
     char name[PATH_MAX + NAME_MAX + 2];
 };
 
@@ -141,7 +140,7 @@ static void check_journal(void *arg, const struct lanes *j)
 
 void check_journals(struct check *c, const struct folder *f)
 {
-    struct journal_check jc = {.check = c, .folder = f};
+    struct journal_check jc = {.check = c};
     struct stat st;
     if (fstat(f->fd, &st) == 0 && seen_before(&c->folders, st.st_dev, st.st_ino))
         return;

@@ -15,7 +15,7 @@ enum lanes_kind {
 };
 
 struct lanes {
-    struct found_journal at; /* st.st_ino 0: not opened */
+    struct found_journal at;
     enum lanes_kind kind;
     int error;
     bool alive; /* the owner's byte is locked: a lane may be in the middle of a commit */
