@@ -52,7 +52,7 @@ int length_get(struct connection *c, sqlite3_int64 *size)
 bool length_look(struct connection *c)
 {
     const sqlite3_int64 size = length_of_view(c), length = database_length(c->db);
-    c->cut_to = length >= 0 && length < size ? length + 1 : 0;
+    c->cut_to = !c->direct && length >= 0 && length < size ? length + 1 : 0;
     return length != size && length != c->looked_at;
 }
 

@@ -21,7 +21,7 @@ sqlite3_int64 length_committed(const struct connection *c);
 /* Gives the length for SQLite, which includes what is staged. Returns SQLITE_OK, or an error that is logged. */
 int length_get(struct connection *c, sqlite3_int64 *size);
 
-/* Notes what other programs have cut off. Returns whether the file has another length than the view, and that was not dealt
+/* Notes what other programs have cut off, unless the connection is direct: then it does not go by the view. Returns whether the file has another length than the view, and that was not dealt
  * with before. */
 bool length_look(struct connection *c);
 

@@ -93,6 +93,28 @@ TEST_P(SqliteLeftoversInMode, JournalOfAProcessThatDiedBesideAReaderIsNotPlayedB
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
+/* The killed process made file and views longer. The recovery cuts the file, and the views stay as long as another process has
+ * it open. */
+TEST_F(SqliteLeftovers, WriterThatPlaysAJournalBackMayWriteAtOnce)
+{
+    Remote idle, writers[3];
+    make();
+    ASSERT_EQ(idle.open(path(), "journal=file"), SQLITE_OK);
+    ASSERT_EQ(idle.text("SELECT sum(a) FROM t"), "6");
+    const Db db(path(), "journal=file");
+    for (Remote &writer : writers) { /* the same lengths each time */
+        ASSERT_EQ(writer.open(path(), "journal=file"), SQLITE_OK);
+        ASSERT_EQ(writer.run("PRAGMA cache_size=5; BEGIN; " + fill("t", 10, 400)), SQLITE_OK);
+        writer.kill();
+        MUST(db, "INSERT INTO t VALUES(4, 'four')");
+        EXPECT_EQ(idle.text("SELECT sum(a) FROM t"), "10");
+        MUST(db, "DELETE FROM t WHERE a=4");
+    }
+    MUST(db, fill("t", 10, 400));
+    EXPECT_EQ(idle.text("SELECT count(*) FROM t"), "394");
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
 class SqliteHotJournals : public SqliteLeftovers
 {
   protected:
