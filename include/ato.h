@@ -78,7 +78,7 @@ enum ato_format {
 /* ato_options.flags */
 #define ATO_WRITABLE_VIEW 0x1u /* return a writable view: stray stores are not caught */
 #define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
-#define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of the journal */
+#define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of a lane */
 /* Instead of ESTALE: FILE takes the file as it is, and sets its reflection aside. REFLECTION takes the slices in the
  * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size. */
 #define ATO_PREFER_FILE       0x8u
@@ -138,7 +138,7 @@ struct ato_tx_options {
     unsigned flags;     /* ATO_TX_READ_COMMITTED */
     uint64_t wait_ms;   /* how long a call waits for pages of others: ETIMEDOUT; 0: no limit */
     /* Pages that the transaction may touch, in bytes: E2BIG; at most 1 TiB. 0: 1 GiB and 32 MiB. A page
-     * takes 32 bytes of memory, and 16 of the journal if written. */
+     * takes 32 bytes of memory, and 16 of a lane if written. */
     uint64_t max_bytes;
 };
 
@@ -161,11 +161,11 @@ struct ato_status {
     uint64_t writes, bytes_written;
     uint64_t reads, bytes_read;
     /* work through this mapping */
-    uint64_t bytes_to_media;  /* slices, words and journal records stored on the media */
+    uint64_t bytes_to_media;  /* slices, words and lanes stored on the media */
     uint64_t flips;           /* bitmap words changed */
     uint64_t commits_single;  /* writes committed by one 8-byte store */
     uint64_t commits_rtm;     /* by a hardware transaction */
-    uint64_t commits_journal; /* by the redo journal */
+    uint64_t commits_journal; /* by a lane, in the manifest or in a journal */
     uint64_t rtm_aborts;      /* hardware transactions that aborted */
     uint64_t deployed_slices; /* slices deployed */
     uint64_t read_retries;    /* reads that started again because a commit came between */
@@ -207,7 +207,7 @@ struct ato_status {
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, its attribute was removed, or another file's reflection
  *             is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION
- *   EUCLEAN   a manifest, reflection or journal is damaged, or of an unknown version
+ *   EUCLEAN   a manifest, reflection or journal is damaged, or of an unknown version; a journal is missing
  *   EXDEV     the file is mapped in another durability domain
  * Since 0.1.
  */
@@ -243,15 +243,15 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   EINVAL    neither side lies in a mapping; unknown flags
  *   EFAULT    a side lies partly in a mapping, or beyond the end of the file
  *   EACCES    dst lies in a mapping without PROT_WRITE
- *   ENOSPC    no space for the other copy, the page states or the journal (or EDQUOT)
+ *   ENOSPC    no space for the other copy, the page states, the lanes or the journal (or EDQUOT)
  *   ENOMEM    no memory for the list of pages of a long copy
- *   E2BIG     the write changes more pages than a journal record can hold (1 GiB always fits)
- *   EACCES, EMFILE, ...  the process's journal cannot be made
+ *   E2BIG     the write changes more pages than a lane can hold (1 GiB always fits)
+ *   EACCES, EMFILE, ...  the process's journal, for more than 242 pages, cannot be made
  *   ECANCELED the process is exiting, and its journals are removed
  *   EBUSY     a killed process held a page, and another process, which may be stopped, has kept the locks that
  *             are needed to free it for half a minute
  *   EAGAIN    src lies in a mapping of a read-only descriptor, and a process with write permission must free pages
- *             of several files that a killed process held (ato(7)); or others wrote there without a pause
+ *             that a killed process held (ato(7)); or others wrote there without a pause for a second
  *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
  *   EDEADLK   a page of the write is held by an open transaction of the calling thread, an open
  *             epoch of another mapping, or a transaction whose thread waits for this one

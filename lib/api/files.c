@@ -102,7 +102,6 @@ void files_forget(void)
         close(f->shared.fd);
         free(f->shared.ready);
         pairing_forget(&f->pairing);
-        journals_forget(f);
         free(f->chunks);
         free(f);
         f = next;

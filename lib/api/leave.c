@@ -3,9 +3,8 @@
 
 #include "lib/api/files.h"
 #include "lib/api/open.h"
-#include "lib/commit/deploy.h"
 #include "lib/commit/journals.h"
-#include "lib/commit/scarce.h"
+#include "lib/commit/plain.h"
 #include "lib/file/attach.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/views.h"
@@ -16,6 +15,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
+#include "reflection/recovery/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,60 +48,41 @@ static int check_length(const struct file *f)
 
 /* The state of leave_file() for the last mapping of this process. */
 struct leaving {
-    struct deploying deploying;
+    struct plain_job job;
     bool plain;
-    /* Too little space for deploy_file(): scarce_deploy() goes on, with the attach lock, if no other process
-     * has the file mapped. */
-    bool scarce;
     /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
     bool doubt;
     uint64_t entered; /* shared_header.entered at the last make_ready() */
 };
 
-static bool is_ready(const struct file *f, const struct leaving *l)
-{
-    return l->doubt || l->entered == f->shared.header->entered;
-}
-
-/* Deploys the whole file. Returns 0; -1 with errno; 1 if the caller must retry while holding the attach lock. */
-static int bring_home(struct file *f, struct leaving *l)
-{
-    if (check_length(f) < 0)
-        return -1;
-    if (!l->scarce) {
-        const int r = deploy_file(f, &l->deploying);
-        /* Not on file systems where reading a hole may be SIGBUS: scarce.c makes holes, which readers
-         * without a lock could read. */
-        l->scarce = r < 0 && scarce_is(errno) && !f->r_holes_fault;
-        return l->scarce ? 1 : r;
-    }
-    /* persist-order R4 (reader: W5 in scarce.c): words that were not touched since a process
-     * died become durable, too. */
-    if (!f->settled && open_flush_words(f) < 0)
-        return -1;
-    return scarce_deploy(f, &l->deploying);
-}
-
-/* Does the work that may take long before the last process detaches. Idempotent: returns at once if it
- * succeeded before and no process has attached since. Returns 0; -1 with errno; 1 if the caller must retry
- * while holding the attach lock. */
+/* Does what has to be done before the last process detaches, or a part of it. With the attach lock. Returns 0: all is
+ * done; 1: call again, after other processes could take the lock; -1 with errno. */
 static int make_ready(struct file *f, struct leaving *l)
 {
-    const uint64_t entered = f->shared.header->entered;
-    if (is_ready(f, l))
+    if (l->doubt)
         return 0;
-    if (views_lengthen(f, f->pairing.size) < 0)
+    /* persist-order R4 (reader: W5 in plain.c): words that were not touched since a process died become durable
+     * as they are visible. Also before the record of state `clean` is stored, which says so, and not together with
+     * it: if that record becomes visible and its writer dies, the process that finds it flushes no words. */
+    if (views_lengthen(f, f->pairing.size) < 0 || open_flush_words(f) < 0)
         return -1;
-    const int home = l->plain ? bring_home(f, l) : 0;
-    if (home != 0)
-        return home;
-    /* State `clean` means that all words are durable as they are visible, including words that were not
-     * touched since a process died. They must be durable before the record is stored, not together with
-     * it: if the record becomes visible and its writer dies, the process that finds it flushes no words. */
-    if (!l->plain && !f->settled && open_flush_words(f) < 0)
+    if (!l->plain)
+        return 0;
+    /* Other processes may have written to chunks that were deployed. */
+    if (l->entered != f->shared.header->entered)
+        l->job.next = 0;
+    l->entered = f->shared.header->entered;
+    if (check_length(f) < 0)
         return -1;
-    l->entered = entered;
-    return 0;
+    /* State `deployed` follows, in which words do not count: so words are not flushed one by one. */
+    f->words_wait = !l->job.gives_back;
+    const int r = plain_make(f, &l->job), error = errno;
+    f->words_wait = false;
+    f->settled &= r == 0;
+    if (r != 0 && open_flush_words(f) < 0) /* others may map the file now */
+        return -1;
+    errno = error;
+    return r;
 }
 
 /* Takes the attach lock and checks whether this is the last process that has the file mapped. Returns 1 if
@@ -175,6 +156,9 @@ static int detach_last(struct file *f, const struct leaving *l)
                          pr->path);
     else if (!l->doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
+    /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
+    if (r == 0 && l->plain)
+        sweep_journals(&pr->folder);
     int saved = errno;
     if (!removed) /* try again: after this no manifest contains the name */
         (void)fsops->shm_unlink(shared);
@@ -192,7 +176,7 @@ static void close_reader(struct file *f)
 
 int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept)
 {
-    struct leaving l = {.deploying.options = options,
+    struct leaving l = {.job.options = options,
                         .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
     *kept = false;
     if (f->mappings > 1) {
@@ -205,14 +189,6 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
     }
     *kept = true;
     int last = lock_and_look(f, &l);
-    /* Deploys without the attach lock, since processes that are about to map the file wait for that lock.
-     * Repeated if other processes attached and detached meanwhile. EFAULT: one of them made the file
-     * shorter. */
-    for (int i = 0; i < 3 && last > 0 && !is_ready(f, &l) && !l.scarce; i++) {
-        if (attach_unlock(f) < 0 || (make_ready(f, &l) < 0 && errno != EFAULT))
-            return -1;
-        last = lock_and_look(f, &l);
-    }
     for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
         if (attach_unlock(f) < 0 || r < 0)
             return -1;

@@ -28,6 +28,8 @@ static bool holes_fault(int fd)
 int open_flush_words(struct file *f)
 {
     uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    if (f->settled)
+        return 0;
     for (uint64_t chunk = 0;; chunk++) {
         chunk = meta_next(f->pairing.reflection, chunk, chunks);
         if (chunk == UINT64_MAX)
@@ -43,6 +45,7 @@ int open_flush_words(struct file *f)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
     persist_fence(&f->persist);
+    f->settled = true;
     return 0;
 }
 
@@ -53,14 +56,10 @@ static int attach_first(struct file *f)
     struct pairing *pr = &f->pairing;
     const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
-    if (!pr->settled && f->persist.domain == PERSIST_MSYNC) {
-        /* Flushes all words now: a system call at the first touch of each page would cost far
-         * more. */
-        if (open_flush_words(f) < 0)
-            return -1;
-        pr->settled = true;
-    }
     f->settled = pr->settled;
+    /* A system call at the first touch of each page would cost far more. */
+    if (f->persist.domain == PERSIST_MSYNC && open_flush_words(f) < 0)
+        return -1;
     pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
@@ -159,6 +158,7 @@ static struct file *make(int fd, const struct identity *identity, const struct f
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
+                              .recover = peers_recover_journal,
                               .arg = f};
     if (pairing_open(&f->pairing, fd, identity, &pw) < 0) {
         int saved = errno;

@@ -9,8 +9,8 @@
  * `mappings`. NULL with errno of ato_mmap(). With files_lock(). */
 struct file *open_file(int fd, const struct file_wish *wish);
 
-/* Makes all words durable as they are visible (R4, for the whole file). Meta pages that are holes have none.
- * Returns 0; -1 with errno. */
+/* Makes all words durable as they are visible (R4, for the whole file), if they may not be. Meta pages that are holes
+ * have none. Returns 0; -1 with errno. */
 int open_flush_words(struct file *f);
 
 #endif

@@ -3,15 +3,13 @@
 
 #include "lib/api/files.h"
 #include "lib/commit/journals.h"
-#include "lib/commit/showing.h"
 #include "lib/file/page.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
 #include "lib/page/waits.h"
 #include "lib/read/guard.h"
-#include "lib/read/reader.h"
-#include "lib/recovery/finish.h"
+#include "lib/read/reader_state.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -23,7 +21,7 @@
 static void before_fork(void)
 {
     files_lock();
-    reader_lock_all();
+    reader_state_lock_all();
     journals_lock();
     guard_lock();
     waits_lock();
@@ -37,7 +35,7 @@ static void unlock_all(void)
     waits_unlock();
     guard_unlock();
     journals_unlock();
-    reader_unlock_all();
+    reader_state_unlock_all();
     files_unlock();
 }
 
@@ -61,7 +59,6 @@ static void in_child(void)
     journals_forget_all();
     files_forget();
     thread_forget_others();
-    showing_forget_others();
     report_in_child();
     unlock_all();
 }
@@ -82,7 +79,6 @@ static void try_to_set_up(void)
 {
     forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
     const bool exits = forks && atexit(at_exit) == 0; /* the last try, if it succeeds */
-    visible_memory = &finish_memory;
     if (exits)
         page_set_up();
     __atomic_store_n(&process_is_set_up, exits, __ATOMIC_RELEASE);

@@ -21,6 +21,7 @@
 #include "lib/file/table.h"
 #include "lib/file/under_way.h"
 #include "lib/read/reader.h"
+#include "lib/read/reader_state.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/report.h"
 
@@ -72,7 +73,7 @@ static int look_after(struct file *f, uint32_t holder, int64_t *until)
 struct commit {
     uint32_t holder;
     unsigned slot, thread;
-    uint64_t noted; /* shared_showing.commits */
+    uint64_t noted; /* shared_thread.commits */
 };
 
 /* Returns true if the given commit is over, or its slot is no longer given to its process. Threads without a number
@@ -81,7 +82,7 @@ static bool is_over(const struct file *f, const struct commit *c)
 {
     const struct shared *shared = &f->shared;
     const uint64_t now =
-        __atomic_load_n(&shared_showing_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
+        __atomic_load_n(&shared_thread_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
     return !(now & UNDER_WAY_NOW) || given_to(shared, c->slot) != c->holder ||
            (c->thread < THREAD_SHARED && now / UNDER_WAY_OVER != c->noted / UNDER_WAY_OVER);
 }
@@ -99,7 +100,7 @@ static int settle_slot(struct file *f, unsigned slot)
     threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
     for (c.thread = 0; c.thread < threads; c.thread++) {
         c.noted =
-            __atomic_load_n(&shared_showing_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
+            __atomic_load_n(&shared_thread_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
         for (unsigned i = 0; !is_over(f, &c); i++) {
             if (i % 16 == 0 && look_after(f, c.holder, &until) < 0)
                 return -1;
@@ -123,7 +124,7 @@ static int settle(struct file *f)
 {
     if (f->reader && watch(f) < 0)
         return -1;
-    if (f->reader && !reader_watches(f))
+    if (f->reader && !reader_state_watches(f))
         return 0;
     const struct shared_header *h = f->shared.header;
     unsigned slots = __atomic_load_n(&h->slots_used, __ATOMIC_ACQUIRE);

@@ -234,7 +234,6 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
     under_way_begin(f);
-    showing_begin_untold(f);
     page_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
@@ -242,7 +241,6 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
     page_unmark_flipping(at->state);
-    showing_end_untold(f);
     under_way_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));

@@ -49,7 +49,7 @@ static int store_words(struct page_set *h)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = file_word(f, h->pages[i].page);
-        bool flushed = last && persist_shares_flush(&f->persist, last, word);
+        bool flushed = f->words_wait || (last && persist_shares_flush(&f->persist, last, word));
         if (!flushed && file_flush_word(f, word) < 0)
             return -1;
         last = word;
@@ -268,7 +268,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     uint64_t words = sum->pages + sum->sizes;
     struct journal_writer w;
     int r = -1;
-    c->set->lane.in = NULL; /* the commit gives it back */
+    c->set->lane.journal = NULL; /* the commit gives it back */
     if (sum->files > FEW) {
         files = malloc(sum->files * sizeof(struct file *));
         names = malloc(sum->files * sizeof(*names));
@@ -278,15 +278,10 @@ static int commit_journal(struct commit *c, const struct sum *sum)
         }
     }
     name_files(c, files);
-    if (!lane.in && journals_take_lane(files, sum->files, words, &lane) < 0)
+    if (!lane.journal && journals_take_lane(files, sum->files, words, &lane) < 0)
         goto out;
     begin_lane(&w, c, sum, &lane, files, names);
-    if (journals_step(&lane, journal_finish, &w) <
-        0) { /* not committed: the lane can be used again */
-        journals_give_lane(&lane);
-        report_errno(EIO, "the medium of the journal in %s failed", first->pairing.folder.path);
-        goto out;
-    }
+    journal_finish(&w);
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are durable before
      * the commit line that makes them count. */
     persist_fence(p);
@@ -300,8 +295,8 @@ static int commit_journal(struct commit *c, const struct sum *sum)
      * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
     persist_fence(p);
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
-     * from the lane that there are other files, and hides the pages of all (visible.h). Without a lane all
-     * pages must be visible as committed, or marked. */
+     * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
+     * as committed, or marked. */
     showing_all(c);
     if (journals_step(&lane, journal_retire, &w) < 0) {
         journals_leave_lane(files, sum->files, &lane);

@@ -33,9 +33,9 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
 /* Gives the lane back that no commit has used; there may be none. */
 static inline void commit_unprepare(struct page_set *set)
 {
-    if (set->lane.in)
+    if (set->lane.journal)
         journals_give_lane(&set->lane);
-    set->lane.in = NULL;
+    set->lane.journal = NULL;
 }
 
 /* commit_run() for one page, whose pending mask is not empty. */

@@ -4,7 +4,9 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/recovery/pool.h"
+#include "reflection/recovery/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +25,11 @@ struct journals {
     struct folder folder;
     struct pool pool;
     uint64_t busy, stuck; /* one bit per lane */
-    unsigned files;
+    struct file *users;   /* by next_user: their manifests name the journal */
     pthread_mutex_t medium;
-    bool failed;    /* its medium failed: no new commits */
-    bool abandoned; /* let go with a commit in doubt: not used any more */
+    bool failed; /* its medium failed */
+    bool over;   /* takes no new commits: failed, replaced, or with a commit in doubt */
+    bool named;  /* a manifest may go on naming it, so it stays */
 };
 
 /* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its
@@ -36,18 +39,66 @@ struct journal_key {
     struct trust like;
 };
 
-/* A file's use of a journal. */
-struct journals_use {
-    struct journals_use *next; /* in the list of the file */
-    struct journals *in;
-    bool stuck; /* a lane there holds a commit in doubt of the file */
-};
-
-/* Held for nanoseconds in each journaled commit, and for milliseconds while a pool is created. */
+/* Held for nanoseconds in each commit through a journal, and for milliseconds while one is made or named. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
+static unsigned waiting; /* threads that wait for a lane of a file */
 static struct journals *all;
 static bool exiting;
+
+/* ---- a file's own lanes ---- */
+
+static bool try_own(struct file *f, struct journal_lane *lane)
+{
+    uint32_t idle = __atomic_load_n(&f->idle_lanes, __ATOMIC_SEQ_CST);
+    do {
+        if (!idle)
+            return false;
+    } while (!__atomic_compare_exchange_n(&f->idle_lanes, &idle, idle & (idle - 1), false,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    *lane = (struct journal_lane){
+        .journal = &f->lanes, .lane = (unsigned)__builtin_ctz(idle), .own = f};
+    return true;
+}
+
+/* With the lock. */
+static int map_area(struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    char *area = area_map(pr->lock, pr->slot, f->persist.domain, pr->path);
+    if (!area)
+        return -1;
+    f->area = area;
+    f->lanes = journal_of_slot(area + MANIFEST_AREA_LANES, f->persist.domain);
+    __atomic_store_n(&f->idle_lanes, (1u << JOURNAL_SLOT_LANES) - 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Maps the file's lanes if that was not done yet, and waits while all are busy. */
+static int wait_own(struct file *f, struct journal_lane *lane)
+{
+    int r = 0;
+    pthread_mutex_lock(&lock);
+    if (!f->area)
+        r = map_area(f);
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
+    while (r == 0 && !try_own(f, lane)) {
+        pthread_cond_wait(&lane_free, &lock);
+        r = file_check(f); /* lanes with a commit in doubt never become free */
+    }
+    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static void wake_waiters(void)
+{
+    if (!__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
+        return;
+    pthread_mutex_lock(&lock);
+    pthread_cond_broadcast(&lane_free);
+    pthread_mutex_unlock(&lock);
+}
 
 /* ---- one journal ---- */
 
@@ -101,6 +152,7 @@ static struct journals *make(struct file *f, const struct journal_key *k, uint64
     j->inode = k->folder.st_ino;
     j->like = k->like;
     pthread_mutex_init(&j->medium, NULL);
+    sweep_journals(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
     if (copy_folder(&j->folder, &f->pairing.folder) == 0 &&
         pool_create(&j->pool, &j->folder, &f->persist, choose_words(words), &j->like) == 0)
         return j;
@@ -116,12 +168,6 @@ static void free_journal(struct journals *j)
 {
     folder_close(&j->folder);
     free(j);
-}
-
-/* Returns true if the journal takes no new commits. */
-static bool is_over(const struct journals *j)
-{
-    return j->abandoned || __atomic_load_n(&j->failed, __ATOMIC_RELAXED);
 }
 
 /* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
@@ -142,94 +188,72 @@ static int pick(const struct journals *j, unsigned files, uint64_t words)
 
 /* ---- all journals; with the lock ---- */
 
-static struct journals *find(const struct file *f, const struct journal_key *k, unsigned n,
-                             uint64_t words)
+static struct journals *find(const struct file *f, const struct journal_key *k)
 {
     for (struct journals *j = all; j; j = j->next)
-        if (matches(j, k, f) && !is_over(j) && pick(j, n, words) != LANE_NONE)
+        if (matches(j, k, f) && !j->over)
             return j;
     return NULL;
 }
 
-static void unlink_from_list(struct journals *j)
-{
-    struct journals **at = &all;
-    while (*at && *at != j)
-        at = &(*at)->next;
-    if (*at)
-        *at = j->next;
-}
-
-/* Takes 1 from the users of a journal, and removes it with the last one. */
+/* Removes a journal that no file uses. */
 static void drop(struct journals *j)
 {
-    if (--j->files)
+    struct journals **at = &all;
+    if (j->users)
         return;
-    unlink_from_list(j);
-    if (!j->abandoned)
-        (void)pool_close(&j->pool, &j->folder, !j->stuck);
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    /* If it cannot be removed it is swept up some time. */
+    (void)pool_close(&j->pool, &j->folder, !j->named);
     free_journal(j);
 }
 
-/* Lets a journal go as if its owner had died: the next map of a file that its lanes name recovers it. Other
- * files of the process go on with a new one. Waits while lanes are busy. With the lock. */
-static void abandon(struct journals *j)
+/* Stores the journal word of the file's slot, as journals_step(). */
+static int name_journal(struct file *f, uint64_t number)
 {
-    j->abandoned = true;
-    while (j->busy)
-        pthread_cond_wait(&lane_free, &lock);
-    (void)pool_close(&j->pool, &j->folder, false);
+    pthread_mutex_lock(&f->medium);
+    int r = file_check(f);
+    if (r == 0 && (r = area_set_journal(&f->persist, f->area, number, f->pairing.path)) < 0)
+        file_poison(f);
+    pthread_mutex_unlock(&f->medium);
+    return r;
 }
 
-/* ---- users of journals; with the lock ---- */
-
-static struct journals_use *use_of(const struct file *f, const struct journals *j)
+/* Ends the file's use of its journal: no commit of it is under way there. Returns 0; -1 with EIO. */
+static int leave_journal(struct file *f)
 {
-    struct journals_use *u = f->journals;
-    while (u && u->in != j)
-        u = u->next;
-    return u;
+    struct journals *j = f->journal;
+    struct file **at = &j->users;
+    const int r = f->stuck ? 0 : name_journal(f, 0);
+    j->named |= f->stuck || r < 0;
+    while (*at != f)
+        at = &(*at)->next_user;
+    *at = f->next_user;
+    f->journal = NULL;
+    drop(j);
+    return r;
 }
 
-static struct journals_use *use(struct file *f, struct journals *j)
+/* Begins to use a journal. Returns 0; -1 with errno. */
+static int use(struct file *f, struct journals *j)
 {
-    struct journals_use *u = malloc(sizeof(*u));
-    if (!u) {
-        report_error(ENOMEM, "no memory for a journal");
-        return NULL;
+    if (!f->area && map_area(f) < 0)
+        return -1;
+    if (name_journal(f, j->pool.number) < 0) {
+        j->named = true;
+        return -1;
     }
-    *u = (struct journals_use){.next = f->journals, .in = j};
-    f->journals = u;
-    j->files++;
-    return u;
+    f->journal = j;
+    f->next_user = j->users;
+    j->users = f;
+    return 0;
 }
 
-/* Ends the file's use of journals that have failed or were abandoned. Returns false if one of them is busy,
- * perhaps with a commit of this file that is about to fail: then the caller waits. */
-static bool leave_those_over(struct file *f)
-{
-    for (struct journals_use **at = &f->journals; *at;) {
-        struct journals_use *u = *at;
-        if (!is_over(u->in)) {
-            at = &u->next;
-            continue;
-        }
-        if (u->in->busy)
-            return false;
-        if (u->stuck && !u->in->abandoned) { /* stays until the file is unmapped */
-            at = &u->next;
-            continue;
-        }
-        *at = u->next;
-        drop(u->in);
-        free(u);
-    }
-    return true;
-}
-
-/* Returns a journal in the folder of files[0] with a lane for such a commit; makes one if need be. NULL with
- * errno. */
-static struct journals *own(struct file *f, unsigned n, uint64_t words)
+/* Finds the journal for files like `f` with room for such a commit; makes one, in place of one that is too small, if
+ * need be. NULL with errno. */
+static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
 {
     struct journal_key k;
     if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS) {
@@ -237,23 +261,41 @@ static struct journals *own(struct file *f, unsigned n, uint64_t words)
                      (unsigned long long)words, n);
         return NULL;
     }
-    for (struct journals_use *u = f->journals; u; u = u->next)
-        if (!is_over(u->in) && pick(u->in, n, words) != LANE_NONE)
-            return u->in;
+    struct journals *j = f->journal;
+    if (j && !j->over && pick(j, n, words) != LANE_NONE)
+        return j;
     if (key_of(f, &k) < 0)
         return NULL;
-    struct journals *j = find(f, &k, n, words);
-    if (!j && (j = make(f, &k, words))) {
-        j->next = all;
-        all = j;
-    }
-    if (!j || use(f, j))
+    j = find(f, &k);
+    if (j && pick(j, n, words) != LANE_NONE)
         return j;
-    if (!j->files) {
-        j->files = 1;
-        drop(j);
+    struct journals *larger = make(f, &k, words);
+    if (larger) {
+        larger->next = all;
+        all = larger;
+        if (j)
+            j->over = true;
     }
-    return NULL;
+    return larger;
+}
+
+/* Makes all files use the journal. Returns 1; 0 after a wait, when anything may have changed; -1. */
+static int use_for_all(struct file *const *files, unsigned n, struct journals *j)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct file *f = files[i];
+        if (f->journal == j)
+            continue;
+        if (f->journal && f->journal->busy) { /* perhaps with a commit of this file */
+            pthread_cond_wait(&lane_free, &lock);
+            return 0;
+        }
+        if (f->stuck)
+            return file_check(f) < 0 ? -1 : file_in_doubt(f, "a commit");
+        if ((f->journal && leave_journal(f) < 0) || use(f, j) < 0)
+            return -1;
+    }
+    return 1;
 }
 
 /* ---- lanes ---- */
@@ -286,40 +328,42 @@ int journals_alike(const struct file *a, const struct file *b)
         a->pairing.path, b->pairing.path);
 }
 
+/* Takes a lane in a journal. With the lock. Returns 1; 0: try again; -1. */
+static int take_in_journal(struct file *const *files, unsigned n, uint64_t words,
+                           struct journal_lane *lane)
+{
+    if (exiting)
+        return report_error(ECANCELED, "the process is exiting: its journals are gone");
+    struct journals *j = find_or_make(files[0], n, words);
+    const int r = j ? use_for_all(files, n, j) : -1;
+    if (r <= 0) {
+        const int error = errno;
+        if (j)
+            drop(j); /* a new one that no file uses */
+        errno = error;
+        return r;
+    }
+    const int idle = pick(j, n, words);
+    if (idle < 0) {
+        pthread_cond_wait(&lane_free, &lock);
+        return 0;
+    }
+    j->busy |= 1ull << idle;
+    *lane = (struct journal_lane){.journal = &j->pool.journal, .lane = (unsigned)idle, .in = j};
+    return 1;
+}
+
 int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
                        struct journal_lane *lane)
 {
-    int result = -1;
+    if (n == 1 && words <= JOURNAL_SLOT_WORDS)
+        return try_own(files[0], lane) ? 0 : wait_own(files[0], lane);
+    int r = 0;
     pthread_mutex_lock(&lock);
-    for (;;) {
-        if (exiting) {
-            report_error(ECANCELED, "the process is exiting: its journals are gone");
-            break;
-        }
-        unsigned ready = 0;
-        while (ready < n && leave_those_over(files[ready]))
-            ready++;
-        if (ready < n) {
-            pthread_cond_wait(&lane_free, &lock);
-            continue;
-        }
-        struct journals *j = own(files[0], n, words);
-        for (unsigned i = 1; j && i < n; i++)
-            if (!use_of(files[i], j) && !use(files[i], j))
-                j = NULL;
-        if (!j)
-            break;
-        int free_one = pick(j, n, words);
-        if (free_one >= 0) {
-            j->busy |= 1ull << free_one;
-            *lane = (struct journal_lane){j, &j->pool.journal, (unsigned)free_one};
-            result = 0;
-            break;
-        }
-        pthread_cond_wait(&lane_free, &lock);
-    }
+    while (r == 0)
+        r = take_in_journal(files, n, words, lane);
     pthread_mutex_unlock(&lock);
-    return result;
+    return r < 0 ? -1 : 0;
 }
 
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
@@ -328,11 +372,14 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
     struct journals *j = lane->in;
     if (lane->journal->domain != PERSIST_MSYNC)
         return step(w);
-    pthread_mutex_lock(&j->medium);
-    int r = j->failed ? -1 : step(w);
-    if (r < 0)
-        __atomic_store_n(&j->failed, true, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&j->medium);
+    pthread_mutex_t *medium = j ? &j->medium : &lane->own->medium;
+    pthread_mutex_lock(medium);
+    int r = (j ? j->failed : file_is_poisoned(lane->own)) ? -1 : step(w);
+    if (r < 0 && j)
+        j->failed = true;
+    else if (r < 0)
+        file_poison(lane->own);
+    pthread_mutex_unlock(medium);
     if (r < 0)
         errno = EIO;
     return r;
@@ -340,22 +387,32 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
 
 void journals_give_lane(const struct journal_lane *lane)
 {
+    struct journals *j = lane->in;
+    if (!j) {
+        __atomic_fetch_or(&lane->own->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
+        wake_waiters();
+        return;
+    }
     pthread_mutex_lock(&lock);
-    lane->in->busy &= ~(1ull << lane->lane);
+    j->busy &= ~(1ull << lane->lane);
+    j->over |= j->failed;
     pthread_cond_broadcast(&lane_free);
     pthread_mutex_unlock(&lock);
 }
 
 void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane)
 {
+    if (!lane->in) {
+        file_poison(lane->own);
+        wake_waiters();
+        return;
+    }
     pthread_mutex_lock(&lock);
     lane->in->stuck |= 1ull << lane->lane;
     lane->in->busy &= ~(1ull << lane->lane);
-    for (unsigned i = 0; i < n; i++) {
-        struct journals_use *u = use_of(files[i], lane->in);
-        if (u)
-            u->stuck = true;
-    }
+    lane->in->over |= lane->in->failed;
+    for (unsigned i = 0; i < n; i++)
+        files[i]->stuck = true;
     pthread_cond_broadcast(&lane_free);
     pthread_mutex_unlock(&lock);
 }
@@ -363,15 +420,15 @@ void journals_leave_lane(struct file *const *files, unsigned n, const struct jou
 void journals_detach(struct file *f)
 {
     pthread_mutex_lock(&lock);
-    while (f->journals) {
-        struct journals_use *u = f->journals;
-        f->journals = u->next;
-        if (u->stuck && !u->in->abandoned)
-            abandon(u->in);
-        drop(u->in);
-        free(u);
+    if (f->journal) {
+        f->journal->over |= f->stuck;
+        while (f->stuck && f->journal->busy)
+            pthread_cond_wait(&lane_free, &lock);
+        (void)leave_journal(f);
     }
     pthread_mutex_unlock(&lock);
+    area_unmap(f->area);
+    f->area = NULL;
 }
 
 void journals_close_all(void)
@@ -382,9 +439,12 @@ void journals_close_all(void)
         return;
     exiting = true;
     for (struct journals *j = all; j; j = j->next) {
+        bool named = j->named;
         /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
          * mapped, since these threads go on until the process ends. */
-        if (!j->busy && !j->stuck && !j->abandoned)
+        for (struct file *f = j->users; f && !j->busy; f = f->next_user)
+            named |= f->stuck || name_journal(f, 0) < 0;
+        if (!j->busy && !named)
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
     pthread_mutex_unlock(&lock);
@@ -393,23 +453,14 @@ void journals_close_all(void)
 void journals_forget_all(void)
 {
     lane_free = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* its waiters exist in the parent only */
+    waiting = 0;
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
-        if (!j->abandoned)
-            pool_forget(&j->pool);
+        pool_forget(&j->pool);
         free_journal(j);
     }
     all = NULL;
-}
-
-void journals_forget(struct file *f)
-{
-    while (f->journals) {
-        struct journals_use *u = f->journals;
-        f->journals = u->next;
-        free(u);
-    }
 }
 
 void journals_lock(void)

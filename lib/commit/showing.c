@@ -6,9 +6,6 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/bitmap.h"
 
-#include <pthread.h>
-#include <string.h>
-
 /* ---- sizes ---- */
 
 static bool cuts(const struct part *part)
@@ -38,10 +35,8 @@ static void mark_sizes(const struct commit *c)
         const struct part *part = &c->parts[i];
         struct size_range range = cut_off(c, part);
         struct shared_header *h = part->mapping->file->shared.header;
-        if (part->resizes) {
-            __atomic_store_n(&h->coming, part->size, __ATOMIC_RELEASE);
+        if (part->resizes)
             page_mark_flipping(&h->sizing);
-        }
         if (cuts(part))
             size_mark(&range);
     }
@@ -85,86 +80,6 @@ static void mark_pages(const struct commit *c, bool some_cut)
     }
 }
 
-/* ---- what is told ---- */
-
-/* For threads without a number of their own, which share one place in shared memory: held while one of them
- * uses it. Taken after all pages are reserved. size_mark() may wait under it for threads that are loading a
- * page, or deploying one (show_one() in commit.c): these never take it. */
-static pthread_mutex_t unnumbered = PTHREAD_MUTEX_INITIALIZER;
-
-void showing_forget_others(void)
-{
-    pthread_mutex_init(&unnumbered, NULL);
-}
-
-static struct shared_showing *place(const struct file *f)
-{
-    return shared_showing_of(&f->shared, f->pairing.slot, thread_number());
-}
-
-/* Release: a process that finds a mark finds what was told before it. */
-static void tell(const struct part *part, enum shared_what what)
-{
-    __atomic_store_n(&place(part->mapping->file)->what, (uint16_t)what, __ATOMIC_RELEASE);
-}
-
-/* Returns the part whose place tells the state of the whole commit. */
-static const struct part *speaker(const struct commit *c)
-{
-    const struct part *part = c->parts;
-    while (!showing_changes(part))
-        part++;
-    return part;
-}
-
-static void refer(const struct part *part, const struct part *to)
-{
-    const struct file *f = to->mapping->file;
-    struct shared_showing *at = place(part->mapping->file);
-    at->thread = (uint16_t)thread_number();
-    at->holder = f->holder;
-    at->generation = f->shared.header->generation;
-    memcpy(at->id, f->pairing.record.id, sizeof(at->id));
-    tell(part, SHOWING_ELSEWHERE);
-}
-
-/* Called before the first mark. */
-static void begin(const struct commit *c)
-{
-    const struct part *to = speaker(c);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_lock(&unnumbered);
-    for (unsigned i = 0; i < c->nparts; i++) {
-        const struct part *part = &c->parts[i];
-        if (showing_changes(part) && part != to)
-            refer(part, to);
-    }
-}
-
-/* Called after the last mark is gone. */
-static void end(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (showing_changes(&c->parts[i]))
-            tell(&c->parts[i], SHOWING_MARKS);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_unlock(&unnumbered);
-}
-
-void showing_begin_untold(const struct file *f)
-{
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_lock(&unnumbered);
-    __atomic_store_n(&place(f)->what, SHOWING_UNTOLD, __ATOMIC_RELEASE);
-}
-
-void showing_end_untold(const struct file *f)
-{
-    __atomic_store_n(&place(f)->what, SHOWING_MARKS, __ATOMIC_RELEASE);
-    if (thread_number() == THREAD_SHARED)
-        pthread_mutex_unlock(&unnumbered);
-}
-
 /* ---- all of it ---- */
 
 void showing_all(struct commit *c)
@@ -173,10 +88,8 @@ void showing_all(struct commit *c)
     const bool some_cut = is_some_cut(c);
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
-    begin(c);
     mark_sizes(c);
     mark_pages(c, some_cut);
-    tell(speaker(c), SHOWING_WORDS);
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         uint64_t stays = some_cut ? kept(c, at) : ~0ull;
@@ -193,7 +106,6 @@ void showing_all(struct commit *c)
         seam_point(SEAM_FLIPPED, h);
         page_unmark_flipping(at->state);
     }
-    end(c);
     for (unsigned i = 0; i < c->nparts; i++)
         c->parts[i].resizes = false;
 }

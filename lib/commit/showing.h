@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Makes a commit visible in memory: marks its pages and sizes, changes them, and takes the marks off again.
- * Meanwhile it tells in shared memory which state of the marked pages is current, should the process be killed.
+ * Makes a commit visible in memory: marks its pages and sizes, changes them, and takes the marks off again. If the
+ * process is killed meanwhile, the marks stay, and nobody reads these pages, until another process recovers them.
  */
 #ifndef ATO_LIB_COMMIT_SHOWING_H
 #define ATO_LIB_COMMIT_SHOWING_H
@@ -44,13 +44,5 @@ static inline struct part *showing_part(const struct commit *c, const struct fil
  * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
  * they are durable by now. Modelled in read.pml, and what follows a kill in takeover.pml. */
 void showing_all(struct commit *c);
-
-/* Around the mark of a page of `f` whose bytes change in memory before they are durable: if the process is killed in
- * between, a reader that may not recover is told that the page's state is not known. The page is reserved. */
-void showing_begin_untold(const struct file *f);
-void showing_end_untold(const struct file *f);
-
-/* In a forked child, which has no other thread: makes the lock of this module anew. */
-void showing_forget_others(void);
 
 #endif

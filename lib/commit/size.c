@@ -343,7 +343,7 @@ void size_clear_behind(const struct size_range *r, uint64_t to)
     uint8_t keep = (uint8_t) ~((f->holes_fault ? 0 : PAGE_O_ALLOCATED) |
                                (f->r_holes_fault ? 0 : PAGE_R_ALLOCATED));
     (void)clear_words(f, to);
-    space_note_lowest(f, to);
+    space_note_lowest(f->shared.header, to);
     for (struct page_state *s; (s = next_state(r, &page));)
         if (is_ours(r, s))
             __atomic_store_n(&s->flags, s->flags & keep, __ATOMIC_RELEASE);

@@ -50,15 +50,12 @@ static int choose_slot(struct pairing *pr, const struct shared_slot *all)
 int attach_enter(struct file *f)
 {
     struct pairing *pr = &f->pairing;
-    uint64_t process;
     struct stat st;
-    if (identity_process(&process) < 0 || choose_slot(pr, f->shared.slots) < 0 ||
-        shared_clear_showings(&f->shared, pr->slot) < 0)
+    if (choose_slot(pr, f->shared.slots) < 0 || shared_clear_threads(&f->shared, pr->slot) < 0)
         return -1;
     struct shared_slot *s = &f->shared.slots[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
-    s->process = process;
-    s->reloaded = s->threads = 0;
+    s->threads = 0;
     s->pid = (uint32_t)getpid();
     s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
     f->holder = attach_holder_of(f, pr->slot);

@@ -12,6 +12,7 @@
 
 #include "lib/file/shared.h"
 #include "lib/file/thread.h"
+#include "reflection/format/journal.h"
 #include "reflection/format/layout.h"
 #include "reflection/pairing/pairing.h"
 
@@ -21,7 +22,7 @@
 #include <pthread.h>
 
 /* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only a shrink
- * frees space (and scarce.c, which clears these bits), and growth makes no earlier page a hole. */
+ * frees space (and space_give_back(), which clears these bits), and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
@@ -45,17 +46,24 @@ struct file {
     struct shared shared;
     uint32_t holder;    /* this process, as in page_state.holder */
     bool settled;       /* words on the media are durable as they are visible */
+    bool words_wait;    /* words that are stored now are flushed later, if at all (leave.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
     uint16_t *chunks;   /* CHUNK_ bits, of each 512 pages */
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    bool written;                  /* the original was stored to; the shared header says so, too */
-    uint8_t clock;                 /* grows by 1 with every FILE_TICK bytes that a thread writes */
-    struct journals_use *journals; /* journals that its commits went through (journals.c) */
-    pthread_mutex_t medium;        /* held around each flush in domain msync */
-    pthread_mutex_t attach;        /* excludes other threads in attach_lock() */
+    bool written;  /* the original was stored to; the shared header says so, too */
+    uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
+    /* Where its commits of several words go (journals.h). */
+    char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
+    struct journal lanes; /* in `area` */
+    uint32_t idle_lanes;  /* one bit per lane */
+    struct journals *journal;
+    struct file *next_user; /* of that journal */
+    bool stuck;             /* a lane of that journal holds a commit in doubt of the file */
+    pthread_mutex_t medium; /* held around each flush in domain msync */
+    pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. */
     uint64_t growing;
 };

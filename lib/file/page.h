@@ -56,7 +56,6 @@ static inline bool page_try_reserve(struct file *f, struct page_state *s)
     if (!__atomic_compare_exchange_n(&s->holder, &free, f->holder, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return false;
-    __atomic_store_n(&s->owner, (uint8_t)thread_number(), __ATOMIC_RELAXED);
     seam_point(SEAM_RESERVED, s);
     return true;
 }
@@ -99,15 +98,9 @@ void page_pause(unsigned i);
  * pair with the loads in read.c: a reader cannot see the new bitmap and the old odd version both before and after
  * its copy, because the even version is stored before the bitmap.
  */
-static inline void page_mark_for(struct page_state *s, unsigned owner)
-{
-    __atomic_store_n(&s->owner, (uint8_t)owner, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
-}
-
 static inline void page_mark_flipping(struct page_state *s)
 {
-    page_mark_for(s, thread_number());
+    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
 }
 
 static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)

@@ -68,7 +68,7 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
     s->block_holders = (uint32_t *)(s->base + SHARED_BLOCK_HOLDERS_AT);
     s->labels = (struct shared_label *)(s->base + SHARED_LABELS_AT);
-    s->showings = (struct shared_showing *)(s->base + SHARED_SHOWINGS_AT);
+    s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
@@ -396,52 +396,11 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
     return NULL;
 }
 
-/* ---- what threads are showing ---- */
-
-int shared_clear_showings(struct shared *s, unsigned slot)
+int shared_clear_threads(struct shared *s, unsigned slot)
 {
-    const uint64_t bytes = SHARED_SHOWINGS_BYTES;
-    if (shared_allocate(s, SHARED_SHOWINGS_AT + slot * bytes, bytes, "a process") < 0)
+    const uint64_t bytes = SHARED_THREADS_BYTES;
+    if (shared_allocate(s, SHARED_THREADS_AT + slot * bytes, bytes, "a process") < 0)
         return -1;
-    memset(shared_showing_of(s, slot, 0), 0, bytes);
+    memset(shared_thread_of(s, slot, 0), 0, bytes);
     return 0;
-}
-
-static bool read_at(int fd, void *to, size_t n, uint64_t at)
-{
-    return pread(fd, to, n, (off_t)at) == (ssize_t)n;
-}
-
-static enum shared_what ask_object(int fd, const struct shared_showing *at,
-                                   const struct trust *file)
-{
-    const unsigned slot = shared_slot_of(at->holder);
-    struct shared_header h;
-    struct shared_slot its;
-    struct shared_showing told;
-    struct stat st;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !ownership_maker(file, &st) ||
-        slot >= MANIFEST_SLOTS || at->thread >= SHARED_SHOWINGS || !read_at(fd, &h, sizeof(h), 0) ||
-        !read_at(fd, &told, sizeof(told),
-                 SHARED_SHOWINGS_AT + (uint64_t)slot * SHARED_SHOWINGS_BYTES +
-                     at->thread * sizeof(told)) ||
-        !read_at(fd, &its, sizeof(its), SHARED_SLOTS_AT + slot * sizeof(its)))
-        return SHOWING_UNTOLD;
-    if (h.magic != SHARED_MAGIC || h.version != SHARED_VERSION || memcmp(h.id, at->id, 16) != 0 ||
-        h.generation != at->generation || its.state == SLOT_FREE || its.reloaded ||
-        shared_holder(slot, its.generation) != at->holder)
-        return SHOWING_UNTOLD;
-    return told.what == SHOWING_MARKS || told.what == SHOWING_WORDS ? told.what : SHOWING_UNTOLD;
-}
-
-enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const struct trust *file)
-{
-    char name[64];
-    shared_name(name, at->id, at->generation);
-    int fd = fsops->shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0)
-        return SHOWING_UNTOLD;
-    const enum shared_what told = ask_object(fd, at, file);
-    close(fd);
-    return told;
 }

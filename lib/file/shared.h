@@ -14,7 +14,7 @@
  *   36864       holders of the blocks of counters: 4 bytes each, as page_state.holder; 0: free
  *   45056       labels of waiting transactions: 16 bytes each (labels.h)
  *   65536       blocks of counters, of 12288 bytes each: one per mapping
- *   ...         what threads are doing: 8192 bytes for each slot, 64 for each of its threads
+ *   ...         commits of threads: 8192 bytes for each slot, 64 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -52,9 +52,7 @@
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
     uint32_t holder;
-    /* The thread within the holder: its number; while the page is flipping, that of the thread that flips it; or
-     * PAGE_TAKEN_OVER, PAGE_HIDDEN. Set by the holder. The four bytes from here on are a futex. */
-    uint8_t owner;
+    uint8_t pad;     /* the four bytes from here on are a futex */
     uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
@@ -66,12 +64,6 @@ struct page_state {
     uint64_t tx;
 };
 
-/* page_state.owner of a dead process's page. TAKEN_OVER: marked by the process that takes it over; its state before
- * the mark is current until all pages are reloaded. HIDDEN: marked by the process that finishes a commit to several
- * files, which may be visible in other files already. */
-#define PAGE_TAKEN_OVER 0xffu
-#define PAGE_HIDDEN     0xfeu
-
 #define GROUP_PAGES 4u
 
 struct page_group {
@@ -82,12 +74,11 @@ struct page_group {
 struct shared_slot {
     uint32_t generation; /* changes when the slot is given out */
     uint32_t state;      /* enum shared_slot_state */
-    uint64_t process;    /* identity_process() */
     uint32_t pid;        /* information only: a pid has no meaning in another pid namespace */
-    /* The process died and a takeover has read all its pages from the media: the bitmaps there are current. */
-    uint16_t reloaded;
+    uint16_t pad;
     uint16_t threads;       /* one more than the highest thread number that was in a commit */
     uint64_t pid_namespace; /* inode of the pid's namespace */
+    uint64_t reserved;
 };
 
 /* The value of page_state.holder for a slot's process. */
@@ -106,30 +97,11 @@ static inline unsigned shared_slot_of(uint32_t holder)
  * alive (pairing.h). */
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
-/*
- * What a thread is doing, for readers that may not recover (reader_beside.c). If the thread dies while pages are marked as
- * flipping, this tells which of their states is current, until they are freed.
- */
-struct shared_showing {
-    uint16_t what; /* enum shared_what */
-    /* SHOWING_ELSEWHERE: the entry of thread `thread` of this process in the shared memory of the pairing `id`,
-     * with this generation, where this process is `holder`. For a commit to several files all entries refer to the
-     * same one. */
-    uint16_t thread;
-    uint32_t holder;
-    uint64_t generation;
-    uint8_t id[16];
-    /* Commits of the thread: in bits 0-15 how many are under way (from before the first word is stored until all is
-     * visible), above them how many are over (under_way.h). One cache line per thread, since each commit writes to it. */
+/* Commits of a thread: in bits 0-15 how many are under way (from before the first word is stored until all is
+ * visible), above them how many are over (under_way.h). One cache line per thread, since each commit writes to it. */
+struct shared_thread {
     uint64_t commits;
-    uint64_t pad[3];
-};
-
-enum shared_what {
-    SHOWING_MARKS = 0,     /* the state before the marks is current: not all pages are marked */
-    SHOWING_WORDS = 1,     /* the media are current, durably: all pages were marked */
-    SHOWING_ELSEWHERE = 2, /* the shared memory of another file tells which of the two */
-    SHOWING_UNTOLD = 3,    /* it is unknown which of the two */
+    uint64_t pad[7];
 };
 
 struct shared_label {
@@ -152,7 +124,6 @@ struct shared_header {
     uint64_t inode, device; /* of the original */
     uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
     uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
-    uint64_t coming;        /* bytes: the new `size`, while `sizing` is marked */
     /* Bytes: the smallest size that the file was made shorter to; pages beyond it may have no
      * space. */
     uint64_t lowest;
@@ -168,11 +139,11 @@ struct shared_header {
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
 static_assert(sizeof(struct shared_slot) == 32, "layout");
-static_assert(sizeof(struct shared_showing) == 64, "layout");
+static_assert(sizeof(struct shared_thread) == 64, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 4
+#define SHARED_VERSION 6
 
 enum {
     SHARED_SLOTS_AT = 4096,
@@ -182,10 +153,10 @@ enum {
     SHARED_BLOCKS = 2048,
     SHARED_BLOCK_BYTES = 12288,
     SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
-    SHARED_SHOWINGS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
-    SHARED_SHOWINGS_BYTES = 8192, /* for each slot */
-    SHARED_SHOWINGS = SHARED_SHOWINGS_BYTES / sizeof(struct shared_showing),
-    SHARED_DIRECTORY_AT = SHARED_SHOWINGS_AT + MANIFEST_SLOTS * SHARED_SHOWINGS_BYTES,
+    SHARED_THREADS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
+    SHARED_THREADS_BYTES = 8192, /* for each slot */
+    SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
+    SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
 };
 static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
               "layout");
@@ -195,7 +166,7 @@ struct shared {
     struct shared_slot *slots;
     uint32_t *block_holders;
     struct shared_label *labels;
-    struct shared_showing *showings;
+    struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
     uint8_t *ready; /* per batch of the directory: this process saw it allocated */
@@ -239,18 +210,14 @@ int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
 
 /* The entry of a thread, by its number, of a slot's process. */
-static inline struct shared_showing *shared_showing_of(const struct shared *s, unsigned slot,
-                                                       unsigned thread)
+static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,
+                                                     unsigned thread)
 {
-    return &s->showings[slot * SHARED_SHOWINGS + thread];
+    return &s->threads[slot * SHARED_THREADS + thread];
 }
 
-/* Reads the entry to which `at` refers, in another file's object, which must have the same makers. SHOWING_UNTOLD:
- * the entry is gone, or cannot be read, or a process recovers there. */
-enum shared_what shared_ask_elsewhere(const struct shared_showing *at, const struct trust *file);
-
 /* Allocates a slot's entries and sets them to zeros. Returns 0; -1 with ENOSPC. */
-int shared_clear_showings(struct shared *s, unsigned slot);
+int shared_clear_threads(struct shared *s, unsigned slot);
 
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
  * made meanwhile may be missed, unless the caller prevents that. */

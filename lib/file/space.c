@@ -185,12 +185,6 @@ int space_make_meta(struct file *f, uint64_t chunk)
     return 0;
 }
 
-int space_make_words(struct file *f, uint64_t chunk)
-{
-    __atomic_and_fetch(&f->chunks[chunk], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-    return space_make_meta(f, chunk);
-}
-
 static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
 {
     if ((need & PAGE_O_ALLOCATED) && allocate_o(f, page, n) < 0)
@@ -231,18 +225,16 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 
 void space_give_back(struct file *f, uint64_t page, uint64_t n)
 {
+    const uint64_t chunk = page / CHUNK_PAGES, all = layout_pages(f->max_size) / CHUNK_PAGES + 1;
+    uint64_t near = chunk ? chunk - 1 : 0, beside = near * CHUNK_PAGES;
     /* I2: as a store to invalid homes. If it fails, the space is kept, which is harmless. */
     (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
                       (off_t)(n * PAGE_BYTES));
-}
-
-void space_forget(struct file *f)
-{
-    const uint64_t chunks = layout_pages(f->max_size) / CHUNK_PAGES + 1;
-    uint64_t page = 0;
-    for (uint64_t i = 0; i < chunks; i++)
-        __atomic_and_fetch(&f->chunks[i], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-    for (struct page_state *s; (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
+    /* In a page cache, pages beside them may have lost their space too, at most as far as a chunk
+     * (domain_neighbours_end()). */
+    for (; near < all && near <= chunk + 1; near++)
+        __atomic_and_fetch(&f->chunks[near], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &beside, near * CHUNK_PAGES));)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
 }
 
@@ -256,23 +248,21 @@ void space_forget(struct file *f)
  * before this; then a shrink and another growth happen, and it may find that the file reaches so far: it reads
  * zeros, which is right, or, if the disk is full by then, gets SIGBUS.)
  */
-void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s)
+void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint64_t page,
+                         struct page_state *s)
 {
-    /* Not file_size(): the file may be longer than the views. */
-    uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
-    uint64_t once = growth_longest(size, shrink_from(&f->pairing));
     if (page < layout_pages(size))
         return;
     __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
                      __ATOMIC_RELEASE);
-    if (f->holes_fault && page >= layout_pages(once))
+    if (holes_fault && page >= layout_pages(growth_longest(size, shrunk)))
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
 }
 
-void space_note_lowest(struct file *f, uint64_t size)
+void space_note_lowest(struct shared_header *h, uint64_t size)
 {
     /* Changed only by the holder of `sizing`. Pairs with space_look(). */
-    uint64_t *lowest = &f->shared.header->lowest;
+    uint64_t *lowest = &h->lowest;
     if (size < *lowest)
         __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
 }

@@ -10,6 +10,7 @@
 #define ATO_LIB_FILE_SPACE_H
 
 #include "lib/file/file.h"
+#include "reflection/pairing/shrink.h"
 
 /* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns
  * 0; -1 with ENOSPC, ESTALE (another program truncated the file) or EIO. */
@@ -33,25 +34,30 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 /* The same for the meta page of a chunk alone. */
 int space_make_meta(struct file *f, uint64_t chunk);
 
-/* The same, when space beside the meta page may have been given back since. */
-int space_make_words(struct file *f, uint64_t chunk);
-
 /* The same for a run of held pages that all lack space: one call to the kernel for the whole run. */
 int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
 
 /* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All of them are
- * deployed, durably, and no other process has the file mapped, or is about to map it (scarce.c). */
+ * deployed, durably, and no other process has the file mapped, or is about to map it (plain.c). Neither these pages
+ * nor those beside them count as having space any more. */
 void space_give_back(struct file *f, uint64_t page, uint64_t n);
 
-/* For the same caller: no page of the reflection counts as having space any more. */
-void space_forget(struct file *f);
-
 /* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
- * space, since it may have none when the file reaches it again. */
-void space_forget_behind(const struct file *f, uint64_t page, struct page_state *s);
+ * space, since it may have none when the file reaches it again. `size`, `shrunk`: of the file, as in
+ * growth_longest(). `holes_fault`: reading a hole of the original may be SIGBUS. */
+void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint64_t page,
+                         struct page_state *s);
+
+/* The same for a file that this process has mapped. */
+static inline void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s)
+{
+    /* Not file_size(): the file may be longer than the views. */
+    const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
+    space_forget_behind(size, shrink_from(&f->pairing), f->holes_fault, page, s);
+}
 
 /* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
  * is taken. */
-void space_note_lowest(struct file *f, uint64_t size);
+void space_note_lowest(struct shared_header *h, uint64_t size);
 
 #endif

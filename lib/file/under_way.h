@@ -7,13 +7,13 @@
 
 void under_way_raise_threads(uint16_t *threads, unsigned thread);
 
-/* shared_showing.commits */
+/* shared_thread.commits */
 #define UNDER_WAY_NOW  0xffffull
 #define UNDER_WAY_OVER 0x10000ull /* one commit that is over */
 
 static inline uint64_t *under_way_commits(const struct file *f, unsigned thread)
 {
-    return &shared_showing_of(&f->shared, f->pairing.slot, thread)->commits;
+    return &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
 }
 
 /* Notes that the calling thread begins a commit to the file. Called before the first word is stored; may be nested. */

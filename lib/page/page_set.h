@@ -26,7 +26,7 @@ enum { PAGE_SET_SMALL = 32 };
 struct page_set {
     struct held_page *pages; /* in the order they were reserved */
     uint64_t n, room;
-    struct journal_lane lane; /* for the coming commit; .in is NULL if there is none */
+    struct journal_lane lane; /* for the coming commit; .journal is NULL if there is none */
     uint32_t tag;             /* of the transaction that has the pages; 0: none */
     /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
     const struct persist *forgotten;
@@ -51,7 +51,7 @@ static inline void page_set_init(struct page_set *h)
     h->pages = h->small;
     h->n = 0;
     h->room = PAGE_SET_SMALL;
-    h->lane.in = NULL;
+    h->lane.journal = NULL;
     h->tag = 0;
     h->forgotten = NULL;
 }

@@ -14,19 +14,18 @@
  *      invalid has become visible: version even, bitmap, version odd. So if a page's version is the same odd
  *      number before and after the copy, no byte that was copied from it was free to be overwritten during
  *      the copy. (Between that flip and the overwriting lies a new reservation, or W3 in deploy.c.)
- *   3. Let t be a moment after all versions were read first and before any was read again. No version moved
- *      across t, so all pages were copied as they were at t. An operation on several pages marks all of them
- *      before it changes the first bitmap, and unmarks the first one after it has changed the last bitmap: so
- *      at t it had not begun to become visible, or was entirely visible.
+ *   3. A read of several pages goes over them in passes. A pass copies each page whose version is not the one noted
+ *      at its last copy, and notes the new one; the read is over when a pass finds nothing to copy. Let t be the
+ *      beginning of that pass. Each page has, after t, the version that was noted before its copy, and its copy was
+ *      over before t: so all pages were copied as they were at t, and none was marked. An operation on several pages
+ *      marks all of them before it changes the first bitmap, and unmarks the first one after it has changed the last
+ *      bitmap: so at t it had not begun to become visible, or was entirely visible.
  *   4. Bitmaps in memory change only when the flip is durable (I4): bytes that were read cannot be lost.
- *   5. The end of the file is checked after the versions are read. A shrink marks each page that it cuts, the
+ *   5. The end of the file is checked after the version is noted, and before the copy. A shrink marks each page that it cuts, the
  *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
  *      size after a version, and the same version after its copy, copied before the shrink became visible.
  *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
  *      is not loaded, must be loaded first, under a reservation (load_look()).
- *
- * Versions only grow. So their sum is unchanged if and only if none moved, and one word is enough to note any
- * number of versions.
  *
  * No barriers are needed: x86 does not let a load pass an earlier load. The fence below is for the compiler, and
  * for ports to other CPUs. A stale version (the load was executed before another CPU's store was visible) only
@@ -35,7 +34,7 @@
  * The model read.pml checks this together with all that writers do meanwhile (tools/check-models). Its steps have
  * the names of the functions here: if you change the order of steps in one, change both.
  *
- * Progress: a reader tries again if a commit came in between. After some tries it reserves the pages, so it waits
+ * Progress: a reader copies again what a commit changed in between. After some passes it reserves the pages, so it waits
  * only for the writers ahead of it. It does not wait for pages of open transactions: no other thread can reserve
  * them, and they do not change before the commit.
  */
@@ -45,8 +44,12 @@
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
+#include "reflection/media/report.h"
 
-enum { TRIES = 8 };
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 8, PASSES = 10 };
 
 /* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
 static int check_end(struct file *f, uint64_t end)
@@ -82,75 +85,94 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
     return 0;
 }
 
-/* One try. Returns 1; 0: a version moved; -1: an error, such as ENOSPC for a page state. */
-static int try_many(struct file *f, uint64_t offset, char *dst, uint64_t n)
+int read_versions_init(struct read_versions *v, uint64_t pages)
 {
-    uint64_t before = 0, after = 0;
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        const struct page_state *s = load_look(f, page);
-        uint64_t version = s ? read_steady_version(f, s) : 0;
-        if (!version)
-            return -1;
-        before += version;
-        (void)begin;
-    }
-    if (check_end(f, offset + n) < 0)
-        return -1;
-    seam_point(SEAM_VERSION, f);
-    RACES_MEANT_BEGIN(); /* as in read_try() */
-    char *to = dst;
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        read_copy(f, shared_state(&f->shared, page), page, (unsigned)begin, (unsigned)bytes, to);
-        to += bytes;
-    }
-    RACES_MEANT_END(dst, n);
+    v->of = v->few;
+    if (pages > READ_FEW)
+        v->of = malloc(pages * sizeof(*v->of));
+    if (!v->of)
+        return report_error(ENOMEM, "no memory for a read of %llu pages",
+                            (unsigned long long)pages);
+    memset(v->of, 0xff, pages * sizeof(*v->of)); /* READ_NOT_COPIED */
+    return 0;
+}
+
+void read_versions_free(struct read_versions *v)
+{
+    if (v->of != v->few)
+        free(v->of);
+}
+
+/* One pass. Returns 1: all is copied, as it was at one moment; 0: one more pass is necessary; -1: an error, such as
+ * ENOSPC for a page state. */
+static int pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version)
+{
+    int r = 1;
     seam_point(SEAM_CHECK, f);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        after += __atomic_load_n(&shared_state(&f->shared, page)->version, __ATOMIC_RELAXED);
-        (void)begin;
+        const struct page_state *s = load_look(f, page);
+        if (!s)
+            return -1;
+        if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != *version) {
+            *version = read_steady_version(f, s);
+            if (!*version || check_end(f, offset + n) < 0)
+                return -1;
+            seam_point(SEAM_VERSION, f);
+            RACES_MEANT_BEGIN(); /* as in read_try() */
+            read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
+            RACES_MEANT_END(dst, bytes);
+            r = 0;
+        }
+        dst += bytes;
+        version++;
     }
-    return before == after;
-}
-
-static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
-{
-    if (policy_of(m) != ATO_READ_GATHER)
-        deploy_for_reader(m, offset, n);
-    for (; *retries < TRIES; (*retries)++) {
-        int r = try_many(m->file, offset, dst, n);
-        if (r != 0)
-            return r;
-    }
-    return 0;
+    return r;
 }
 
 /* Reads pages while they are held, so they cannot change. Pages of an open transaction are not waited for: only its
  * commit changes them, and after that they can be held. */
-static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n)
+static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions)
 {
     int r = 0;
     while (r == 0) {
         struct page_set h;
         page_set_init(&h);
         r = page_set_reserve_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
-        if (r == 0)
-            r = try_many(f, offset, dst, n);
+        for (int i = 0; r == 0 && i < 2; i++)
+            r = pass(f, offset, dst, n, versions);
         page_set_release(&h);
     }
-    return r < 0 ? -1 : 0;
+    return r;
+}
+
+static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
+{
+    struct read_versions v;
+    int r = 0;
+    if (policy_of(m) != ATO_READ_GATHER)
+        deploy_for_reader(m, offset, n);
+    if (read_versions_init(&v, read_pages(offset, n)) < 0)
+        return -1;
+    for (unsigned i = 0; r == 0 && i < PASSES; i++) {
+        r = pass(m->file, offset, dst, n, v.of);
+        *retries += i > 1;
+    }
+    if (r == 0)
+        r = read_reserved(m->file, offset, dst, n, v.of);
+    read_versions_free(&v);
+    return r;
 }
 
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     unsigned retries = 0;
-    int r = offset % PAGE_BYTES + n <= PAGE_BYTES ? read_one(m, offset, dst, (unsigned)n, &retries)
-                                                  : read_many(m, offset, dst, n, &retries);
+    int r = 0;
+    if (offset % PAGE_BYTES + n <= PAGE_BYTES)
+        r = read_one(m, offset, dst, (unsigned)n, &retries);
     if (r == 0)
-        r = read_reserved(m->file, offset, dst, n);
+        r = read_many(m, offset, dst, n, &retries);
     if (r < 0)
         return -1;
     if (retries)

@@ -20,6 +20,24 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
          at_ < end_; at_ += bytes, page++, begin = 0,                                              \
                   bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
 
+/* Returns the number of pages that [offset, offset + n) touches. n > 0. */
+static inline uint64_t read_pages(uint64_t offset, uint64_t n)
+{
+    return (offset + n - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1;
+}
+
+/* The versions that a read has noted of its pages. */
+#define READ_FEW        129
+#define READ_NOT_COPIED UINT64_MAX /* of a page that is to be copied: no page has that version */
+struct read_versions {
+    uint64_t *of;
+    uint64_t few[READ_FEW];
+};
+
+/* Sets `pages` versions to READ_NOT_COPIED. Returns 0; -1 with ENOMEM. */
+int read_versions_init(struct read_versions *v, uint64_t pages);
+void read_versions_free(struct read_versions *v);
+
 /* Returns an odd version of a loaded page. Waits while the page is flipping, which takes as long as a few stores.
  * 0: its holder is dead and the page cannot be freed, or the file is poisoned. */
 static inline uint64_t read_steady_version(struct file *f, const struct page_state *s)

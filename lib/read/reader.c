@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/read/reader.h"
 
-#include "lib/read/reader_beside.h"
-#include "lib/read/reader_quiet.h"
+#include "lib/file/clock.h"
+#include "lib/file/page.h"
+#include "lib/read/read.h"
+#include "lib/read/reader_copy.h"
 #include "lib/read/reader_state.h"
+#include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
@@ -14,44 +17,87 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n)
+/* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
+ * another one died. While no process has the file mapped, each wait ends (reader_copy_note()), so it may be longer. */
+enum { QUIET_PATIENCE_MS = 2000 };
+#ifdef ATO_SEAM
+unsigned reader_patience_ms = 1000;
+#else
+static const unsigned reader_patience_ms = 1000;
+#endif
+
+static uint64_t ms_since(uint64_t ns)
+{
+    return (clock_ns() - ns) / 1000000;
+}
+
+/* Reports that a page or the size is marked, or is written to all the time. Returns -1 with EAGAIN. */
+static int give_up(struct file *f, uint32_t marked)
+{
+    if (marked && peers_recover(f, marked) < 0)
+        return -1;
+    return report_error(EAGAIN, "%s is written to all the time where it is read", f->pairing.path);
+}
+
+/* One try. Returns 1; 0: try again; -1. */
+static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions,
+                    uint32_t *marked)
 {
     struct reader *r = f->reader;
-    if (reader_state_watches(f))
-        return file_check(f) < 0 ? -1 : reader_beside_try(f, offset, dst, n);
-    pthread_mutex_lock(&r->lock);
     int done = 0;
+    if (reader_state_watches(f))
+        return reader_copy_beside(f, offset, dst, n, versions, marked);
+    pthread_mutex_lock(&r->lock);
     if (r->state != READER_WATCHING) {
-        done = reader_quiet_try(f, offset, dst, n);
-        if (done == 0 && !reader_quiet_is(f)) /* if it is quiet, it was only too early to tell */
-            done = reader_state_find(f) < 0 ? -1 : 0;
+        done = reader_copy_quiet(f, offset, dst, n);
+        /* If it is quiet, it was only too early to tell. */
+        if (done == 0 && !reader_copy_is_quiet(f))
+            done = reader_state_find(f);
     }
     pthread_mutex_unlock(&r->lock);
+    if (done == 0 && !reader_state_watches(f))
+        reader_state_nap();
     return done;
+}
+
+static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n,
+                          uint64_t *versions, unsigned *tries)
+{
+    const uint64_t began = clock_ns();
+    uint64_t longest = 0; /* of all tries, in ms: to copy some GiB may take longer than the wait */
+    uint32_t marked = 0;
+    for (;; ++*tries) {
+        const uint64_t at = clock_ns();
+        const int r = try_once(f, offset, dst, n, versions, &marked);
+        if (r > 0)
+            return 0;
+        longest = ms_since(at) > longest ? ms_since(at) : longest;
+        const uint64_t waited = ms_since(began), patience = reader_patience_ms + 4 * longest;
+        if (r < 0 && (errno != EAGAIN || waited >= patience))
+            return -1;
+        if (waited >= (reader_state_watches(f) ? patience : QUIET_PATIENCE_MS + patience))
+            return give_up(f, marked);
+        seam_point(SEAM_WAIT, f);
+        if (r < 0 || (marked && waited >= 10))
+            reader_state_nap();
+        else if (marked)
+            page_pause(*tries);
+    }
 }
 
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    /* Writers reserve the pages after some tries; a reader can only try again. After EAGAIN too: the holder of a
-     * page may have died just now, and another process may be about to recover it. */
-    enum { TRIES = 20000, DEAD_TRIES = 1000 };
-    unsigned dead = 0;
-    for (unsigned i = 0; i < TRIES; i++) {
-        int done = try_once(m->file, offset, dst, n);
-        if (done > 0) {
-            if (!m->quick && reader_state_watches(m->file))
-                __atomic_store_n(&m->quick, m->reach, __ATOMIC_RELEASE);
-            if (i)
-                count(m, COUNT_READ_RETRIES, i);
-            return 0;
-        }
-        if (done < 0 && (errno != EAGAIN || dead++ == DEAD_TRIES))
-            return -1;
-        if (done < 0 || i > 100)
-            reader_state_nap();
-    }
-    return report_error(EAGAIN, "%s is written to all the time where it is read",
-                        m->file->pairing.path);
+    struct read_versions v;
+    unsigned tries = 0;
+    if (read_versions_init(&v, read_pages(offset, n) + 1) < 0)
+        return -1;
+    const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
+    read_versions_free(&v);
+    if (r == 0 && !m->quick && reader_state_watches(m->file))
+        __atomic_store_n(&m->quick, m->reach, __ATOMIC_RELEASE);
+    if (r == 0 && tries > 1)
+        count(m, COUNT_READ_RETRIES, tries - 1);
+    return r;
 }
 
 int reader_refresh(struct file *f)
@@ -60,44 +106,24 @@ int reader_refresh(struct file *f)
     int known = 0;
     pthread_mutex_lock(&r->lock);
     if (r->state == READER_PLAIN)
-        (void)reader_quiet_note(f);
-    if (r->state != READER_WATCHING && !reader_quiet_is(f))
+        (void)reader_copy_note(f);
+    if (r->state != READER_WATCHING && !reader_copy_is_quiet(f))
         known = reader_state_find(f);
     pthread_mutex_unlock(&r->lock);
     return known;
 }
 
-bool reader_watches(const struct file *f)
-{
-    return reader_state_watches(f);
-}
-
 int reader_size(struct file *f, uint64_t *size)
 {
-    enum { TRIES = 1000 };
-    *size = file_size(f);
-    if (!reader_watches(f))
-        return 0;
-    for (unsigned i = 0; i < TRIES; i++) {
-        if (reader_beside_size(f, size))
-            return 0;
-        if (i > 100)
-            reader_state_nap();
+    const struct page_state *sizing = &f->shared.header->sizing;
+    const uint64_t began = clock_ns();
+    while (reader_state_watches(f) && !(__atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE) & 1)) {
+        if (ms_since(began) >= reader_patience_ms)
+            return give_up(f, __atomic_load_n(&sizing->holder, __ATOMIC_RELAXED));
+        reader_state_nap();
     }
-    return report_error(
-        EAGAIN,
-        "the size of %s is not known: a process that may write to it has to recover it first",
-        f->pairing.path);
-}
-
-void reader_lock_all(void)
-{
-    reader_state_lock_all();
-}
-
-void reader_unlock_all(void)
-{
-    reader_state_unlock_all();
+    *size = file_size(f);
+    return 0;
 }
 
 bool reader_record(const struct file *f, struct manifest_record *record)
@@ -171,7 +197,7 @@ fail:;
 
 void reader_forget(struct file *f)
 {
-    f->o = f->r = f->shared.base = NULL;
+    f->o = f->r = f->shared.base = f->reader->manifest = NULL;
     reader_close(f);
 }
 
@@ -184,7 +210,7 @@ void reader_close(struct file *f)
         munmap(f->r, f->r_bytes);
     if (r->state == READER_WATCHING)
         shared_close(&f->shared, false);
-    reader_state_close(&f->pairing); /* drops the locks too */
+    reader_state_close(f); /* drops the locks too */
     if (f->pairing.original >= 0 && !f->pairing.borrowed)
         close(f->pairing.original);
     free(r);

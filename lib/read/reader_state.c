@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Held while a manifest may be opened, and around a fork: otherwise a child could inherit the descriptor of a
@@ -31,8 +32,12 @@ void reader_state_nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-void reader_state_close(struct pairing *pr)
+void reader_state_close(struct file *f)
 {
+    struct pairing *pr = &f->pairing;
+    if (f->reader->manifest)
+        munmap(f->reader->manifest, MANIFEST_BYTES);
+    f->reader->manifest = NULL;
     if (pr->lock >= 0)
         close(pr->lock);
     if (pr->reflection >= 0)
@@ -76,6 +81,29 @@ static int map_reflection(struct file *f)
     return 0;
 }
 
+/* Maps the manifest through a descriptor of its own: a mapping of the locked one would keep the locks in a forked
+ * child. The attach lock is held, so the name is still that of the locked manifest. No process that uses the library makes a
+ * manifest shorter once its state was `clean`; another program that does so raises SIGBUS here, as it does with the file
+ * itself in its mapping. */
+static int map_manifest(struct file *f, const char *name)
+{
+    struct pairing *pr = &f->pairing;
+    struct stat st;
+    const int fd = open_in(pr, name);
+    if (fd < 0)
+        return -1;
+    void *map = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && st.st_size >= MANIFEST_BYTES)
+        map = domain_map(pr->record.domain, NULL, MANIFEST_BYTES, PROT_READ, fd, 0);
+    const int saved = errno;
+    close(fd);
+    if (map == MAP_FAILED)
+        return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, name);
+    madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
+    f->reader->manifest = map;
+    return 0;
+}
+
 /* Begins to watch: a writer has the file mapped, or had a moment ago. Returns 1; NOT_THERE, with a sentence: the
  * writer's shared memory is not here, because the writer is just ending or has another /dev/shm; -1. */
 enum { NOT_THERE = 2 };
@@ -110,7 +138,7 @@ static int watch(struct file *f)
     f->settled = shared.header->settled;
     f->shared.fd = shared.fd;
     f->shared.slots = shared.slots;
-    f->shared.showings = shared.showings;
+    f->shared.threads = shared.threads;
     f->shared.directory = shared.directory;
     f->shared.groups = shared.groups;
     f->shared.ready = shared.ready;
@@ -170,6 +198,8 @@ static int look_locked(struct file *f, const struct lookup_names *n)
                             "%s was written by other means since it was unmapped, while its "
                             "reflection may hold parts of it",
                             pr->path);
+    if (map_manifest(f, n->manifest) < 0)
+        return -1;
     f->settled = true;
     r->record = pr->record;
     r->own.size = sizes.size;
@@ -182,7 +212,7 @@ static int look_once(struct file *f)
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
     const struct lookup_names n = lookup_names(pr->identity.inode);
-    reader_state_close(pr);
+    reader_state_close(f);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     int there = lookup_find(pr, r->name, &r->wish);

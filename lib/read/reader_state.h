@@ -22,6 +22,7 @@ struct reader {
     pthread_mutex_t lock; /* for all fields, except once READER_WATCHING */
     enum reader_state state;
     struct manifest_record record; /* READER_QUIET: the manifest's */
+    char *manifest;                /* READER_QUIET: its mapping; NULL: the state is not known */
     struct timespec changed;       /* READER_PLAIN: the file's ctime before the read */
     struct shared_header own;      /* the header until shared memory is mapped */
     char *name;                    /* the file's name, within pairing.path */
@@ -44,12 +45,12 @@ int reader_state_manifest(const struct pairing *pr, struct manifest_record *reco
                           struct manifest_sizes *sizes);
 
 /* Closes the manifest, the reflection and their folder, and so drops the locks. */
-void reader_state_close(struct pairing *pr);
+void reader_state_close(struct file *f);
 
 /* Waits for a moment, before another try. */
 void reader_state_nap(void);
 
-void reader_state_lock_all(void); /* around a fork */
+void reader_state_lock_all(void); /* around a fork, with the files' lock */
 void reader_state_unlock_all(void);
 
 #endif

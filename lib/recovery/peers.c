@@ -2,11 +2,9 @@
 #include "lib/recovery/peers.h"
 
 #include "lib/file/attach.h"
-#include "lib/file/shared_places.h"
 #include "lib/recovery/takeover.h"
-#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/recover.h"
+#include "reflection/pairing/area.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,32 +14,21 @@ static uint32_t state_of(const struct shared_slot *s)
     return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 }
 
-/* Returns true if the holder is not dead, or has been freed already. */
-static bool is_done(const struct file *f, uint32_t holder)
+int peers_recover_journal(const struct pairing *pr, uint64_t journal)
 {
-    const struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
-    return !attach_is_dead(f, holder) ||
-           (attach_holder_of(f, shared_slot_of(holder)) == holder && state_of(s) == SLOT_FREE);
-}
-
-static int recover_locked(struct file *f, uint32_t holder)
-{
-    struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
-    if (is_done(f, holder))
-        return 0;
-    if (takeover(f, holder) < 0)
-        return -1;
-    shared_places_forget_holder(&f->shared, holder);
-    if (attach_holder_of(f, shared_slot_of(holder)) == holder)
-        __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
-    report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
-               f->pairing.path);
-    return 0;
+    struct takeover t = {.folder = &pr->folder,
+                         .file = {.inode = pr->record.inode},
+                         .trust = identity_trust(&pr->identity),
+                         .journal = journal,
+                         .original = pr->original};
+    memcpy(t.file.id, pr->record.id, sizeof(t.file.id));
+    return takeover(&t);
 }
 
 int peers_recover(struct file *f, uint32_t holder)
 {
     struct pairing *pr = &f->pairing;
+    const unsigned slot = shared_slot_of(holder);
     if (!attach_is_dead(f, holder))
         return 0;
     if (f->reader)
@@ -49,20 +36,20 @@ int peers_recover(struct file *f, uint32_t holder)
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
                             pr->path);
-    const struct shared_slot *s = &f->shared.slots[shared_slot_of(holder)];
-    /* If the slot has been given out again, its former process is not known: then recover the journals of all that
-     * are dead. */
-    const uint64_t process = attach_holder_of(f, shared_slot_of(holder)) == holder
-                                 ? __atomic_load_n(&s->process, __ATOMIC_RELAXED)
-                                 : 0;
-    struct recover_file file = {
-        .manifest = pr->lock, .in_use = true, .trust = identity_trust(&pr->identity)};
-    memcpy(file.id, pr->record.id, sizeof(file.id));
-    if (recover_process(&pr->folder, &file, process) < 0 || attach_lock(f) < 0)
+    struct takeover t = {.folder = &pr->folder,
+                         .file = {.inode = pr->record.inode},
+                         .trust = identity_trust(&pr->identity),
+                         .slot = slot,
+                         .holder = holder,
+                         .original = pr->original};
+    memcpy(t.file.id, pr->record.id, sizeof(t.file.id));
+    /* If the slot is given to another process by now, what its journal word says is about that one. */
+    if (attach_holder_of(f, slot) == holder &&
+        area_journal(pr->lock, slot, pr->path, &t.journal) < 0)
         return -1;
-    int r = recover_locked(f, holder);
-    int unlocked = attach_unlock(f);
-    return r < 0 || unlocked < 0 ? -1 : 0;
+    if (attach_holder_of(f, slot) != holder)
+        t.journal = 0;
+    return takeover(&t);
 }
 
 /* Returns the next dead holder, from slot *slot on; 0: none. */

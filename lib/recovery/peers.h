@@ -4,15 +4,7 @@
  *
  * Each process has a slot: an entry in the shared memory, and a byte of the manifest that it keeps locked. The
  * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until all that its
- * process held is free. A process that finds that a page's holder is dead frees it in this order (takeover.pml):
- *
- *   1. It replays the dead process's journals, in all files that they name (recover.h). If a commit names several
- *      files, its pages in each of them are hidden before and become visible after, under the attach locks of all
- *      (visible.h, finish.h): otherwise readers would see one file after the commit and another one before it.
- *   2. It takes over the dead process's pages of this file (takeover.h), and frees its slot.
- *
- * Step 2 takes the attach lock, and the caller may hold pages. So a thread that has an attach lock, or a journal's
- * lock, must not wait for a page.
+ * process held is free. A process that finds that a page's holder is dead recovers what that one held (takeover.h).
  */
 #ifndef ATO_LIB_RECOVERY_PEERS_H
 #define ATO_LIB_RECOVERY_PEERS_H
@@ -25,6 +17,10 @@ int peers_recover(struct file *f, uint32_t holder);
 
 /* The same for all dead processes. */
 int peers_recover_all(struct file *f);
+
+/* Recovers a journal of a dead process that the manifest of a file names, which is about to be mapped. The caller does not
+ * hold the attach lock. Returns 0; -1 with a sentence. */
+int peers_recover_journal(const struct pairing *pr, uint64_t journal);
 
 /* Returns true if a slot is given out to a process that is dead. The calling thread holds the attach lock. */
 bool peers_any_dead(const struct file *f);

@@ -150,7 +150,7 @@ void claim_give_back(struct tx *t, uint64_t n)
         struct held_page *at = &t->set.pages[i - 1];
         const struct part *part = parts_sizing(t, at->file);
         if (part)
-            space_forget_behind(at->file, at->page, at->state);
+            space_forget_behind_in(at->file, at->page, at->state);
         if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
             continue;
         /* It was taken from the drained pages, and goes back there. The last page takes its place. */

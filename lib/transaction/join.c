@@ -54,7 +54,7 @@ static void move_sizes(struct tx *into, const struct tx *from)
 
 int join(struct tx *into, struct tx *from)
 {
-    assert(!into->set.lane.in && !from->set.lane.in); /* only a commit has one */
+    assert(!into->set.lane.journal && !from->set.lane.journal); /* only a commit has one */
     if (get_ready(into, from) < 0)
         return -1;
     /* Queued writes name pages by their index. */

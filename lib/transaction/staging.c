@@ -344,21 +344,22 @@ int staging_flush(struct tx *t)
     for (uint64_t i = 0, end; i < h->n; i = end) {
         const struct held_page *first = &h->pages[i];
         struct file *f = first->file;
+        uint64_t low = UINT64_MAX, high = 0;
         bool o = false, r = false;
-        /* Pages that are adjacent, in the reflection too. */
-        for (end = i; end < h->n && h->pages[end].pending && h->pages[end].file == f &&
-                      h->pages[end].page == first->page + (end - i) &&
+        /* Pages of one chunk share a call: it writes only dirty pages. */
+        for (end = i; end < h->n && h->pages[end].file == f &&
                       h->pages[end].page / CHUNK_PAGES == first->page / CHUNK_PAGES;
              end++) {
-            o = o || goes_to_o(&h->pages[end]);
-            r = r || goes_to_r(&h->pages[end]);
+            const struct held_page *at = &h->pages[end];
+            if (!at->pending)
+                continue;
+            o = o || goes_to_o(at);
+            r = r || goes_to_r(at);
+            low = at->page < low ? at->page : low;
+            high = at->page > high ? at->page : high;
         }
-        if (end == i) {
-            end++;
-            continue;
-        }
-        if ((o && file_flush_data(f, file_o(f, first->page), (end - i) * PAGE_BYTES) < 0) ||
-            (r && file_flush_data(f, file_r(f, first->page), (end - i) * PAGE_BYTES) < 0))
+        if ((o && file_flush_data(f, file_o(f, low), (high - low + 1) * PAGE_BYTES) < 0) ||
+            (r && file_flush_data(f, file_r(f, low), (high - low + 1) * PAGE_BYTES) < 0))
             return -1;
     }
     return 0;

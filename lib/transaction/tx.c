@@ -56,7 +56,7 @@ static void forget_behind(struct tx *t)
     for (unsigned i = 0; i < t->nparts; i++)
         sized |= t->parts[i].sized;
     for (uint64_t i = 0; i < t->set.n && sized; i++)
-        space_forget_behind(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
+        space_forget_behind_in(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
 }
 
 /* The transaction had `pages` pages, and has none now. */
@@ -121,7 +121,7 @@ void tx_forget_all(void)
         t->set.n = 0;
         t->set.pages = t->set.small;
         t->set.room = PAGE_SET_SMALL;
-        t->set.lane.in = NULL;
+        t->set.lane.journal = NULL;
         t->set.forgotten = NULL;
         t->pinned = false;
         t->nparts = 0;

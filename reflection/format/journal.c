@@ -12,7 +12,7 @@ enum { RETIRED = 64, FILES = 128 };
 
 static char *lane_at(const struct journal *j, unsigned lane)
 {
-    return j->bytes + 4096 + lane * j->lane_bytes;
+    return j->lanes_at + lane * j->lane_bytes;
 }
 
 static uint64_t lane_size(const struct journal *j, unsigned lane)
@@ -36,14 +36,14 @@ static bool fits(const struct journal *j, unsigned lane, const struct journal_co
 
 static void adopt(struct journal *j, void *bytes, const struct journal_header *h)
 {
-    j->bytes = bytes;
+    j->lanes_at = (char *)bytes + 4096;
     j->lanes = h->lanes + 1;
     j->lane_bytes = h->lane_bytes;
     j->large_bytes = h->large_bytes;
     j->domain = h->domain;
 }
 
-void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number,
                   uint64_t words)
 {
     struct journal_header h = {.magic = JOURNAL_MAGIC,
@@ -51,11 +51,20 @@ void journal_make(const struct persist *p, struct journal *j, void *bytes, const
                                .lanes = JOURNAL_LANES,
                                .lane_bytes = JOURNAL_LANE_BYTES,
                                .large_bytes = journal_large_bytes(words),
-                               .domain = p->domain};
-    memcpy(h.id, id, 16);
+                               .domain = p->domain,
+                               .number = number};
     h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
     persist_copy(p, bytes, &h, sizeof(h));
     adopt(j, bytes, &h);
+}
+
+struct journal journal_of_slot(void *bytes, enum persist_domain domain)
+{
+    return (struct journal){.lanes_at = bytes,
+                            .lane_bytes = JOURNAL_SLOT_BYTES,
+                            .large_bytes = JOURNAL_SLOT_BYTES,
+                            .domain = domain,
+                            .lanes = JOURNAL_SLOT_LANES};
 }
 
 bool journal_is_at(const void *bytes)
@@ -90,7 +99,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
     return 4096 + h.lanes * h.lane_bytes + h.large_bytes;
 }
 
-int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
+int journal_take(struct journal *j, void *bytes, size_t n, const char *name, uint64_t *number)
 {
     struct journal_header h;
     if (n < 4096)
@@ -99,6 +108,8 @@ int journal_take(struct journal *j, void *bytes, size_t n, const char *name)
     if (!journal_length(&h, n, name))
         return -1;
     adopt(j, bytes, &h);
+    if (number)
+        *number = h.number;
     return 0;
 }
 
@@ -147,12 +158,11 @@ void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)
     journal_add(w, file, JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, value);
 }
 
-int journal_finish(struct journal_writer *w)
+void journal_finish(struct journal_writer *w)
 {
     if (w->buffered)
         drain(w);
     w->line.checksum = w->checksum;
-    return persist_flush_data(w->persist, w->lane + FILES, (size_t)(w->at - w->lane - FILES));
 }
 
 int journal_commit(struct journal_writer *w)
@@ -161,7 +171,8 @@ int journal_commit(struct journal_writer *w)
      * the commit changes. Otherwise the commit could not be finished after an interruption between two
      * flips. */
     persist_line(w->persist, w->lane, (const char *)&w->line);
-    if (persist_flush_data(w->persist, w->lane, sizeof(w->line)) < 0)
+    /* In domain msync one flush serves the list, too: its checksum is in the line. */
+    if (persist_flush_data(w->persist, w->lane, (size_t)(w->at - w->lane)) < 0)
         return -1;
     persist_fence(w->persist);
     return 0;

@@ -2,8 +2,10 @@
 /*
  * The bytes of the redo journal, which turns the flips of several words into one step.
  *
- * A journal is a range of bytes in any container (pool.c keeps it in a libpmemobj pool, tests in an array).
- * It is divided into lanes; a commit uses one lane, which no other commit uses meanwhile.
+ * A journal consists of lanes; a commit uses one lane, which no other commit uses meanwhile. There are two
+ * places for lanes. Each slot of a manifest has JOURNAL_SLOT_LANES of them, for commits to that file alone
+ * (manifest.h). A journal by itself, for larger commits and those to several files, is a range of bytes in any
+ * container (pool.c keeps it in a libpmemobj pool, tests in an array):
  *
  *   offset  bytes   what
  *   0       4096    struct journal_header, then zeros
@@ -22,7 +24,8 @@
  * The writing of a lane with a wrong checksum was interrupted: it was never committed. Any other sequence, or
  * counts out of bounds, is damage.
  *
- * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below):
+ * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below; in domain msync the list is flushed with the
+ * commit line, whose checksum tells whether it is complete):
  *   data, files and words   | fence
  *   commit line             | fence    <- the commit point
  *   every word flipped      | fence
@@ -49,7 +52,8 @@ struct journal_header {
     uint64_t lane_bytes, large_bytes;
     uint32_t reserved; /* 0; ignored */
     uint32_t domain;   /* enum persist_domain of its commits */
-    uint8_t id[16];
+    uint64_t number;   /* of the journal: manifests name it so */
+    uint64_t reserved2;
     uint64_t checksum; /* of the bytes before */
 };
 
@@ -83,7 +87,8 @@ static_assert(sizeof(struct journal_commit) == 64, "format");
 static_assert(sizeof(struct journal_file) == 32, "format");
 static_assert(sizeof(struct journal_word) == 16, "format");
 
-/* The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
+/* A number that no other journal of the folder has: 48 bits, not 0. The lanes of a slot: 4, each for 242 words, so
+ * that a commit of a MiB fits. The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
  * file. One lane for JOURNAL_WORDS (a write of 1 GiB at any place), or more if needed, beside any number of
  * files. */
 #define JOURNAL_LANES       16u
@@ -91,6 +96,9 @@ static_assert(sizeof(struct journal_word) == 16, "format");
 #define JOURNAL_WORDS       ((1ull << 18) + 8192)
 #define JOURNAL_MAX_WORDS   (1ull << 28)
 #define JOURNAL_MAX_BYTES   (8ull << 30)
+#define JOURNAL_SLOT_LANES  4u
+#define JOURNAL_SLOT_BYTES  4032ull
+#define JOURNAL_SLOT_WORDS  ((JOURNAL_SLOT_BYTES - 128 - sizeof(struct journal_file)) / 16)
 #define JOURNAL_LARGE_BYTES journal_large_bytes(JOURNAL_WORDS)
 #define JOURNAL_BYTES       journal_bytes(JOURNAL_WORDS)
 
@@ -107,7 +115,7 @@ static inline uint64_t journal_bytes(uint64_t words)
 }
 
 struct journal {
-    char *bytes;
+    char *lanes_at;
     uint64_t lane_bytes, large_bytes;
     enum persist_domain domain;
     unsigned lanes; /* with the large one, which is the last */
@@ -116,12 +124,15 @@ struct journal {
 /* Writes an empty journal over zeros, with a large lane for `words` words (at most JOURNAL_MAX_WORDS).
  * `bytes` is 64-byte aligned and journal_bytes(words) long. Not durable when it returns: the caller syncs the
  * whole file before the journal gets its name (J0). */
-void journal_make(const struct persist *p, struct journal *j, void *bytes, const uint8_t id[16],
+void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number,
                   uint64_t words);
 
-/* Begins to use an existing journal. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is
- * not a journal, or damaged. */
-int journal_take(struct journal *j, void *bytes, size_t n, const char *name);
+/* Returns the lanes of a slot of a manifest, which are at `bytes`, 64-byte aligned. */
+struct journal journal_of_slot(void *bytes, enum persist_domain domain);
+
+/* Begins to use an existing journal. `name` is for the sentence; *number, which may be NULL, becomes its number.
+ * Returns 0; -1 with EUCLEAN if it is not a journal, or damaged. */
+int journal_take(struct journal *j, void *bytes, size_t n, const char *name, uint64_t *number);
 
 /* Returns true if this looks like the beginning of a journal. */
 bool journal_is_at(const void *bytes);
@@ -155,8 +166,8 @@ void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, 
 /* Adds the file's size word; `value` is manifest_encode_size()'s. It counts as one of the words. */
 void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value);
 
-/* To be called after the last word, before the fence that also covers the data. Returns 0; -1 with EIO. */
-int journal_finish(struct journal_writer *w);
+/* To be called after the last word, before the fence that also covers the data. */
+void journal_finish(struct journal_writer *w);
 
 /* The commit point: durable when it returns 0. -1 with EIO: the commit is in doubt. */
 int journal_commit(struct journal_writer *w);

@@ -2,7 +2,7 @@
 /*
  * The manifest's bytes: they identify the pairing of original and reflection, and say its state.
  *
- * File `<inode>.manifest`, 12288 bytes:
+ * File `<inode>.manifest`, 12288 bytes and the areas of the slots that were used:
  *
  *   offset  bytes  what
  *   0       4096   copy A: struct manifest_record, then zeros
@@ -13,6 +13,13 @@
  *   8208    8      shrink word: in the same way, the size before the file was made shorter, which it
  *                  may still have. Counts while it is more than the size word. 0: none
  *   8216    4072   zeros
+ *   12288   ...    area of slot 0, then of slot 1, ...: 16384 bytes each, of which bytes
+ *                  0-7 are the journal word: in the same form, the number of the journal to which the process
+ *                  in this slot commits, beside the lanes here; 0: none;
+ *                  64-16191 are the slot's lanes (journal.h); the others are zeros
+ *
+ * The journal word is durable before the first commit of the file in that journal, and 0 again, durably, before the
+ * journal is removed (persist-order N1, N2). So recovery opens the journals that the manifest names, and no others.
  *
  * A record is valid if and only if (1) its magic and version are the ones below, (2) its checksum fits, (3)
  * format, domain and state are known values, (4) its guard and sizes are within bounds. Of two valid copies
@@ -43,8 +50,19 @@
 #define MANIFEST_GROWTH_WORD 8200
 #define MANIFEST_SHRINK_WORD 8208
 #define MANIFEST_MAGIC       0x545345464e414d41ull /* "AMANFEST", little-endian */
-#define MANIFEST_VERSION     1
+#define MANIFEST_VERSION     2
 #define MANIFEST_SLOTS       1024 /* most processes that map one file */
+
+#define MANIFEST_AREA_BYTES 16384 /* of a slot */
+#define MANIFEST_AREA_LANES 64    /* where its lanes begin */
+
+#define MANIFEST_BORN_BYTES (MANIFEST_BYTES + MANIFEST_AREA_BYTES) /* the first area is a hole */
+
+/* Offset of a slot's area, and of its journal word. */
+static inline uint64_t manifest_area(unsigned slot)
+{
+    return MANIFEST_BYTES + (uint64_t)slot * MANIFEST_AREA_BYTES;
+}
 
 enum manifest_state {
     MANIFEST_BORN = 1,     /* being made: nothing was stored yet */
@@ -137,7 +155,7 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
 int manifest_write(const struct persist *p, void *bytes, struct manifest_record *record,
                    int *which);
 
-/* The size word. manifest_decode_size() returns false for a word that manifest_encode_size() cannot have
+/* The size word, and other words of its form. manifest_decode_size() returns false for a word that manifest_encode_size() cannot have
  * made. */
 uint64_t manifest_encode_size(uint64_t size);
 bool manifest_decode_size(uint64_t word, uint64_t *size);

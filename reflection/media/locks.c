@@ -63,7 +63,7 @@ int locks_wait(int fd, off_t start, off_t n)
 
 void locks_let_others(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
 }
 
 /* The kernel may need memory to keep the rest of a range. So a failed call is tried once more: without

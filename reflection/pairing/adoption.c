@@ -106,14 +106,6 @@ static void close_reflection(struct pairing *pr)
     pr->reflection = -1;
 }
 
-void adopt_follow(struct pairing *pr, const struct lookup_names *n, const char *bytes)
-{
-    struct manifest_sizes sizes;
-    if (manifest_sizes(bytes, &sizes) && check_reflection(pr, n, sizes.size) == 0)
-        follow(pr, n);
-    close_reflection(pr);
-}
-
 /* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
  * killed between store and fence. */
 static int settle_manifest(const struct pairing *pr, const struct lookup_names *n)
@@ -182,6 +174,10 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
         return report_errno(errno, "cannot make %s durable", pr->path);
     if (unflushed && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
+    /* The lanes in the manifest too, or that they are cut off (recover_slots()), before the record has a domain in which
+     * lanes count after a power cut. */
+    if (unflushed && fsops_fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest of %s durable", pr->path);
     /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was
      * interrupted right after setting it. */
     if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)

@@ -14,10 +14,6 @@
 int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
           const struct pairing_wish *wish);
 
-/* The part of adopt() that gives reflection and manifest the file's owner, group and mode. Called
- * before a recovery, which relies on these. */
-void adopt_follow(struct pairing *pr, const struct lookup_names *n, const char *bytes);
-
 /* Called after adopt() failed with ESTALE. If the reflection holds no slice of the file, and the guard,
  * if any, is off, then the file is complete, and may get a new reflection, whichever program wrote to
  * it. Returns 1 in that case: the state in the manifest is now `deployed`, without a guard (or still

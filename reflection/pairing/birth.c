@@ -53,12 +53,7 @@ static int make_reflection(struct pairing *pr, const struct lookup_names *n)
     if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
         return report_errno(errno, "cannot make the reflection %s/%s %" PRIu64 " bytes long",
                             pr->folder.path, n->reflection, bytes);
-    if (dress(pr, pr->reflection, n->reflection) < 0)
-        return -1;
-    if (fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
-                            n->reflection);
-    return 0;
+    return dress(pr, pr->reflection, n->reflection);
 }
 
 int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
@@ -163,6 +158,11 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
         return -1;
+    if (fsops->ftruncate(pr->lock, MANIFEST_BORN_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path, n->manifest);
+    struct persist p = pr->persist;
+    if (p.domain == PERSIST_MSYNC)
+        persist_init(&p, PERSIST_PROCESS);
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.state = MANIFEST_BORN;
     pr->record.domain = pr->persist.domain;
@@ -172,12 +172,14 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
         return -1;
     pr->size = pr->identity.size;
-    manifest_put_size(&pr->persist, pr->manifest, pr->size);
-    if (birth_write_record(pr) < 0)
-        return -1;
-    if (fsops_fsync(pr->lock) < 0)
+    manifest_put_size(&p, pr->manifest, pr->size);
+    /* The record needs no flush of its own. The reflection last: on journaling file systems it is durable by then. */
+    if (manifest_write(&p, pr->manifest, &pr->record, &pr->copy) < 0 || fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
+    if (fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
+                            n->reflection);
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
         return -1;
     if (pr->has_attributes && write_attribute(pr, name) < 0) {

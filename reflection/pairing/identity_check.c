@@ -134,6 +134,6 @@ int identity_check_may_be_unborn(const struct pairing *pr, const struct lookup_n
     if (fstat(pr->lock, &st) < 0)
         return report_errno(errno, "cannot look at the manifest %s/%s", pr->folder.path,
                             n->manifest);
-    return st.st_size == MANIFEST_BYTES ||
+    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }

@@ -3,7 +3,7 @@
  * Ends a pairing: removes it when all slices are deployed, or sets it aside when it is not this file's. In
  * the order of death at the head of pairing.h.
  *
- * Except pairing_remove() and removal_of_failed_birth(), for pairing_open.c and what it calls. The caller holds the attach lock
+ * Except pairing_remove(), removal_of_failed_birth() and removal_is_set_aside(), for pairing_open.c and what it calls. The caller holds the attach lock
  * and all slots. Each function may be interrupted anywhere; the next map finishes it. All return 0, or -1 with a sentence.
  */
 #ifndef ATO_REFLECTION_PAIRING_REMOVAL_H
@@ -23,6 +23,10 @@ void removal_of_failed_birth(struct pairing *pr);
 /* Renames a pairing under this inode number that belonged to a file that is gone, or that is not
  * preferred. `why` is for the warning. */
 int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const char *why);
+
+/* Returns true if the reflection was renamed so, and the manifest with this record still has its name: the renaming was
+ * interrupted, and the reflection's name may be that of a birth that was cut, too. With the attach lock. */
+bool removal_is_set_aside(const struct folder *f, const struct manifest_record *record);
 
 /* Sets the pairing aside, since the file is preferred. */
 int removal_forget(struct pairing *pr, const struct lookup_names *n);

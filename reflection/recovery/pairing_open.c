@@ -7,13 +7,15 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/adoption.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/growth.h"
 #include "reflection/pairing/identity_check.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/pairing/shrink.h"
-#include "reflection/recovery/recover.h"
+#include "reflection/recovery/replay.h"
+#include "reflection/recovery/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,17 +110,88 @@ static int take_slots(struct pairing *pr, const struct lookup_names *n)
     return 1;
 }
 
+/* ---- what dead processes committed ---- */
+
+/* One try under the attach lock. Returns 1 done; 0 try again; DUE after the recovery of a journal, whose number is noted;
+ * NOT_YET when the process that has the locks is done or dead; -1 error. */
+enum { DUE = 2, NOT_YET = 3 };
+
+/* Returns false also if that cannot be found out. */
+static bool is_of_another_boot(const struct pairing *pr)
+{
+    static const uint8_t unknown[16];
+    uint8_t boot[16];
+    identity_boot(boot);
+    return memcmp(boot, unknown, 16) != 0 && memcmp(boot, pr->record.boot_id, 16) != 0;
+}
+
+/* Replays the lanes in the manifest, of all slots. */
+static int replay_slots(struct pairing *pr)
+{
+    struct participants n = {.folder = &pr->folder, .trust = identity_trust(&pr->identity)};
+    struct journal_file file = {.inode = pr->record.inode};
+    const struct lookup_names names = lookup_names(pr->record.inode);
+    int slot = area_next(pr->lock, 0, pr->path);
+    if (slot < 0 || slot == MANIFEST_SLOTS)
+        return slot < 0 ? -1 : 0;
+    memcpy(file.id, pr->record.id, sizeof(file.id));
+    int r = participants_add(&n, &file);
+    if (r == 0 && (r = participants_acquire_locked(&n, &pr->record, pr->lock)) < 0 &&
+        errno == ESTALE)
+        report_error(ESTALE, "the reflection %s/%s of %s is missing", pr->folder.path,
+                     names.reflection, pr->path);
+    while (r == 0 && slot < MANIFEST_SLOTS) {
+        n.files[0].slot = (unsigned)slot;
+        r = replay_slot(&n, &n.files[0]);
+        area_unmap(n.files[0].area);
+        n.files[0].area = NULL;
+        if (r == 0 && (slot = area_next(pr->lock, (unsigned)slot + 1, pr->path)) < 0)
+            r = -1;
+    }
+    participants_end(&n);
+    return r;
+}
+
+/* Finishes what dead processes committed to the file, which no process has mapped. `bytes`: its manifest's, which may change. Returns 1; DUE
+ * with *journal; -1. */
+static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
+{
+    int slot = -1;
+    if (pr->record.state != MANIFEST_IN_USE)
+        return 1;
+    /* In domain process no lane was flushed: after a power cut, which promises nothing there, half of one may be left. */
+    if (pr->record.domain == PERSIST_PROCESS && is_of_another_boot(pr) &&
+        fsops->ftruncate(pr->lock, MANIFEST_BYTES) < 0)
+        return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
+    while ((slot = area_next(pr->lock, (unsigned)slot + 1, pr->path)) < MANIFEST_SLOTS) {
+        if (slot < 0 || area_journal(pr->lock, (unsigned)slot, pr->path, journal) < 0)
+            return -1;
+        if (*journal)
+            return DUE;
+    }
+    if (replay_slots(pr) < 0)
+        return -1;
+    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) /* sizes may have changed */
+        return report_errno(errno, "cannot read the manifest of %s", pr->path);
+    sweep_journals(&pr->folder); /* the dead process may have been about to make one */
+    return 1;
+}
+
 /* ---- the pairing that is found ---- */
 
-/* Opens the pairing of a file that no other process has mapped. Returns 1 done, 0 try again; -1. */
+/* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
 static int open_alone(struct pairing *pr, const struct lookup_names *n, const char *name,
-                      const char *bytes, enum manifest_finding found,
-                      const struct pairing_wish *wish)
+                      char *bytes, enum manifest_finding found, const struct pairing_wish *wish,
+                      uint64_t *journal)
 {
     int result = -1;
     switch (identity_check_of(pr, n, found, wish)) {
     case VERDICT_ADOPT:
-        result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+        result = recover_slots(pr, bytes, journal);
+        if (result == DUE)
+            return DUE;
+        if (result == 1)
+            result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
         if (result < 0 && errno == ESTALE) {
             const int nothing = adopt_lost_nothing(pr, n, bytes, wish);
             if (nothing != 0)
@@ -148,10 +221,6 @@ static int open_alone(struct pairing *pr, const struct lookup_names *n, const ch
     return result;
 }
 
-/* One try under the attach lock. Returns 1 done; 0 try again; DUE try again after a recovery; NOT_YET try
- * again when the process that has the locks is done or dead; -1 error. */
-enum { DUE = 2, NOT_YET = 3 };
-
 static int open_others(struct pairing *pr, const struct lookup_names *n,
                        enum manifest_finding found, const struct pairing_wish *wish)
 {
@@ -166,7 +235,7 @@ static int open_others(struct pairing *pr, const struct lookup_names *n,
 }
 
 static int open_locked(struct pairing *pr, const struct lookup_names *n, const char *name,
-                       const struct pairing_wish *wish)
+                       const struct pairing_wish *wish, uint64_t *journal)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -186,25 +255,10 @@ static int open_locked(struct pairing *pr, const struct lookup_names *n, const c
         goto out;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    if (pr->joined) {
+    if (pr->joined)
         result = open_others(pr, n, found, wish);
-        goto out;
-    }
-    struct recover_file file = {.manifest = pr->lock,
-                                .in_use =
-                                    found == MANIFEST_VALID && pr->record.state == MANIFEST_IN_USE,
-                                .trust = identity_trust(&pr->identity)};
-    memcpy(file.id, pr->record.id, sizeof(file.id));
-    int due = recover_is_due(&pr->folder, &file);
-    /* The modes of manifest and reflection may be older than the original's, and give the journal's maker no
-     * permission to write, which it has now. Recovery goes by them, so they are updated first. */
-    if (due > 0 && found == MANIFEST_VALID && identity_same_inode(&pr->identity, &pr->record) &&
-        identity_check_of(pr, n, found, wish) == VERDICT_ADOPT)
-        adopt_follow(pr, n, bytes);
-    if (due)
-        result = due < 0 ? -1 : DUE;
     else
-        result = open_alone(pr, n, name, bytes, found, wish);
+        result = open_alone(pr, n, name, bytes, found, wish, journal);
 out:
     free(bytes);
     return result;
@@ -239,43 +293,24 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     struct lookup_names n = lookup_names(identity->inode);
     if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
         goto fail;
-    for (int i = 0, naps = 0;; i++) {
-        /* Journals before the attach lock: that is the order everywhere. open_locked() notices the journal of
-         * a process that dies in between. */
-        const struct trust trust = identity_trust(&pr->identity);
-        struct report_kept kept = {0};
-        int recovered = recover_folder(&pr->folder, &trust);
-        if (recovered == 1)
-            report_keep(&kept);
-        if (recovered < 0 || take_manifest(pr, &n) < 0)
+    for (int naps = 0;;) {
+        uint64_t journal = 0;
+        if (take_manifest(pr, &n) < 0)
             goto fail;
         int alone = take_slots(pr, &n);
         if (alone < 0)
             goto fail;
         pr->joined = !alone;
-        int r = open_locked(pr, &n, name, wish);
+        int r = open_locked(pr, &n, name, wish, &journal);
         if (r == 1)
             return 0;
-        if (r == NOT_YET && naps++ == NAPS)
-            r = -1;
-        if (r < 0)
+        if (r < 0 || (r == NOT_YET && naps++ == NAPS))
             goto fail;
         pairing_let_go(pr);
-        /* No owner takes so long to exit: the journal cannot be recovered. EIO ends it at once: a medium
-         * may report a failure only once, and bytes may be lost. */
-        if (r == DUE && kept.error && (kept.error == EIO || i > 10)) {
-            report_again(&kept);
+        /* A journal before the attach lock: that is the order everywhere. */
+        if (r == DUE && wish->recover(pr, journal) < 0)
             goto fail;
-        }
-        if (i == 5000) {
-            report_error(
-                EBUSY,
-                "a journal in %s holds a commit of %s, and its process has been exiting for 10 s "
-                "and still holds the lock: map the file again when that process is gone",
-                pr->folder.path, pr->path);
-            goto fail;
-        }
-        if (r == NOT_YET || i > 2)
+        if (r == NOT_YET)
             nap();
     }
 fail:;
@@ -306,6 +341,9 @@ int pairing_clean(struct pairing *pr, bool written)
     /* In domain process no byte is durable yet. */
     if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
+    /* Nor is any lane in the manifest: that of an earlier commit must not come back. */
+    if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->lock) < 0)
+        return report_errno(errno, "cannot sync the manifest of %s", pr->path);
     /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
      * of a call that failed, or through a writable view. So that this cannot happen later, the file is synced
      * before mtime is set and recorded.

@@ -2,9 +2,9 @@
 /*
  * How a process begins to use the pairing of a file, and how the last one ends it.
  *
- * Journals of dead processes are recovered before the attach lock is taken, as the order of locks demands
- * (recover.h). A process may die in between: whether a journal has to be recovered is asked again under the lock,
- * and if so, the lock is released and all steps are repeated. Then the pairing is checked (identity_check.h), and
+ * Under the attach lock, a process that is the only one finishes what dead ones committed: it replays the lanes in the
+ * manifest. If a slot names a journal, it releases the lock, since a journal is locked before the files that it names, has the
+ * journal recovered (takeover.h), and begins again. Then the pairing is checked (identity_check.h), and
  * made (birth.h), adopted (adoption.h), removed or set aside (removal.h).
  *
  * The orders of birth and death, and the locks, are at the head of pairing.h.

@@ -1,68 +1,62 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that the lanes of a dead process's journal name: found in the journal's folder, locked, and mapped.
+ * The files of one recovery: the file that is recovered, and those that committed lanes of the dead process's
+ * journal name. All lie in one reflection folder. They are locked, and mapped by their descriptors.
  *
- * For replay.c and visible.c. The caller holds the journal's recovery byte. Attach locks are taken in
- * ascending order of ids. Changes nothing, except that participants_targets() allocates space.
+ * Attach locks are taken in ascending order of ids. A file takes part only if a slot of its manifest names the journal,
+ * as a process that may write to the file has stored it there: other users' journals are not believed. The process in
+ * that slot is dead, or dying.
  */
 #ifndef ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 #define ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 
+#include "reflection/format/journal.h"
 #include "reflection/format/manifest.h"
+#include "reflection/pairing/folder.h"
 #include "reflection/pairing/ownership.h"
-#include "reflection/recovery/found.h"
 
-struct participants_file {
-    struct journal_file in_journal;
-    bool sized;                     /* a lane has its size word */
-    struct participants_file *next; /* in the list of held ones */
-    dev_t device;                   /* of the manifest */
-    ino_t inode;
-    int lock; /* the manifest, with its attach lock */
+struct participant {
+    struct journal_file file;
+    bool held;     /* locked and mapped; if not, its words are skipped */
+    bool borrowed; /* the caller keeps `lock` */
+    unsigned slot; /* of the dead process */
+    char *area;    /* of that slot, if it was used */
+    int lock;      /* the manifest, with its attach lock */
     int reflection;
-    char *map;
+    char *map; /* the reflection; NULL: it is empty */
     uint64_t bytes;
-    char *manifest; /* its mapping, if `sized` */
+    char *manifest; /* its first MANIFEST_BYTES */
     struct persist persist;
     struct manifest_record record;
-    struct trust owner;
-    char name[32];
+    char path[PATH_MAX + 32]; /* of the reflection, for sentences */
 };
 
 struct participants {
-    const struct found_journal *journal;
-    struct participants_file *files; /* sorted by id */
+    const struct folder *folder;
+    struct trust trust;        /* of the file that is recovered; the others are like it */
+    uint64_t journal;          /* number of the dead process's journal; 0: none */
+    struct participant *files; /* sorted by id */
     size_t nfiles, room;
-    struct participants_file *held; /* files that words are replayed to */
 };
 
-/* Adds the files of a committed lane. Returns 0; -1 with a sentence. */
-int participants_add(struct participants *n, const struct journal_view *v);
+/* Adds a file. Returns 0; -1 with ENOMEM. */
+int participants_add(struct participants *n, const struct journal_file *file);
 
-/* Locks and maps all added files. Skips, with a warning, files with a pairing that is gone. Returns 0.
- * Returns -1 with a sentence if a file may exist and cannot be opened, or the file's owner
- * gives the journal's maker no permission to write to it (any more): then nothing may be retired. */
+/* Locks and maps all added files. Those that do not take part are not `held`, with a warning. Returns 0; -1 with a
+ * sentence if one may take part and cannot be opened: then nothing may be retired. */
 int participants_acquire(struct participants *n);
 
-/* Returns NULL if no added lane names the file. */
-struct participants_file *participants_find(const struct participants *n,
-                                            const struct journal_file *in_journal);
+/* The same for one file, of whose manifest the caller has the attach lock, by `lock`, and the record. */
+int participants_acquire_locked(struct participants *n, const struct manifest_record *record,
+                                int lock);
 
-/* Where the words of a lane go for one of its files: to the bytes of its reflection, and to the size word of
- * its manifest. */
-struct participants_target {
-    struct persist persist;
-    char *reflection; /* NULL: the file is gone, its words are skipped */
-    uint64_t bytes;
-    uint64_t *size;            /* NULL: a size word is skipped */
-    const char *folder, *name; /* of the reflection, for sentences */
-    int fd;                    /* the reflection; 0: never sync all of it */
-};
+/* Returns NULL if the file was not added. */
+struct participant *participants_find(const struct participants *n,
+                                      const struct journal_file *file);
 
-/* Fills `targets`, one for each file of a lane, and allocates space under the lane's words. Returns 0; -1 with
- * a sentence. */
-int participants_targets(struct participants *n, const struct journal_view *v,
-                         struct participants_target *targets);
+/* Allocates space under the bitmap words of a lane: a copied reflection may have a hole instead of a meta page of
+ * zeros. Returns 0; -1 with a sentence. */
+int participants_make_space(const struct participants *n, const struct journal_view *v);
 
 /* Closes all files, also after a failure. */
 void participants_end(struct participants *n);

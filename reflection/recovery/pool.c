@@ -78,60 +78,43 @@ static int map_new(struct pool *pool, const struct folder *f, const char *unfini
     return 0;
 }
 
-enum pool_name pool_name_of(const char *name)
+void pool_name(char name[POOL_NAME_BYTES], uint64_t number)
 {
-    const size_t prefix = strlen(POOL_PREFIX), digits = 32;
+    snprintf(name, POOL_NAME_BYTES, POOL_PREFIX "%012" PRIx64, number);
+}
+
+enum pool_name pool_name_of(const char *name, uint64_t *number)
+{
+    const size_t prefix = strlen(POOL_PREFIX), digits = 12;
     if (strncmp(name, POOL_PREFIX, prefix) != 0 ||
         strspn(name + prefix, "0123456789abcdef") != digits)
         return POOL_NO_NAME;
+    if (number)
+        *number = strtoul(name + prefix, NULL, 16);
     const char *rest = name + prefix + digits;
-    static const struct {
-        const char *rest;
-        enum pool_name is;
-    } names[] = {
-        {"", POOL_NAME},
-        {POOL_UNFINISHED, POOL_NAME_UNFINISHED},
-    };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(rest, names[i].rest) == 0)
-            return names[i].is;
-    return POOL_NO_NAME;
+    if (*rest == '\0')
+        return POOL_NAME;
+    return strcmp(rest, POOL_UNFINISHED) == 0 ? POOL_NAME_UNFINISHED : POOL_NO_NAME;
 }
 
-bool pool_process(const char *name, uint64_t *process)
+static void unmap(struct pool *pool)
 {
-    if (pool_name_of(name) == POOL_NO_NAME)
-        return false;
-    uint8_t id[sizeof(*process)];
-    for (size_t i = 0; i < sizeof(id); i++) {
-        const char two[3] = {name[strlen(POOL_PREFIX) + 2 * i],
-                             name[strlen(POOL_PREFIX) + 2 * i + 1]};
-        id[i] = (uint8_t)strtoul(two, NULL, 16);
-    }
-    memcpy(process, id, sizeof(id));
-    return true;
-}
-
-bool pool_is_of(const char *name, uint64_t process)
-{
-    uint64_t its;
-    return pool_process(name, &its) && its == process;
+    if (pool->map)
+        munmap(pool->map, pool->bytes);
+    pool->map = NULL;
 }
 
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
                 const struct trust *like)
 {
-    uint8_t id[16];
-    uint64_t process;
-    char hex[33], unfinished[80];
+    char unfinished[POOL_NAME_BYTES + sizeof(POOL_UNFINISHED)];
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
     pool->bytes = pool_bytes(words);
-    if (identity_random(id, sizeof(id)) < 0 || identity_process(&process) < 0)
+    if (identity_random(&pool->number, sizeof(pool->number)) < 0)
         return -1;
-    memcpy(id, &process, sizeof(process));
-    identity_hex(id, hex);
-    snprintf(pool->name, sizeof(pool->name), POOL_PREFIX "%s", hex);
+    pool->number = (pool->number >> 17) + 1; /* not 0, and within what a journal word holds */
+    pool_name(pool->name, pool->number);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
 
     /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If
@@ -160,7 +143,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     uint64_t at = make_pool(f, unfinished, pool->lock, words);
     if (!at || map_new(pool, f, unfinished, p->domain) < 0)
         goto fail;
-    journal_make(p, &pool->journal, (char *)pool->map + at, id, words);
+    journal_make(p, &pool->journal, (char *)pool->map + at, pool->number, words);
     /* Only now: libpmemobj, which was used until here, trusts the bytes that it reads. */
     if (ownership_give(like, pool->lock) < 0) {
         report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
@@ -171,8 +154,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
         report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
         goto fail;
     }
-    /* persist-order J0 (reader: recover_folder): the journal's name is durable before the first commit in
-     * it. */
+    /* persist-order J0 (reader: pool_open): the journal's name is durable before a manifest names it (N1). */
     named = folder_names(f, pool->name, pool->lock);
     if (named == 0) /* another file took its place before the renaming */
         report_error(EACCES, "the journal %s/%s was replaced by another file while it was made",
@@ -183,7 +165,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
 fail:;
     int saved = errno;
     (void)fsops->unlinkat(f->fd, unfinished, 0);
-    pool_peek_end(pool);
+    unmap(pool);
     locks_close(pool->lock);
     pool->lock = -1;
     errno = saved;
@@ -220,161 +202,90 @@ enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct po
     return result;
 }
 
-/* pool_find() in the file that is open as `fd`. */
-static enum pool_finding look_at_pool(int fd, struct stat *st, const char *full,
-                                      struct pool_place *place)
-{
-    if (fstat(fd, st) < 0) {
-        report_errno(errno, "cannot stat the journal %s", full);
-        return POOL_NOT_KNOWN;
-    }
-    if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size < POOL_LEAST_BYTES)
-        return POOL_NONE;
-    return pool_find(fd, (uint64_t)st->st_size, full, place);
-}
-
-/* Takes the journal in `map`, a mapping or copy of the pool's file up to the journal's end. */
-static enum pool_finding take_journal(struct pool *pool, char *map, const struct pool_place *place,
-                                      const char *full)
-{
-    madvise(map, place->begin + place->bytes, MADV_DONTFORK);
-    pool->map = map;
-    pool->bytes = place->begin + place->bytes;
-    if (journal_take(&pool->journal, map + place->begin, place->bytes, full) == 0)
-        return POOL_FOUND;
-    pool_peek_end(pool); /* changed since it was found */
-    return POOL_BROKEN;
-}
-
-static enum pool_finding map_found(struct pool *pool, int fd, int prot, const struct stat *st,
-                                   const struct pool_place *place, const char *full)
+/* Maps the journal that lies at `place` of the file. */
+static int map_found(struct pool *pool, int fd, const struct pool_place *place, const char *full)
 {
     const uint64_t bytes = place->begin + place->bytes;
+    struct stat st;
+    uint64_t number;
+    if (fstat(fd, &st) < 0)
+        return report_errno(errno, "cannot stat the journal %s", full);
     /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS.
      * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
-    if ((prot & PROT_WRITE) && (uint64_t)st->st_blocks * 512 < bytes && is_tight(fd, bytes) &&
-        fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP) {
-        report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, bytes);
-        return POOL_NOT_KNOWN;
-    }
-    char *map = domain_map(PERSIST_PMEM, NULL, bytes, prot, fd, 0);
-    if (map == MAP_FAILED) {
-        report_errno(errno, "cannot map the journal %s", full);
-        return POOL_NOT_KNOWN;
-    }
-    return take_journal(pool, map, place, full);
+    if ((uint64_t)st.st_blocks * 512 < bytes && is_tight(fd, bytes) &&
+        fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full,
+                            bytes);
+    char *map = domain_map(PERSIST_PMEM, NULL, bytes, PROT_READ | PROT_WRITE, fd, 0);
+    if (map == MAP_FAILED)
+        return report_errno(errno, "cannot map the journal %s", full);
+    madvise(map, bytes, MADV_DONTFORK);
+    pool->map = map;
+    pool->bytes = bytes;
+    if (journal_take(&pool->journal, map + place->begin, place->bytes, full, &number) < 0)
+        return -1;
+    return number == pool->number
+               ? 0
+               : report_error(EUCLEAN, "the journal %s has another number: it was renamed", full);
 }
 
-/* The largest length: a journal for the largest commits by default has some MiB, and the maker of this one
- * is not trusted. */
-#define MOST_COPIED (1ull << 28)
-
-static enum pool_finding copy_found(struct pool *pool, int fd, const struct pool_place *place,
-                                    const char *full)
-{
-    const uint64_t bytes = place->begin + place->bytes;
-    if (bytes > MOST_COPIED)
-        return POOL_BROKEN;
-    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) {
-        report_errno(errno, "no memory for the journal %s (%" PRIu64 " bytes)", full, bytes);
-        return POOL_NOT_KNOWN;
-    }
-    for (uint64_t at = place->begin; at < bytes;) {
-        ssize_t n = pread(fd, map + at, bytes - at, (off_t)at);
-        if (n <= 0) {
-            munmap(map, bytes);
-            return POOL_BROKEN;
-        }
-        at += (uint64_t)n;
-    }
-    return take_journal(pool, map, place, full);
-}
-
-/* `prot`: of the mapping; 0: copied instead. */
-static enum pool_finding take(struct pool *pool, int fd, int prot, const char *full)
+/* Not by libpmemobj (I5): see the head of pool.h. */
+static int open_locked(struct pool *pool, int fd, const char *full)
 {
     struct stat st;
     struct pool_place place;
-    enum pool_finding there = look_at_pool(fd, &st, full, &place);
-    if (there != POOL_FOUND)
-        return there;
-    return prot ? map_found(pool, fd, prot, &st, &place, full) : copy_found(pool, fd, &place, full);
-}
-
-int pool_open(struct pool *pool, const struct folder *f, const char *name, int lock)
-{
-    char full[PATH_MAX + 80];
-    memset(pool, 0, sizeof(*pool));
-    snprintf(pool->name, sizeof(pool->name), "%s", name);
-    snprintf(full, sizeof(full), "%s/%s", f->path, name);
-    pool->lock = -1;
-    /* Not by libpmemobj: it trusts the bytes that it reads, and may crash on a damaged pool
-     * (I5). */
-    switch (take(pool, lock, PROT_READ | PROT_WRITE, full)) {
+    if (fstat(fd, &st) < 0)
+        return report_errno(errno, "cannot stat the journal %s", full);
+    switch (pool_find(fd, (uint64_t)st.st_size, full, &place)) {
     case POOL_FOUND:
-        break;
+        return map_found(pool, fd, &place, full);
     case POOL_NONE:
         return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
                             full);
     default:
         return -1;
     }
-    pool->lock = lock;
-    return 0;
+}
+
+int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file)
+{
+    char full[PATH_MAX + POOL_NAME_BYTES];
+    memset(pool, 0, sizeof(*pool));
+    pool->number = number;
+    pool_name(pool->name, number);
+    snprintf(full, sizeof(full), "%s/%s", f->path, pool->name);
+    /* O_NONBLOCK: any user may make a named pipe of that name. */
+    pool->lock = openat(f->fd, pool->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (pool->lock < 0)
+        return report_errno(errno, "cannot open the journal %s", full);
+    locks_keep(pool->lock);
+    int r = ownership_check(file, pool->lock, f->path, pool->name);
+    if (r == 0 && locks_wait(pool->lock, 1, 1) < 0)
+        r = report_errno(errno, "cannot lock the journal %s", full);
+    if (r == 0 && (r = folder_names(f, pool->name, pool->lock)) >= 0) /* not removed meanwhile? */
+        r = r ? 0 : report_error(ENOENT, "the journal %s is gone", full);
+    if (r == 0)
+        r = open_locked(pool, pool->lock, full);
+    if (r < 0) {
+        int saved = errno;
+        (void)pool_close(pool, f, false);
+        errno = saved;
+    }
+    return r;
 }
 
 int pool_close(struct pool *pool, const struct folder *f, bool remove)
 {
     int result = 0;
-    if (remove) {
-        /* Synced: otherwise a power cut could bring back half of a journal of domain process, which flushed
-         * nothing. Its damaged lanes would block every file of the folder. */
-        if (fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
-            result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
-        else
-            result = folder_sync(f);
-    }
+    /* Not synced: if a power cut brings the file back, no manifest names it. */
+    if (remove && fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
+        result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
     int saved = errno;
-    pool_peek_end(pool);
+    unmap(pool);
     locks_close(pool->lock);
     pool->lock = -1;
     errno = saved;
     return result;
-}
-
-static int peek(struct pool *pool, int fd, const struct folder *f, const char *name, int prot)
-{
-    char full[PATH_MAX + 80];
-    snprintf(full, sizeof(full), "%s/%s", f->path, name);
-    memset(pool, 0, sizeof(*pool));
-    pool->lock = -1;
-    switch (take(pool, fd, prot, full)) {
-    case POOL_FOUND:
-        return 1;
-    case POOL_NOT_KNOWN:
-        return -1;
-    default:
-        return 0;
-    }
-}
-
-int pool_peek(struct pool *pool, int fd, const struct folder *f, const char *name)
-{
-    return peek(pool, fd, f, name, PROT_READ);
-}
-
-int pool_copy(struct pool *pool, int fd, const struct folder *f, const char *name)
-{
-    return peek(pool, fd, f, name, 0);
-}
-
-void pool_peek_end(struct pool *pool)
-{
-    if (pool->map)
-        munmap(pool->map, pool->bytes);
-    pool->map = NULL;
 }
 
 void pool_forget(struct pool *pool)

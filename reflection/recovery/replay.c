@@ -4,52 +4,53 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/visible.h"
+#include "reflection/pairing/area.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- words ---- */
 
 /* I5. Returns 1 if the word has to be stored; 0 if its file is gone; -1 with a sentence. */
 static int check_word(const struct journal_view *v, const struct journal_word *w,
-                      const struct participants_target *targets)
+                      const struct replay_target *targets)
 {
     const unsigned file = journal_word_file(w);
     const uint64_t offset = journal_word_offset(w);
     uint64_t size;
     if (file >= v->nfiles) /* another process changed the lane meanwhile */
         return report_error(EUCLEAN, "another process changes a lane of a journal");
-    const struct participants_target *to = &targets[file];
-    if (!(journal_word_is_size(w) ? (void *)to->size : (void *)to->reflection))
+    const struct replay_target *to = &targets[file];
+    if (!to->reflection && !to->size)
         return 0;
     if (journal_word_is_size(w)) {
         if (manifest_decode_size(w->value, &size) && layout_reflection_bytes(size) <= to->bytes)
             return 1;
         return report_error(EUCLEAN,
                             "a journal has the size word 0x%" PRIx64
-                            " for the file of the reflection %s/%s, which is %" PRIu64
+                            " for the file of the reflection %s, which is %" PRIu64
                             " bytes long: that is not a valid size for it",
-                            w->value, to->folder, to->name, to->bytes);
+                            w->value, to->path, to->bytes);
     }
     if (layout_is_word(offset, to->bytes))
         return 1;
     return report_error(EUCLEAN,
-                        "a journal names offset %" PRIu64 " of the reflection %s/%s, which is "
+                        "a journal names offset %" PRIu64 " of the reflection %s, which is "
                         "%" PRIu64 " bytes long and has no bitmap word there",
-                        offset, to->folder, to->name, to->bytes);
+                        offset, to->path, to->bytes);
 }
 
 /* Finds the place and value of a lane's i-th word. The word is copied and checked each time, since a user
  * that may write to the journal could change it now. Returns 1; 0 if its file is gone; -1. */
 struct target_word {
-    const struct participants_target *to;
+    const struct replay_target *to;
     uint64_t *word, value;
 };
 
 static int target_word(const struct journal_view *v, uint64_t i,
-                       const struct participants_target *targets, struct target_word *t)
+                       const struct replay_target *targets, struct target_word *t)
 {
     const struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
     int apply = check_word(v, &w, targets);
@@ -69,23 +70,23 @@ unsigned replay_few_flushes = 8;
 static const unsigned replay_few_flushes = 8;
 #endif
 
-static bool may_sync(const struct participants_target *to)
+static bool may_sync(const struct replay_target *to)
 {
     return to->fd > 0 && to->persist.domain == PERSIST_MSYNC;
 }
 
 /* For words in many pages: syncs each file once; size words are flushed separately. This also syncs other
  * stores there; the slices of this commit are durable already. */
-static int sync_files(const struct journal_view *v, const struct participants_target *targets)
+static int sync_files(const struct journal_view *v, const struct replay_target *targets)
 {
     for (unsigned i = 0; i < v->nfiles; i++)
         if (may_sync(&targets[i]) && fsops_fsync(targets[i].fd) < 0)
-            return report_errno(errno, "cannot make the replayed words of %s/%s durable",
-                                targets[i].folder, targets[i].name);
+            return report_errno(errno, "cannot make the replayed words of %s durable",
+                                targets[i].path);
     return 0;
 }
 
-int replay_apply(const struct journal_view *v, const struct participants_target *targets)
+int replay_apply(const struct journal_view *v, const struct replay_target *targets)
 {
     const struct persist *last = NULL;
     const uint64_t *flushed = NULL;
@@ -124,8 +125,7 @@ int replay_apply(const struct journal_view *v, const struct participants_target 
         if (flushed && persist_shares_flush(&t.to->persist, flushed, t.word))
             continue;
         if (persist_flush_word(&t.to->persist, t.word) < 0)
-            return report_errno(errno, "cannot make the replayed words of %s/%s durable",
-                                t.to->folder, t.to->name);
+            return report_errno(errno, "cannot make the replayed words of %s durable", t.to->path);
         flushed = t.word;
         last = &t.to->persist;
     }
@@ -134,80 +134,83 @@ int replay_apply(const struct journal_view *v, const struct participants_target 
     return 0;
 }
 
-/* ---- a journal ---- */
+/* ---- lanes ---- */
 
-static int replay_lane(struct participants *n, const struct persist *p,
-                       const struct journal_view *v, struct visible *visible)
+static int replay_lane(const struct participants *n, const struct persist *p,
+                       const struct journal_view *v, const char *path)
 {
-    struct participants_target *targets = calloc(v->nfiles, sizeof(*targets));
+    struct replay_target *targets = calloc(v->nfiles, sizeof(*targets));
     if (!targets)
         return report_error(ENOMEM, "no memory to replay a journal");
-    int applied = participants_targets(n, v, targets);
-    if (applied == 0)
-        applied = replay_apply(v, targets);
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        const struct participant *file = participants_find(n, &v->files[i]);
+        if (file && file->held)
+            targets[i] =
+                (struct replay_target){.persist = file->persist,
+                                       .reflection = file->map,
+                                       .bytes = file->bytes,
+                                       .size = (uint64_t *)(file->manifest + MANIFEST_SIZE_WORD),
+                                       .path = file->path,
+                                       .fd = file->reflection};
+    }
+    int r = participants_make_space(n, v);
+    if (r == 0)
+        r = replay_apply(v, targets);
     free(targets);
-    if (applied < 0)
-        return -1;
-    visible_show(visible, v); /* before the lane is retired, as in commit.c */
-    if (journal_retire_view(p, v) < 0)
-        return report_errno(errno, "cannot make the replayed journal %s/%s durable",
-                            n->journal->folder->path, n->journal->name);
-    return 0;
+    if (r == 0 && journal_retire_view(p, v) < 0)
+        r = report_errno(errno, "cannot make %s durable", path);
+    return r;
 }
 
-int replay_settle(const struct folder *f, const struct pool *pool)
+int replay_collect(const struct journal *j, struct participants *n, const char *path)
 {
-    struct persist p;
-    persist_init(&p, pool->journal.domain);
-    for (unsigned lane = 0; lane < pool->journal.lanes; lane++)
-        if (journal_settle(&pool->journal, &p, lane) < 0)
-            return report_errno(errno, "cannot make the journal %s/%s durable", f->path,
-                                pool->name);
-    return 0;
-}
-
-int replay_all(const struct found_journal *journal, struct pool *pool)
-{
-    const struct folder *f = journal->folder;
-    struct participants n = {.journal = journal};
-    struct visible visible = {.named = NULL};
     struct persist p;
     struct journal_view v;
-    int result = -1;
-    uint64_t replayed = 0;
-    persist_init(&p, pool->journal.domain);
-    if (replay_settle(f, pool) < 0)
-        goto out;
-    for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
-        enum journal_finding found = journal_look(&pool->journal, lane, &v);
-        if (found == JOURNAL_DAMAGED) {
-            report_error(EUCLEAN, "lane %u of the journal %s/%s is damaged", lane, f->path,
-                         pool->name);
-            goto out;
-        }
-        if (found == JOURNAL_COMMITTED && participants_add(&n, &v) < 0)
-            goto out;
+    persist_init(&p, j->domain);
+    for (unsigned lane = 0; lane < j->lanes; lane++) {
+        if (journal_settle(j, &p, lane) < 0)
+            return report_errno(errno, "cannot make %s durable", path);
+        enum journal_finding found = journal_look(j, lane, &v);
+        if (found == JOURNAL_DAMAGED)
+            return report_error(EUCLEAN, "lane %u of %s is damaged", lane, path);
+        for (unsigned i = 0; n && found == JOURNAL_COMMITTED && i < v.nfiles; i++)
+            if (participants_add(n, &v.files[i]) < 0)
+                return -1;
     }
-    if (participants_acquire(&n) < 0 || visible_begin(&visible, &n) < 0)
-        goto out;
-    for (unsigned lane = 0; lane < pool->journal.lanes; lane++)
-        if (journal_look(&pool->journal, lane, &v) == JOURNAL_COMMITTED &&
-            visible_hide(&visible, &v) < 0)
-            goto out;
-    for (unsigned lane = 0; lane < pool->journal.lanes; lane++) {
-        if (journal_look(&pool->journal, lane, &v) != JOURNAL_COMMITTED)
+    return 0;
+}
+
+int replay_lanes(const struct journal *j, const struct participants *n, const char *path)
+{
+    struct persist p;
+    struct journal_view v;
+    unsigned replayed = 0;
+    persist_init(&p, j->domain);
+    for (unsigned lane = 0; lane < j->lanes; lane++) {
+        if (journal_look(j, lane, &v) != JOURNAL_COMMITTED)
             continue;
-        if (replay_lane(&n, &p, &v, &visible) < 0)
-            goto out;
+        if (replay_lane(n, &p, &v, path) < 0)
+            return -1;
         replayed++;
     }
     if (replayed)
-        report_log(REPORT_INFO,
-                   "replayed %" PRIu64 " commits of the journal %s/%s of a dead process", replayed,
-                   f->path, pool->name);
-    result = 0;
-out:
-    visible_end(&visible);
-    participants_end(&n);
-    return result;
+        report_log(REPORT_INFO, "replayed %u commits of a dead process from %s", replayed, path);
+    return 0;
+}
+
+int replay_slot(const struct participants *n, struct participant *p)
+{
+    const int used =
+        p->slot < MANIFEST_SLOTS ? area_next(p->lock, p->slot, p->path) : MANIFEST_SLOTS;
+    if (used < 0 || used != (int)p->slot || used == MANIFEST_SLOTS)
+        return used < 0 ? -1 : 0;
+    p->area = area_map(p->lock, p->slot, p->persist.domain, p->path);
+    if (!p->area)
+        return -1;
+    char name[sizeof(p->path) + 16];
+    snprintf(name, sizeof(name), "%s.manifest", p->path);
+    const struct journal j = journal_of_slot(p->area + MANIFEST_AREA_LANES, p->persist.domain);
+    if (replay_collect(&j, NULL, name) < 0)
+        return -1;
+    return replay_lanes(&j, n, name);
 }

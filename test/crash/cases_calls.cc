@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "draft.h"
 #include "scenes.h"
+#include "standins.h"
 
 namespace crash
 {
@@ -7,17 +9,14 @@ namespace crash
 namespace
 {
 
-// The sequence numbers of the journal are about to need their upper halves.
-void before_old_journal(Actor &a)
+// The sequence numbers of a lane are about to need their upper halves.
+void before_old_lane(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
     a.write(m, PAGE - 10, 20);
-    Disk disk = a.world.look();
-    for (const auto &j : journals_in(disk)) {
-        uint64_t old = 0xffffffff, at = lanes_of(disk.at(j.second));
-        a.world.poke(".ato/" + j.first, at, {old});      // sequence of the first lane
-        a.world.poke(".ato/" + j.first, at + 64, {old}); // retired
-    }
+    const uint64_t old = 0xffffffff, at = lane_in_manifest(0);
+    a.world.poke(".ato/" + manifest_of(a, 0), at, {old});      // sequence
+    a.world.poke(".ato/" + manifest_of(a, 0), at + 64, {old}); // retired
 }
 
 void before_rtm(Actor &a)
@@ -87,7 +86,7 @@ void write_long(Actor &a)
     a.write(the(a), at + 3 * PAGE, 2 * PAGE);
 }
 
-// A lane's list that is longer than a page.
+// More words than a lane of the manifest holds: they go to a journal.
 void write_longer(Actor &a)
 {
     a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
@@ -245,7 +244,7 @@ void first_map(Actor &a)
     a.check(m);
 }
 
-void before_no_journal(Actor &a)
+void before_no_lanes(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     litter(a, 0);
@@ -253,14 +252,53 @@ void before_no_journal(Actor &a)
         a.write(m, a_page(a) + a.random.below(3000), 300);
 }
 
-void journal(Actor &a)
+void use_lanes(Actor &a)
 {
-    a.write(the(a), PAGE - 40, 90); // makes the journal
+    a.write(the(a), PAGE - 40, 90); // gives the slot's area its space
     a.write(the(a), PAGE - 30, 20);
-    a.unmap(the(a), ATO_UNMAP_FAST); // removes the journal
+    a.unmap(the(a), ATO_UNMAP_FAST);
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.write(m, PAGE - 60, 90);
     a.write(m, PAGE - 30, 20);
+}
+
+void before_no_journal(Actor &a)
+{
+    for (int i = 0; i < 2; i++) {
+        Mapping *m = a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
+        litter(a, i);
+        for (int n = 0; n < 3; n++)
+            a.write(m, a_page(a) + a.random.below(3000), 300);
+    }
+}
+
+void before_journal(Actor &a)
+{
+    before_no_journal(a);
+    write_both(a);
+    litter_journals(a);
+}
+
+void journal(Actor &a)
+{
+    write_both(a); // makes the journal; both manifests name it
+    a.write(the(a, a.random.below(2)), PAGE - 50, 70);
+    write_both(a);
+    a.unmap(the(a, a.random.below(2)), ATO_UNMAP_FAST); // this manifest names it no longer
+    a.unmap(the(a), a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL); // removes it
+    for (int i = 0; i < 2; i++)
+        a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
+    write_both(a);
+}
+
+// A commit that does not fit makes a larger journal, and the manifests name that one.
+void replace_journal(Actor &a)
+{
+    write_both(a);
+    standins::fill_journals();
+    write_both(a);
+    a.write(the(a, a.random.below(2)), PAGE - 50, 70);
+    write_both(a);
 }
 
 } // namespace
@@ -273,10 +311,10 @@ const std::vector<Case> &call_cases()
         {"write, across slices", ALL, {SIZE}, before_plain, write_across},
         {"write, page and file end", ALL, {SIZE}, before_plain, write_ends},
         {"write, pages, RTM", RTM, {SIZE}, before_rtm, write_pages},
-        {"write, pages, journal", ALL, {SIZE}, before_plain, write_pages},
-        {"write, two pages' seam", ALL, {SIZE}, before_old_journal, write_seam},
+        {"write, pages, lanes", ALL, {SIZE}, before_plain, write_pages},
+        {"write, two pages' seam", ALL, {SIZE}, before_old_lane, write_seam},
         {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
-        {"write, longer list", COSTLY, {280 * PAGE}, before_plain, write_longer},
+        {"write, pages, journal", COSTLY, {280 * PAGE}, before_plain, write_longer},
         {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
         {"fill", ALL, {SIZE}, before_plain, fill},
         {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
@@ -290,7 +328,9 @@ const std::vector<Case> &call_cases()
         {"guard, unmap spatial", ALL, {SIZE}, before_plain, guard},
         {"unmap guarded", ALL, {SIZE}, before_guard, unmap_guarded},
         {"first map", ALL, {SIZE}, nullptr, first_map},
-        {"journal made, removed", ALL, {SIZE}, before_no_journal, journal},
+        {"lanes made", ALL, {SIZE}, before_no_lanes, use_lanes},
+        {"journal made, removed", ALL, {SIZE, SIZE}, before_no_journal, journal},
+        {"journal replaced", COSTLY, {SIZE, SIZE}, before_journal, replace_journal},
         {"eager words", ALL, {SIZE}, before_plain, write_words},
     };
     return cases;

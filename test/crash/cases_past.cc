@@ -17,17 +17,13 @@ namespace crash
 namespace
 {
 
-// Before: a process wrote and died, or the power failed, at any moment of a commit to pages of two
-// files.
-void before_recovery(Actor &a)
+// A process did this and died, or the power failed, at any moment of it.
+template <typename F> void cut_in(Actor &a, F what)
 {
-    before_two(a);
     Disk start = a.world.look();
-    std::vector<Bytes> kept = a.contents;
     Trace t;
     a.world.record(&t);
-    a.write(the(a), 2 * PAGE - 70, 150);
-    a.write(the(a, 1), 2 * PAGE - 70, 150);
+    what();
     a.world.record(nullptr);
     a.world.die();
     Loss loss = loss_of(a.domain);
@@ -45,6 +41,38 @@ void before_recovery(Actor &a)
             throw Violation("after a cut in a commit: " + f.damage);
         a.contents[static_cast<size_t>(i)] = f.content;
     }
+}
+
+void before_recovery(Actor &a)
+{
+    before_two(a);
+    cut_in(a, [&] {
+        a.write(the(a), 2 * PAGE - 70, 150);
+        a.write(the(a, 1), 2 * PAGE - 70, 150);
+    });
+}
+
+// In a commit to both files, which made its journal, or used one that was there; or after it.
+void before_recovery_of_both(Actor &a)
+{
+    before_two(a);
+    if (a.random.one_in(2))
+        write_both(a);
+    cut_in(a, [&] {
+        write_both(a);
+        if (a.random.one_in(2))
+            a.unmap(the(a, a.random.below(2)), ATO_UNMAP_FAST);
+    });
+}
+
+// Another journal is made, and those that no manifest names are swept.
+void recovery_of_both(Actor &a)
+{
+    int first = static_cast<int>(a.random.below(2));
+    for (int i : {first, 1 - first})
+        a.check(a.map(i, ATO_READ_GATHER, ATO_NO_RTM));
+    write_both(a);
+    a.write(the(a), 2 * PAGE - 60, 90);
 }
 
 void recovery(Actor &a)
@@ -105,28 +133,25 @@ void reuse(Actor &a)
 
 // ---- a lane of a removed pairing ----
 
-// Does a lane of a journal hold a commit of the file?
-bool has_commit_of(const Actor &a, const Disk &disk, int file)
+// The number of lanes of journals that hold a commit.
+int commits_in(const Disk &disk)
 {
-    int own = disk.find(Disk::ROOT, ".ato");
-    const Inode &manifest =
-        disk.at(disk.find(own, std::to_string(a.world.number_of(file)) + ".manifest"));
+    int found = 0;
     for (const auto &name : journals_in(disk)) {
         const Inode &j = disk.at(name.second);
         uint64_t at = lanes_of(j);
         for (unsigned lane = 0; lane < JOURNAL_LANES; lane++, at += JOURNAL_LANE_BYTES)
-            if (j.word(at) == j.word(at + 64) + 1 && j.word(at + 128) == manifest.word(32) &&
-                j.word(at + 136) == manifest.word(40))
-                return true;
+            found += j.word(at) == j.word(at + 64) + 1;
     }
-    return false;
+    return found;
 }
 
 // A process died while two of its threads were in commits to the two files: each of two lanes holds
-// a commit.
+// a commit to both files.
 Disk die_committed(Actor &a)
 {
     before_two(a);
+    write_both(a); // makes the journal
     Disk start = a.world.look();
     std::vector<Bytes> kept = a.contents;
     std::vector<Disk> both;
@@ -135,14 +160,19 @@ Disk die_committed(Actor &a)
             throw Violation("two threads are never in commits to two files at once");
         Media media(a.world.look(), Loss::Process, false);
         Trace t;
+        std::vector<std::vector<Step>> threads;
+        for (uint64_t at : {2 * PAGE - 70, 4 * PAGE - 70})
+            threads.push_back({{Step::Begin},
+                               {Step::Write, at, 150, 0},
+                               {Step::Write, at, 150, 1},
+                               {Step::Commit}});
         a.world.record(&t);
-        run_threads(
-            a, {{{Step::Write, 2 * PAGE - 70, 150, 0}}, {{Step::Write, 2 * PAGE - 70, 150, 1}}});
+        run_threads(a, threads);
         a.world.record(nullptr);
         a.world.die();
         for (const Event &e : t) {
             media.feed(e);
-            if (has_commit_of(a, media.visible(), 0) && has_commit_of(a, media.visible(), 1))
+            if (commits_in(media.visible()) == 2)
                 both.push_back(media.visible());
         }
         a.world.stage(start, After::Kill);
@@ -165,7 +195,7 @@ void pair_anew(Actor &a, Disk &disk)
         journals[j.first] = disk.at(j.second);
         disk.edit(own).names.erase(j.first);
     }
-    a.world.stage(disk, After::PowerCut);
+    a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
     Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
     litter(a, 1);
     a.scatter(m, 6);
@@ -392,7 +422,14 @@ void two_dead(Actor &a)
 
 void before_commit(Actor &a)
 {
-    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // makes a journal
+    a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // gives the slot's area its space
+}
+
+void before_commit_to_both(Actor &a)
+{
+    before_two(a);
+    write_both(a); // makes a journal
+    litter_journals(a);
 }
 
 // A process died at any moment of a commit; another process recovers, and writes to the same pages.
@@ -410,7 +447,42 @@ void dead_in_commit(Actor &a)
     a.write(m, at + 20, 60);
 }
 
-// The same for a deploy.
+// The same for a commit to two files.
+void dead_in_commit_to_both(Actor &a)
+{
+    set_thread_number(get_thread_number() + 50);
+    a.world.cut_short(1 + a.random.below(24));
+    write_both(a);
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    int first = static_cast<int>(a.random.below(2));
+    for (int i : {first, 1 - first}) {
+        Mapping *m = a.map(i, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+        a.contents[static_cast<size_t>(i)] = a.read(m, 0, m->bytes);
+    }
+    a.allow_this();
+    write_both(a);
+}
+
+// A process died while it unmapped one of two files with a common journal: the manifest of that file
+// visibly names no journal any more.
+void dead_in_unmap(Actor &a)
+{
+    int first = static_cast<int>(a.random.below(2));
+    set_thread_number(get_thread_number() + 50);
+    if (a.random.one_in(2))
+        a.world.cut_short(1, Kind::Store); // the word is visible
+    else
+        a.world.cut_short(1 + a.random.below(12));
+    a.unmap(the(a, static_cast<size_t>(first)), ATO_UNMAP_FAST);
+    a.world.die();
+    set_thread_number(get_thread_number() + 1);
+    for (int i : {1 - first, first})
+        a.check(a.map(i, ATO_READ_GATHER, ATO_NO_RTM)); // the first of them removes the journal
+    write_both(a);
+}
+
+// A process died at any moment of a deploy.
 void dead_in_deploy(Actor &a)
 {
     uint64_t page = a_page(a);
@@ -440,6 +512,7 @@ const std::vector<Case> &past_cases()
 {
     static const std::vector<Case> cases = {
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
+        {"recovery, files", ALL, {SIZE, SIZE}, before_recovery_of_both, recovery_of_both},
         {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
         {"paired anew", ALL, {SIZE, SIZE}, before_anew, recovery},
         {"written by others", ALL, {SIZE}, before_meddling, meddling},
@@ -449,6 +522,12 @@ const std::vector<Case> &past_cases()
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
+        {"dead in a commit to files",
+         ALL,
+         {SIZE, SIZE},
+         before_commit_to_both,
+         dead_in_commit_to_both},
+        {"dead in an unmap", ALL, {SIZE, SIZE}, before_commit_to_both, dead_in_unmap},
         {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
     };
     return cases;

@@ -159,6 +159,38 @@ template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
     go_on(a, the(a, a.random.below(a.world.mapped())));
 }
 
+// A process dies in a commit to two files, and another one while it takes over, at once when it
+// maps a file.
+void dies_taking_over(Actor &a)
+{
+    const int file = static_cast<int>(a.random.below(2));
+    short_life(a, file, [&](Mapping *m) { change_two(a, m); });
+    const uint64_t most[] = {30, 90, 200};
+    const uint64_t moments = a.random.below(most[a.random.below(3)]);
+    a.beside([&] {
+        Peer::die_within(moments);
+        a.read_all(a.map(static_cast<int>(a.random.below(2)), any_policy(a), ATO_NO_RTM));
+    });
+    go_on(a, the(a, a.random.below(a.world.mapped())));
+}
+
+// The surviving process has one of two files mapped. The other is not mapped, or by a third
+// process.
+void before_one_of_two(Actor &a)
+{
+    before_two(a);
+    const int other = static_cast<int>(a.random.below(2));
+    a.unmap(the(a, static_cast<size_t>(other)), ATO_UNMAP_FAST);
+    if (a.random.one_in(2))
+        a.world.beside_for_good([&] { a.map(other, ATO_READ_GATHER, ATO_NO_RTM); });
+}
+
+void dies_with_two(Actor &a)
+{
+    short_life(a, static_cast<int>(a.random.below(2)), [&](Mapping *m) { change_two(a, m); });
+    go_on(a, the(a));
+}
+
 // A deploy that is visible and perhaps not durable frees the other home for the next writer.
 void dies_in_deploy(Actor &a)
 {
@@ -188,6 +220,16 @@ void before_attaching(Actor &a)
     mapped(a, ATO_NO_RTM);
     a.world.die();
     a.world.beside_for_good([&] { a.map(0, ATO_READ_GATHER, ATO_NO_RTM); });
+}
+
+void before_attaching_to_two(Actor &a)
+{
+    before_two(a);
+    a.world.die();
+    a.world.beside_for_good([&] {
+        for (int i = 0; i < 2; i++)
+            a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
+    });
 }
 
 template <void (*change)(Actor &, Mapping *)> void attaching(Actor &a)
@@ -232,6 +274,14 @@ const std::vector<Case> &peer_cases()
         {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
         {"peers, shrinking", COSTLY, {SIZE}, before_plain, dies<shrink>, DEATHS},
         {"peers, two files", COSTLY, {SIZE, SIZE}, before_two, dies<change_two>, DEATHS},
+        {"peers, takeover cut", COSTLY, {SIZE, SIZE}, before_two, dies_taking_over, DEATHS},
+        {"peers, one of two files", COSTLY, {SIZE, SIZE}, before_one_of_two, dies_with_two, DEATHS},
+        {"peers, attaching to two files",
+         COSTLY,
+         {SIZE, SIZE},
+         before_attaching_to_two,
+         attaching<change_two>,
+         DEATHS},
         {"peers, attaching", COSTLY, {SIZE}, before_attaching, attaching<change_pages>, DEATHS},
         {"peers, attaching to a change of size",
          COSTLY,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "scenes.h"
+#include "standins.h"
 #include "threads.h"
 
 namespace crash
@@ -66,26 +67,35 @@ void threads_apart(Actor &a)
                     {{Step::Write, 3 * PAGE - 50, 90}, {Step::Write, 3 * PAGE - 30, 90}}});
 }
 
-// Two files that share a journal, which sometimes does not exist yet.
+// Two files that share a journal, which sometimes does not exist yet, or is too small.
 void before_two_threads(Actor &a)
 {
     before_two(a);
-    if (a.random.one_in(2))
+    if (a.random.one_in(2)) {
+        write_both(a);
+        if (a.random.one_in(2))
+            standins::fill_journals();
         return;
+    }
     for (int i = 0; i < 2; i++)
         a.unmap(the(a), ATO_UNMAP_FAST);
     for (int i = 0; i < 2; i++)
         a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
 }
 
-// Commits of several pages to two files at once.
+// Commits to both of two files at once, and of several pages to one of them.
 void threads_two_files(Actor &a)
 {
     uint64_t at = PAGE - 1 - a.random.below(60);
     std::vector<std::vector<Step>> threads(2);
-    for (size_t i = 0; i < 2; i++)
-        for (uint64_t page = 0; page < 2; page++)
-            threads[i].push_back({Step::Write, at + page * PAGE, 62 + a.random.below(300), i});
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t own = at + 2 * i * PAGE;
+        threads[i] = {{Step::Begin, 0},
+                      {Step::Write, own, 62 + a.random.below(300), 0},
+                      {Step::Write, own, 62 + a.random.below(300), 1},
+                      {Step::Commit},
+                      {Step::Write, own, 62 + a.random.below(300), i}};
+    }
     threads[a.random.below(2)].push_back({Step::Read, 0, 3 * PAGE, a.random.below(2)});
     run_threads(a, threads);
 }

@@ -40,7 +40,7 @@ Record look_at(const Inode &manifest, uint64_t copy)
     Record r;
     r.state = half(manifest, copy + 20);
     r.valid = manifest.size >= copy + 512 && manifest.word(copy) == MANIFEST &&
-              half(manifest, copy + 8) == 1 &&
+              half(manifest, copy + 8) == 2 &&
               manifest.word(copy + 504) == checksum(manifest, copy, 504) && r.state >= BORN &&
               r.state <= DEPLOYED;
     r.sequence = manifest.word(copy + 24);
@@ -76,10 +76,11 @@ void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
               content.begin() + static_cast<long>(guard.at));
 }
 
-// The content of a pairing: as its files say, or after a replay of the journals.
+// The content of a pairing: as its files say, or after a replay of the lanes.
 struct Pairing {
     Record record;
     Inode manifest, reflection;
+    bool changed = false; // a lane had a commit of this file
 };
 
 constexpr uint64_t OFFSET = (1ull << 49) - 1;
@@ -106,19 +107,23 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &
         uint64_t file = list + 32 * (what >> 50);
         if (what >> 50 >= files)
             return "a lane with a word of no file";
-        if (j.word(file) == p.record.id[0] && j.word(file + 8) == p.record.id[1])
+        if (j.word(file) == p.record.id[0] && j.word(file + 8) == p.record.id[1]) {
             (what >> 49 & 1 ? p.manifest : p.reflection).set_word(what & OFFSET, value);
+            p.changed = true;
+        }
     }
     return "";
 }
 
-std::string replay(const Inode &j, Pairing &p)
+std::string replay_journal(const Inode &j, uint64_t number, Pairing &p)
 {
     uint64_t at = 0;
     while (at < j.size && j.word(at) != JOURNAL)
         at += PAGE;
     if (at >= j.size || half(j, at + 8) != 3 || j.word(at + 56) != checksum(j, at, 56))
         return "a journal without a header";
+    if (j.word(at + 40) != number)
+        return "a journal with another number than that in its name";
     uint64_t lanes = half(j, at + 12), small = j.word(at + 16), large = j.word(at + 24);
     for (uint64_t i = 0; i <= lanes; i++) {
         uint64_t lane = at + PAGE + i * small;
@@ -129,17 +134,41 @@ std::string replay(const Inode &j, Pairing &p)
     return "";
 }
 
-// All complete journals of a folder.
+constexpr uint64_t AREAS = 12288, AREA = 16384, SLOTS = 1024, LANE = 4032;
+
+// The lanes in the manifest, and the journals that it names.
 std::string replay_all(const Disk &disk, int folder, Pairing &p)
 {
-    for (const auto &name : disk.at(folder).names) {
-        if (name.first.compare(0, 8, "journal-") != 0 || name.first.find('.') != std::string::npos)
+    const Inode manifest = p.manifest;
+    for (uint64_t slot = 0; slot < SLOTS && AREAS + slot * AREA < manifest.size; slot++) {
+        uint64_t area = AREAS + slot * AREA, number = manifest.word(area) & 0xffffffffffffull;
+        for (uint64_t lane = area + 64; lane + LANE <= area + AREA; lane += LANE) {
+            std::string wrong = replay_lane(manifest, lane, LANE, p);
+            if (!wrong.empty())
+                return wrong + ", in the manifest";
+        }
+        if (!number)
             continue;
-        std::string wrong = replay(disk.at(name.second), p);
+        char name[32];
+        snprintf(name, sizeof(name), "journal-%012llx", static_cast<unsigned long long>(number));
+        int journal = disk.find(folder, name);
+        if (journal < 0)
+            return "a manifest that names a journal that is missing";
+        std::string wrong = replay_journal(disk.at(journal), number, p);
         if (!wrong.empty())
             return wrong;
     }
     return "";
+}
+
+// Does a slot's area hold a commit, or name a journal?
+bool has_unfinished(const Disk &disk, int folder, const Pairing &p)
+{
+    Pairing after = p;
+    for (uint64_t at = AREAS; at < AREAS + SLOTS * AREA && at < p.manifest.size; at += AREA)
+        if (p.manifest.word(at))
+            return true;
+    return !replay_all(disk, folder, after).empty() || after.changed;
 }
 
 // The reflection folder that an attribute names: here, one beside the file.
@@ -207,8 +236,11 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         found.damage = "a manifest without a reflection";
         return found;
     }
-    Pairing p = {r, m, disk.at(reflection)};
-    found.damage = replay_all(disk, folder, p);
+    Pairing p = {r, m, disk.at(reflection), false};
+    if (r.state == CLEAN && has_unfinished(disk, folder, p))
+        found.damage = "a clean file with a commit, or with the name of a journal";
+    else if (r.state == IN_USE)
+        found.damage = replay_all(disk, folder, p);
     if (!found.damage.empty())
         return found;
     uint64_t size = p.manifest.word(8192) & 0xffffffffffffull,

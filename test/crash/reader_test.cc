@@ -17,6 +17,8 @@ namespace
 
 constexpr uint64_t ID[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
 const char *const ATTRIBUTE = "ato1 000102030405060708090a0b0c0d0e0f 77 .ato";
+constexpr uint64_t NUMBER = 0x0123456789abull;
+const char *const NAME = "journal-0123456789ab";
 enum State : uint64_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
 
 uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x61746f2d73756d31ull)
@@ -60,7 +62,7 @@ struct Paired {
     {
         Inode &m = disk.edit(manifest);
         m.set_word(copy, 0x545345464e414d41ull);
-        m.set_word(copy + 8, 1);
+        m.set_word(copy + 8, 2);
         m.set_word(copy + 16, 1 | state << 32);
         m.set_word(copy + 24, sequence);
         m.set_word(copy + 32, ID[0]);
@@ -68,18 +70,10 @@ struct Paired {
         m.set_word(copy + 504, sum(m, copy, 504));
     }
 
-    // One lane that sets one word of the reflection.
-    void lane(uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value,
-              const std::string &name = "journal-1", uint64_t id = ID[0])
+    // A lane that sets one word of the reflection.
+    static void put_lane(Inode &j, uint64_t l, uint64_t sequence, uint64_t retired, uint64_t at,
+                         uint64_t value, uint64_t id = ID[0])
     {
-        Inode j;
-        j.size = 6 * PAGE;
-        j.set_word(PAGE, 0x4c414e52554f4a41ull);
-        j.set_word(PAGE + 8, 3 | 2ull << 32); // two small lanes
-        j.set_word(PAGE + 16, 1024);
-        j.set_word(PAGE + 24, 4096);
-        j.set_word(PAGE + 56, sum(j, PAGE, 56));
-        uint64_t l = 2 * PAGE + 1024; // the second
         j.set_word(l, sequence);
         j.set_word(l + 8, 1 | 1ull << 32);
         j.set_word(l + 64, retired);
@@ -88,6 +82,43 @@ struct Paired {
         j.set_word(l + 160, at);
         j.set_word(l + 168, value);
         j.set_word(l + 56, sum(j, l + 128, 48, sum(j, l, 56)));
+    }
+
+    // In a slot of the manifest.
+    void own_lane(uint64_t slot, uint64_t lane, uint64_t at, uint64_t value, uint64_t id = ID[0])
+    {
+        Inode &m = disk.edit(manifest);
+        m.size = std::max(m.size, area(slot + 1));
+        put_lane(m, area(slot) + 64 + lane * 4032, 8, 7, at, value, id);
+    }
+
+    static uint64_t area(uint64_t slot)
+    {
+        return 12288 + 16384 * slot;
+    }
+
+    // The slot names a journal. The reader does not check the word's checksum.
+    void name_journal(uint64_t slot, uint64_t number)
+    {
+        Inode &m = disk.edit(manifest);
+        m.size = std::max(m.size, area(slot + 1));
+        m.set_word(area(slot), number | 0xabcdull << 48);
+    }
+
+    // A journal with a commit in its second lane. The manifest names it.
+    void lane(uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value,
+              const std::string &name = NAME, uint64_t id = ID[0])
+    {
+        Inode j;
+        name_journal(3, NUMBER);
+        j.size = 6 * PAGE;
+        j.set_word(PAGE + 40, NUMBER);
+        j.set_word(PAGE, 0x4c414e52554f4a41ull);
+        j.set_word(PAGE + 8, 3 | 2ull << 32); // two small lanes
+        j.set_word(PAGE + 16, 1024);
+        j.set_word(PAGE + 24, 4096);
+        j.set_word(PAGE + 56, sum(j, PAGE, 56));
+        put_lane(j, 2 * PAGE + 1024, sequence, retired, at, value, id);
         journal = disk.add(j);
         disk.edit(folder).names[name] = journal;
     }
@@ -193,9 +224,9 @@ TEST(Reader, ReplaysOnlyCommittedLanes)
         uint64_t id;
         bool replayed;
     } cases[] = {
-        {8, 7, "journal-1", ID[0], true},      {7, 7, "journal-1", ID[0], false},
-        {8, 7, "journal-1.tmp", ID[0], false}, {8, 7, "journal-1", ID[0] + 1, false},
-        {8, 7, "other", ID[0], false},
+        {8, 7, NAME, ID[0], true},
+        {7, 7, NAME, ID[0], false},
+        {8, 7, NAME, ID[0] + 1, false},
     };
     for (const auto &c : cases) {
         Paired p(IN_USE);
@@ -204,6 +235,52 @@ TEST(Reader, ReplaysOnlyCommittedLanes)
         EXPECT_EQ(p.text(), c.replayed ? std::to_string(O) + "=5 " : "") << c.name << c.sequence;
         EXPECT_EQ(p.disk.at(p.reflection).word(BIT_AT), 0u);
     }
+}
+
+TEST(Reader, ReplaysTheLanesInTheManifest)
+{
+    Paired p(IN_USE), others(IN_USE), last(IN_USE);
+    for (Paired *q : {&p, &others, &last})
+        q->disk.edit(q->reflection).set_word(R, 5);
+    p.own_lane(0, 3, BIT_AT, BIT);
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    others.own_lane(2, 0, BIT_AT, BIT, ID[0] + 1);
+    EXPECT_EQ(others.text(), "");
+    last.own_lane(1023, 0, BIT_AT, BIT);
+    EXPECT_EQ(last.text(), std::to_string(O) + "=5 ");
+}
+
+TEST(Reader, OpensOnlyTheJournalsThatTheManifestNames)
+{
+    Paired none(IN_USE), two(IN_USE), missing(IN_USE), renamed(IN_USE), unfinished(IN_USE);
+    for (Paired *p : {&none, &two, &renamed, &unfinished}) {
+        p->disk.edit(p->reflection).set_word(R, 5);
+        p->lane(8, 7, BIT_AT, BIT);
+    }
+    none.disk.edit(none.manifest).set_word(Paired::area(3), 0);
+    EXPECT_EQ(none.text(), "");
+    two.name_journal(7, NUMBER); // which is no error
+    EXPECT_EQ(two.text(), std::to_string(O) + "=5 ");
+    missing.name_journal(0, NUMBER);
+    EXPECT_EQ(missing.text(), "damage");
+    renamed.name_journal(3, NUMBER + 1);
+    renamed.disk.edit(renamed.folder).names["journal-0123456789ac"] = renamed.journal;
+    EXPECT_EQ(renamed.text(), "damage");
+    auto &names = unfinished.disk.edit(unfinished.folder).names;
+    names.erase(NAME);
+    names[std::string(NAME) + ".tmp"] = unfinished.journal;
+    EXPECT_EQ(unfinished.text(), "damage");
+}
+
+TEST(Reader, ReportsACleanFileWithACommit)
+{
+    Paired lane(CLEAN), word(CLEAN), others(CLEAN);
+    lane.own_lane(0, 0, BIT_AT, BIT);
+    word.name_journal(1, NUMBER);
+    others.own_lane(0, 0, BIT_AT, BIT, ID[0] + 1);
+    EXPECT_EQ(lane.text(), "damage");
+    EXPECT_EQ(word.text(), "damage");
+    EXPECT_EQ(others.text(), "");
 }
 
 TEST(Reader, ReplaysASize)

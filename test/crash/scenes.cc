@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "scenes.h"
 
+#include "draft.h"
+
 extern "C" {
 #include "reflection/format/journal.h"
+#include "reflection/format/manifest.h"
 }
 
 #include <algorithm>
@@ -30,7 +33,7 @@ std::map<std::string, int> journals_in(const Disk &disk)
 {
     std::map<std::string, int> found;
     for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
-        if (name.first.compare(0, 8, "journal-") == 0 && name.first.size() == 8 + 32)
+        if (name.first.compare(0, 8, "journal-") == 0 && name.first.size() == 8 + 12)
             found.insert(name); // not unfinished
     return found;
 }
@@ -43,9 +46,27 @@ uint64_t lanes_of(const Inode &journal)
     return at + PAGE;
 }
 
+std::string manifest_of(const Actor &a, int file)
+{
+    return std::to_string(a.world.number_of(file)) + ".manifest";
+}
+
+uint64_t lane_in_manifest(unsigned lane)
+{
+    return manifest_area(0) + MANIFEST_AREA_LANES + lane * JOURNAL_SLOT_BYTES;
+}
+
 void litter_journals(Actor &a)
 {
     Disk disk = a.world.look();
+    for (size_t i = 0; i < a.world.originals(); i++) {
+        std::string name = manifest_of(a, static_cast<int>(i));
+        int manifest = disk.find(disk.find(Disk::ROOT, ".ato"), name);
+        for (unsigned lane = 0; manifest >= 0 && lane < JOURNAL_SLOT_LANES; lane++)
+            if (disk.at(manifest).word(lane_in_manifest(lane)))
+                a.world.poke(".ato/" + name, lane_in_manifest(lane) + 128,
+                             garbage(a, JOURNAL_SLOT_BYTES - 128));
+    }
     for (const auto &j : journals_in(disk))
         a.world.poke(".ato/" + j.first, lanes_of(disk.at(j.second)) + 128, garbage(a, PAGE - 128));
 }
@@ -80,6 +101,16 @@ void before_two(Actor &a)
     Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
     litter(a, 1);
     a.scatter(m, 6);
+}
+
+void write_both(Actor &a)
+{
+    Draft t(a);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t seam = PAGE * (1 + a.random.below(4));
+        t.write(the(a, i), seam - 1 - a.random.below(60), 1 + a.random.below(120));
+    }
+    t.commit();
 }
 
 } // namespace crash

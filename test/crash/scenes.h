@@ -26,7 +26,7 @@ constexpr uint64_t SIZE = 5 * PAGE + 1003;
 constexpr uint64_t CHUNK = 512 * PAGE;
 
 // Fills every unused place with garbage: the second homes of a file that was just mapped for the
-// first time, and the lanes of a journal behind their first two lines.
+// first time, and the used lanes, in manifests and journals, behind their first two lines.
 void litter(Actor &a, int file);
 void litter_journals(Actor &a);
 
@@ -34,11 +34,17 @@ void litter_journals(Actor &a);
 std::map<std::string, int> journals_in(const Disk &disk);
 // The place of the first lane in a journal's file.
 uint64_t lanes_of(const Inode &journal);
+// The name of a file's manifest, and the place of a lane of slot 0 in it.
+std::string manifest_of(const Actor &a, int file);
+uint64_t lane_in_manifest(unsigned lane);
 
 // The start of most cases: a mapped file with slices in both homes.
 Mapping *mapped(Actor &a, unsigned flags, int policy = ATO_READ_GATHER);
 void before_plain(Actor &a);
 void before_two(Actor &a); // two such files
+
+// One commit to pages of the first two mappings, which uses a journal.
+void write_both(Actor &a);
 
 // The mapping made by `before`.
 Mapping *the(Actor &a, size_t n = 0);
@@ -46,8 +52,7 @@ Mapping *the(Actor &a, size_t n = 0);
 uint64_t a_page(Actor &a);
 
 // Two processes died one after the other, at any moment: the first wrote a little, the second
-// unmapped without reading. Bytes written from `at` on (130 at most) lie in one page: a death while
-// making a journal is another case.
+// unmapped without reading. Bytes written from `at` on (130 at most) lie in one page.
 void die_twice(Actor &a, uint64_t at);
 
 // One process does an operation.

@@ -2,16 +2,19 @@
 #include "standins.h"
 
 extern "C" {
+#include "lib/recovery/takeover.h"
 #include "reflection/format/journal.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/identity.h"
 #include "reflection/recovery/pool.h"
-#include "reflection/recovery/recover.h"
+#include "reflection/recovery/replay.h"
 }
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include <fcntl.h>
 #include <libpmemobj.h>
@@ -30,6 +33,8 @@ static Random numbers(0);
 static uint64_t process; // the number of the current process
 static uint64_t boot = 1;
 static CodeFault code_fault;
+static thread_local bool recovers, takes_over;         // a file of a dead process; its pages
+static std::set<const char *> known_lanes, full_lanes; // of journals, by their addresses
 
 void set_random(uint64_t seed)
 {
@@ -50,6 +55,12 @@ uint64_t get_boot()
 void set_boot(uint64_t number)
 {
     boot = number;
+}
+
+void fill_journals()
+{
+    std::lock_guard<std::mutex> hold(lock);
+    full_lanes = known_lanes;
 }
 
 void set_fault(CodeFault f)
@@ -79,6 +90,8 @@ static void forget(void *address, size_t n)
         std::remove_if(regions.begin(), regions.end(),
                        [&](const Region &r) { return r.begin < end && r.begin + r.bytes > begin; }),
         regions.end());
+    for (auto *lanes : {&known_lanes, &full_lanes})
+        lanes->erase(lanes->lower_bound(begin), lanes->lower_bound(end));
 }
 
 // ---- pools --------------------------------------------------------------------------------------
@@ -102,13 +115,13 @@ void *__real_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t off
 int __real_munmap(void *addr, size_t n);
 bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __real_identity_unwritten(const struct identity *who, const struct manifest_record *record);
-int __real_recover_folder(const struct folder *f, const struct trust *file);
-int __real_recover_process(const struct folder *f, const struct recover_file *file,
-                           uint64_t process);
-int __real_recover_is_due(const struct folder *f, const struct recover_file *file);
+uint64_t __real_journal_capacity(const struct journal *j, unsigned lane, unsigned files);
 enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __real_journal_retire(struct journal_writer *w);
+int __real_takeover(const struct takeover *t);
+int __real_replay_collect(const struct journal *j, struct participants *n, const char *path);
+int __real_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *addr, size_t n);
@@ -118,13 +131,13 @@ void __wrap_identity_boot(uint8_t id[16]);
 bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __wrap_identity_unwritten(const struct identity *who, const struct manifest_record *record);
-int __wrap_recover_folder(const struct folder *f, const struct trust *file);
-int __wrap_recover_process(const struct folder *f, const struct recover_file *file,
-                           uint64_t process);
-int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file);
+uint64_t __wrap_journal_capacity(const struct journal *j, unsigned lane, unsigned files);
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __wrap_journal_retire(struct journal_writer *w);
+int __wrap_takeover(const struct takeover *t);
+int __wrap_replay_collect(const struct journal *j, struct participants *n, const char *path);
+int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode);
 PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size);
 void __wrap_pmemobj_close(PMEMobjpool *pop);
@@ -214,6 +227,13 @@ void __wrap_pmemobj_close(PMEMobjpool *pop)
         }
 }
 
+uint64_t __wrap_journal_capacity(const struct journal *j, unsigned lane, unsigned files)
+{
+    std::lock_guard<std::mutex> hold(standins::lock);
+    known_lanes.insert(j->lanes_at);
+    return full_lanes.count(j->lanes_at) ? 0 : __real_journal_capacity(j, lane, files);
+}
+
 // ---- faults of the code -------------------------------------------------------------------------
 
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record)
@@ -226,30 +246,16 @@ bool __wrap_identity_unwritten(const struct identity *who, const struct manifest
     return code_fault == CodeFault::AnyTime || __real_identity_unwritten(who, record);
 }
 
-int __wrap_recover_folder(const struct folder *f, const struct trust *file)
-{
-    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_folder(f, file);
-}
-
-int __wrap_recover_process(const struct folder *f, const struct recover_file *file,
-                           uint64_t process)
-{
-    return code_fault == CodeFault::LeftToOthers ? 0 : __real_recover_process(f, file, process);
-}
-
-int __wrap_recover_is_due(const struct folder *f, const struct recover_file *file)
-{
-    return code_fault == CodeFault::NoReplay ? 0 : __real_recover_is_due(f, file);
-}
-
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v)
 {
     enum journal_finding found = __real_journal_look(j, lane, v);
+    if (found == JOURNAL_COMMITTED && (code_fault == CodeFault::NoReplay ||
+                                       (code_fault == CodeFault::LeftToOthers && takes_over)))
+        return JOURNAL_IDLE;
     if (code_fault == CodeFault::NoChecksum && found == JOURNAL_IDLE &&
         v->sequence == *v->retired + 1) {
-        auto *line =
-            reinterpret_cast<struct journal_commit *>(j->bytes + 4096 + lane * j->lane_bytes);
+        auto *line = reinterpret_cast<struct journal_commit *>(j->lanes_at + lane * j->lane_bytes);
         if (line->files && line->words) {
             v->nfiles = line->files;
             v->nwords = line->words;
@@ -264,6 +270,28 @@ enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
 int __wrap_journal_retire(struct journal_writer *w)
 {
     return code_fault == CodeFault::NeverRetired ? 0 : __real_journal_retire(w);
+}
+
+// `holder` is not known if the file is only being mapped.
+int __wrap_takeover(const struct takeover *t)
+{
+    recovers = true;
+    takes_over = t->holder != 0;
+    int r = __real_takeover(t);
+    recovers = takes_over = false;
+    return r;
+}
+
+int __wrap_replay_collect(const struct journal *j, struct participants *n, const char *path)
+{
+    return __real_replay_collect(j, code_fault == CodeFault::OneFile ? nullptr : n, path);
+}
+
+int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)
+{
+    return !recovers && code_fault == (number ? CodeFault::NeverNamed : CodeFault::AlwaysNamed)
+               ? 0
+               : __real_area_set_journal(p, area, number, path);
 }
 
 } // extern "C"

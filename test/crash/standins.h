@@ -7,6 +7,8 @@
 //   identity_random       repeatable numbers
 //   identity_process      the same: another process with each seed, and after each death
 //   identity_boot         a boot that the test begins
+//   journal_capacity      0 for journals that are said to be full, so that a small commit replaces
+//                         them
 //   persist_rtm_allowed   where the domain allows it: the recorder replaces the hardware
 //                         transaction
 //   pmemobj_create, ...   a pool that is a mapped file of zeros with a root object. libpmemobj
@@ -28,8 +30,11 @@ namespace crash
 enum class CodeFault {
     None,
     AnyIdentity,    // every file matches the manifest
-    NoReplay,       // journals of dead processes are removed, not replayed
-    LeftToOthers,   // a process that takes over pages of a dead one does not replay its journals
+    NoReplay,       // lanes of dead processes are not replayed
+    LeftToOthers,   // a process that takes over pages of a dead one does not replay its lanes
+    OneFile,        // only the file that is recovered gets what a journal has for several
+    NeverNamed,     // no manifest gets the name of a journal
+    AlwaysNamed,    // no manifest loses it before the journal is removed
     NoChecksum,     // a lane is valid without its checksum
     NeverRetired,   // a lane stays committed
     AnyTime,        // a clean file is accepted with any mtime and size
@@ -54,6 +59,8 @@ void set_random(uint64_t seed);
 void another_process();
 uint64_t get_boot();
 void set_boot(uint64_t boot);
+// The journals that exist now have no room for any commit: the next one makes a larger journal.
+void fill_journals();
 void set_fault(CodeFault fault);
 CodeFault fault();
 // The shared file mapping that contains an address; NULL: none.

@@ -74,7 +74,7 @@ def layout_table():
 
 def record(sequence, state, known, clean=(0, 0, 0), boot=bytes(16), shm=0):
     head = b'AMANFEST'
-    head += struct.pack('<II', 1, 0)                      # version, format dense
+    head += struct.pack('<II', 2, 0)                      # version, format dense
     head += struct.pack('<II', 3, state)                  # domain msync
     head += struct.pack('<Q', sequence)
     head += bytes(range(16))                              # id
@@ -112,16 +112,20 @@ def manifest():
 
 # ---- journal ------------------------------------------------------------------------------------
 
+NUMBER = 0x123456789ABC
 LANES, LANE, LARGE = 16, 65536, 128 + 32 * 16384 + (2**18 + 8192) * 16
 SIZE_WORD = 1 << 49 | 8192
+
+
+def lane(n):
+    return 4096 + n * LANE
 
 
 def journal_file(byte, inode):
     return bytes([byte]) * 16 + struct.pack('<QQ', inode, 0)
 
 
-def commit(image, lane, sequence, retired, files, words):
-    at = 4096 + lane * LANE
+def commit(image, at, sequence, retired, files, words):
     body = b''.join(files) + b''.join(struct.pack('<QQ', w | f << 50, v) for f, w, v in words)
     line = struct.pack('<QII', sequence, len(files), len(words)) + bytes(40)
     line += struct.pack('<Q', checksum(line + body))
@@ -133,16 +137,26 @@ def commit(image, lane, sequence, retired, files, words):
 
 def journal():
     image = bytearray(4096 + LANES * LANE + LARGE)
-    head = b'AJOURNAL' + struct.pack('<IIQQII', 3, LANES, LANE, LARGE, 0, 1)
-    head += bytes(range(100, 116))
+    head = b'AJOURNAL' + struct.pack('<IIQQIIQQ', 3, LANES, LANE, LARGE, 0, 1, NUMBER, 0)
     assert len(head) == 56
     image[0:64] = head + struct.pack('<Q', checksum(head))
     a, b = journal_file(1, 111), journal_file(2, 222)
-    commit(image, 3, 1, 1, [a], [(0, 8 * i, i * i) for i in range(3)])           # retired
-    commit(image, 5, 1, 0, [a, b], [(i % 2, word_at(i * 100), MASK - i) for i in range(40)])
-    commit(image, 16, 1, 0, [b], [(0, 8, 1), (0, 513 * 4096, 2)])                # the large lane
-    commit(image, 6, 1, 0, [a, journal_file(3, 333)],
+    commit(image, lane(3), 1, 1, [a], [(0, 8 * i, i * i) for i in range(3)])           # retired
+    commit(image, lane(5), 1, 0, [a, b], [(i % 2, word_at(i * 100), MASK - i) for i in range(40)])
+    commit(image, lane(16), 1, 0, [b], [(0, 8, 1), (0, 513 * 4096, 2)])                # the large lane
+    commit(image, lane(6), 1, 0, [a, journal_file(3, 333)],
            [(0, 16, 5), (1, SIZE_WORD, 20580 | crc16(20580, 48) << 48), (1, 24, 6)])
+    return bytes(image)
+
+
+def area():
+    """Of a slot whose process died in a commit to the file, and uses a journal, too."""
+    image = bytearray(16384)
+    image[0:8] = struct.pack('<Q', NUMBER | crc16(NUMBER, 48) << 48)
+    a = [journal_file(1, 111)]
+    commit(image, 64, 1, 1, a, [(0, 8 * i, i) for i in range(2)])                 # retired
+    commit(image, 64 + 2 * 4032, 1, 0, a, [(0, word_at(i * 100), MASK - i) for i in range(241)] +
+           [(0, SIZE_WORD, 20580 | crc16(20580, 48) << 48)])                      # full
     return bytes(image)
 
 
@@ -212,6 +226,7 @@ def main():
         'layout.golden': layout_table(),
         'manifest.golden': dump(manifest()),
         'journal.golden': dump(journal()),
+        'area.golden': dump(area()),
         'writes.golden': writes_table(),
         'reflection.golden': dump(r),
         'original.golden': '# what differs from the original as it was\n' + dump(o, original()),

@@ -94,7 +94,7 @@ TEST_P(FullDisk, MapsAreRefusedUntilThereIsRoom)
 
 TEST_P(FullDisk, CallsAreRefusedUntilThereIsRoom)
 {
-    EXPECT_PLAYED(sweep_all(scenes_of_moves(), 30));
+    EXPECT_PLAYED(sweep_all(scenes_of_moves(), 25));
 }
 
 // Without holes in the files they need no space.

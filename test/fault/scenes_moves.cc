@@ -22,7 +22,7 @@ static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
-                        MANY = 48 * 4096;
+                        MANY = 48 * 4096, LARGE = 250 * 4096; // more than a lane of a manifest
 
 // The range has slices in both homes, and this process has not read it yet.
 static void stored_to(World &w)
@@ -283,8 +283,9 @@ std::vector<Scene> scenes_of_moves()
     std::vector<Scene> all = {
         write("WriteInAPage", BYTES, EVERY, map, 2 * 4096 + 10, 777),
         write("WriteInAPageBack", BYTES, EVERY, map_and_write, 4096 + 70, 777),
-        write("WriteThatMakesTheJournal", BYTES, EVERY, map, 4096 - 300, 9000),
-        write("WriteByTheJournal", BYTES, EVERY, map_and_write, 4096 - 300, 9000),
+        write("WriteThatMakesTheJournal", LARGE, TWO, map, 100, 246 * 4096),
+        write("WriteOfTheFirstTwoPages", BYTES, EVERY, map, 4096 - 300, 9000),
+        write("WriteByTheManifest", BYTES, EVERY, map_and_write, 4096 - 300, 9000),
         write("WriteByAJournalOfTwoFiles", BYTES, {ATO_DOMAIN_MSYNC}, map_and_share_the_journal,
               4096 - 300, 9000),
         write("WriteOfManyPages", MANY, EVERY, map, 100, 40 * 4096),

@@ -67,8 +67,8 @@ Holding holding(const Bytes &manifest)
         if (field(MAGIC, 8) != MANIFEST_MAGIC_WORD ||
             field(CHECKSUM, 8) != checksum(copy.data(), CHECKSUM))
             continue;
-        foreign |= field(VERSION, 4) != 1;
-        if (field(VERSION, 4) != 1 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
+        foreign |= field(VERSION, 4) != 2;
+        if (field(VERSION, 4) != 2 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
             field(STATE, 4) - 1 > 3 || field(GUARD_BYTES, 4) > 16 ||
             field(GUARD_OFFSET, 8) > MOST_BYTES || field(CLEAN_SIZE, 8) > MOST_BYTES)
             continue;
@@ -82,7 +82,7 @@ Holding holding(const Bytes &manifest)
     auto zeros = [&whole](size_t from, size_t to) {
         return std::all_of(&whole[from], &whole[0] + to, [](auto x) { return x == 0; });
     };
-    bool unused = manifest.size() == MANIFEST
+    bool unused = manifest.size() == MANIFEST || manifest.size() == BORN_MANIFEST
                       ? zeros(512, SIZE_WORD) && zeros(SIZE_WORD + 24, MANIFEST)
                       : manifest.size() < MANIFEST && zeros(0, MANIFEST);
     if (foreign)

@@ -145,11 +145,11 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<participants_target> targets(v.nfiles);
+    std::vector<replay_target> targets(v.nfiles);
     struct persist p;
     persist_init(&p, j.domain);
     uint64_t size = 0, expected_size = 0, bytes;
-    targets[file] = {p, r.begin, r.n, &size, "there", "the reflection", 0};
+    targets[file] = {p, r.begin, r.n, &size, "the reflection", 0};
     Bytes expected(r.begin, r.begin + r.n);
     bool good = true;
     for (uint64_t i = 0; i < v.nwords; i++) {
@@ -313,7 +313,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
                        h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
                        h.large % 8 == 0 && h.large >= 4096 && whole <= block.n;
-    int taken = journal_take(&j, block.begin, block.n, "the journal");
+    int taken = journal_take(&j, block.begin, block.n, "the journal", nullptr);
     if ((taken == 0) != makes_sense)
         wrong("journal_take answers %d", taken);
     if (taken < 0 && strstr(report_sentence(), "the journal") == nullptr)

@@ -127,8 +127,12 @@ std::vector<Seed> seeds()
     all.push_back(with("short", 0, 0, ALL, 8192));
     all.push_back(with("half-a-record", 0, 0, ALL, 300));
     all.push_back(with("long", 0, 0, ALL, 60000));
+    all.push_back(with("born-bytes", 0, 0, ALL, BORN_MANIFEST));
+    all.push_back(
+        with("long-of-another-boot", 0, 0, ALL, 60000).u8(0).u8(index_of(BOOT) | 128).u64(1));
     all.push_back(field("unsealed", 0, STATE, CLEAN, 0));
-    all.push_back(field("version", 0, VERSION, 2, SEAL_B));
+    all.push_back(field("version", 0, VERSION, 3, SEAL_B));
+    all.push_back(field("version-1", 0, VERSION, 1, SEAL_B));
     all.push_back(field("sparse", 0, FORMAT, 1));
     all.push_back(field("domain", 0, DOMAIN, 3));
     all.push_back(field("no-domain", 0, DOMAIN, 5));

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What may lie in a reflection folder under the name of a dead process's journal? It is found when a
-// file of the folder is mapped, and replayed on whatever files it names.
+// What may lie in the lanes of dead processes? In the areas of a manifest's slots, and in the journals that they name:
+// they are replayed when the file is mapped.
 //
-// Input: the world (world.cc), uses (life.cc), then journals:
-//   u8 name     1: unfinished; 2: its length is not a pool's; 4: its header is not sealed; 8: nor its
-//               lanes; 16: it begins at another page; 32: another follows
+// Input: the world (world.cc), uses (life.cc), then journals, the first of slot 0:
+//   u8 kind     1: unfinished; 2: its length is not a pool's; 4: its header is not sealed; 8: nor its
+//               lanes; 16: it begins at another page; 32: another follows; 64: the manifest does not name it;
+//               128: the word that names it is damaged
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
 //     each u8 owner, u8 reserved; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
 //     fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
+// then u8 n, and n commits in the manifest: u8 slot, and as above; bit 7 of the slot: not sealed
 #include "life.h"
 
 #include <algorithm>
@@ -21,20 +23,27 @@ namespace
 {
 
 constexpr uint64_t LANE_BYTES = 65536, LANES = 16;
+constexpr uint64_t AREA = 16384, USED_SLOTS = 3, SLOT_LANES = 4, SLOT_LANE_BYTES = 4032;
+constexpr uint64_t FIRST_NUMBER = 0xabc000000000;
 constexpr uint16_t SIZE_PAGE = 0x7fff;
 
-// The content of a lane.
+uint64_t area_at(uint64_t slot)
+{
+    return MANIFEST + slot * AREA;
+}
+
+// The content of a lane, as far as it is about the file.
 struct Lane {
-    bool damaged = false;     // it holds no valid commit: nothing of its journal is replayed
-    bool unreachable = false; // neither if one of its files cannot be reached
-    bool unfit = false;       // it is not replayed, and neither are later lanes
-    bool names_file = false;  // the file cannot be mapped before it is replayed
-    Replay replay;
+    bool damaged = false;  // nothing of its journal, or slot, is replayed
+    bool unfit = false;    // it is not replayed, and neither are later lanes
+    uint64_t sequence = 0; // 0: there is no commit
+    std::vector<std::pair<uint64_t, uint64_t>> words, sizes;
 };
 
-struct Commits {
+// What recovery does.
+struct Expected {
     bool refused = false; // the file may not be mapped
-    bool stays = false;   // a journal stays
+    bool named = false;   // the manifest names a journal
     Replay replay;
 };
 
@@ -80,9 +89,11 @@ Bytes named(const World &w, unsigned owner, uint8_t reserved)
     return b;
 }
 
-void put_commit(const World &w, Image &pool, uint64_t at, uint8_t kind, Input &in)
+// The lanes begin at `at`.
+void put_commit(const World &w, Image &pool, uint64_t at, uint64_t lanes, uint64_t lane_bytes,
+                bool sealed, Input &in)
 {
-    uint64_t lane = at + PAGE + in.u8() % (LANES + 1) * LANE_BYTES;
+    uint64_t lane = at + in.u8() % lanes * lane_bytes;
     uint64_t ahead = in.u8(), retired = in.u64();
     Bytes line(128), body;
     unsigned files = in.u8();
@@ -111,14 +122,14 @@ void put_commit(const World &w, Image &pool, uint64_t at, uint8_t kind, Input &i
     put(line, 0, 8, retired + 1 + ahead);
     put(line, 8, 4, files);
     put(line, 12, 4, words);
-    if (!(kind & 8))
+    if (sealed)
         put(line, 56, 8, checksum(body.data(), body.size(), checksum(line.data(), 56)));
     put(line, 64, 8, retired);
     body.insert(body.begin(), line.begin(), line.end());
     pool.write(lane, body.data(), body.size());
 }
 
-Image make_pool(const World &w, uint8_t kind, Input &in)
+Image make_pool(const World &w, uint64_t number, uint8_t kind, Input &in)
 {
     static const size_t fields[] = {0, 8, 12, 16, 24, 32, 36, 40, 48};
     static const unsigned widths[] = {8, 4, 4, 8, 8, 4, 4, 8, 8};
@@ -133,6 +144,7 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
     put(header, 16, 8, LANE_BYTES);
     put(header, 24, 8, LARGE);
     put(header, 36, 4, 4);
+    put(header, 40, 8, number);
     for (unsigned i = in.u8() % 8; i; i--) {
         unsigned field = in.u8() % 9;
         put(header, fields[field], widths[field], in.u64());
@@ -141,39 +153,25 @@ Image make_pool(const World &w, uint8_t kind, Input &in)
         put(header, 56, 8, checksum(header.data(), 56));
     pool.write(at, header.data(), header.size());
     for (unsigned i = in.u8() % 20; i; i--)
-        put_commit(w, pool, at, kind, in);
+        put_commit(w, pool, at + PAGE, LANES + 1, LANE_BYTES, !(kind & 8), in);
     return pool;
 }
 
 // ---- expected result, by FORMAT.md ----
 
-// The effect of a lane's words on one of the files.
+// The effect of one of the file's words.
 void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
 {
     uint64_t offset = word & ((1ull << 49) - 1), chunk = (CHUNK_PAGES + 1) * PAGE, size;
+    const uint64_t length = p.reflection_kind == Kind::FILE ? p.reflection.size : 0;
     if (word >> 49 & 1) {
-        if (!size_of(value, &size) || reflection_bytes(size) > p.reflection.size)
-            lane.unfit = true;
-        else
-            lane.replay[p.name() + ".manifest"].emplace_back(SIZE_WORD, value);
-    } else if (offset % chunk >= PAGE ||
-               offset / chunk * chunk + (offset % chunk / 8 + 2) * PAGE > p.reflection.size) {
-        lane.unfit = true;
+        lane.unfit |= !size_of(value, &size) || reflection_bytes(size) > length;
+        lane.sizes.emplace_back(SIZE_WORD, value);
     } else {
-        lane.replay[p.name()].emplace_back(offset, value);
+        lane.unfit |= offset % chunk >= PAGE ||
+                      offset / chunk * chunk + (offset % chunk / 8 + 2) * PAGE > length;
+        lane.words.emplace_back(offset, value);
     }
-}
-
-// The manifest under a file's name, if it belongs to a file whose process died.
-bool in_use(const World &w, const Paired &p, Holding &h)
-{
-    if (&p == &w.file && p.manifest_kind == Kind::HARDLINK)
-        h = holding(w.other.manifest);
-    else if (&p != &w.file || p.manifest_kind == Kind::FILE)
-        h = holding(p.manifest);
-    else
-        return false;
-    return h.found == Holding::VALID && h.field(STATE, 4) == IN_USE;
 }
 
 Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
@@ -191,76 +189,109 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
     if (!files || !words ||
         checksum(body.data(), body.size(), checksum(line.data(), 56)) != pool.word(at + 56))
         return lane;
-    Holding h;
-    const bool matters = in_use(w, w.file, h);
-    for (uint64_t i = 0; i < files; i++)
-        lane.names_file |= matters && std::equal(&body[32 * i], &body[32 * i] + 16, &h.record[ID]);
-    // Words of one lane come before those of the next; their order within a lane does not matter.
+    lane.sequence = sequence;
     for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
                  value = get(body, 32 * files + 16 * i + 8, 8), size;
         uint64_t file = word >> 50, offset = word & ((1ull << 49) - 1);
         bool is_size = word >> 49 & 1;
-        if (file >= files ||
-            (is_size ? offset != SIZE_WORD || !size_of(value, &size) : offset % 8)) {
-            lane.damaged = true;
-            return lane;
-        }
-        for (const Paired *p : {&w.file, &w.other}) {
-            if (!in_use(w, *p, h) || get(body, 32 * file + 16, 8) != p->inode ||
-                !std::equal(&body[32 * file], &body[32 * file] + 16, &h.record[ID]))
-                continue; // missing, or a copy
-            if (p->reflection_kind != Kind::FILE || !p->reflection.size ||
-                (is_size && p->manifest.size() < MANIFEST))
-                lane.unreachable = true;
-            else
-                read_word(*p, word, value, lane);
-        }
+        lane.damaged = file >= files ||
+                       (is_size ? offset != SIZE_WORD || !size_of(value, &size) : offset % 8 != 0);
+        if (!lane.damaged && get(body, 32 * file + 16, 8) == w.file.inode &&
+            std::equal(w.file.id.begin(), w.file.id.end(), &body[32 * file]))
+            read_word(w.file, word, value, lane);
     }
     return lane;
 }
 
-// First all lanes of a journal are checked, then their files; then the lanes are replayed in order.
-void follow(const World &w, const std::vector<Lane> &lanes, Commits &c)
+// Replays lanes in order: all are checked for damage, then each for words that do not fit. `in_manifest`: those of a
+// slot, which are retired in the manifest. Returns false if the file is refused.
+bool replay(const World &w, const std::vector<std::pair<uint64_t, Lane>> &lanes, bool in_manifest,
+            Expected &e)
 {
-    bool stopped = false;
-    Holding h;
-    for (const Lane &lane : lanes) {
-        stopped |= lane.damaged || lane.unreachable;
-        c.refused |= lane.damaged && in_use(w, w.file, h);
+    for (const auto &[at, lane] : lanes)
+        e.refused |= lane.damaged;
+    for (const auto &[at, lane] : lanes) {
+        e.refused |= lane.unfit;
+        if (e.refused)
+            return false;
+        auto &words = e.replay[w.file.name()], &sizes = e.replay[w.file.name() + ".manifest"];
+        words.insert(words.end(), lane.words.begin(), lane.words.end());
+        sizes.insert(sizes.end(), lane.sizes.begin(), lane.sizes.end());
+        if (in_manifest && lane.sequence)
+            sizes.emplace_back(at + 64, lane.sequence);
     }
-    for (const Lane &lane : lanes) {
-        stopped |= lane.unfit;
-        c.refused |= stopped && lane.names_file;
-        for (const auto &[name, words] : lane.replay)
-            if (!stopped)
-                c.replay[name].insert(c.replay[name].end(), words.begin(), words.end());
-    }
-    c.stays |= stopped;
+    return !e.refused;
 }
 
-void read_pool(const World &w, const Image &pool, Commits &c)
+bool replay_slot(const World &w, const Image &manifest, uint64_t slot, Expected &e)
 {
-    Holding h;
-    for (uint64_t at = PAGE; pool.size >= POOL && at < 8 << 20; at += PAGE) {
+    std::vector<std::pair<uint64_t, Lane>> lanes;
+    for (uint64_t i = 0; i < SLOT_LANES; i++) {
+        const uint64_t at = area_at(slot) + 64 + i * SLOT_LANE_BYTES;
+        lanes.emplace_back(at, read_lane(w, manifest, at, SLOT_LANE_BYTES));
+    }
+    return replay(w, lanes, true, e);
+}
+
+// The lanes of a journal. Returns false if it is not one.
+bool read_pool(const World &w, const Image &pool, uint64_t number,
+               std::vector<std::pair<uint64_t, Lane>> &found)
+{
+    for (uint64_t at = PAGE; at < 8 << 20 && at + PAGE <= pool.size; at += PAGE) {
         if (pool.word(at) != JOURNAL_MAGIC_WORD)
             continue;
-        Bytes h = pool.bytes(at, 64);
-        uint64_t lanes = get(h, 12, 4), small = get(h, 16, 8), large = get(h, 24, 8);
-        uint64_t room = pool.size - at - PAGE;
-        if (get(h, 56, 8) != checksum(h.data(), 56) || get(h, 8, 4) != 3 || get(h, 36, 4) - 1 > 3 ||
-            lanes == 0 || lanes > 4096 || small % 64 || small < 4096 || large % 8 || large < 4096 ||
-            small > room / lanes || large > room - lanes * small)
+        Bytes header = pool.bytes(at, 64);
+        uint64_t lanes = get(header, 12, 4), small = get(header, 16, 8), large = get(header, 24, 8),
+                 room = pool.size - at - PAGE;
+        if (get(header, 56, 8) != checksum(header.data(), 56) || get(header, 8, 4) != 3 ||
+            get(header, 36, 4) - 1 > 3 || lanes == 0 || lanes > 4096 || small % 64 ||
+            small < 4096 || large % 8 || large < 4096 || small > room / lanes ||
+            large > room - lanes * small)
             continue;
-        std::vector<Lane> found;
-        for (uint64_t lane = 0; lane <= lanes; lane++)
-            found.push_back(
-                read_lane(w, pool, at + PAGE + lane * small, lane < lanes ? small : large));
-        follow(w, found, c);
-        return;
+        for (uint64_t lane = 0; lane <= lanes; lane++) {
+            const uint64_t from = at + PAGE + lane * small;
+            found.emplace_back(from, read_lane(w, pool, from, lane < lanes ? small : large));
+        }
+        return get(header, 40, 8) == number;
     }
-    c.stays = true;
-    c.refused |= in_use(w, w.file, h);
+    return false;
+}
+
+bool replay_journal(const World &w, const Image &manifest, uint64_t slot, uint64_t number,
+                    Expected &e)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "journal-%012llx", static_cast<unsigned long long>(number));
+    std::vector<std::pair<uint64_t, Lane>> lanes;
+    auto there = w.journals.find(name);
+    e.named = true;
+    if (there == w.journals.end() || !read_pool(w, there->second, number, lanes) ||
+        std::any_of(lanes.begin(), lanes.end(), [](const auto &l) { return l.second.damaged; }) ||
+        !replay_slot(w, manifest, slot, e) || !replay(w, lanes, false, e))
+        return false;
+    e.replay[w.file.name() + ".manifest"].emplace_back(area_at(slot), 0);
+    return true;
+}
+
+Expected expect(const World &w)
+{
+    Expected e;
+    Holding h = holding(w.file.manifest);
+    const Image manifest = image_of(w.file.manifest);
+    if (w.file.manifest_kind != Kind::FILE || h.found != Holding::VALID ||
+        h.field(STATE, 4) != IN_USE)
+        return e;
+    bool good = w.file.reflection_kind == Kind::FILE || w.file.reflection_kind == Kind::EMPTY;
+    for (uint64_t slot = 0, number; good && slot < USED_SLOTS; slot++) {
+        const uint64_t word = manifest.word(area_at(slot));
+        if (word)
+            good = size_of(word, &number) && replay_journal(w, manifest, slot, number, e);
+    }
+    for (uint64_t slot = 0; good && slot < USED_SLOTS; slot++)
+        good = replay_slot(w, manifest, slot, e);
+    e.refused = !good;
+    return e;
 }
 
 // ---- seeds ----
@@ -355,6 +386,32 @@ std::vector<Seed> seeds()
     all.push_back(reserved.u8(0).u16(2).u64(0xf0));
     Seed ahead = with("ahead", 0, 1);
     all.push_back(ahead.u8(0).u8(1).u64(0).u8(1));
+    all.push_back(with("word-damaged", 128, 0));
+    all.push_back(with("not-named", 64, 0));
+    auto slot = [&all](const char *name, uint64_t which, uint64_t owner, uint64_t page,
+                       uint64_t kind = 64, uint64_t words = 1, uint64_t shape = 0) {
+        Seed s = with(name, kind, 0, shape);
+        s.u8(1).u8(which);
+        all.push_back(commit(s, 2, owner, page, 0xf0, words));
+    };
+    slot("slot", 0, 0, 2);
+    slot("slot-last", 2, 0, 2);
+    slot("slot-and-journal", 0, 0, 2, 0);
+    slot("slot-unsealed", 128, 0, 2);
+    slot("slot-full", 1, 0, 2, 64, 242);
+    slot("slot-too-full", 1, 0, 2, 64, 243);
+    slot("slot-of-the-other", 1, 1, 1);
+    slot("slot-of-the-one-before", 1, 3, 1);
+    slot("slot-word-behind", 1, 0, 7);
+    slot("slot-size", 1, 0, SIZE_PAGE);
+    slot("slot-clean", 0, 0, 2, 64, 1, 1);
+    slot("slot-deployed", 0, 0, 2, 64, 1, 2);
+    slot("slot-reflection-gone", 0, 0, 1, 64, 1, 1 << 11);
+    slot("slot-reflection-empty", 0, 0, 1, 64, 1, 6 << 11);
+    Seed both = with("slot-after-slot", 64, 0);
+    both.u8(2).u8(1);
+    commit(both, 1, 0, 1, 1).u8(0);
+    all.push_back(commit(both, 1, 0, 1, 2));
     return all;
 }
 
@@ -367,20 +424,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     Input in(bytes, n);
     world.begin(in);
     Uses uses = uses_from(in);
-    Commits commits;
+    Image manifest = image_of(world.file.manifest);
+    manifest.size = area_at(USED_SLOTS);
     uint8_t kind;
-    char digit = 'a';
+    uint64_t slot = 0;
     do {
+        char name[40];
+        const uint64_t number = FIRST_NUMBER + slot;
         kind = in.u8();
-        std::string name = "journal-" + std::string(32, digit++) + (kind & 1 ? ".tmp" : "");
-        world.journals[name] = make_pool(world, kind, in);
-        if (!(kind & 1))
-            read_pool(world, world.journals[name], commits);
-    } while (kind & 32 && digit < 'c');
+        snprintf(name, sizeof(name), "journal-%012llx%s", static_cast<unsigned long long>(number),
+                 kind & 1 ? ".tmp" : "");
+        world.journals[name] = make_pool(world, number, kind, in);
+        if (!(kind & 64))
+            manifest.set_word(area_at(slot), size_word(number) ^ kind >> 7);
+        slot++;
+    } while (kind & 32 && slot < USED_SLOTS);
+    for (unsigned i = in.u8() % 20; i; i--) {
+        const unsigned which = in.u8();
+        put_commit(world, manifest, area_at((which & 127) % USED_SLOTS) + 64, SLOT_LANES,
+                   SLOT_LANE_BYTES, !(which & 128), in);
+    }
+    world.file.manifest = manifest.bytes(0, manifest.size);
     world.lay_out();
-    bool taken = live(world, uses, commits.replay, commits.refused);
+    const Expected e = expect(world);
+    bool adopted = live(world, uses, e.replay, e.refused);
     for (const auto &[name, image] : world.names())
-        if (taken && !commits.stays && name.compare(0, 8, "journal-") == 0)
-            wrong("taken, and %s is still there", name.c_str());
+        if (adopted && e.named && name.compare(0, 8, "journal-") == 0)
+            wrong("recovered, and %s is still there", name.c_str());
     return 0;
 }

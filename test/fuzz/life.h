@@ -30,11 +30,11 @@ struct Uses {
 // Two bytes of the input.
 Uses uses_from(Input &in);
 
-// The effect of replaying the journals: for a reflection or a manifest, by name, the words that it may have
-// got, in the order of the lanes.
+// The effect of replaying the lanes: for a reflection or a manifest, by name, the words that it may have
+// got, in their order.
 using Replay = std::map<std::string, std::vector<std::pair<uint64_t, uint64_t>>>;
 
-// For a world that is laid out. *Something*: a sentence if the file is refused; true: it was mapped.
+// For a world that is laid out. `must_be_refused`: its reflection may not be adopted. Returns true if it was.
 bool live(World &w, const Uses &uses, const Replay &replay = {}, bool must_be_refused = false);
 
 } // namespace fuzz

@@ -133,7 +133,8 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     uint64_t shrink_word = get(p.manifest, SHRINK_WORD, 8);
     lanes = replay.find(p.name() + ".manifest");
     if (lanes != replay.end())
-        is = lanes->second.back().second;
+        for (const auto &[at, value] : lanes->second)
+            is = at == SIZE_WORD ? value : is;
     bool sizes = size_of(is, &size) && (growth_word == 0 || size_of(growth_word, &growth)) &&
                  (shrink_word == 0 || size_of(shrink_word, &shrunk));
     bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
@@ -143,6 +144,12 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
         (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
     bool ours = match || (never_had && (p.has_birth || p.has_generation) && state != BORN);
     bool cut = sizes && was_cut(p, size, growth, shrunk);
+    const uint64_t guard = h.field(GUARD_OFFSET, 8);
+    const bool off = h.field(GUARD_BYTES, 4) == 0 || guard >= p.content.size() ||
+                     p.content[guard] == h.record[GUARD_PLAIN];
+    // Another program may write to a file of which no slice is in the reflection.
+    v.anew |= ours && sizes && shrunk <= size && off && state != BORN &&
+              p.reflection_kind == Kind::FILE && !holds_slices(v.reflection);
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.

@@ -15,6 +15,7 @@ struct Verdict {
     bool own = false;   // the record is this file's
     bool anew = false;  // the reflection may be removed, and another one made
     bool adopt = false; // it may be accepted as the file's
+    bool adopted = false;
     bool prefer_file = false;
     bool drop = false; // the attribute belongs to the source of a copy
     Bytes content;     // of the original, after recovery

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -177,7 +178,7 @@ void Paired::repair(uint8_t repairs)
         }
         if (repairs & DOOR) {
             put(manifest, copy + MAGIC, 8, MANIFEST_MAGIC_WORD);
-            put(manifest, copy + VERSION, 4, 1);
+            put(manifest, copy + VERSION, 4, 2);
         }
         if (repairs & TIMES) {
             put(manifest, copy + CLEAN_SIZE, 8, content.size());
@@ -282,6 +283,19 @@ Paired World::make(const std::string &name, uint64_t size, bool holes, unsigned 
     return p;
 }
 
+// Of the running kernel: in domain process, commits of an earlier boot do not count.
+static Bytes boot_id()
+{
+    Bytes id(16);
+    std::string text;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+    text.erase(std::remove(text.begin(), text.end(), '-'), text.end());
+    must(text.size() == 32, "boot_id");
+    for (size_t i = 0; i < 16; i++)
+        id[i] = static_cast<unsigned char>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+    return id;
+}
+
 void World::pair(Paired &p, uint32_t state, uint8_t number)
 {
     p.id = {'f', 'u', 'z', 'z', 0, 0, 0, 0, number, 1, 2, 3, 4, 5, 6, 7}; // like those of main.cc
@@ -298,6 +312,8 @@ void World::pair(Paired &p, uint32_t state, uint8_t number)
         put(p.manifest, copy + KNOWN, 4, known);
         put(p.manifest, copy + SLOTS, 4, 1024);
         put(p.manifest, copy + SHM_GENERATION, 8, 7);
+        const Bytes boot = boot_id();
+        std::copy(boot.begin(), boot.end(), p.manifest.begin() + static_cast<long>(copy + BOOT));
     }
     put(p.manifest, SIZE_WORD, 8, p.content.size());
     p.repair(SEAL_A | SEAL_B | OWN | DOOR | SIZES | TIMES);

@@ -183,35 +183,17 @@ TEST_F(DamagedStage, LinkInPlaceOfAFutureReflectionIsNotFollowed)
     EXPECT_EQ(read_file(dir / "precious"), content);
 }
 
-// ---- the journal of a process that died in a commit ---------------------------------------------
+// ---- the lanes of a process that died in a commit ------------------------------------------------
 
 // A program that skips what it cannot read leaves half of the commit: garbage_by_number.
 
-std::string journal_of(Stage &s)
-{
-    return journals_of(s.path).at(0);
-}
-
-// The place where the journal begins in its pool.
-uint64_t header(Stage &s)
-{
-    Bytes all = read_file(journal_of(s));
-    for (size_t at = 0; at + 8 <= all.size(); at += 4096)
-        if (uint64_t magic = JOURNAL_MAGIC; memcmp(&all[at], &magic, 8) == 0)
-            return at;
-    throw std::runtime_error("no journal in the pool");
-}
-
 // The lane that holds the commit. There is one process with one commit: the first lane.
-uint64_t lane(Stage &s)
-{
-    return header(s) + 4096;
-}
+const uint64_t LANE = manifest_area(0) + MANIFEST_AREA_LANES;
 
 // The lane's first word points to another place, and its checksum fits.
 void point_first_word_to(Stage &s, uint64_t offset)
 {
-    Bytes all = read_at(journal_of(s), lane(s), 128 + 32 + 3 * 16);
+    Bytes all = read_at(manifest_of(s.path), LANE, 128 + 32 + 3 * 16);
     struct journal_commit line;
     memcpy(&line, &all[0], sizeof(line));
     ASSERT_EQ(line.files, 1u);
@@ -220,38 +202,28 @@ void point_first_word_to(Stage &s, uint64_t offset)
     line.checksum = checksum(&line, offsetof(struct journal_commit, checksum));
     line.checksum = checksum_add(line.checksum, &all[128], 32 + 3 * 16);
     memcpy(&all[0], &line, sizeof(line));
-    write_at(journal_of(s), lane(s), all.data(), all.size());
+    write_at(manifest_of(s.path), LANE, all.data(), all.size());
 }
 
-const std::vector<Scene> journals = {
-    {"JournalsHeader", cut, [](Stage &s) { s.flip_byte(journal_of(s), header(s) + 12, 0x18); },
-     garbage_by_number, REFUSED, EUCLEAN, "journal-|header"},
-    {"JournalOfAnotherVersion", cut,
-     [](Stage &s) {
-         journal_header h;
-         memcpy(&h, read_at(journal_of(s), header(s), sizeof(h)).data(), sizeof(h));
-         h.version++;
-         h.checksum = checksum(&h, offsetof(journal_header, checksum));
-         write_at(journal_of(s), header(s), &h, sizeof(h));
-     },
-     garbage_by_number, REFUSED, EUCLEAN, "journal-|version 4"},
-    {"JournalCutShort", cut, [](Stage &s) { fs::resize_file(journal_of(s), 1 << 20); },
-     garbage_by_number, REFUSED, EUCLEAN, "journal-"},
-    {"JournalOfZeros", cut,
-     [](Stage &s) { write_file(journal_of(s), Bytes(size_of(journal_of(s)))); }, garbage_by_number,
-     REFUSED, EUCLEAN, "journal-|damaged"},
+const std::vector<Scene> lanes = {
     {"LanesCount", cut,
      [](Stage &s) {
          uint32_t many = UINT32_MAX;
-         write_at(journal_of(s), lane(s) + 12, &many, 4);
+         write_at(manifest_of(s.path), LANE + 12, &many, 4);
      },
-     garbage_by_number, REFUSED, EUCLEAN, "journal-|lane"},
+     garbage_by_number, REFUSED, EUCLEAN, "{manifest}|lane"},
+    {"JournalWord", cut,
+     [](Stage &s) {
+         uint64_t nonsense = 77;
+         write_at(manifest_of(s.path), manifest_area(0), &nonsense, 8);
+     },
+     garbage_by_number, REFUSED, EUCLEAN, "{file}|slot 0"},
     // A program that stores what it reads changes bytes of a RefPage.
     {"LanesWordThatIsNone", cut, [](Stage &s) { point_first_word_to(s, 2 * 4096 + 8); },
      [](Stage &s) {
          Bytes reflection = read_file(reflection_of(s.path));
          uint64_t value;
-         memcpy(&value, read_at(journal_of(s), lane(s) + 128 + 32 + 8, 8).data(), 8);
+         memcpy(&value, read_at(manifest_of(s.path), LANE + 128 + 32 + 8, 8).data(), 8);
          memcpy(&reflection[2 * 4096 + 8], &value, 8);
          s.expect_garbage(overlay(read_file(s.path), reflection));
      },
@@ -262,6 +234,6 @@ const std::vector<Scene> journals = {
 
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
 INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), name_of);
-INSTANTIATE_TEST_SUITE_P(Journal, Damaged, testing::ValuesIn(journals), name_of);
+INSTANTIATE_TEST_SUITE_P(In, Damaged, testing::ValuesIn(lanes), name_of);
 
 } // namespace

@@ -74,7 +74,6 @@ void expect_poisoned(Mapped &m, const std::string &path)
 enum Outcome : char {
     NOT_YET = 'o',  // the file is poisoned; mapped anew it has its old content
     IN_DOUBT = 'd', // the same; it has the new content, which is still in the page cache
-    JOURNAL = 'j',  // nothing changed, and the next try succeeds, with another journal
     GONE = 'g',     // the file is unmapped and not yet plain; the next map completes the unmap
     DONE = 's', // the operation succeeds, because its write is durable, and the file is poisoned
     NO_FLUSH = '\0', // the operation has fewer flushes, and succeeds
@@ -119,13 +118,13 @@ const Operation operations[] = {
     // Data to O, data to R, word.
     write("Slice", 100, 64, 0, "ood"),
     write("Page", 4096, 4096, 0, "ood"),
-    // O, R, the journal's list (invalid without its commit line), that line, words, retired.
-    write("Pages", 3000, 6000, 0, "oojddd"),
+    // O, R, the lane's list with its commit line, words, retired.
+    write("Pages", 3000, 6000, 0, "ooddd"),
     // The same, followed by the deploy: data, word.
     write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
-    write("EagerPages", 3000, 6000, ATO_EAGER, "oojdddss"),
+    write("EagerPages", 3000, 6000, ATO_EAGER, "oodddss"),
     {"Deploy", "dd", NEWS, NEWS, deploy},
-    {"Unmap", "ddg", NEWS, NEWS, make_plain}, // and the manifest
+    {"Unmap", "dg", NEWS, NEWS, make_plain}, // data, the manifest
 };
 
 enum Leaving { FAST = ATO_UNMAP_FAST, SPATIAL = ATO_UNMAP_SPATIAL, EXIT };
@@ -133,19 +132,18 @@ enum Leaving { FAST = ATO_UNMAP_FAST, SPATIAL = ATO_UNMAP_SPATIAL, EXIT };
 class FailingMedium : public testing::TestWithParam<Operation>
 {
   protected:
-    // The n-th flush fails, and perhaps all after it. `busy`: another file, which uses the same journal.
+    // The n-th flush fails, and perhaps all after it. `busy`: another file.
     void fail(size_t n, bool all, Mapped *busy, Leaving how)
     {
         const char outcome = op.outcomes[n];
         Mapped m(file, wish());
         ASSERT_TRUE(m) << m.sentence;
-        if (op.before != OLD || op.may_be(JOURNAL)) {
+        if (op.before != OLD) {
             ASSERT_TRUE(m.write(0, op.before)) << m.sentence;
         }
         std::unique_ptr<Mapped> part; // a spatial unmap has to be the last
         if (busy && !op.may_be(GONE))
             part = std::make_unique<Mapped>(file, wish(), 4096, 8192);
-        const std::vector<std::string> journals = journals_of(file);
         size_t seen = 0;
         bool done;
         {
@@ -160,17 +158,12 @@ class FailingMedium : public testing::TestWithParam<Operation>
         EXPECT_EQ(done, outcome == DONE || outcome == NO_FLUSH) << m.sentence;
         if (!done) {
             EXPECT_EQ(m.error, EIO) << m.sentence;
-            EXPECT_TRUE(has(m.sentence, outcome == JOURNAL ? "journal" : file)) << m.sentence;
+            EXPECT_TRUE(has(m.sentence, file)) << m.sentence;
         }
         const bool poisoned = outcome == NOT_YET || outcome == IN_DOUBT || outcome == DONE;
         if (poisoned) {
             EXPECT_EQ(msync(m.base, SIZE, MS_SYNC), 0) << "the kernel reports the error once";
             expect_poisoned(m, file);
-        } else if (outcome == JOURNAL) {
-            EXPECT_EQ(m.read(), op.before);
-            EXPECT_TRUE(op.act(m)) << m.sentence;
-            EXPECT_NE(journals_of(file), journals) << "used again after its medium failed";
-            EXPECT_EQ(journals_of(file).size(), busy ? 2u : 1u);
         }
         if (busy) { // it is not affected
             EXPECT_TRUE(busy->write(0, NEWS)) << busy->sentence;
@@ -233,17 +226,13 @@ TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAgain)
                 return static_cast<int>(HasFailure());
             };
             EXPECT_EQ(how == EXIT ? in_exiting_child(fails) : fails(), 0);
-            if (how == EXIT && op.outcomes[n] == IN_DOUBT && op.may_be(JOURNAL)) {
-                EXPECT_EQ(journals_of(file).size(), 1u)
-                    << "the journal is gone with a commit in doubt";
-            }
             expect_plain(mapped_anew(op.outcomes[n], pattern(4096, 3)));
             EXPECT_TRUE(names_in(folder_of(file)).empty());
         }
 }
 
-// Several files are poisoned and mapped anew while another one still uses the journal.
-TEST_P(FailingMedium, DoesNotAffectOtherFilesOfTheJournal)
+// Several files are poisoned and mapped anew while another one is in use.
+TEST_P(FailingMedium, DoesNotAffectOtherFiles)
 {
     TempDir dir;
     const std::string other = dir / "other";
@@ -255,7 +244,7 @@ TEST_P(FailingMedium, DoesNotAffectOtherFilesOfTheJournal)
         SCOPED_TRACE("flush " + std::to_string(n));
         file = dir / std::to_string(n);
         write_file(file, OLD);
-        ASSERT_TRUE(busy.write(0, OLD)) << busy.sentence; // makes the journal
+        ASSERT_TRUE(busy.write(0, OLD)) << busy.sentence;
         fail(n, false, &busy, FAST);
         are.push_back(mapped_anew(op.outcomes[n], pattern(SIZE, 3)));
     }
@@ -272,37 +261,50 @@ INSTANTIATE_TEST_SUITE_P(Operations, FailingMedium, testing::ValuesIn(operations
 
 // ---- several at once ----------------------------------------------------------------------------
 
+// Writes to both files, in one commit.
+bool write_both(Mapped &a, Mapped &b, size_t at, size_t n)
+{
+    ato_tx *tx = ato_tx_begin(0);
+    for (Mapped *m : {&a, &b})
+        if (!ato_tx_memcpy(tx, m->base + at, NEWS.data(), n, 0))
+            return false;
+    return ato_tx_commit(tx) == 0 || (ato_tx_abort(tx), false);
+}
+
+// The commit of the first two files is in doubt, and the first one is unmapped.
 TEST(FailingMediumOfAJournal, StaysOpenUntilAllItsCommitsAreDone)
 {
     TempDir dir;
-    const std::string file = dir / "file";
-    write_file(file, OLD);
-    Mapped m(file, wish());
-    ASSERT_TRUE(m && m.write(0, OLD)) << m.sentence;
+    std::vector<std::unique_ptr<Mapped>> m;
+    for (const char *name : {"a", "b", "c", "d"}) {
+        write_file(dir / name, OLD);
+        m.push_back(std::make_unique<Mapped>(dir / name, wish()));
+    }
+    ASSERT_TRUE(write_both(*m[0], *m[1], 0, 100) && write_both(*m[2], *m[3], 0, 100))
+        << ato_errormsg();
     PersistFaults faults;
     std::atomic<bool> waits{false}, released{false};
-    int flushes = 0;
     const auto main_thread = std::this_thread::get_id();
     faults.before = [&](const PersistCall &c) {
-        if (std::this_thread::get_id() == main_thread)
-            return c.n && ++flushes == 3 ? EIO : GO_ON; // the flush of the list
-        if (!strcmp(c.op, "fence")) {                   // the slow commit has a lane with its list
+        if (std::this_thread::get_id() == main_thread) // the flush of the lane
+            return c.n && std::string(c.site).find("journal.c") != std::string::npos ? EIO : GO_ON;
+        if (!strcmp(c.op, "fence")) { // the slow commit has a lane with its list
             waits = true;
             while (!released)
                 std::this_thread::yield();
         }
         return GO_ON;
     };
-    std::thread slow([&] { ato_memcpy(m.base, NEWS.data(), 8192); });
+    std::thread slow([&] { write_both(*m[2], *m[3], 0, 100); });
     while (!waits)
         std::this_thread::yield();
-    EXPECT_FALSE(m.write(3 * 4096, Bytes(8192)));
-    EXPECT_EQ(m.error, EIO) << m.sentence;
+    EXPECT_FALSE(write_both(*m[0], *m[1], 3 * 4096, 100));
+    EXPECT_EQ(errno, EIO) << ato_errormsg();
     std::thread later([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         released = true;
     });
-    ato_memcpy(m.base + 3 * 4096, NEWS.data(), 8192); // with another journal, or poisoned by then
+    EXPECT_EQ(m[0]->unmap(ATO_UNMAP_FAST), 0) << m[0]->sentence;
     EXPECT_TRUE(released) << "the journal was closed under the other commit";
     slow.join();
     later.join();

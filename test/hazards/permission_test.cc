@@ -94,16 +94,25 @@ TEST_F(Permission, FolderThatCannotBeMadeIsEaccesWithItsPath)
 
 TEST_F(Permission, JournalThatCannotBeMadeIsEaccesAndNothingIsWritten)
 {
-    const std::string folder = folder_of(file);
+    const std::string folder = folder_of(file), second = dir / "second";
+    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
     write_atomically();
+    write_file(second, old);
+    ASSERT_EQ(chmod(second.c_str(), 0666), 0);
+    EXPECT_TRUE(Mapped(second, o).write(0, old)); // makes its manifest
     ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
     as(NOBODY, [&] {
-        Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_FALSE(m.write(100, pattern(6000, 5)));
-        EXPECT_EQ(m.error, EACCES) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, folder + "/journal-")) << m.sentence;
+        Mapped m(file, o), n(second, o);
+        ASSERT_TRUE(m && n) << m.sentence << n.sentence;
+        ato_tx *tx = ato_tx_begin(0);
+        for (Mapped *each : {&m, &n})
+            EXPECT_TRUE(ato_tx_memcpy(tx, each->base, pattern(100, 5).data(), 100, 0));
+        EXPECT_EQ(ato_tx_commit(tx), -1);
+        EXPECT_EQ(errno, EACCES) << ato_errormsg();
+        EXPECT_TRUE(has(ato_errormsg(), folder + "/journal-")) << ato_errormsg();
+        ato_tx_abort(tx);
         EXPECT_EQ(m.read(), content);
+        EXPECT_EQ(n.read(), old);
     });
     Mapped m(file);
     ASSERT_TRUE(m) << m.sentence;
@@ -134,7 +143,7 @@ TEST_F(Permission, ReflectionGetsTheRestrictedModeOfItsFileAtTheNextMap)
 }
 
 // A user who may read the manifest may lock it, and nothing more; the lock ends with the process. Others wait
-// for a limited time. Journals concern other files, too, and are not readable.
+// for a limited time.
 TEST_F(Permission, ReaderThatLocksTheManifestBlocksMapsUntilItEnds)
 {
     write_atomically();
@@ -142,9 +151,6 @@ TEST_F(Permission, ReaderThatLocksTheManifestBlocksMapsUntilItEnds)
     {
         Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM));
         ASSERT_TRUE(write_record(m)) << m.sentence;
-        const auto journals = journals_of(file);
-        ASSERT_EQ(journals.size(), 1u);
-        EXPECT_EQ(stat_of(journals[0]).st_mode & 0777, 0600u);
         EXPECT_EQ(stat_of(manifest_of(file)).st_mode & 0777, 0644u) << "follows";
     }
     for (off_t byte : {1, 0}) { // a slot; the attach lock
@@ -217,7 +223,7 @@ TEST_F(Permission, UsersThatMayWriteTheFileShareItAndOthersCannotMapIt)
     constexpr gid_t GROUP = 4242;
     constexpr uid_t OWNER = 1111, MEMBER = 2222, STRANGER = 3333;
     const std::string folder = dir / "together", shared = folder + "/file";
-    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM); // with a journal
+    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
     std::filesystem::create_directory(folder);
     give(folder, OWNER, GROUP, 02775);
     write_file(shared, old);
@@ -237,7 +243,7 @@ TEST_F(Permission, UsersThatMayWriteTheFileShareItAndOthersCannotMapIt)
         });
         ASSERT_TRUE(is_mapped.hear());
         const std::vector<std::string> parts = parts_of(shared, folder);
-        EXPECT_EQ(parts.size(), 4u); // reflection, manifest, journal, memory
+        EXPECT_EQ(parts.size(), 3u); // reflection, manifest, memory
         as(STRANGER, [&] {
             EXPECT_EQ(ato_mmap_opt(SIZE, handed, 0, nullptr), MAP_FAILED);
             EXPECT_EQ(errno, EACCES) << ato_errormsg();

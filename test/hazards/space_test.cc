@@ -2,7 +2,7 @@
 //
 // What if a file system is full, or has no room for a second copy of a file? A plain store to a hole is
 // SIGBUS, in the middle of a record; in memory a load is, too; and where the kernel keeps many pages as one
-// (a large folio), a store beside a hole is (scarce_test.cc). The library allocates before it stores or
+// (a large folio), a store beside a hole is (large_file_test.cc). The library allocates before it stores or
 // loads: ENOSPC, nothing changed, and the next try works. Each operation, on each medium, with room for a
 // number of blocks, is in fault/disk_test.cc; here are other states of files and disks.
 #include "hazards/cut_commit.h"
@@ -162,7 +162,7 @@ TEST_P(SpaceInMemory, ALoadFromAHoleIsSigbusAndAReadIsEnospc)
     }
 }
 
-// The reflection of a dead process, then also its journal, copied without zeros.
+// The reflection of a dead process, then also its manifest, copied without zeros.
 TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
 {
     auto dig_zeros = [](const std::string &path, size_t n) {
@@ -172,12 +172,12 @@ TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
     };
     write_file(file, content);
     ASSERT_EQ(cut_commit::die_between_flips(file), CUT);
-    const std::string journal = journals_of(file).at(0), reflection = reflection_of(file);
+    const std::string manifest = manifest_of(file), reflection = reflection_of(file);
     write_at(reflection, 0, Bytes(PAGE).data(), PAGE); // as before the first flip
-    for (const std::string &path : {reflection, journal}) {
-        dig_zeros(path, path == journal ? size_of(path) : PAGE);
+    for (const std::string &path : {reflection, manifest}) {
+        dig_zeros(path, path == manifest ? size_of(path) : PAGE);
         fill(ballast);
-        EXPECT_EQ(load_plainly(path, 0, path == journal ? size_of(path) : 1), died_of(SIGBUS));
+        EXPECT_EQ(load_plainly(path, 0, path == manifest ? size_of(path) : 1), died_of(SIGBUS));
         Mapped m(file, options(ATO_DOMAIN_PMEM));
         EXPECT_FALSE(m);
         EXPECT_EQ(m.error, ENOSPC) << m.sentence;

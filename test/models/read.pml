@@ -6,7 +6,7 @@
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
  * in O, nothing is loaded, and the invalid homes hold garbage. WRITERS threads do OPS operations each,
- * any of KINDS; one thread reads once: a page or both, without a lock, and after TRIES tries reserved.
+ * any of KINDS; one thread reads once: a page or both, without a lock, and after PASSES passes reserved.
  * One read is enough, since it may begin at any moment and has to return what was, at some moment between
  * its begin and its end, the state after all operations begun to be shown: then no later read can
  * return an earlier state. An operation counts from the moment at which its first bitmap is visible.
@@ -30,8 +30,10 @@
  *
  * tools/check-models runs this, and with these, each of which has to be found:
  *   MUTANT_NO_CHECK         the reader does not look at the versions again
+ *   MUTANT_NO_LAST_PASS     the read is over when what had moved is copied again
+ *   MUTANT_KEEP_VERSION     a page that is copied again keeps the version of its first copy
  *   MUTANT_STEADY           the reader takes an even version for a steady one
- *   MUTANT_LATE_VERSION     the reader notes the versions after the bitmaps
+ *   MUTANT_LATE_VERSION     the reader notes a version after its copy
  *   MUTANT_SET_FIRST        bitmaps change before the pages are marked
  *   MUTANT_UNMARK_EARLY     pages are unmarked before all bitmaps have changed
  *   MUTANT_MARK_ONE_BY_ONE  each page is marked, changed and unmarked by itself
@@ -67,8 +69,8 @@
 #ifndef OPS_1
 #define OPS_1 1
 #endif
-#ifndef TRIES
-#define TRIES 2
+#ifndef PASSES
+#define PASSES 3
 #endif
 
 #define READER  WRITERS
@@ -329,7 +331,7 @@ inline look(p)
 /* steady_version() */
 inline note(p)
 {
-    atomic { steady(p) -> before = before + version[p] }
+    atomic { steady(p) -> noted[p] = version[p] }
 }
 
 inline gather(s)
@@ -348,6 +350,29 @@ inline copy(p)
     seen = 0
 }
 
+/* pass() in read.c, of one page; noted[p] is 0 if it was not copied yet. */
+inline pass(p)
+{
+    look(p);
+    if
+    :: version[p] == noted[p]
+    :: else ->
+        done = false;
+#ifdef MUTANT_LATE_VERSION
+        copy(p);
+        note(p)
+#elif defined(MUTANT_KEEP_VERSION)
+        if
+        :: !noted[p] -> note(p); copy(p)
+        :: else -> copy(p); done = true
+        fi
+#else
+        note(p);
+        copy(p)
+#endif
+    fi
+}
+
 #define was(i)                                                                                     \
     ((pages == 2 || (got[0] == then[3 * (i)] && got[1] == then[3 * (i) + 1])) &&                   \
      (pages == 1 || got[2] == then[3 * (i) + 2]))
@@ -355,7 +380,7 @@ inline copy(p)
 
 proctype reader()
 {
-    byte pages, before, after, seen, tries, got[3];
+    byte pages, noted[2], seen, passes, got[3];
     bool done;
     if
     :: pages = 1
@@ -364,41 +389,28 @@ proctype reader()
     fi;
     d_step { then[0] = now[0]; then[1] = now[1]; then[2] = now[2]; moments = 1 };
     do
-    :: tries == TRIES || done -> break
-    :: else -> /* read_one(), read_many(); read_at_once() is a try of one page */
-#ifndef MUTANT_LATE_VERSION
-        if :: pages & 1 -> look(0); note(0) :: else fi;
-        if :: pages & 2 -> look(1); note(1) :: else fi;
-#else
-        if :: pages & 1 -> look(0) :: else fi;
-        if :: pages & 2 -> look(1) :: else fi;
-#endif
-        if :: pages & 1 -> copy(0) :: else fi;
-#ifdef MUTANT_LATE_VERSION
-        if :: pages & 1 -> note(0) :: else fi;
-        if :: pages & 2 -> note(1) :: else fi;
-#endif
-        if :: pages & 2 -> copy(1) :: else fi;
-        if :: pages & 1 -> after = after + version[0] :: else fi;
-        if :: pages & 2 -> after = after + version[1] :: else fi;
-#ifdef MUTANT_NO_CHECK
+    :: passes == PASSES || done -> break
+    :: else -> /* read_many(); read_one() and read_at_once() are two passes over one page, with one copy at most */
+        d_step { passes++; done = true };
+        if :: pages & 1 -> pass(0) :: else fi;
+        if :: pages & 2 -> pass(1) :: else fi;
+#if defined(MUTANT_NO_CHECK)
         done = true;
-#else
-        done = before == after;
+#elif defined(MUTANT_NO_LAST_PASS)
+        done = done || passes == 2;
 #endif
-        d_step { before = 0; after = 0; tries++ }
     od;
     if
     :: done
     :: else -> /* read_reserved() */
         if :: pages & 1 -> atomic { !holder[0] -> holder[0] = READER + 1 } :: else fi;
 #ifdef MUTANT_RESERVED_ONE
-        if :: pages & 1 -> copy(0); holder[0] = 0 :: else fi;
-        if :: pages & 2 -> atomic { !holder[1] -> holder[1] = READER + 1 }; copy(1); holder[1] = 0 :: else fi
+        if :: pages & 1 -> pass(0); holder[0] = 0 :: else fi;
+        if :: pages & 2 -> atomic { !holder[1] -> holder[1] = READER + 1 }; pass(1); holder[1] = 0 :: else fi
 #else
         if :: pages & 2 -> atomic { !holder[1] -> holder[1] = READER + 1 } :: else fi;
-        if :: pages & 1 -> copy(0) :: else fi;
-        if :: pages & 2 -> copy(1) :: else fi;
+        if :: pages & 1 -> pass(0) :: else fi;
+        if :: pages & 2 -> pass(1) :: else fi;
         if :: pages & 1 -> holder[0] = 0 :: else fi;
         if :: pages & 2 -> holder[1] = 0 :: else fi
 #endif
@@ -414,7 +426,7 @@ proctype reader()
         then[0] = 0; then[1] = 0; then[2] = 0; then[3] = 0; then[4] = 0; then[5] = 0;
         then[6] = 0; then[7] = 0; then[8] = 0; then[9] = 0; then[10] = 0; then[11] = 0;
         then[12] = 0; then[13] = 0; then[14] = 0; then[15] = 0; then[16] = 0; then[17] = 0;
-        pages = 0; got[0] = 0; got[1] = 0; got[2] = 0; tries = 0; done = false
+        pages = 0; got[0] = 0; got[1] = 0; got[2] = 0; noted[0] = 0; noted[1] = 0; passes = 0; done = false
     }
 }
 

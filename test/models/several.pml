@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
- * The steps of the commit are those of commit.c (commit_journal()) and showing.c (showing_all()), those of the replay
- * replay.c's (replay_all(), with visible.c), those of recover() peers_recover() (peers.c) and
- * takeover() (takeover.c), both with finish.c.
+ * The steps of the commit are those of journals.c (use()), commit.c (commit_journal()) and showing.c (showing_all()), those of
+ * recover() takeover.c's (takeover()).
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
  * page. Process 3 has both mapped, and reads one and then the other. A process that finds a page of a dead holder
- * recovers. With RO process 3 does not: it uses the notes in memory (view_of_marked() in reader_beside.c). KILLS processes
- * are killed, each at any step; the kernel drops their locks.
+ * recovers. With RO process 3 may not (reader_copy.c): its read fails. KILLS processes are killed, each at any step; the kernel
+ * drops their locks.
  *
  * Words count from 0 to 1. What a power cut leaves is takeover.pml's, which also has the death in a commit to one file; memory
  * is sequentially consistent, as there.
@@ -19,12 +18,13 @@
  *   - no deadlock: no page stays held or marked for ever
  *
  * tools/check-models runs this, and with these, each of which has to be found:
+ *   MUTANT_NAME_LATE      the manifests name the journal after the commit line
+ *   MUTANT_UNNAME_FIRST   a recovery clears the names before the replay
  *   MUTANT_RETIRE_FIRST   the lane is retired before all is shown
- *   MUTANT_NO_HIDE        a replay marks nothing
- *   MUTANT_HIDE_ONE       a replay marks the file alone that it is about
+ *   MUTANT_NO_MARK        a replay marks nothing before
+ *   MUTANT_MARK_ONE       a replay marks the file alone that it is about
+ *   MUTANT_FILE_BY_FILE   each file is marked, reloaded and shown by itself
  *   MUTANT_NO_REPLAY      pages are taken over without a replay
- *   MUTANT_TELL_EACH      with RO: each file's memory tells by itself
- *   MUTANT_HIDE_UNMARKED  with RO: a replay hides what is not marked yet, and of the rest goes by what is told
  */
 #ifndef KILLS
 #define KILLS 2
@@ -32,11 +32,8 @@
 
 byte word[2], bitmap[2]; /* on the media, in memory */
 bit flipping[2];
-byte moves[2];           /* page_state.version */
 byte holder[2];          /* process + 1; 0: free */
-bit is_hidden[2], taken[2]; /* page_state.owner: PAGE_HIDDEN, PAGE_TAKEN_OVER */
-bit told[2];             /* the dead one's: SHOWING_WORDS */
-bit reloaded[2];
+bit named[2];            /* the journal word of process 0's slot in the manifest */
 bit dead[4], doomed[4];
 bit lane;                /* committed, not retired */
 byte attach[2], journal; /* locks: process + 1 */
@@ -55,37 +52,29 @@ inline drop(lock)
 
 inline mark(k)
 {
-    flipping[k] = 1;
-    moves[k]++
+    flipping[k] = 1
 }
 
 inline unmark(k)
 {
-    flipping[k] = 0;
-    moves[k]++
+    flipping[k] = 0
 }
 
-/* takeover_hide() */
-inline hide(k)
+inline mark_dead(k)
 {
     d_step {
         if
-#ifdef MUTANT_HIDE_UNMARKED
-        :: holder[k] == gone && !flipping[k] -> mark(k); is_hidden[k] = 1; taken[k] = 0
-#else
-        :: holder[k] == gone && flipping[k] -> is_hidden[k] = 1; taken[k] = 0
-        :: holder[k] == gone && !flipping[k] -> mark(k); is_hidden[k] = 1; taken[k] = 0
-#endif
+        :: holder[k] == gone && !flipping[k] -> mark(k)
         :: else
         fi
     }
 }
 
-inline flip(k)
+inline reload(k)
 {
     d_step {
         if
-        :: holder[k] == gone && is_hidden[k] && flipping[k] -> bitmap[k] = 1
+        :: holder[k] == gone -> bitmap[k] = word[k]
         :: else
         fi
     }
@@ -95,56 +84,90 @@ inline reveal(k)
 {
     d_step {
         if
-        :: holder[k] == gone && is_hidden[k] && flipping[k] -> unmark(k)
+        :: holder[k] == gone && flipping[k] -> unmark(k)
         :: else
         fi
     }
 }
 
-/* replay_all(), then takeover(), of file f: its page is held by the dead process `gone`. */
+inline give_back(k)
+{
+    d_step {
+        if
+        :: holder[k] == gone -> holder[k] = 0
+        :: else
+        fi
+    }
+}
+
+#define is_of(k) (both || f == k)
+
+#define each(step) if :: is_of(0) -> step(0) :: else fi; if :: is_of(1) -> step(1) :: else fi
+
+inline unname(k)
+{
+    if :: gone == 1 -> named[k] = 0 :: else fi
+}
+
+inline replay()
+{
+    if
+    :: both -> word[0] = 1; word[1] = 1; lane = 0
+    :: else
+    fi
+}
+
+inline take_attach(k)
+{
+    take(attach[k])
+}
+
+inline drop_attach(k)
+{
+    drop(attach[k])
+}
+
+/* takeover(), of file f: its page is held by the dead process `gone`. */
 inline recover(f)
 {
+    both = 0;
+    journaled = gone == 1 && named[f];
 #ifndef MUTANT_NO_REPLAY
-    take(journal);
     if
-    :: lane && gone == 1 ->
-        take(attach[0]);
-        take(attach[1]);
-#ifdef MUTANT_HIDE_ONE
-        hide(f);
-#elif !defined(MUTANT_NO_HIDE)
-        hide(0);
-        hide(1);
-#endif
-        word[0] = 1;
-        word[1] = 1;
-        flip(0);
-        flip(1);
-        reveal(0);
-        reveal(1);
-        lane = 0;
-        drop(attach[1]);
-        drop(attach[0])
+    :: journaled -> take(journal); both = lane
     :: else
     fi;
-    drop(journal);
 #endif
-    take(attach[f]);
+    each(take_attach);
     if
-    :: holder[f] == gone ->
-        d_step {
-            if
-            :: !flipping[f] -> mark(f); taken[f] = 1; is_hidden[f] = 0
-            :: else
-            fi
-        };
-        reloaded[f] = 1;
-        bitmap[f] = word[f];
-        d_step { unmark(f) };
-        d_step { holder[f] = 0; reloaded[f] = 0; taken[f] = 0; is_hidden[f] = 0 }
+    :: holder[f] == gone && (!journaled || named[f]) ->
+#ifdef MUTANT_UNNAME_FIRST
+        each(unname);
+#endif
+#ifdef MUTANT_FILE_BY_FILE
+        mark_dead(f);
+        replay();
+        reload(f);
+        reveal(f);
+        mark_dead(1 - f);
+        reload(1 - f);
+        reveal(1 - f);
+#else
+#ifdef MUTANT_MARK_ONE
+        mark_dead(f);
+#elif !defined(MUTANT_NO_MARK)
+        each(mark_dead);
+#endif
+        replay();
+        each(reload);
+        each(reveal);
+#endif
+        each(give_back);
+        each(unname)
     :: else
     fi;
-    drop(attach[f])
+    each(drop_attach);
+    if :: journal == me -> drop(journal) :: else fi
 }
 
 inline reserve(f)
@@ -162,49 +185,22 @@ inline want(f)
     holder[f] = 0
 }
 
-#ifdef MUTANT_TELL_EACH
-#define speaker(f) f
-#else
-#define speaker(f) 0
-#endif
+#define REFUSED 2
 
-#define UNTOLD 2
-
-/* view_of_marked(): is it the word that holds, not the bitmap? */
-inline view(f, is)
-{
-    d_step {
-        if
-        :: !flipping[f] -> is = 0
-        :: else ->
-            is = (reloaded[f] -> 1 : (is_hidden[f] -> UNTOLD : (taken[f] -> 0 : told[speaker(f)])))
-        fi
-    }
-}
-
-/* note(), copy_page() and is_as_noted() of reader_beside.c, or read.c */
+/* read.c, or reader_copy_beside() in reader_copy.c */
 inline read(f, got)
 {
     do
-#ifndef RO
     :: atomic { !flipping[f] -> got = bitmap[f] }; break
-    :: atomic { flipping[f] && holder[f] && dead[holder[f] - 1] -> gone = holder[f] };
-        recover(f)
-#else
-    :: atomic {
-        !flipping[f] || (holder[f] && dead[holder[f] - 1]) -> noted = moves[f];
-        view(f, before)
+    :: atomic { flipping[f] && holder[f] && dead[holder[f] - 1] ->
+#ifdef RO
+        got = REFUSED
     };
-        view(f, now);
-        if
-        :: now == 1 -> got = word[f]
-        :: else -> got = bitmap[f]
-        fi;
-        view(f, after);
-        if
-        :: before != UNTOLD && now != UNTOLD && before == after && noted == moves[f] -> break
-        :: else
-        fi
+        break
+#else
+        gone = holder[f]
+    };
+        recover(f)
 #endif
     od
 }
@@ -219,24 +215,30 @@ inline commit()
 {
     reserve(0);
     reserve(1);
-    lane = 1;
+#ifndef MUTANT_NAME_LATE
+    named[0] = 1; /* N1 */
+    named[1] = 1;
+#endif
+    lane = 1; /* J2 */
+#ifdef MUTANT_NAME_LATE
+    named[0] = 1;
+    named[1] = 1;
+#endif
     word[0] = 1;
     word[1] = 1;
 #ifdef MUTANT_RETIRE_FIRST
     lane = 0;
 #endif
     mark_both();
-    told[0] = 1;
-#ifdef MUTANT_TELL_EACH
-    told[1] = 1;
-#endif
     bitmap[0] = 1;
     bitmap[1] = 1;
     d_step { unmark(0) };
     d_step { unmark(1) };
-    lane = 0;
+    lane = 0; /* J3 */
     holder[0] = 0;
-    holder[1] = 0
+    holder[1] = 0;
+    named[0] = 0; /* N2 */
+    named[1] = 0
 }
 
 /* The locks of a dead process go, in any order; with the last one its death is visible. */
@@ -254,9 +256,7 @@ inline die()
 proctype process(byte id)
 {
     byte gone, first, second;
-#ifdef RO
-    byte noted, before, now, after;
-#endif
+    bit both, journaled;
     {
         if
         :: id == 0 -> commit()
@@ -267,7 +267,7 @@ proctype process(byte id)
             :: read(0, first); read(1, second)
             :: read(1, first); read(0, second)
             fi;
-            assert(second >= first) /* forward */
+            assert(second >= first || first == REFUSED) /* forward */
         fi
     } unless { doomed[id] };
     if
@@ -280,6 +280,7 @@ proctype process(byte id)
 init
 {
     byte id = 4, gone, kills;
+    bit both, journaled;
     atomic {
         run process(0);
         run process(1);

@@ -2,15 +2,15 @@
 /*
  * What becomes of the pages that a killed process held? The steps of the commit are those of commit.c
  * (commit_journal(), commit_page()), showing.c (showing_all()) and page_set_reserve.c, those of the replay replay.c and journal.c, those of
- * recover() peers.c, and of take_over() takeover.c, but for the size of the file.
+ * recover() and take_over() takeover.c, but for the size of the file.
  *
  * One file of two pages, all loaded. Four processes; each may be killed at any step, KILLS of them
  * in all, and what one has held then is dropped by the kernel in any order (attach lock, slot's
- * lock, journal's locks). Process 0 and 1 write, each as MODE_0, MODE_1 say: both pages by a journal
- * lane (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
+ * lock). Process 0 and 1 write, each as MODE_0, MODE_1 say: both pages by a lane in
+ * the manifest (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
  * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. A
  * process that waits for a page looks at the slot of its holder, and recovers if the holder is dead (recover()). With RO
- * process 3 may not: it reads the copies that the dead process's memory calls valid (view_of_marked() in reader_beside.c).
+ * process 3 may not (reader_copy.c): its read fails.
  *
  * Words are numbers of operations: `word` as it is visible, `durable` as a power cut would leave it at
  * most behind: it keeps either, for each line by itself. So with the lane's commit line and `retired`.
@@ -31,7 +31,7 @@
  * have drained when its locks are free: the kernel came between.
  *
  * tools/check-models runs this, and with these, each of which has to be found:
- *   MUTANT_FREE_FIRST         pages of the dead are taken over before its lane is replayed
+ *   MUTANT_RELOAD_FIRST       words are reloaded before the lane is replayed
  *   MUTANT_NO_REPLAY          the lane is not replayed
  *   MUTANT_RETIRE_FIRST       a replay retires the lane before the words are durable
  *   MUTANT_COMMIT_NO_J4       a commit retires its lane before its words are durable
@@ -44,17 +44,10 @@
  *   MUTANT_NO_MARK            reloaded without marks
  *   MUTANT_ONE_BY_ONE         each page is marked, reloaded, unmarked and freed by itself
  *   MUTANT_KEEP_PENDING       the mask of the dead stays in the page's state
- *   MUTANT_TRUST_POOL         an owner whose journal is still locked is taken to live: no replay
  *   MUTANT_NO_ATTACH          recoveries take no lock
  *   MUTANT_READER_WAITS       readers do not look at the holder of a page that is flipping
  *   MUTANT_NO_RECHECK         WITHOUT_RECHECK and WITHOUT_GENERATION
  *   MUTANT_NO_GENERATION      WITHOUT_GATE and WITHOUT_GENERATION
- *   MUTANT_NOT_TOLD           with RO: a commit never tells that all is marked
- *   MUTANT_TOLD_FIRST        with RO: it does before all is
- *   MUTANT_TOLD_SHORT        with RO: it takes it back before all bitmaps are changed
- *   MUTANT_NOT_RELOADED       with RO: a takeover does not tell that all is durable
- *   MUTANT_RELOADED_FIRST     with RO: it does before it has marked
- *   MUTANT_RELOADED_UNFLUSHED with RO: it does before it has flushed
  * These hold too. The generation makes up for the other two, and they together for it:
  *   WITHOUT_RECHECK           the slot is not looked at again under the attach lock
  *   WITHOUT_GENERATION        reservations do not tell holders of one slot apart
@@ -100,10 +93,6 @@ byte version[2];
 byte bitmap[2];   /* the last operation that is shown */
 bit pending[2];
 
-bit taken_over[2];   /* page_state.owner: PAGE_TAKEN_OVER */
-bit words[4];        /* shared_showing.what, one thread a process: SHOWING_WORDS */
-bit reloaded[4];     /* shared_slot.reloaded */
-
 #define slot_of(h)   (((h) - 1) & 3)
 #define holds(s)     (1 + (s) + 4 * (generation[s] % GENERATIONS))
 /* The slot's lock is free, or belongs to another process by now. */
@@ -114,14 +103,12 @@ bit reloaded[4];     /* shared_slot.reloaded */
 byte generation[4];
 bit taken[4];      /* shared_slot.state: not free, its pages perhaps neither */
 byte lives[4];     /* lock of the slot's byte in the manifest: 1 + process */
-bit owned[4];      /* lock 0 of a process's journal */
-byte recovering[4];/* lock 1 of the slot's journal: 1 + process */
 byte attach;       /* the manifest's byte 0: 1 + process */
 
 /* ---- the media ---- */
 
 byte word[2], durable[2];
-bit commit[2], commit_durable[2];   /* journal of slot 0, of slot 1: the lane's commit line */
+bit commit[2], commit_durable[2];   /* lane of slot 0, of slot 1: its commit line */
 bit retired[2], retired_durable[2];
 
 /* ---- ghosts ---- */
@@ -190,7 +177,7 @@ inline copied(p)
 
 inline mark(p)
 {
-    d_step { taken_over[p] = 0; version[p]++ }
+    version[p]++
 }
 
 inline write_word()
@@ -227,24 +214,14 @@ inline write_lane()
 #endif
     flush(0);
     flush(1); /* J4 */
-#ifdef MUTANT_TOLD_FIRST
-    words[me] = 1;
-#endif
     mark(0);
     mark(1);
-#ifndef MUTANT_NOT_TOLD
-    words[me] = 1;
-#endif
     bitmap[0] = op;
-#ifdef MUTANT_TOLD_SHORT
-    words[me] = 0;
-#endif
     bitmap[1] = op;
     pending[0] = 0;
     version[0]++;
     pending[1] = 0;
     version[1]++;
-    words[me] = 0;
 #ifndef MUTANT_COMMIT_NO_J3
     retired[me] = 1;
     retired_durable[me] = 1; /* J3 */
@@ -258,18 +235,12 @@ inline write_lane()
 #endif
 }
 
-/* The kernel drops the locks of a dead process in any order, the owner's lock of its journal perhaps after
- * the slot's. */
+/* The kernel drops the locks of a dead process in any order. */
 inline die()
 {
     do
     :: attach == id + 1 -> attach = 0
     :: d_step { lives[me] == id + 1 -> lives[me] = 0 }
-    :: owned[id] -> owned[id] = 0
-    :: d_step { recovering[0] == id + 1 -> recovering[0] = 0 }
-    :: d_step { recovering[1] == id + 1 -> recovering[1] = 0 }
-    :: d_step { recovering[2] == id + 1 -> recovering[2] = 0 }
-    :: d_step { recovering[3] == id + 1 -> recovering[3] = 0 }
     :: else -> break
     od
 }
@@ -303,8 +274,6 @@ inline attach_slot()
         :: else -> me = 2
         fi;
         generation[me]++;
-        reloaded[me] = 0;
-        words[me] = 0;
         taken[me] = 1;
         lives[me] = id + 1
     };
@@ -326,24 +295,13 @@ proctype newcomer(byte id)
 
 /* ---- the reader ---- */
 
-/* For a marked page the word on the media counts; else the bitmap in memory. */
-#ifdef RO
-#define view(p) \
-    (reloaded[slot_of(holder[p])] || (!taken_over[p] && words[slot_of(holder[p])]))
-#else
-#define view(p) 0
-#endif
-
-/* load_look(), steady_version(); note() in reader_beside.c */
+/* load_look(), read_steady_version(), or reader_copy_beside() in reader_copy.c */
 inline note(p)
 {
     do
-    :: atomic { version[p] & 1 -> before = before + 2 * version[p]; break }
+    :: atomic { version[p] & 1 -> before = before + version[p]; break }
 #ifdef RO
-    :: atomic {
-        !(version[p] & 1) && is_dead(holder[p]) -> before = before + 2 * version[p] + view(p);
-        break
-    }
+    :: !(version[p] & 1) && is_dead(holder[p]) -> refused = 1; break
 #elif !defined(MUTANT_READER_WAITS)
     :: !(version[p] & 1) && is_dead(holder[p]) ->
         d_step { gone = (is_dead(holder[p]) -> holder[p] : 0) };
@@ -352,42 +310,35 @@ inline note(p)
     od
 }
 
-inline copy(p)
-{
-    if
-    :: !(version[p] & 1) && view(p) -> got[p] = word[p]
-    :: else -> got[p] = bitmap[p]
-    fi
-}
-
-inline look_again(p)
-{
-    d_step { before = before - 2 * version[p] - (version[p] & 1 -> 0 : view(p)) }
-}
-
+/* All is copied again if a version moved: read.pml has the passes. */
 inline read()
 {
     do
-    :: before = 0;
+    :: d_step { before = 0; refused = 0 };
         note(0);
         note(1);
-        copy(0);
-        copy(1);
-        look_again(0);
-        look_again(1);
+        got[0] = bitmap[0];
+        got[1] = bitmap[1];
+        before = before - version[0];
+        before = before - version[1];
         if
-        :: !before -> break
+        :: !before || refused -> break
         :: else
         fi
     od;
-    assert(whole(got[0], got[1])); /* assert whole */
-    d_step { seen[0] = seen[0] | contains(0, got[0]); seen[1] = seen[1] | contains(1, got[1]) }
+    if
+    :: refused -> got[0] = 0; got[1] = 0
+    :: else ->
+        assert(whole(got[0], got[1])); /* assert whole */
+        d_step { seen[0] = seen[0] | contains(0, got[0]); seen[1] = seen[1] | contains(1, got[1]) }
+    fi
 }
 
 proctype reader(byte id)
 {
     byte me = id, gone, got[2], first[2];
     short before;
+    bit refused;
     {
         read();
         d_step { first[0] = got[0]; first[1] = got[1] };
@@ -396,9 +347,9 @@ proctype reader(byte id)
 #endif
         d_step {
             /* assert forward */
-            assert((contains(0, got[0]) & contains(0, first[0])) == contains(0, first[0]));
-            assert((contains(1, got[1]) & contains(1, first[1])) == contains(1, first[1]));
-            got[0] = 0; got[1] = 0; first[0] = 0; first[1] = 0
+            assert(refused || (contains(0, got[0]) & contains(0, first[0])) == contains(0, first[0]));
+            assert(refused || (contains(1, got[1]) & contains(1, first[1])) == contains(1, first[1]));
+            got[0] = 0; got[1] = 0; first[0] = 0; first[1] = 0; refused = 0
         };
         ended[id] = 1
     } unless {
@@ -472,8 +423,8 @@ init
         version[1] = 1;
         contains(0, 0) = 1;
         contains(1, 0) = 1;
-        lives[0] = 1; taken[0] = 1; owned[0] = 1;
-        lives[1] = 2; taken[1] = 1; owned[1] = 1;
+        lives[0] = 1; taken[0] = 1;
+        lives[1] = 2; taken[1] = 1;
         lives[3] = 4; taken[3] = 1;
         run writer(0, MODE_0);
 #if MODE_1

@@ -12,7 +12,7 @@ inline mark_dead(p)
             version[p]++
 #else
             if
-            :: version[p] & 1 -> version[p]++; taken_over[p] = 1
+            :: version[p] & 1 -> version[p]++
             :: else /* its holder has marked it */
             fi
 #endif
@@ -75,58 +75,12 @@ inline free_dead(p)
     }
 }
 
-inline take_over()
-{
-#if defined(MUTANT_ONE_BY_ONE)
-    mark_dead(0);
-    settle(0);
-    reload(0);
-    unmark_dead(0);
-    free_dead(0);
-    mark_dead(1);
-    settle(1);
-    reload(1);
-    unmark_dead(1);
-    free_dead(1)
-#else
-#ifdef MUTANT_RELOADED_FIRST
-    reloaded[slot_of(gone)] = 1;
-#endif
-#ifndef MUTANT_NO_MARK
-    mark_dead(0);
-    mark_dead(1);
-#endif
-#ifdef MUTANT_RELOADED_UNFLUSHED
-    reloaded[slot_of(gone)] = 1;
-#endif
-    settle(0);
-    settle(1);
-#ifndef MUTANT_NOT_RELOADED
-    reloaded[slot_of(gone)] = 1;
-#endif
-    reload(0);
-    reload(1);
-#ifndef MUTANT_NO_MARK
-    unmark_dead(0);
-    unmark_dead(1);
-#endif
-    free_dead(0);
-    free_dead(1)
-#endif
-}
-
-#ifdef MUTANT_TRUST_POOL
-#define may_replay(s) !owned[s]
-#else
-#define may_replay(s) true
-#endif
-
-/* replay_all() of replay.c: settle, apply, retire. Words are the dead one's: it holds the pages. */
+/* replay_slot() of replay.c: settle, apply, retire. Words are the dead one's: it holds the pages. */
 inline replay(s)
 {
 #ifndef MUTANT_NO_REPLAY
     if
-    :: s < 2 && may_replay(s) ->
+    :: s < 2 ->
 #ifndef MUTANT_NO_SETTLE
         d_step { commit_durable[s] = commit[s]; retired_durable[s] = retired[s] }; /* R2 */
 #endif
@@ -154,11 +108,48 @@ inline replay(s)
 #endif
 }
 
-/* Locks: the journal's, then the attach lock. No page is waited for under them. */
+inline take_over()
+{
+#if defined(MUTANT_ONE_BY_ONE)
+    replay(slot_of(gone));
+    mark_dead(0);
+    settle(0);
+    reload(0);
+    unmark_dead(0);
+    free_dead(0);
+    mark_dead(1);
+    settle(1);
+    reload(1);
+    unmark_dead(1);
+    free_dead(1)
+#else
+#ifndef MUTANT_NO_MARK
+    mark_dead(0);
+    mark_dead(1);
+#endif
+#ifndef MUTANT_RELOAD_FIRST
+    replay(slot_of(gone));
+#endif
+    settle(0);
+    settle(1);
+    reload(0);
+    reload(1);
+#ifdef MUTANT_RELOAD_FIRST
+    replay(slot_of(gone));
+#endif
+#ifndef MUTANT_NO_MARK
+    unmark_dead(0);
+    unmark_dead(1);
+#endif
+    free_dead(0);
+    free_dead(1)
+#endif
+}
+
+/* Under the attach lock. No page is waited for. */
 inline recover()
 {
 #ifndef MUTANT_NO_ATTACH
-    atomic { !recovering[slot_of(gone)] -> recovering[slot_of(gone)] = id + 1 };
     atomic { !attach -> attach = id + 1 };
 #endif
     if
@@ -168,19 +159,12 @@ inline recover()
 #else
     :: true ->
 #endif
-#ifdef MUTANT_FREE_FIRST
         take_over();
-        replay(slot_of(gone));
-#else
-        replay(slot_of(gone));
-        take_over();
-#endif
         /* With pages of both generations about (WITHOUT_GATE) the slot stays as it is. */
         d_step { if :: !lives[slot_of(gone)] -> taken[slot_of(gone)] = 0 :: else fi }
     fi;
 #ifndef MUTANT_NO_ATTACH
     attach = 0;
-    recovering[slot_of(gone)] = 0;
 #endif
     gone = 0
 }

@@ -7,6 +7,9 @@
 //   actor hold FILE            prints 'ready', waits for the end of its input, unmaps it fast
 //   actor write FILE           dies in the middle of a write, before it is decided
 //   actor commit FILE          dies in the middle of a commit of several words
+//   actor several FILE         dies in the middle of a commit to FILE and FILE-b
+//   actor emptied FILE         makes commits of several words, cuts it to nothing; dies
+//   actor mapped FILE          maps it, dies
 //   actor birth|death FILE     dies while the reflection is made, or removed
 //   actor grow FILE            makes it longer again and again, until the end of its input
 //   actor growth FILE          dies while the file grows, to 30000 bytes
@@ -43,13 +46,15 @@ static int act(const std::string &what, const std::string &path)
         };
     if (what == "empty")
         write_file(path, {});
-    Mapped m(path, o, what == "empty" ? 4096 : 0);
+    Mapped m(path, o, what == "empty" || what == "mapped" ? 4096 : 0);
     if (!m) {
         fprintf(stderr, "%s\n", m.sentence.c_str());
         return 1;
     }
     if (what == "empty")
         return m.unmap(ATO_UNMAP_FAST) < 0;
+    if (what == "mapped")
+        _exit(77);
     if (what == "grow") {
         // In bursts: without pauses the file would reach its maximum of 1 GiB before a slow machine has
         // looked at it.
@@ -72,11 +77,28 @@ static int act(const std::string &what, const std::string &path)
                        ato_deploy(m.base, 9000) == 0;
         return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
+    if (what == "several") {
+        const std::string other = path + "-b";
+        write_file(other, Bytes(20000));
+        Mapped b(other, o);
+        PersistFaults fault;
+        int stored = 0;
+        ato_tx *tx = ato_tx_begin(0);
+        if (!b || !ato_tx_memcpy(tx, m.base, "both", 4, 0) ||
+            !ato_tx_memcpy(tx, b.base, "both", 4, 0))
+            return 7;
+        fault.before = [&](const PersistCall &c) { // after the two names of the journal
+            return strcmp(c.op, "store_word") == 0 && ++stored == 4 ? DIE : GO_ON;
+        };
+        return ato_tx_commit(tx) == 0 ? 8 : 9;
+    }
     if (what == "guarded")
         _exit(ato_set_guard(m.base, 21, read_file(path).data() + 21, 7) < 0);
     Bytes record = pattern(6000, 2);
     if (!m.write(3000, record))
         return 2;
+    if (what == "emptied")
+        _exit(ato_ftruncate(m.base, 0) < 0 ? 6 : 77);
     PersistFaults faults;
     int words = 0;
     faults.before = [&](const PersistCall &c) {

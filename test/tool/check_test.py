@@ -28,10 +28,12 @@ class Check(Lab):
         self.check(self.file, status=0, words='recovery due: its last user died')
 
     def test_an_owner_that_died_in_a_commit_makes_recovery_due(self):
-        self.make('commit')
-        self.check(self.file, status=0, words='recovery due: 1 commit is in the journal')
-        found = self.check(self.dir, status=0, words='holds a commit of')
-        self.assertTrue(all(f['severity'] == 'note' for f in found), found)
+        for state in 'commit', 'several':
+            self.make(state)
+            self.assertEqual(self.info(self.file)['commits_to_finish'], 1)
+            found = self.check(self.dir, status=0, words='recovery due: 1 commit of a dead process')
+            self.assertTrue(all(f['severity'] == 'note' for f in found), found)
+            self.ato('deploy', self.file)
 
     def test_interrupted_births_and_removals_are_noted(self):
         self.make('birth')
@@ -177,7 +179,7 @@ class Check(Lab):
         for name in '17.stale-01234567', '17.stale-01234567.manifest', 'notes':
             with open(f'{self.dir}/.ato/{name}', 'wb'):
                 pass
-        unfinished = [f'{self.dir}/.ato/journal-{0:032}.tmp',
+        unfinished = [f'{self.dir}/.ato/journal-{0:012}.tmp',
                       self.dir + '/.ato/17.manifest.0123456789abcdef.tmp', self.dir + '/.ato.0123456789abcdef.tmp']
         for name in unfinished[:2]:
             with open(name, 'wb'):
@@ -200,14 +202,49 @@ class Check(Lab):
         found = self.info(self.file)
         self.assertEqual((found['state'], found['id']), ('plain', None))
 
-    def test_a_damaged_journal_is_an_error(self):
+    def test_a_damaged_lane_of_the_manifest_is_an_error(self):
         self.make('commit')
+        self.patch(self.manifest(), 12288 + 64 + 4032, struct.pack('<Q', 99))
+        self.check(self.file, status=1, words='lane 1 of slot 0 is damaged')
+        self.assertEqual(self.info(self.file)['state'], 'damaged')
+
+    def test_a_damaged_journal_word_is_an_error(self):
+        self.make('several')
+        self.patch(self.manifest(), 12288, b'x')
+        found = self.check(self.file, status=1, words='as the number of its journal')
+        self.assertEqual(len([f for f in found if f['severity'] == 'error']), 1, found)
+        self.assertEqual(self.info(self.file)['state'], 'damaged')
+
+    def test_bytes_around_the_lanes_of_the_manifest_are_a_warning(self):
+        for at in 8, 63, 64 + 72, 64 + 4032 + 127, 64 + 4 * 4032, 16383:
+            self.make('commit')
+            self.patch(self.manifest(), 12288 + at, b'x')
+            self.check(self.file, status=0, words='other than 0 around its lanes')
+            self.ato('deploy', self.file)
+
+    def test_a_missing_journal_is_an_error(self):
+        self.make('several')
+        os.unlink(self.journal())
+        found = self.check(self.file, status=1, words='cannot open the journal')
+        self.assertEqual(len([f for f in found if f['severity'] == 'error']), 1, found)
+        self.assertEqual(self.info(self.file)['state'], 'damaged')
+
+    def test_a_journal_that_no_manifest_names_is_noted(self):
+        self.make('several')
+        journal = self.journal()
+        copy = os.path.join(os.path.dirname(journal), 'journal-0123456789ab')
+        shutil.copy(journal, copy)
+        found = self.check(self.dir, status=0, words='no manifest here names this journal')
+        self.assertEqual([f['file'] for f in found if 'left over' in f['what']], [copy])
+
+    def test_a_damaged_journal_is_an_error(self):
+        self.make('several')
         journal = self.journal()
         for at in range(0, os.path.getsize(journal), 4096):
             if self.peek(journal, at, 8) == b'AJOURNAL':
                 break
         self.patch(journal, at + 4096 + 65536, struct.pack('<Q', 99))
-        found = self.check(self.file, status=1, words='lane 1 is damaged')
+        found = self.check(self.file, status=1, words='lane 1 of slot 0 is damaged')
         self.assertTrue(any(f['file'] == journal for f in found))
         self.patch(journal, at, b'x')
         self.check(self.file, status=1, words='no valid header')
@@ -215,9 +252,10 @@ class Check(Lab):
         self.check(self.file, status=1, words='no valid header')
 
     def test_a_commit_that_names_no_word_is_an_error(self):
-        self.make('commit')
-        os.truncate(self.reflection(), 4096)
-        self.check(self.file, status=1, words='has no bitmap word there')
+        for state in 'commit', 'several':
+            path = self.make(state, state)
+            os.truncate(self.reflection(path), 4096)
+            self.check(path, status=1, words='has no bitmap word there')
 
     def test_a_symbolic_link_as_reflection_folder_is_an_error(self):
         os.rename(os.path.dirname(self.reflection(self.make('fast'))), self.dir + '/real')
@@ -303,12 +341,12 @@ class Check(Lab):
         dice = random.Random(7)
         for round_ in range(60 if self.below == '/dev/shm' else 10):
             name = f'file{round_}'
-            path = self.make('commit' if round_ % 3 == 0 else 'fast', name)
+            path = self.make(('commit', 'several', 'fast')[round_ % 3], name)
             victims = [os.path.join(self.dir, '.ato', n) for n in os.listdir(self.dir + '/.ato')]
             victim = dice.choice(victims)
             size = os.path.getsize(victim)
             for _ in range(dice.randrange(1, 6)):
-                self.patch(victim, dice.randrange(min(size, 9000) or 1),
+                self.patch(victim, dice.randrange(min(size, 30000) or 1),
                            dice.randbytes(dice.randrange(1, 40)))
             if dice.random() < 0.3:
                 os.truncate(victim, dice.randrange(size + 1))

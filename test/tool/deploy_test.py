@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import lab
-from lab import ATO, NOBODY, SIZE, STATES, Lab
+from lab import ACTOR, ATO, CUT, NOBODY, SIZE, STATES, Lab
 
 
 class Deploy(Lab):
@@ -31,8 +31,21 @@ class Deploy(Lab):
                 self.assertEqual(result['result'],
                                  'plain already' if STATES[state] == 'plain' else 'deployed')
                 self.expect_plain(path)
+        self.ato('deploy', self.dir + '/several-b')
         self.assertEqual(os.listdir(self.dir + '/.ato'), [])
         self.assertEqual(self.shared(), set())
+
+    def test_recovers_an_empty_file_again(self):
+        self.make('emptied')
+        for _ in range(2):
+            done = subprocess.run([ACTOR, 'mapped', self.file], env=self.env, check=False,
+                                  stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, CUT, done)
+            self.remember(self.file)
+        self.check(self.file, status=0)
+        self.ato('deploy', self.file)
+        self.expect_plain()
+        self.assertEqual(os.path.getsize(self.file), 0)
 
     def test_brings_written_bytes_home(self):
         self.make('spatial')

@@ -24,8 +24,8 @@ CUT = 77
 NOBODY = 65534
 SIZE = 20000
 STATES = {'plain': 'plain', 'fast': 'clean', 'write': 'recovery due', 'commit': 'recovery due',
-          'birth': 'born', 'death': 'deployed', 'growth': 'recovery due', 'spatial': 'plain',
-          'guard': 'clean', 'unguard': 'deployed'}
+          'several': 'recovery due', 'birth': 'born', 'death': 'deployed', 'growth': 'recovery due',
+          'spatial': 'plain', 'guard': 'clean', 'unguard': 'deployed'}
 
 
 def checksum(data):

@@ -7,6 +7,10 @@
 #include "support/faults.h"
 #include "support/mapped.h"
 
+extern "C" {
+#include "reflection/format/manifest.h"
+}
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -96,30 +100,6 @@ TEST_F(Aftermath, WriteByAnotherProgramInTheClockTickOfAKillIsNoticed)
     EXPECT_EQ(m.error, ESTALE) << m.sentence;
 }
 
-// An ending process closes its descriptors one by one: its slot of the file may be free while its
-// journal is still locked. The test holds the lock of the journal for a while.
-TEST_F(Aftermath, CommitInAJournalThatIsStillLockedIsFinishedBeforeTheFileIsUsed)
-{
-    die("store_word", 3, new_);
-    auto journals = journals_of(path);
-    ASSERT_EQ(journals.size(), 1u);
-    int fd = open(journals[0].c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_GE(fd, 0);
-    struct flock owner = {};
-    owner.l_type = F_WRLCK;
-    owner.l_len = 1;
-    ASSERT_EQ(fcntl(fd, F_OFD_SETLK, &owner), 0);
-    std::thread unlocker([fd] {
-        usleep(150 * 1000);
-        close(fd);
-    });
-    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
-    unlocker.join();
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.read(), new_);
-    EXPECT_EQ(journals_of(path).size(), 0u);
-}
-
 // The word of a killed writer is visible and not durable. A session that does not touch the page
 // must not mark the file clean before the word is durable.
 TEST_F(Aftermath, CleanUnmapMakesUntouchedWordsOfAKilledWriterDurable)
@@ -205,26 +185,22 @@ TEST_F(Aftermath, TimeThatTheKernelMovedIsDurableBeforeTheManifestHoldsIt)
     }
 }
 
-// Any byte of a dead process's journal is changed: the map fails with an error, or each page has
+// Any byte of a dead process's lanes is changed: the map fails with an error, or each page has
 // its old or its new content.
-TEST_F(Aftermath, DamagedJournalCausesNeitherASignalNorWrongContent)
+TEST_F(Aftermath, DamagedLanesCauseNeitherASignalNorWrongContent)
 {
     die("store_word", 3, new_);
-    auto journals = journals_of(path);
-    ASSERT_EQ(journals.size(), 1u);
-    Bytes journal = read_file(journals[0]), manifest = read_file(manifest_of(path)),
-          reflection = read_file(reflection_of(path));
+    Bytes manifest = read_file(manifest_of(path)), reflection = read_file(reflection_of(path));
     std::vector<size_t> lines;
-    for (size_t at = 0; at < journal.size(); at += 64)
-        if (std::any_of(&journal[at], &journal[at] + 64, [](unsigned char c) { return c != 0; }))
+    for (size_t at = manifest_area(0); at < manifest.size(); at += 64)
+        if (std::any_of(&manifest[at], &manifest[at] + 64, [](unsigned char c) { return c != 0; }))
             lines.push_back(at);
     std::mt19937 random(11);
     for (int i = 0; i < 60; i++) {
-        Bytes damaged = journal;
+        Bytes damaged = manifest;
         size_t at = lines[random() % lines.size()] + random() % 64;
         damaged[at] = static_cast<unsigned char>(damaged[at] ^ (1 + random() % 255));
-        write_file(journals[0], damaged);
-        write_file(manifest_of(path), manifest);
+        write_file(manifest_of(path), damaged);
         write_file(reflection_of(path), reflection);
         int status = in_child([&] {
             Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));

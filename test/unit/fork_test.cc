@@ -31,7 +31,7 @@ using namespace support;
 namespace
 {
 
-constexpr size_t SIZE = 4 * 4096;
+constexpr size_t SIZE = 252 * 4096; // too much for a lane of a manifest
 
 class Fork : public testing::Test
 {

@@ -11,6 +11,7 @@
 extern "C" {
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
+#include "reflection/pairing/area.h"
 }
 
 #include <gtest/gtest.h>
@@ -99,6 +100,8 @@ TEST(Golden, ManifestIsWrittenByteForByte)
 
 // ---- journal ------------------------------------------------------------------------------------
 
+constexpr uint64_t NUMBER = 0x123456789abc;
+
 TEST(Golden, JournalIsReadWithEveryLane)
 {
     Bytes image = golden_image("journal.golden");
@@ -106,7 +109,9 @@ TEST(Golden, JournalIsReadWithEveryLane)
     JournalLab lab; // for its alignment
     memcpy(lab.bytes, image.data(), image.size());
     struct journal j;
-    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, "NAME"), 0);
+    uint64_t number;
+    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, "NAME", &number), 0);
+    EXPECT_EQ(number, NUMBER);
     EXPECT_EQ(j.domain, PERSIST_PMEM);
     for (unsigned lane = 0; lane < j.lanes; lane++) {
         journal_view v;
@@ -140,17 +145,14 @@ TEST(Golden, JournalIsWrittenByteForByte)
 {
     JournalLab lab(PERSIST_PMEM);
     memset(lab.bytes, 0, 4096);
-    uint8_t id[16];
-    for (int i = 0; i < 16; i++)
-        id[i] = static_cast<uint8_t>(100 + i);
-    journal_make(&lab.p, &lab.j, lab.bytes, id, JOURNAL_WORDS);
+    journal_make(&lab.p, &lab.j, lab.bytes, NUMBER, JOURNAL_WORDS);
     journal_file a = JournalLab::file(1, 111), b = JournalLab::file(2, 222), both[] = {a, b};
     journal_writer w = lab.write(3, {a}, {{0, 0}, {8, 1}, {16, 4}});
     ASSERT_EQ(journal_retire(&w), 0);
     journal_begin(&w, &lab.j, &lab.p, 5, both, 2, 40);
     for (unsigned i = 0; i < 40; i++)
         journal_add(&w, i % 2, layout_word(i * 100), ~0ull - i);
-    ASSERT_EQ(journal_finish(&w), 0);
+    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
     both[1] = JournalLab::file(3, 333);
@@ -158,11 +160,75 @@ TEST(Golden, JournalIsWrittenByteForByte)
     journal_add(&w, 0, 16, 5);
     journal_add_size(&w, 1, manifest_encode_size(20580));
     journal_add(&w, 1, 24, 6);
-    ASSERT_EQ(journal_finish(&w), 0);
+    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     Bytes image = golden_image("journal.golden");
     ASSERT_EQ(image.size(), JOURNAL_BYTES);
     EXPECT_EQ(memcmp(lab.bytes, image.data(), image.size()), 0);
+}
+
+// ---- the area of a slot -------------------------------------------------------------------------
+
+struct Area {
+    Area() : lanes(journal_of_slot(bytes + MANIFEST_AREA_LANES, PERSIST_PMEM))
+    {
+        persist_init(&p, PERSIST_PMEM);
+    }
+
+    alignas(4096) char bytes[MANIFEST_AREA_BYTES] = {};
+    struct journal lanes;
+    struct persist p;
+};
+
+TEST(Golden, AreaOfASlotIsReadWithEveryLane)
+{
+    Bytes image = golden_image("area.golden");
+    ASSERT_EQ(image.size(), size_t(MANIFEST_AREA_BYTES));
+    Area area;
+    memcpy(area.bytes, image.data(), image.size());
+    uint64_t word, number, size;
+    memcpy(&word, area.bytes, 8);
+    ASSERT_TRUE(manifest_decode_size(word, &number));
+    EXPECT_EQ(number, NUMBER);
+    ASSERT_EQ(area.lanes.lanes, 4u);
+    for (unsigned lane = 0; lane < 4; lane++) {
+        journal_view v;
+        ASSERT_EQ(journal_look(&area.lanes, lane, &v), lane == 2 ? JOURNAL_COMMITTED : JOURNAL_IDLE)
+            << lane;
+        if (lane != 2)
+            continue;
+        EXPECT_EQ(v.nfiles, 1u);
+        EXPECT_EQ(v.files[0].inode, 111u);
+        ASSERT_EQ(v.nwords, 242u);
+        for (unsigned i = 0; i < 241; i++) {
+            EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(i * 100));
+            EXPECT_EQ(v.words[i].value, ~0ull - i);
+        }
+        EXPECT_TRUE(journal_word_is_size(&v.words[241]));
+        EXPECT_TRUE(manifest_decode_size(v.words[241].value, &size));
+        EXPECT_EQ(size, 20580u);
+    }
+}
+
+TEST(Golden, AreaOfASlotIsWrittenByteForByte)
+{
+    Area area;
+    const journal_file a = JournalLab::file(1, 111);
+    ASSERT_EQ(area_set_journal(&area.p, area.bytes, NUMBER, "NAME"), 0);
+    journal_writer w;
+    journal_begin(&w, &area.lanes, &area.p, 0, &a, 1, 2);
+    journal_add(&w, 0, 0, 0);
+    journal_add(&w, 0, 8, 1);
+    journal_finish(&w);
+    ASSERT_EQ(journal_commit(&w) | journal_retire(&w), 0);
+    ASSERT_EQ(journal_capacity(&area.lanes, 2, 1), 242u);
+    journal_begin(&w, &area.lanes, &area.p, 2, &a, 1, 242);
+    for (unsigned i = 0; i < 241; i++)
+        journal_add(&w, 0, layout_word(i * 100), ~0ull - i);
+    journal_add_size(&w, 0, manifest_encode_size(20580));
+    journal_finish(&w);
+    ASSERT_EQ(journal_commit(&w), 0);
+    EXPECT_TRUE(Bytes(area.bytes, area.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));
 }
 
 // ---- reflection ---------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ TEST(Journal, SizeIsAWordLikeTheOthers)
     journal_begin(&w, &lab.j, &lab.p, 0, files, 2, 2);
     journal_add(&w, 0, 8, 7);
     journal_add_size(&w, 1, manifest_encode_size(12345));
-    ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
+    journal_finish(&w);
+    ASSERT_EQ(journal_commit(&w), 0);
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
     EXPECT_FALSE(journal_word_is_size(&v.words[0]));
@@ -241,6 +242,33 @@ TEST(Journal, LargeLaneHoldsAWriteOfAGibibyteAnywhere)
     uint64_t unaligned = (1ull << 30) / 4096 + 1;
     EXPECT_GE(journal_capacity(&lab.j, JOURNAL_LANES, 1), unaligned);
     EXPECT_GE(journal_capacity(&lab.j, JOURNAL_LANES, JOURNAL_MAX_FILES), unaligned);
+}
+
+TEST(Journal, LanesOfASlotHoldWritesOf242Pages)
+{
+    alignas(64) static char bytes[4 * 4032 + 64];
+    struct journal j = journal_of_slot(bytes, PERSIST_PROCESS);
+    struct persist p;
+    persist_init(&p, PERSIST_PROCESS);
+    const journal_file file = JournalLab::file(1, 10);
+    ASSERT_EQ(j.lanes, JOURNAL_SLOT_LANES);
+    for (unsigned lane = 0; lane < j.lanes; lane++) {
+        ASSERT_EQ(journal_capacity(&j, lane, 1), 242u);
+        EXPECT_EQ(JOURNAL_SLOT_WORDS, 242u);
+        journal_writer w;
+        journal_begin(&w, &j, &p, lane, &file, 1, 242);
+        for (uint64_t i = 0; i < 242; i++)
+            journal_add(&w, 0, 8 * i, ~i);
+        journal_finish(&w);
+        ASSERT_EQ(journal_commit(&w), 0);
+    }
+    for (unsigned lane = 0; lane < j.lanes; lane++) {
+        journal_view v;
+        ASSERT_EQ(journal_look(&j, lane, &v), JOURNAL_COMMITTED);
+        EXPECT_EQ(v.words[241].value, ~241ull);
+    }
+    for (size_t i = 4 * 4032; i < sizeof(bytes); i++)
+        EXPECT_EQ(bytes[i], 0) << "behind the last lane";
 }
 
 TEST(Journal, LaneFilledToItsCapacityKeepsEveryWordAndItsNeighbours)

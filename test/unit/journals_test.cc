@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// When does a process have a journal, and which lane does a commit get? A process makes a journal
-// for each folder and domain, at the first commit that needs it, and removes it with the last file
-// that used it. Any number of threads share its lanes, and a lane names any number of files.
+// Which lane does a commit get? One of the file's own, in its manifest, if it fits there. Else one in
+// a journal of the process: one for each folder and domain, made at the first commit that needs it
+// and removed with the last file that used it. Any number of threads share lanes, and a lane of a
+// journal names any number of files.
 #include "several_lab.h"
 
 #include <algorithm>
@@ -17,26 +18,42 @@ constexpr size_t SIZE = 40 * 4096;
 class Journals : public testing::Test
 {
   protected:
+    // Of more pages than a lane of the manifest has words.
+    static constexpr size_t LARGE = (JOURNAL_SLOT_WORDS + 10) * 4096;
+
     std::string file(const std::string &name)
     {
-        write_file(dir / name, pattern(SIZE, 1));
+        write_file(dir / name, Bytes(LARGE));
         return dir / name;
     }
 
     TempDir dir;
 };
 
-TEST_F(Journals, AreMadeByTheFirstCommitOfSeveralPagesAndRemovedWithTheLastFile)
+TEST_F(Journals, AreNotMadeForACommitToOneFileThatFitsIntoItsManifest)
+{
+    std::string path = file("file");
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(size_of(manifest_of(path)), MANIFEST_BORN_BYTES);
+    const Bytes bytes = pattern(JOURNAL_SLOT_WORDS * 4096, 2);
+    ASSERT_TRUE(m.write(0, bytes)) << m.sentence;
+    EXPECT_EQ(m.read(0, bytes.size()), bytes);
+    EXPECT_EQ(m.stat().commits_journal, 1u);
+    EXPECT_EQ(journals_of(path).size(), 0u);
+    ASSERT_TRUE(m.write(0, pattern(LARGE, 3))) << m.sentence;
+    EXPECT_EQ(journals_of(path).size(), 1u);
+}
+
+TEST_F(Journals, AreMadeByTheFirstLargeCommitAndRemovedWithTheLastFile)
 {
     std::string path = file("file");
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;
-    ASSERT_TRUE(m.write(100, pattern(3000, 2))); // one page
-    EXPECT_EQ(journals_of(path).size(), 0u);
-    ASSERT_TRUE(m.write(100, pattern(9000, 2)));
+    ASSERT_TRUE(m.write(0, pattern(LARGE, 2)));
     EXPECT_EQ(journals_of(path).size(), 1u);
     Mapped other(file("other"), options(ATO_DOMAIN_PMEM));
-    ASSERT_TRUE(other.write(0, pattern(9000, 2))); // uses the same
+    ASSERT_TRUE(other.write(0, pattern(LARGE, 2))); // uses the same
     EXPECT_EQ(journals_of(path).size(), 1u);
     EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0);
     EXPECT_EQ(journals_of(path).size(), 1u);
@@ -51,7 +68,7 @@ TEST_F(Journals, AreSeparateForEachDomainAndFolder)
     Mapped c(file("sub/c"), options(ATO_DOMAIN_PMEM));
     for (Mapped *m : {&a, &b, &c}) {
         ASSERT_TRUE(*m) << m->sentence;
-        ASSERT_TRUE(m->write(0, pattern(9000, 2))) << m->sentence;
+        ASSERT_TRUE(m->write(0, pattern(LARGE, 2))) << m->sentence;
     }
     EXPECT_EQ(journals_of(dir / "a").size(), 2u);
     EXPECT_EQ(journals_of(dir / "sub/c").size(), 1u);
@@ -62,7 +79,7 @@ TEST_F(Journals, HaveTheModeOfTheCommittedFile)
     std::string path = file("file");
     ASSERT_EQ(chmod(path.c_str(), 0660), 0);
     Mapped m(path, options(ATO_DOMAIN_PMEM));
-    ASSERT_TRUE(m.write(0, pattern(9000, 2)));
+    ASSERT_TRUE(m.write(0, pattern(LARGE, 2)));
     ASSERT_EQ(journals_of(path).size(), 1u);
     EXPECT_EQ(stat_of(journals_of(path)[0]).st_mode & 07777, 0660u);
 }
@@ -88,6 +105,7 @@ TEST_F(Journals, MoreThreadsThanLanesAllCommit)
     for (unsigned t = 0; t < 20; t++)
         EXPECT_EQ(m.read(t * 8192, 8192), pattern(8192, t * 100 + 29));
     EXPECT_EQ(m.stat().commits_journal, 600u);
+    EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
 TEST_F(Journals, WriteTooLargeForASmallLaneTakesTheLargeLane)
@@ -121,7 +139,7 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
 
 // ---- commits that one journal cannot hold -------------------------------------------------------
 
-TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
+TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
 {
     constexpr uint64_t WORDS = JOURNAL_WORDS + 2 * JOURNAL_MAX_FILES; // beside one file
     std::string path = dir / "file";
@@ -130,12 +148,13 @@ TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
     {
         Mapped m(path, options(ATO_DOMAIN_PMEM));
         ASSERT_TRUE(m) << m.sentence;
-        ASSERT_TRUE(m.write(0, pattern(9000, 2)));
+        ASSERT_TRUE(m.write(0, pattern(LARGE, 2)));
+        const auto first = journals_of(path);
         struct file *f = table_find(m.base)->file;
-        journal_lane small, large;
+        journal_lane large;
         ASSERT_EQ(journals_take_lane(&f, 1, WORDS, &large), 0) << ato_errormsg();
-        ASSERT_EQ(journals_take_lane(&f, 1, 2, &small), 0) << ato_errormsg();
-        EXPECT_EQ(journals_of(path).size(), 2u);
+        EXPECT_EQ(journals_of(path).size(), 1u);
+        EXPECT_NE(journals_of(path), first);
         journal_file entry_of_file = {};
         journal_writer w;
         memcpy(entry_of_file.id, f->pairing.record.id, 16);
@@ -143,8 +162,8 @@ TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
         journal_begin(&w, large.journal, &f->persist, large.lane, &entry_of_file, 1, WORDS);
         for (uint64_t i = 0; i < WORDS; i++)
             journal_add(&w, 0, layout_word(i), i << 8);
-        ASSERT_EQ(journal_finish(&w) | journal_commit(&w), 0);
-        journals_give_lane(&small);
+        journal_finish(&w);
+        ASSERT_EQ(journal_commit(&w), 0);
         journals_leave_lane(&f, 1, &large); // as if the medium had failed
         file_poison(f);
     }
@@ -157,6 +176,22 @@ TEST_F(Journals, LargerJournalIsMadeBesideTheFirst)
         memcpy(&word, read_at(reflection_of(path), layout_word(i), 8).data(), 8);
         EXPECT_EQ(word, i << 8);
     }
+}
+
+// A commit of another file is under way in the first one.
+TEST_F(Journals, SmallerJournalStaysUntilNoFileUsesIt)
+{
+    Mapped a(file("a"), options(ATO_DOMAIN_PMEM)), b(file("b"), options(ATO_DOMAIN_PMEM));
+    struct file *first = table_find(a.base)->file, *second = table_find(b.base)->file;
+    journal_lane under_way, lane;
+    ASSERT_EQ(journals_take_lane(&first, 1, 1000, &under_way), 0) << ato_errormsg();
+    ASSERT_EQ(journals_take_lane(&second, 1, 2 * JOURNAL_WORDS, &lane), 0) << ato_errormsg();
+    journals_give_lane(&lane);
+    EXPECT_EQ(journals_of(dir / "a").size(), 2u);
+    journals_give_lane(&under_way);
+    ASSERT_EQ(journals_take_lane(&first, 1, 1000, &lane), 0) << ato_errormsg();
+    journals_give_lane(&lane);
+    EXPECT_EQ(journals_of(dir / "a").size(), 1u) << "both use the larger one";
 }
 
 // ---- several files ------------------------------------------------------------------------------
@@ -184,12 +219,13 @@ TEST_F(SeveralFiles, ShareOneJournalUntilAllAreUnmapped)
     expect_no_journals();
 }
 
-// The second and third file have used no journal before.
+// The third file has used no journal before.
 TEST_F(SeveralFiles, UseTheJournalThatAnotherFileOfTheFolderMade)
 {
     All all = map(3);
     Commit one, others;
-    ASSERT_TRUE(commit(one, {file_of(*all[0])}) && complete(one)) << ato_errormsg();
+    ASSERT_TRUE(commit(one, {file_of(*all[0]), file_of(*all[1])}) && complete(one))
+        << ato_errormsg();
     const auto journal = journals_of(paths[0]);
     ASSERT_TRUE(commit(others, {file_of(*all[1]), file_of(*all[2])}) && complete(others))
         << ato_errormsg();
@@ -220,7 +256,8 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
             EXPECT_EQ(errno, ENOSPC);
             EXPECT_STRNE(ato_errormsg(), "");
             faults.before = nullptr;
-            EXPECT_TRUE(journals_of(paths[0]).empty()) << faults.calls[static_cast<size_t>(k)];
+            EXPECT_EQ(journals_of(paths[0]).size(), file_of(*all[0])->journal ? 1u : 0u)
+                << faults.calls[static_cast<size_t>(k)];
         }
         ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
         journals_give_lane(&lane);
@@ -258,13 +295,13 @@ TEST_F(SeveralFiles, CommitInDoubtIsFinishedByTheNextMapOfEitherFile)
             Mapped m(paths[first], wish());
             ASSERT_TRUE(m) << m.sentence;
             expect_words(2);
-            expect_no_journals();
         }
         all.clear();
         for (size_t i : {0, 1}) {
             Mapped m(paths[i], wish());
             EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
         }
+        expect_no_journals();
         ASSERT_FALSE(HasFailure());
     }
 }
@@ -281,15 +318,17 @@ TEST_F(SeveralFiles, FilesNotInDoubtContinueWithANewJournal)
         file_poison(f);
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
-    write_file(dir / "other", pattern(SIZE, 1));
-    Mapped other(dir / "other", wish()); // finishes the commit
+    add("other");
+    Mapped other(paths[3], wish());
     ASSERT_TRUE(other) << other.sentence;
-    EXPECT_EQ(journals_of(paths[0]).size(), 0u);
     ASSERT_TRUE(commit(after, {file_of(other), file_of(*all[2])}) && complete(after))
         << ato_errormsg();
-    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    EXPECT_EQ(journals_of(paths[0]).size(), 2u);
     EXPECT_EQ(other.unmap(ATO_UNMAP_FAST), 0);
     all.clear();
+    EXPECT_EQ(journals_of(paths[0]).size(), 1u);
+    expect_maps(paths[0]);
+    expect_words(2);
     expect_no_journals();
 }
 

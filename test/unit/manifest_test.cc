@@ -226,6 +226,20 @@ TEST_F(Manifest, IsForeignIfEitherCopyHasAnotherVersion)
     }
 }
 
+TEST_F(Manifest, OfVersion1IsForeign)
+{
+    write(1);
+    patch(0, [](manifest_record &r) { r.version = 1; });
+    EXPECT_EQ(read(), MANIFEST_FOREIGN);
+}
+
+TEST(ManifestArea, OfEachSlotLiesBehindTheOneBefore)
+{
+    EXPECT_EQ(manifest_area(0), 12288u);
+    EXPECT_EQ(manifest_area(1), 28672u);
+    EXPECT_EQ(manifest_area(MANIFEST_SLOTS - 1), 12288u + 1023 * 16384);
+}
+
 TEST_F(Manifest, RecordWithInvalidFieldsIsRefusedDespiteItsChecksum)
 {
     using Change = void (*)(manifest_record &);

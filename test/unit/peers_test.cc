@@ -5,6 +5,7 @@
 #include "peers_lab.h"
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <functional>
 
@@ -15,13 +16,15 @@
 #include <unistd.h>
 
 extern "C" {
-#include "reflection/media/seam.h"
+#include "reflection/media/locks.h"
 }
 
 using namespace peers_lab;
 
 namespace
 {
+
+constexpr size_t CHUNK = 512 * 4096;
 
 // A process whose mapping has less room gets the size to which another process grows the file.
 TEST_F(PeersOfAFile, ReportASizeBehindTheEndOfTheirMapping)
@@ -263,42 +266,48 @@ TEST_F(PeersOfAFile, AreAtMost1024)
     EXPECT_EQ(in_child([&] { return Mapped(path, opt()) ? 0 : 1; }), 0);
 }
 
-std::function<void()> *meanwhile;
+// Ends the first turn (plain.c), and tells the other process.
+void be_slow_once(void *other, uint64_t done, uint64_t)
+{
+    if (done > CHUNK)
+        return;
+    static_cast<Peer *>(other)->go_on();
+    usleep(600000);
+}
 
-// The last process makes the file plain. Meanwhile another process maps it, truncates it and unmaps
-// it.
+// The last process makes the file plain. Between two turns another process maps it, writes to a chunk that is
+// deployed already, truncates the file and unmaps it.
 TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
 {
+    Bytes all(4 * CHUNK, 'x');
+    write_file(path, all);
     Mapped m(path, opt());
     ASSERT_TRUE(m) << m.sentence;
-    ASSERT_TRUE(m.write(0, pattern(SIZE, 2))) << m.sentence;
+    for (size_t at = 0; at < all.size(); at += CHUNK)
+        ASSERT_TRUE(m.write(at, {'y'})) << m.sentence;
     Peer other([&](const auto &wait) {
         wait();
-        {
-            Mapped own(path, opt());
-            if (!own || ato_ftruncate(own.base, SIZE / 2) < 0)
-                return 1;
-        }
-        wait();
-        return 0;
+        const int manifest = open(manifest_of(path).c_str(), O_RDWR | O_CLOEXEC);
+        if (manifest < 0 || locks_wait(manifest, 0, 1) < 0)
+            return 1;
+        kill(getppid(), SIGSTOP); // else it could find this process there, and only detach
+        close(manifest);
+        Mapped own(path, opt());
+        const bool good = own && own.write(0, {'z'}) && own.write(2 * CHUNK, {'z'}) &&
+                          ato_ftruncate(own.base, 3 * CHUNK) == 0 && own.unmap(ATO_UNMAP_FAST) == 0;
+        kill(getppid(), SIGCONT);
+        return good ? 0 : 2;
     });
     ASSERT_TRUE(other.is_ready());
-    std::function<void()> come = [&] {
-        other.go_on();
-        other.is_ready();
-    };
-    meanwhile = &come;
-    seam_hook = [](enum seam_point point, const void *) {
-        if (point != SEAM_RESERVE)
-            return;
-        seam_hook = nullptr;
-        (*meanwhile)();
-    };
-    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-    seam_hook = nullptr;
+    const struct ato_unmap_options slow = {sizeof(slow), ATO_UNMAP_SPATIAL, 1, be_slow_once,
+                                           &other};
+    EXPECT_EQ(ato_munmap_opt(m.base, m.length, &slow), 0) << ato_errormsg();
+    m.base = nullptr;
     EXPECT_EQ(other.end(), 0);
-    const Bytes all = pattern(SIZE, 2);
-    EXPECT_EQ(read_file(path), Bytes(all.begin(), all.begin() + SIZE / 2));
+    all.resize(3 * CHUNK);
+    all[0] = all[2 * CHUNK] = 'z';
+    all[CHUNK] = 'y';
+    EXPECT_TRUE(read_file(path) == all);
     EXPECT_FALSE(exists(manifest_of(path)));
 }
 

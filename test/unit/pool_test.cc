@@ -9,7 +9,9 @@
 extern "C" {
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/recovery/pool.h"
+#include "reflection/recovery/sweep.h"
 }
 
 #include <gtest/gtest.h>
@@ -41,9 +43,15 @@ class Pool : public testing::Test
 
     int create(pool *out, uint64_t words = JOURNAL_WORDS)
     {
-        const struct trust like = {geteuid(), getegid(), 0640};
         return pool_create(out, &f, &p, words, &like);
     }
+
+    int open_again(pool *out, const pool &made)
+    {
+        return pool_open(out, &f, made.number, &like);
+    }
+
+    const struct trust like = {geteuid(), getegid(), 0640};
 
     TempDir dir;
     folder f = {};
@@ -67,7 +75,7 @@ TEST_F(Pool, IsCompleteUnderItsNameAndLocked)
     std::string name = names_in(dir.path())[0];
     EXPECT_EQ(name, made.name);
     EXPECT_EQ(name.rfind(POOL_PREFIX, 0), 0u);
-    EXPECT_EQ(name.size(), strlen(POOL_PREFIX) + 32);
+    EXPECT_EQ(name.size(), strlen(POOL_PREFIX) + 12);
     EXPECT_EQ(stat_of(dir / name).st_mode & 07777, 0640u);
     EXPECT_GE(stat_of(dir / name).st_blocks * 512, static_cast<blkcnt_t>(size_of(dir / name)))
         << "all of its space is allocated";
@@ -78,7 +86,7 @@ TEST_F(Pool, IsCompleteUnderItsNameAndLocked)
     faults.before = nullptr;
     EXPECT_EQ(pool_close(&made, &f, true), 0);
     EXPECT_TRUE(names_in(dir.path()).empty());
-    EXPECT_GE(faults.count("fsync"), 3) << "pool, folder; folder again when removed";
+    EXPECT_GE(faults.count("fsync"), 2) << "pool, folder; a removal need not be durable";
 }
 
 TEST_F(Pool, HoldsAJournalThatAnotherProcessCanRead)
@@ -93,15 +101,21 @@ TEST_F(Pool, HoldsAJournalThatAnotherProcessCanRead)
         journal_writer w;
         journal_begin(&w, &made.journal, &p, 2, &file, 1, 1);
         journal_add(&w, 0, 8, 99);
-        return journal_finish(&w) < 0 || journal_commit(&w) < 0 ? 2 : 0; // and dies
+        journal_finish(&w);
+        return journal_commit(&w) < 0 ? 2 : 0; // and dies
     });
     ASSERT_EQ(status, 0);
     ASSERT_EQ(names_in(dir.path()).size(), 1u);
     name = names_in(dir.path())[0];
-    int lock = open((dir / name).c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_EQ(locks_try(lock, 0, 2), LOCKS_MINE) << "its owner is dead";
+    uint64_t number;
+    ASSERT_EQ(pool_name_of(name.c_str(), &number), POOL_NAME);
     pool found;
-    ASSERT_EQ(pool_open(&found, &f, name.c_str(), lock), 0) << report_sentence();
+    ASSERT_EQ(pool_open(&found, &f, number, &like), 0) << report_sentence();
+    {
+        Fd other(dir / name);
+        EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_FREE) << "its owner is dead";
+        EXPECT_EQ(locks_ask(other, 1, 1), LOCKS_TAKEN) << "it is being recovered";
+    }
     journal_view v;
     ASSERT_EQ(journal_look(&found.journal, 2, &v), JOURNAL_COMMITTED);
     EXPECT_EQ(v.words[0].value, 99u);
@@ -115,8 +129,8 @@ TEST_F(Pool, BeginsOnACacheLine)
     pool a, b;
     ASSERT_EQ(create(&a), 0);
     ASSERT_EQ(create(&b), 0);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(a.journal.bytes) % 64, 0u);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(b.journal.bytes) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a.journal.lanes_at) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(b.journal.lanes_at) % 64, 0u);
     EXPECT_NE(strcmp(a.name, b.name), 0);
     EXPECT_EQ(pool_close(&a, &f, true), 0);
     EXPECT_EQ(pool_close(&b, &f, true), 0);
@@ -131,11 +145,10 @@ TEST_F(Pool, IsAsLargeAsItsWordsNeed)
         const std::string path = dir / made.name;
         EXPECT_GE(journal_capacity(&made.journal, JOURNAL_LANES, JOURNAL_MAX_FILES), words);
         EXPECT_EQ(size_of(path), pool_bytes(words));
-        Fd other(path);
-        ASSERT_EQ(pool_peek(&found, other, &f, made.name), 1) << report_sentence();
+        ASSERT_EQ(open_again(&found, made), 0) << report_sentence();
         EXPECT_EQ(journal_capacity(&found.journal, JOURNAL_LANES, 1),
                   journal_capacity(&made.journal, JOURNAL_LANES, 1));
-        pool_peek_end(&found);
+        EXPECT_EQ(pool_close(&found, &f, false), 0);
         EXPECT_EQ(pool_close(&made, &f, true), 0);
     }
 }
@@ -146,13 +159,13 @@ TEST_F(Pool, HeaderOfALongerJournalIsRefused)
     pool made, found;
     ASSERT_EQ(create(&made, 1ull << 20), 0) << report_sentence();
     const std::string path = dir / made.name;
-    const off_t end = static_cast<char *>(made.journal.bytes) - static_cast<char *>(made.map) +
+    const off_t end = made.journal.lanes_at - 4096 - static_cast<char *>(made.map) +
                       static_cast<off_t>(journal_bytes(1 << 20));
     for (off_t bytes : {end - 8, static_cast<off_t>(POOL_LEAST_BYTES),
                         static_cast<off_t>(POOL_LEAST_BYTES - 1)}) {
         ASSERT_EQ(truncate(path.c_str(), bytes), 0);
-        Fd fd(path);
-        EXPECT_EQ(pool_peek(&found, fd, &f, made.name), 0) << bytes;
+        EXPECT_EQ(open_again(&found, made), -1) << bytes;
+        EXPECT_EQ(errno, EUCLEAN);
         EXPECT_EQ(found.map, nullptr);
     }
     EXPECT_EQ(pool_close(&made, &f, true), 0);
@@ -164,21 +177,27 @@ TEST_F(Pool, OnlyTheJournalOfALongFileIsMapped)
     ASSERT_EQ(create(&made), 0) << report_sentence();
     const std::string path = dir / made.name;
     ASSERT_EQ(truncate(path.c_str(), 1ll << 40), 0);
-    Fd fd(path);
-    ASSERT_EQ(pool_peek(&found, fd, &f, made.name), 1) << report_sentence();
+    ASSERT_EQ(open_again(&found, made), 0) << report_sentence();
     EXPECT_LE(found.bytes, POOL_LEAST_BYTES);
-    pool_peek_end(&found);
+    EXPECT_EQ(pool_close(&found, &f, false), 0);
     EXPECT_EQ(pool_close(&made, &f, true), 0);
 }
 
 TEST_F(Pool, NamesAreClassified)
 {
-    const std::string id(32, 'a'), name = "journal-" + id;
-    EXPECT_EQ(pool_name_of(name.c_str()), POOL_NAME);
-    EXPECT_EQ(pool_name_of((name + ".tmp").c_str()), POOL_NAME_UNFINISHED);
-    for (const std::string &other : {name + "a", name + ".", name + ".tm", name + ".tmp.",
-                                     name + ".tmp.tmp", name.substr(1), name.substr(0, 39)})
-        EXPECT_EQ(pool_name_of(other.c_str()), POOL_NO_NAME) << other;
+    const std::string name = "journal-00000000002a";
+    uint64_t number = 0;
+    char made[POOL_NAME_BYTES];
+    EXPECT_EQ(pool_name_of(name.c_str(), &number), POOL_NAME);
+    EXPECT_EQ(number, 42u);
+    pool_name(made, number);
+    EXPECT_EQ(made, name);
+    EXPECT_EQ(pool_name_of((name + ".tmp").c_str(), nullptr), POOL_NAME_UNFINISHED);
+    for (const std::string &other :
+         {name + "a", name + ".", name + ".tm", name + ".tmp.", name + ".tmp.tmp", name.substr(1),
+          name.substr(0, 19), "journal-" + std::string(32, 'a'),
+          std::string("journal-00000000002A")})
+        EXPECT_EQ(pool_name_of(other.c_str(), nullptr), POOL_NO_NAME) << other;
 }
 
 TEST_F(Pool, StepThatFailsLeavesNothing)
@@ -268,18 +287,66 @@ TEST_F(Pool, FileThatIsNoPoolIsAnErrorThatNamesIt)
             content.resize(100);
         if (kind == 3)
             content.resize(0);
-        write_file(dir / "journal-x", content);
+        write_file(dir / "journal-000000000001", content);
         int status = in_child([&] { // a signal would be libpmemobj's
-            int lock = open((dir / "journal-x").c_str(), O_RDWR | O_CLOEXEC);
             pool found;
-            EXPECT_EQ(pool_open(&found, &f, "journal-x", lock), -1);
+            EXPECT_EQ(pool_open(&found, &f, 1, &like), -1);
             EXPECT_EQ(errno, EUCLEAN);
-            EXPECT_NE(std::string(report_sentence()).find("journal-x"), std::string::npos);
-            EXPECT_EQ(close(lock), 0) << "the caller still has the descriptor";
+            EXPECT_NE(std::string(report_sentence()).find("journal-000000000001"),
+                      std::string::npos);
             return static_cast<int>(HasFailure());
         });
         EXPECT_EQ(status, 0) << "kind " << kind;
     }
+}
+
+TEST_F(Pool, WithTheNumberOfAnotherIsRefused)
+{
+    pool made, found;
+    ASSERT_EQ(create(&made), 0) << report_sentence();
+    ASSERT_EQ(rename((dir / made.name).c_str(), (dir / "journal-000000000001").c_str()), 0);
+    EXPECT_EQ(pool_open(&found, &f, 1, &like), -1);
+    EXPECT_EQ(errno, EUCLEAN);
+    EXPECT_NE(std::string(report_sentence()).find("was renamed"), std::string::npos);
+    EXPECT_EQ(pool_open(&found, &f, made.number, &like), -1);
+    EXPECT_EQ(errno, ENOENT);
+    EXPECT_EQ(pool_close(&made, &f, false), 0);
+}
+
+// ---- those that no manifest names ---------------------------------------------------------------
+
+TEST_F(Pool, SweepRemovesAJournalOfADeadProcessThatNoManifestNames)
+{
+    pool made;
+    ASSERT_EQ(create(&made), 0) << report_sentence();
+    write_file(dir / "journal-000000000001.tmp", {});
+    write_file(dir / "journal-1", {});
+    sweep_journals(&f);
+    EXPECT_TRUE(exists(dir / made.name)) << "its owner lives";
+    EXPECT_TRUE(exists(dir / "journal-1")) << "not the name of a journal";
+    EXPECT_EQ(names_in(dir.path()).size(), 2u);
+    EXPECT_EQ(pool_close(&made, &f, false), 0);
+    sweep_journals(&f);
+    EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"journal-1"});
+}
+
+TEST_F(Pool, SweepKeepsAJournalThatAManifestNamesOrMayName)
+{
+    pool made;
+    ASSERT_EQ(create(&made), 0) << report_sentence();
+    EXPECT_EQ(pool_close(&made, &f, false), 0);
+    Bytes manifest(manifest_area(8));
+    for (uint64_t word : {manifest_encode_size(made.number), uint64_t(1)}) { // 1: it is damaged
+        memcpy(&manifest[manifest_area(7)], &word, 8);
+        write_file(dir / "17.manifest", manifest);
+        sweep_journals(&f);
+        EXPECT_TRUE(exists(dir / made.name)) << word;
+    }
+    const uint64_t other = manifest_encode_size(made.number + 1);
+    memcpy(&manifest[manifest_area(7)], &other, 8);
+    write_file(dir / "17.manifest", manifest);
+    sweep_journals(&f);
+    EXPECT_FALSE(exists(dir / made.name));
 }
 
 } // namespace

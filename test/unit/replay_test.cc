@@ -50,8 +50,8 @@ class Recover : public testing::Test
     // Replays for this file; the other file is gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
-        participants_target targets[2] = {};
-        targets[file] = {lab.p, start(), size, nullptr, "FOLDER", "NAME", 0};
+        replay_target targets[2] = {};
+        targets[file] = {lab.p, start(), size, nullptr, "FOLDER/NAME", 0};
         return replay_apply(&v, targets);
     }
 
@@ -143,9 +143,10 @@ TEST_F(Recover, StoresASizeInTheSizeWordAndNowhereElse)
                   {{JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(bytes)}});
         journal_view v;
         ASSERT_EQ(journal_look(&own.j, 0, &v), JOURNAL_COMMITTED);
-        participants_target target = {lab.p, start(), size, &size_words[1], "FOLDER", "NAME", 0};
+        replay_target target = {lab.p, start(), size, &size_words[1], "FOLDER/NAME", 0};
         ASSERT_EQ(replay_apply(&v, &target), 0);
         EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
+        target.reflection = nullptr;
         target.size = nullptr; // the file is gone
         ASSERT_EQ(replay_apply(&v, &target), 0);
     }
@@ -164,7 +165,7 @@ TEST_F(Recover, RefusesASizeBeyondTheReflectionAndStoresNothing)
          {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
-    const participants_target target = {lab.p, start(), size, &size_word, "FOLDER", "NAME", 0};
+    const replay_target target = {lab.p, start(), size, &size_word, "FOLDER/NAME", 0};
     EXPECT_EQ(replay_apply(&v, &target), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("FOLDER/NAME"), std::string::npos);

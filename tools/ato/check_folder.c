@@ -41,7 +41,7 @@ static bool is_of_reflection_folder(const char *name)
 {
     uint64_t inode;
     const char *rest;
-    if (pool_name_of(name) != POOL_NO_NAME)
+    if (pool_name_of(name, NULL) != POOL_NO_NAME)
         return true;
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
@@ -72,13 +72,18 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     if (busy && m.found != MANIFEST_VALID)
         goto out; /* being made */
     check_manifest(a->check, name, &m);
-    if (m.found != MANIFEST_VALID)
-        goto out;
     int fd = look_into(a->folder, n.reflection, &st);
+    const int error = errno;
+    (void)check_lanes(a->check, name, a->folder, &m, NULL, fd < 0 ? 0 : (uint64_t)st.st_size);
+    if (m.found != MANIFEST_VALID) {
+        if (fd >= 0)
+            close(fd);
+        goto out;
+    }
     if (fd >= 0) {
         check_reflection(a->check, name, fd, (uint64_t)st.st_size, &m);
         close(fd);
-    } else if (errno == EACCES) {
+    } else if (error == EACCES) {
         finding_add(f, FINDING_BLIND, name, "no permission to read its reflection");
     } else if (m.record.state != MANIFEST_DEPLOYED && m.record.state != MANIFEST_BORN && !busy) {
         finding_add(f, FINDING_WARNING, name, "the reflection of this manifest is missing");
@@ -103,8 +108,8 @@ static void check_name(struct around *a, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
-    if (pool_name_of(entry) != POOL_NO_NAME)
-        return; /* check_journals() */
+    if (pool_name_of(entry, NULL) != POOL_NO_NAME)
+        return; /* visit_journal() */
     if (!starts_with_inode(entry, &inode, &rest)) {
         finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
         return;
@@ -154,10 +159,17 @@ static void visit_name(void *arg, const char *name)
     check_name(arg, name);
 }
 
+static void visit_journal(void *arg, const char *name)
+{
+    const struct around *a = arg;
+    if (pool_name_of(name, NULL) != POOL_NO_NAME)
+        check_leftover(a->check, a->folder, name);
+}
+
 static void check_reflections(struct around *a)
 {
-    check_journals(a->check, a->folder);
-    if (each_name(a->folder->fd, visit_name, a) < 0)
+    if (each_name(a->folder->fd, visit_name, a) < 0 ||
+        each_name(a->folder->fd, visit_journal, a) < 0)
         finding_add(&a->check->findings, FINDING_BLIND, a->folder->path,
                     "cannot list the folder: %s", strerror(errno));
 }
@@ -195,7 +207,7 @@ static void visit_file(void *arg, const char *entry)
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", l->name, entry);
     if (l->reflections &&
-        (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry) != POOL_NO_NAME))
+        (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry, NULL) != POOL_NO_NAME))
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;

@@ -1,68 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks the journals of a reflection folder, and finds those that need a replay. */
+/* Checks the lanes in which commits to a file may be. Finds the journals that no manifest names. */
 #include "check.h"
 
 #include "lanes.h"
 
 #include "reflection/format/layout.h"
-#include "reflection/format/manifest.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/lookup.h"
+#include "reflection/recovery/pool.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-struct journal_check {
+struct lanes_check {
     struct check *check;
-    char name[PATH_MAX + NAME_MAX + 2];
+    const char *name;
+    const struct look_manifest *manifest;
+    uint64_t length; /* of the reflection */
+    bool good;
 };
-
-/* Returns the length of the reflection, in folder `in`, of a file of a lane; 0 if the pairing is
- * gone: recovery skips such a file. */
-static uint64_t find_in(struct journal_check *jc, const struct folder *in, unsigned lane,
-                        const struct journal_file *file)
-{
-    static struct look_manifest m; /* 12 KiB */
-    struct findings *f = &jc->check->findings;
-    struct lookup_names n = lookup_names(file->inode);
-    struct stat st;
-    int there = look_manifest(in, file->inode, &m);
-    if (there < 0) {
-        finding_add(f, FINDING_BLIND, jc->name, "lane %u: %s", lane, report_sentence());
-        return 0;
-    }
-    if (there == 1)
-        look_manifest_close(&m);
-    if (there == 1 && (m.found == MANIFEST_DAMAGED || m.found == MANIFEST_FOREIGN)) {
-        finding_add(f, FINDING_ERROR, jc->name,
-                    "lane %u holds a commit of inode %" PRIu64 ", whose manifest is damaged", lane,
-                    file->inode);
-        return 0;
-    }
-    /* The same rule as in reflection/recovery/participants.c. */
-    if (there == 0 || m.found != MANIFEST_VALID || memcmp(m.record.id, file->id, 16) != 0 ||
-        m.record.state != MANIFEST_IN_USE) {
-        finding_add(f, FINDING_NOTE, jc->name,
-                    "lane %u holds a commit of inode %" PRIu64 ", whose reflection is gone", lane,
-                    file->inode);
-        return 0;
-    }
-    int fd = look_into(in, n.reflection, &st);
-    if (fd < 0) {
-        finding_add(f, errno == EACCES ? FINDING_BLIND : FINDING_ERROR, jc->name,
-                    "lane %u holds a commit of inode %" PRIu64
-                    ", whose reflection cannot be opened: %s",
-                    lane, file->inode, strerror(errno));
-        return 0;
-    }
-    close(fd);
-    return (uint64_t)st.st_size;
-}
 
 static bool is_in_order(const struct journal_word *w, uint64_t length)
 {
@@ -72,78 +31,100 @@ static bool is_in_order(const struct journal_word *w, uint64_t length)
     return layout_is_word(journal_word_offset(w), length);
 }
 
-static void check_commit(struct journal_check *jc, const struct lanes *j, unsigned lane,
-                         const struct journal_view *v)
+/* The words of this file only: those of others are checked with these files. */
+static void check_words(struct lanes_check *lc, const struct lanes *l, unsigned lane,
+                        const struct journal_view *v)
 {
-    static uint64_t lengths[JOURNAL_MAX_FILES];
-    for (unsigned i = 0; i < v->nfiles; i++)
-        lengths[i] = find_in(jc, j->at.folder, lane, &v->files[i]);
-    finding_add(&jc->check->findings, FINDING_NOTE, jc->name,
-                "recovery due: lane %u holds a commit of %" PRIu64 " words of %u file%s", lane,
-                v->nwords, v->nfiles, v->nfiles == 1 ? "" : "s");
-    for (uint64_t i = 0; i < v->nwords; i++) {
-        uint64_t length = lengths[journal_word_file(&v->words[i])];
-        if (!length || is_in_order(&v->words[i], length))
+    const unsigned file = lanes_file(v, lc->manifest->record.id);
+    for (uint64_t i = 0; lc->length && i < v->nwords; i++) {
+        const struct journal_word *w = &v->words[i];
+        if (journal_word_file(w) != file || is_in_order(w, lc->length))
             continue;
-        if (journal_word_is_size(&v->words[i]))
-            finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                        "lane %u has a size word for which a reflection of %" PRIu64
-                        " bytes is too short",
-                        lane, length);
-        else
-            finding_add(&jc->check->findings, FINDING_ERROR, jc->name,
-                        "lane %u names offset %" PRIu64 " of a reflection of %" PRIu64
-                        " bytes, which has no bitmap word there",
-                        lane, journal_word_offset(&v->words[i]), length);
+        finding_add(&lc->check->findings, FINDING_ERROR, l->path,
+                    journal_word_is_size(w)
+                        ? "lane %u of slot %u has size word 0x%" PRIx64
+                          ", for which a reflection of %" PRIu64 " bytes is too short"
+                        : "lane %u of slot %u names offset %" PRIu64 " of a reflection of %" PRIu64
+                          " bytes, which has no bitmap word there",
+                    lane, l->slot, journal_word_is_size(w) ? w->value : journal_word_offset(w),
+                    lc->length);
         return;
     }
 }
 
-static void check_lanes(struct journal_check *jc, const struct lanes *j)
+static bool is_zero(const char *bytes, size_t n)
 {
+    return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
+}
+
+/* The bytes that have no meaning, in the area of a slot. */
+static void check_zeros(struct lanes_check *lc, const struct lanes *l)
+{
+    const char *lanes = l->journal.lanes_at, *area = lanes - MANIFEST_AREA_LANES,
+               *end = lanes + l->journal.lanes * l->journal.lane_bytes;
+    bool zero = is_zero(area + 8, MANIFEST_AREA_LANES - 8) &&
+                is_zero(end, (size_t)(area + MANIFEST_AREA_BYTES - end));
+    for (; lanes < end; lanes += l->journal.lane_bytes)
+        zero = zero && is_zero(lanes + 72, 56);
+    if (!zero)
+        finding_add(&lc->check->findings, FINDING_WARNING, l->path,
+                    "the area of slot %u, at %" PRIu64 ", has bytes other than 0 around its lanes",
+                    l->slot, manifest_area(l->slot));
+}
+
+static void check_some(void *arg, const struct lanes *l)
+{
+    struct lanes_check *lc = arg;
+    struct findings *f = &lc->check->findings;
     struct journal_view v;
-    for (unsigned lane = 0; lane < j->journal.lanes; lane++) {
-        enum journal_finding found = lanes_look(j, lane, &v);
-        if (found == JOURNAL_DAMAGED)
-            finding_add(&jc->check->findings, FINDING_ERROR, jc->name, "lane %u is damaged", lane);
-        else if (found == JOURNAL_COMMITTED && !j->alive)
-            check_commit(jc, j, lane, &v);
-    }
-}
-
-static void check_journal(void *arg, const struct lanes *j)
-{
-    struct journal_check *jc = arg;
-    struct findings *f = &jc->check->findings;
-    snprintf(jc->name, sizeof(jc->name), "%s/%s", j->at.folder->path, j->at.name);
-    switch (j->kind) {
-    case LANES_FORBIDDEN:
-        finding_add(f, FINDING_BLIND, jc->name, "cannot read the journal: %s", strerror(j->error));
-        break;
-    case LANES_DAMAGED:
-        finding_add(f, FINDING_ERROR, jc->name, "the journal is damaged: no valid header is found");
-        break;
-    case LANES_UNFINISHED:
-        if (!j->alive && look_is_old(&j->at.st)) /* a younger one may be about to be locked */
-            finding_add(f, FINDING_NOTE, jc->name,
-                        "left over: a process died while it made this journal; the next map here "
-                        "removes it");
-        break;
-    case LANES_READ:
-        if (!j->alive)
-            finding_add(f, FINDING_NOTE, jc->name,
-                        "the journal of a dead process; the next map here removes it");
-        check_lanes(jc, j);
-        break;
-    }
-}
-
-void check_journals(struct check *c, const struct folder *f)
-{
-    struct journal_check jc = {.check = c};
-    struct stat st;
-    if (fstat(f->fd, &st) == 0 && seen_before(&c->folders, st.st_dev, st.st_ino))
+    const bool in_use = lc->manifest->record.state == MANIFEST_IN_USE;
+    /* A journal that several manifests name is checked with each, and reported once. */
+    const bool seen = l->st.st_ino && seen_before(&lc->check->journals, l->st.st_dev, l->st.st_ino);
+    if (l->error)
+        finding_add(f, l->error == EACCES ? FINDING_BLIND : FINDING_ERROR, lc->name, "%s",
+                    report_sentence());
+    lc->good = lc->good && !l->error;
+    if (l->error)
         return;
-    if (lanes_each(f, true, check_journal, &jc) < 0)
-        finding_add(&c->findings, FINDING_BLIND, f->path, "%s", report_sentence());
+    for (unsigned lane = 0; lane < l->journal.lanes; lane++) {
+        enum journal_finding found = lanes_look(l, lane, &v);
+        if (found == JOURNAL_DAMAGED && !seen)
+            finding_add(f, FINDING_ERROR, l->path, "lane %u of slot %u is damaged", lane, l->slot);
+        else if (found == JOURNAL_COMMITTED && !l->alive && in_use)
+            check_words(lc, l, lane, &v);
+        lc->good = lc->good && found != JOURNAL_DAMAGED;
+    }
+    if (!l->number)
+        check_zeros(lc, l);
+}
+
+bool check_lanes(struct check *c, const char *name, const struct folder *f,
+                 const struct look_manifest *m, const struct trust *trust, uint64_t length)
+{
+    struct lanes_check lc = {c, name, m, length, true};
+    if (lanes_each(f, m, trust, check_some, &lc) < 0)
+        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+    return lc.good;
+}
+
+void check_leftover(struct check *c, const struct folder *f, const char *entry)
+{
+    char name[PATH_MAX + NAME_MAX + 2];
+    struct stat st;
+    int fd = look_into(f, entry, &st);
+    const int error = errno;
+    snprintf(name, sizeof(name), "%s/%s", f->path, entry);
+    if (fd < 0 && error != ENOENT)
+        finding_add(&c->findings, FINDING_BLIND, name, "cannot open the journal: %s",
+                    strerror(error));
+    if (fd < 0)
+        return;
+    /* One that is being made may not be locked yet. */
+    if (!seen_has(&c->journals, st.st_dev, st.st_ino) && locks_ask(fd, 0, 1) == LOCKS_FREE &&
+        (pool_name_of(entry, NULL) == POOL_NAME || look_is_old(&st)) &&
+        folder_names(f, entry, fd) == 1)
+        finding_add(&c->findings, FINDING_NOTE, name,
+                    "left over: no manifest here names this journal; it is removed when a process "
+                    "makes one here, or recovers one");
+    close(fd);
 }

@@ -99,10 +99,9 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
             finding_add(&c->findings, FINDING_WARNING, name,
                         "the manifest has bytes other than 0 between %zu and %zu", gaps[i][0],
                         gaps[i][1]);
-    if (m->length != MANIFEST_BYTES)
-        finding_add(&c->findings,
-                    m->length < MANIFEST_SIZE_WORD + 8 ? FINDING_ERROR : FINDING_WARNING, name,
-                    "the manifest is %" PRIu64 " bytes long, it must be %d", m->length,
+    if (m->length < MANIFEST_BYTES)
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "the manifest is %" PRIu64 " bytes long, it must be at least %d", m->length,
                     MANIFEST_BYTES);
     if (!m->has_size)
         finding_add(&c->findings, FINDING_ERROR, name,
@@ -196,13 +195,17 @@ void check_look(struct check *c, const char *name, const struct look *l)
     if (own && !(busy && l->manifest.found == MANIFEST_UNBORN))
         check_manifest(c, name, &l->manifest);
     bool told = own && l->manifest.found != MANIFEST_VALID; /* by check_manifest() */
+    const struct trust trust = identity_trust(&l->identity);
+    if (own && !check_lanes(c, name, &l->folder, &l->manifest, &trust,
+                            l->reflection < 0 ? 0 : l->reflection_length))
+        told = true;
     if (own && l->manifest.found == MANIFEST_VALID) {
         check_attribute(c, name, l);
         if (l->reflection >= 0)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest);
-        told = !l->manifest.has_size || l->manifest.record.format != 0 ||
-               (l->reflection >= 0 &&
-                l->reflection_length < layout_reflection_bytes(l->manifest.size));
+        told |= !l->manifest.has_size || l->manifest.record.format != 0 ||
+                (l->reflection >= 0 &&
+                 l->reflection_length < layout_reflection_bytes(l->manifest.size));
         /* A reflection that does not exist yet, or not any more, is not a finding. */
         if (l->reflection < 0 && l->reflection_error == EACCES) {
             finding_add(&c->findings, FINDING_BLIND, name, "no permission to read its reflection");
@@ -232,9 +235,6 @@ void check_look(struct check *c, const char *name, const struct look *l)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "recovery due: its last user died; the next map or 'ato deploy' recovers it");
     if (l->commits)
-        finding_add(&c->findings, FINDING_NOTE, name,
-                    "recovery due: %u commit%s in the journal of a dead process", l->commits,
-                    l->commits == 1 ? " is" : "s are");
-    if (l->folder.fd >= 0 && l->manifest.fd >= 0)
-        check_journals(c, &l->folder);
+        finding_add(&c->findings, FINDING_NOTE, name, "recovery due: %u commit%s of a dead process",
+                    l->commits, l->commits == 1 ? "" : "s");
 }

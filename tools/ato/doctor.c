@@ -125,7 +125,7 @@ static void say_machine(const struct diagnosis *d)
     line("copies with", c->kernel, NULL);
     line("RTM", yes(c->rtm), "hardware transactions, by what the CPU says");
     line("RTM trial", yes(c->rtm_commits),
-         c->rtm_commits ? "they commit" : "the journal commits writes of several pages instead");
+         c->rtm_commits ? "they commit" : "writes of several pages commit by a lane instead");
     puts("Machine");
     line("kernel", d->kernel.release, NULL);
     line("eADR",

@@ -80,7 +80,7 @@ static void judge_own(struct look *l)
         return;
     }
     if (r->state == MANIFEST_CLEAN)
-        l->state = l->commits ? LOOK_RECOVERY_DUE : LOOK_CLEAN;
+        l->state = LOOK_CLEAN;
     else
         l->state = used ? LOOK_IN_USE : LOOK_RECOVERY_DUE;
     judge_sizes(l);

@@ -1,133 +1,167 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lanes.h"
 
-#include "look.h"
-
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/recovery/pool.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Returns the journal of a pool's file, in memory that the caller frees; NULL if there is none, or
- * no memory. */
-static char *read_journal(int fd, uint64_t length, struct journal *j)
+struct visits {
+    const struct folder *folder;
+    const struct look_manifest *manifest;
+    const struct trust *trust;
+    lanes_visit *visit;
+    void *arg;
+};
+
+/* Returns the bytes in memory that the caller frees, with zeros for those behind the file's end; NULL. */
+static char *read_range(int fd, const struct pool_place *at)
 {
-    struct pool_place place;
-    if (pool_find(fd, length, "found", &place) != POOL_FOUND)
-        return NULL;
-    size_t n = (size_t)place.bytes, got = 0;
-    char *bytes = aligned_alloc(4096, (n + 4095) & ~(size_t)4095);
-    if (!bytes)
-        return NULL;
-    while (got < n) {
-        ssize_t more = pread(fd, bytes + got, n - got, (off_t)(place.begin + got));
+    const size_t room = ((size_t)at->bytes + 4095) & ~(size_t)4095;
+    char *bytes = aligned_alloc(4096, room);
+    if (bytes)
+        memset(bytes, 0, room);
+    else
+        report_error(ENOMEM, "no memory to read the lanes of a file");
+    for (uint64_t got = 0; bytes && got < at->bytes;) {
+        ssize_t more = pread(fd, bytes + got, at->bytes - got, (off_t)(at->begin + got));
         if (more <= 0)
             break;
-        got += (size_t)more;
+        got += (uint64_t)more;
     }
-    if (journal_take(j, bytes, got, "found") == 0)
-        return bytes;
-    free(bytes);
-    return NULL;
+    return bytes;
 }
 
-/* Visits the journal that `j` locates. */
-static void visit_one(struct lanes j, bool all, void (*visit)(void *arg, const struct lanes *j),
-                      void *arg)
+static int locate(const struct lanes *l, const struct visits *v, char *bytes, uint64_t n,
+                  struct journal *j)
 {
-    const struct folder *f = j.at.folder;
-    const char *name = j.at.name;
-    int fd = look_into(f, name, &j.at.st);
-    char *first = NULL, *second = NULL;
-    if (fd < 0 && errno == ENOENT) /* removed meanwhile */
-        return;
-    if (fd < 0) {
-        j.kind = errno == EINVAL || errno == ELOOP ? LANES_DAMAGED : LANES_FORBIDDEN;
-        j.error = errno;
-        visit(arg, &j);
-        return;
+    uint64_t number;
+    if (!bytes)
+        return -1;
+    if (!l->number) {
+        *j = journal_of_slot(bytes + MANIFEST_AREA_LANES, v->manifest->record.domain);
+        return 0;
     }
-    j.alive = locks_ask(fd, 0, 1) == LOCKS_TAKEN;
-    if (pool_name_of(name) != POOL_NAME) {
-        j.kind = LANES_UNFINISHED;
-    } else {
-        first = read_journal(fd, (uint64_t)j.at.st.st_size, &j.journal);
-        if (first && j.alive) {
-            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-            second = read_journal(fd, (uint64_t)j.at.st.st_size, &j.again);
-        }
-        if (!first || (j.alive && !second))
-            j.kind = LANES_DAMAGED;
+    if (journal_take(j, bytes, n, l->path, &number) < 0)
+        return -1;
+    return number == l->number
+               ? 0
+               : report_error(EUCLEAN, "the journal %s has another number: it was renamed",
+                              l->path);
+}
+
+static void visit_range(struct lanes *l, const struct visits *v, int fd,
+                        const struct pool_place *at)
+{
+    char *first = read_range(fd, at), *second = NULL;
+    int r = locate(l, v, first, at->bytes, &l->journal);
+    if (r == 0 && l->changing) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        second = read_range(fd, at);
+        r = locate(l, v, second, at->bytes, &l->again);
     }
-    /* A journal that was removed while it was read, by its owner or a recovery, is not visited. */
-    if ((all || !j.alive) && (j.kind != LANES_DAMAGED || folder_names(f, name, fd)))
-        visit(arg, &j);
+    l->error = r < 0 ? errno : 0;
+    v->visit(v->arg, l);
     free(first);
     free(second);
-    close(fd);
 }
 
-enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v)
+/* Finds the journal, with the checks of pool_open(). Returns 0; -1 with errno. */
+static int find_journal(const struct visits *v, const char *name, const struct lanes *l, int fd,
+                        struct pool_place *at)
 {
-    enum journal_finding found = journal_look(&j->journal, lane, v);
-    if (found == JOURNAL_DAMAGED && j->alive)
-        found = journal_look(&j->again, lane, v);
+    if (fd < 0)
+        return report_errno(errno, "cannot open the journal %s, which the manifest names", l->path);
+    if (v->trust && ownership_check(v->trust, fd, v->folder->path, name) < 0) {
+        errno = EUCLEAN;
+        return -1;
+    }
+    switch (pool_find(fd, (uint64_t)l->st.st_size, l->path, at)) {
+    case POOL_FOUND:
+        return 0;
+    case POOL_NONE:
+        return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
+                            l->path);
+    default:
+        return -1;
+    }
+}
+
+static void visit_journal(struct lanes *l, const struct visits *v)
+{
+    const struct look_manifest *m = v->manifest;
+    char name[POOL_NAME_BYTES];
+    struct pool_place at;
+    uint64_t now;
+    pool_name(name, l->number);
+    snprintf(l->path, sizeof(l->path), "%s/%s", v->folder->path, name);
+    int fd = look_into(v->folder, name, &l->st);
+    l->changing = l->alive || (fd >= 0 && locks_ask(fd, 0, 1) == LOCKS_TAKEN);
+    if (find_journal(v, name, l, fd, &at) == 0) {
+        visit_range(l, v, fd, &at);
+    } else {
+        l->error = errno;
+        /* If it is no longer named, it may have been removed meanwhile. */
+        if (area_journal(m->fd, l->slot, l->path, &now) == 0 && now == l->number)
+            v->visit(v->arg, l);
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void visit_slot(const struct visits *v, unsigned slot)
+{
+    const struct look_manifest *m = v->manifest;
+    const struct pool_place area = {manifest_area(slot), MANIFEST_AREA_BYTES};
+    struct lanes l = {.slot = slot};
+    uint64_t number;
+    l.alive = l.changing = locks_ask(m->fd, 1 + (off_t)slot, 1) == LOCKS_TAKEN;
+    snprintf(l.path, sizeof(l.path), "%s/%" PRIu64 ".manifest", v->folder->path, m->record.inode);
+    visit_range(&l, v, m->fd, &area);
+    if (area_journal(m->fd, slot, l.path, &number) < 0) {
+        l.error = errno;
+        v->visit(v->arg, &l);
+    } else if (number) {
+        l.number = number;
+        visit_journal(&l, v);
+    }
+}
+
+enum journal_finding lanes_look(const struct lanes *l, unsigned lane, struct journal_view *v)
+{
+    enum journal_finding found = journal_look(&l->journal, lane, v);
+    if (found == JOURNAL_DAMAGED && l->changing)
+        found = journal_look(&l->again, lane, v);
     return found;
 }
 
-int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
-               void *arg)
+int lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
+               lanes_visit *visit, void *arg)
 {
-    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-    if (!dir) {
-        int r = report_errno(errno, "cannot list the reflection folder %s", f->path);
-        if (fd >= 0)
-            close(fd);
-        return r;
-    }
-    while ((entry = readdir(dir))) {
-        struct lanes j = {.at = {.folder = f, .name = entry->d_name}, .kind = LANES_READ};
-        if (pool_name_of(entry->d_name) != POOL_NO_NAME)
-            visit_one(j, all, visit, arg);
-    }
-    closedir(dir);
-    return 0;
+    const struct visits v = {f, m, trust, visit, arg};
+    uint8_t boot[16];
+    int slot = 0;
+    identity_boot(boot);
+    if (m->found == MANIFEST_VALID && m->record.domain == PERSIST_PROCESS &&
+        memcmp(boot, m->record.boot_id, 16) != 0)
+        return 0;
+    while ((slot = area_next(m->fd, (unsigned)slot, f->path)) >= 0 && slot < MANIFEST_SLOTS)
+        visit_slot(&v, (unsigned)slot++);
+    return slot < 0 ? -1 : 0;
 }
 
-struct due {
-    const uint8_t *id;
-    int count;
-};
-
-static void count_due(void *arg, const struct lanes *j)
+unsigned lanes_file(const struct journal_view *v, const uint8_t id[16])
 {
-    struct due *due = arg;
-    struct journal_view v;
-    if (j->kind != LANES_READ)
-        return;
-    for (unsigned lane = 0; lane < j->journal.lanes; lane++) {
-        if (lanes_look(j, lane, &v) != JOURNAL_COMMITTED)
-            continue;
-        for (unsigned i = 0; i < v.nfiles; i++)
-            if (memcmp(v.files[i].id, due->id, 16) == 0) {
-                due->count++;
-                break;
-            }
-    }
-}
-
-int lanes_count_due(const struct folder *f, const uint8_t id[16])
-{
-    struct due due = {.id = id};
-    return lanes_each(f, false, count_due, &due) < 0 ? -1 : due.count;
+    unsigned i = 0;
+    while (i < v->nfiles && memcmp(v->files[i].id, id, 16) != 0)
+        i++;
+    return i;
 }

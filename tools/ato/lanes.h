@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journals of a reflection folder, read into memory: whether the owner lives, and what the lanes hold.
+ * The lanes in which commits to a file may be, read into memory: those of each slot of its manifest, and those of the
+ * journals that its manifest names.
  */
 #ifndef ATO_TOOLS_LANES_H
 #define ATO_TOOLS_LANES_H
 
-#include "reflection/recovery/found.h"
+#include "look.h"
 
-enum lanes_kind {
-    LANES_READ,       /* `journal` is valid */
-    LANES_UNFINISHED, /* journal-ID.tmp: has no content yet */
-    LANES_DAMAGED,    /* contains no journal */
-    LANES_FORBIDDEN,  /* cannot be read: `error` is the errno */
-};
+#include "reflection/format/journal.h"
 
 struct lanes {
-    struct found_journal at;
-    enum lanes_kind kind;
+    unsigned slot;
+    bool alive; /* the process in the slot */
+    bool
+        changing; /* the same, or the journal's owner lives: a lane may be in the middle of a commit */
+    uint64_t number;                    /* of the journal; 0: the lanes are in the manifest */
+    struct stat st;                     /* of the journal */
+    char path[PATH_MAX + NAME_MAX + 2]; /* of the file that they lie in */
+    /* 0; else they cannot be used, and report_sentence() says why. EACCES: this user may not read them. */
     int error;
-    bool alive; /* the owner's byte is locked: a lane may be in the middle of a commit */
     struct journal journal; /* in the module's own memory */
-    /* While the owner lives, a second reading: a lane is damaged if it is in both. */
-    struct journal again;
+    struct journal again;   /* while they are changing, a second reading */
 };
 
-/* Returns what the lane holds. A living owner's lane counts as damaged only if both readings say
- * so. */
-enum journal_finding lanes_look(const struct lanes *j, unsigned lane, struct journal_view *v);
+/* Returns what the lane holds. While lanes are changing, one is damaged only if both readings say so. */
+enum journal_finding lanes_look(const struct lanes *l, unsigned lane, struct journal_view *v);
 
-/* Calls `visit` for the journals of the folder whose owner is dead; with `all`, for those with a
- * living owner too. Returns 0; -1 with errno and a sentence. */
-int lanes_each(const struct folder *f, bool all, void (*visit)(void *arg, const struct lanes *j),
-               void *arg);
+/* Calls `visit` for all lanes of the manifest, which lies in `f`. `trust`: of its file; NULL: not known. Not for those
+ * that the next map drops. Returns 0; -1 with errno and a sentence. */
+typedef void lanes_visit(void *arg, const struct lanes *l);
+int lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
+               lanes_visit *visit, void *arg);
 
-/* Returns how many lanes of dead processes' journals hold a commit of the pairing `id`; -1 on
- * error. */
-int lanes_count_due(const struct folder *f, const uint8_t id[16]);
+/* Returns the index, among the files of a commit, of the pairing `id`; v->nfiles if it does not name it. */
+unsigned lanes_file(const struct journal_view *v, const uint8_t id[16]);
 
 #endif

@@ -318,6 +318,25 @@ bool look_is_masked(int fd)
     return pread(fd, header, sizeof(header), 0) == sizeof(header) && mask_is_on(header);
 }
 
+/* Counts the commits that a dead process left. The next map recovers the file by these lanes, or refuses it. */
+static void count_due(void *arg, const struct lanes *n)
+{
+    struct look *l = arg;
+    struct journal_view v;
+    const bool refused = l->state == LOOK_RECOVERY_DUE && n->error != EACCES;
+    if (n->alive)
+        return;
+    if (n->error && refused)
+        judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
+    for (unsigned lane = 0; !n->error && lane < n->journal.lanes; lane++) {
+        const enum journal_finding found = lanes_look(n, lane, &v);
+        if (found == JOURNAL_COMMITTED)
+            l->commits += lanes_file(&v, l->manifest.record.id) < v.nfiles;
+        else if (found == JOURNAL_DAMAGED && refused)
+            judge_set(l, LOOK_DAMAGED, "lane %u of %s is damaged", lane, n->path);
+    }
+}
+
 static int look_once(struct look *l)
 {
     char *name;
@@ -348,15 +367,13 @@ static int look_once(struct look *l)
         open_reflection(l);
         if (look_holders(&l->manifest, &l->holders) < 0)
             return -1;
-        int due = l->manifest.found == MANIFEST_VALID
-                      ? lanes_count_due(&l->folder, l->manifest.record.id)
-                      : 0;
-        if (due < 0)
-            return -1;
-        l->commits = (unsigned)due;
     }
     if (l->state != LOOK_DAMAGED)
         judge(l);
+    const struct trust trust = identity_trust(&l->identity);
+    if ((l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE) &&
+        lanes_each(&l->folder, &l->manifest, &trust, count_due, l) < 0)
+        return -1;
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
         judge_set(l, LOOK_COPIED,
                   "is a copy of an SQLite database, made while libato held that: parts of the "

@@ -44,7 +44,7 @@ enum look_state {
     LOOK_PLAIN,        /* no reflection: an ordinary file */
     LOOK_BORN,         /* its reflection was being made; nothing was stored yet */
     LOOK_IN_USE,       /* mapped */
-    LOOK_RECOVERY_DUE, /* its last user died, or a commit of it is in the journal of a dead one */
+    LOOK_RECOVERY_DUE, /* its last user died */
     LOOK_CLEAN,        /* unmapped, the reflection kept */
     LOOK_DEPLOYED,     /* all content is in the file, the reflection is being removed */
     LOOK_COPIED,       /* with the attribute, or the header (lib/sqlite/mask.h), of another file */
@@ -65,7 +65,7 @@ struct look {
     int reflection_error;
     uint64_t reflection_length, reflection_storage;
     struct look_holders holders;
-    unsigned commits; /* lanes of dead processes' journals that name it */
+    unsigned commits; /* that dead processes made and did not finish */
     bool cut_shrink;  /* it was made shorter, but is not truncated yet */
     bool cut_growth;  /* its growth was interrupted: it is longer than its logical size */
     enum look_state state;

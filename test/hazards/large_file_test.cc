@@ -288,7 +288,7 @@ void be_slow(void *arg, uint64_t, uint64_t)
     if (slow->calls++ == 0)
         slow->other->go_on();
     if (!exists(slow->was_there))
-        usleep(600000); // longer than a turn (scarce.c)
+        usleep(600000); // longer than a turn (plain.c)
 }
 
 struct SpaceGivenBack : SpaceOfMany {
@@ -324,7 +324,7 @@ TEST_P(SpaceGivenBack, WaitingProcessesGetATurn)
 
 bool words_are_durable, said_full, given_back;
 
-int scarce_fallocate(int fd, int mode, off_t offset, off_t n)
+int fallocate_seldom(int fd, int mode, off_t offset, off_t n)
 {
     if (mode & FALLOC_FL_PUNCH_HOLE)
         EXPECT_TRUE(given_back = words_are_durable);
@@ -355,14 +355,14 @@ TEST_P(SpaceGivenBack, WordsAreDurableBeforeSpaceIsGivenBack)
               CUT);
     Mapped m(file, gather(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;
-    struct fsops scarce = fsops_real;
-    scarce.fallocate = scarce_fallocate;
+    struct fsops seldom = fsops_real;
+    seldom.fallocate = fallocate_seldom;
     PersistFaults faults;
     faults.before = [](const PersistCall &c) {
         words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "open.c");
         return GO_ON;
     };
-    fsops = &scarce;
+    fsops = &seldom;
     expect_plain(m, over(expected, 8 * PAGE, pattern(10, 2)));
     fsops = &fsops_real;
     EXPECT_TRUE(given_back) << "the disk was never full";

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A whole file is deployed, so that it can become plain: chunk by chunk, by threads if it is large.
+ *
+ * All new bytes of a file may lie in its reflection, and the disk may have no room for a second copy. Where space is
+ * short, the space of pages that are deployed is given back in the reflection, for the next pages.
+ *
+ * This is safe only while no other process has the file mapped: in a page cache a hole may cost the pages beside it
+ * their space too (domain_make_storable()), and a process that knows that a page has space, and is about to store to
+ * it, would get SIGBUS. For the same reason one thread does all the work then. Where reading a hole may be SIGBUS, no
+ * space is given back, since others may read without a lock.
+ *
+ * Other processes that want to map or read the file wait meanwhile, so the work is done in turns.
+ */
+#include "lib/commit/plain.h"
+
+#include "lib/commit/deploy.h"
+#include "lib/file/clock.h"
+#include "lib/file/space.h"
+#include "reflection/media/domain.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* How long a turn is; far less than the other processes would wait at most. */
+enum { TURN_MS = 500 };
+
+/* Bytes. With less free space, space is given back: this covers the chunks that threads are deploying, and the space
+ * that a file system needs to free other space. */
+enum { PLENTY = 8 << 20 };
+
+struct turn {
+    struct mapping *m;
+    struct plain_job *job;
+    uint64_t pages, chunks; /* of the file; a chunk has 512 pages */
+    uint64_t end;           /* clock_ns() */
+    int error;
+    pthread_mutex_t progress;
+};
+
+static bool is_full(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
+static bool is_short(const struct file *f)
+{
+    struct statfs fs;
+    return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
+}
+
+/* Returns the first chunk from `chunk` on whose meta page has data; t->chunks if there is none; `chunk` if the file
+ * system cannot tell. */
+static uint64_t chunk_from(const struct turn *t, uint64_t chunk)
+{
+    const uint64_t found = meta_next(t->m->file->pairing.reflection, chunk, t->chunks);
+    return found == UINT64_MAX ? chunk : found;
+}
+
+/* Returns how many of the file's pages lie in a chunk. */
+static uint64_t pages_of(const struct turn *t, uint64_t chunk)
+{
+    const uint64_t rest = t->pages - chunk * CHUNK_PAGES;
+    return rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
+}
+
+/* Reads the bitmap words of n pages of one chunk from the media: pages that were not touched since the file
+ * was mapped have no state in memory. Returns 0; -1 with EIO. */
+static int read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
+{
+    /* pread() reads a meta page that is a hole as zeros, where a load could be SIGBUS. */
+    ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
+    return got == (ssize_t)(n * 8)
+               ? 0
+               : report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
+                              (unsigned long long)first, f->pairing.path);
+}
+
+/* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
+ * for them once more. All that is valid is durable already: so this is no flush of persist.h, and a failure does not
+ * poison the file. */
+static int make_clean(const struct file *f, uint64_t at, uint64_t n)
+{
+    if (domain_is_cached(f->persist.domain) && msync(f->r + at, n, MS_SYNC) < 0)
+        return report_errno(errno, "cannot write the reflection of %s", f->pairing.path);
+    return 0;
+}
+
+/* Of n pages of one chunk, gives the space of those back that are deployed. */
+static int give_back(struct file *f, uint64_t first, uint64_t n)
+{
+    const uint64_t meta = layout_meta_page(first / CHUNK_PAGES);
+    uint64_t words[CHUNK_PAGES];
+    if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
+        file_check(f) < 0 || read_words(f, first, n, words) < 0)
+        return -1;
+    /* persist-order W5 (writers: W2 in commit.c, R4 in open.c): a word is durable before the space of the copy that
+     * it makes invalid is given back. I2. */
+    for (uint64_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        if (words[i])
+            continue;
+        while (end < n && !words[end])
+            end++;
+        space_give_back(f, first + i, end - i);
+    }
+    return 0;
+}
+
+/* Gives back the space of pages that were deployed before space was short: chunk by chunk, up to the end of the
+ * turn. */
+static int give_back_deployed(struct turn *t)
+{
+    struct file *f = t->m->file;
+    uint64_t *next = &t->job->given_back;
+    if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
+        return -1;
+    while ((*next = chunk_from(t, *next)) < t->chunks && clock_ns() < t->end) {
+        if (give_back(f, *next * CHUNK_PAGES, pages_of(t, *next)) < 0)
+            return -1;
+        (*next)++;
+    }
+    return 0;
+}
+
+/* Runs of at least this many pages are worth a system call for their page tables. */
+enum { LONG_RUN = 16 };
+
+/* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
+ * it fails, the stores fault. */
+static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
+{
+    if (n >= LONG_RUN)
+        (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
+}
+
+/* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that
+ * one munmap() at the end does not have to. */
+static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
+{
+    (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);
+    (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
+}
+
+/* Deploys n pages of one chunk. Skips the pages between runs of pages whose words have slices in R. In domain msync,
+ * where a whole batch costs no more than one run, deploys all from the first run to the last. */
+static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
+{
+    const bool together = m->file->persist.domain == PERSIST_MSYNC;
+    uint64_t begin = UINT64_MAX, end = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!words[i])
+            continue;
+        begin = together && begin < i ? begin : i;
+        end = i + 1;
+        while (end < n && words[end])
+            end++;
+        expect_stores(m->file, first + i, end - i);
+        if (!together && deploy_range(m, first + begin, first + end - 1) < 0)
+            return -1;
+        i = end;
+    }
+    return together && end ? deploy_range(m, first + begin, first + end - 1) : 0;
+}
+
+/* Where space is short, deploys as many pages at once as have space, and gives the space of their first copies back.
+ * Returns 0; -1 with ENOSPC also if space is short and job->gives_back is not set. */
+static int deploy_chunk(struct turn *t, uint64_t chunk)
+{
+    struct file *f = t->m->file;
+    const bool gives_back = t->job->gives_back;
+    const uint64_t first = chunk * CHUNK_PAGES, n = pages_of(t, chunk);
+    uint64_t words[CHUNK_PAGES], end = n;
+    if (read_words(f, first, n, words) < 0)
+        return -1;
+    while (end && !words[end - 1])
+        end--;
+    if (end && !gives_back && is_short(f)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    for (uint64_t i = 0, part = end; i < end;) {
+        if (part > end - i)
+            part = end - i;
+        const int r = deploy_runs(t->m, first + i, words + i, part), error = errno;
+        if (r < 0 && !(gives_back && is_full(error)))
+            return -1;
+        if (gives_back && give_back(f, first + i, part) < 0)
+            return -1;
+        if (r == 0) {
+            i += part;
+        } else if (part > 1) {
+            part /= 2;
+        } else {
+            errno = error;
+            return -1;
+        }
+    }
+    expect_nothing(f, chunk, n);
+    return 0;
+}
+
+static uint64_t next_chunk(struct turn *t)
+{
+    uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
+    do {
+        found = chunk_from(t, chunk);
+    } while (!__atomic_compare_exchange_n(next, &chunk, found + 1, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return found;
+}
+
+/* Reports to options->progress that `bytes` of the file are done, if that is more than it was told before. */
+static void tell(struct turn *t, uint64_t bytes)
+{
+    struct plain_job *job = t->job;
+    const uint64_t size = file_size(t->m->file);
+    if (bytes > size)
+        bytes = size;
+    pthread_mutex_lock(&t->progress);
+    if (job->options->progress && bytes > job->told) {
+        job->told = bytes;
+        job->options->progress(job->options->progress_arg, bytes, size);
+    }
+    pthread_mutex_unlock(&t->progress);
+}
+
+static void fail(struct turn *t, int error)
+{
+    int none = 0;
+    __atomic_compare_exchange_n(&t->error, &none, error ? error : EIO, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+}
+
+static void *work(void *arg)
+{
+    struct turn *t = arg;
+    while (!__atomic_load_n(&t->error, __ATOMIC_RELAXED) && clock_ns() < t->end) {
+        const uint64_t chunk = next_chunk(t);
+        if (chunk >= t->chunks)
+            break;
+        if (deploy_chunk(t, chunk) < 0)
+            fail(t, errno);
+        else /* chunks are handed out in order, so all before this one are done, or nearly */
+            tell(t, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
+    }
+    return NULL;
+}
+
+/* By default as many threads as CPUs, and no more than one for each CHUNKS_A_THREAD chunks. */
+enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
+
+static unsigned choose_threads(const struct turn *t)
+{
+    uint64_t n = t->job->options->threads;
+    if (n == 0) {
+        cpu_set_t cpus;
+        n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
+        if (n > t->chunks / CHUNKS_A_THREAD)
+            n = t->chunks / CHUNKS_A_THREAD;
+    }
+    if (n > MOST_THREADS)
+        n = MOST_THREADS;
+    return n && !t->job->gives_back ? (unsigned)n : 1;
+}
+
+static void work_all(struct turn *t)
+{
+    pthread_t threads[MOST_THREADS];
+    unsigned wanted = choose_threads(t), started = 0;
+    sigset_t all, before;
+    /* The new threads block all signals, which are for the program's own threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, t) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    work(t);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int plain_make(struct file *f, struct plain_job *job)
+{
+    const uint64_t pages = layout_pages(file_size(f));
+    /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
+    struct mapping whole = {.file = f,
+                            .counters = calloc(THREAD_SHARED + 1, sizeof(*whole.counters))};
+    struct turn t = {.m = &whole,
+                     .job = job,
+                     .pages = pages,
+                     .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
+                     .end = clock_ns() + TURN_MS * 1000000u,
+                     .progress = PTHREAD_MUTEX_INITIALIZER};
+    if (!whole.counters)
+        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
+    if (job->gives_back && give_back_deployed(&t) < 0)
+        fail(&t, errno);
+    work_all(&t);
+    free(whole.counters);
+    if (is_full(t.error) && !job->gives_back && !f->r_holes_fault) {
+        /* From the next turn on. */
+        job->gives_back = true;
+        job->next = 0;
+        return 1;
+    }
+    /* The thread that failed may be another one, but the sentence of ato_errormsg() belongs to
+     * the calling thread. */
+    if (t.error)
+        return report_errno(t.error, "cannot deploy all of %s", f->pairing.path);
+    if (job->next < t.chunks)
+        return 1;
+    tell(&t, UINT64_MAX);
+    return 0;
+}

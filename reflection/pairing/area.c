@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/pairing/area.h"
+
+#include "reflection/media/domain.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/folder.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first area is within the length that a manifest is born with. For the others the length must be durable, since
+ * recovery looks no further. Never shortens the file: other processes may use areas behind this one. */
+static int make_space(int lock, off_t at)
+{
+    const off_t end = at + MANIFEST_AREA_BYTES;
+    struct stat st;
+    if (fstat(lock, &st) < 0)
+        return -1;
+    const bool within = st.st_size >= end;
+    if (fsops->fallocate(lock, within ? FALLOC_FL_KEEP_SIZE : 0, at, MANIFEST_AREA_BYTES) < 0)
+        return -1;
+    /* explorer: drop fsync survives: the first flush of a lane, or with MAP_SYNC the first store to it, makes the length
+     * durable too. */
+    return within ? 0 : fsops_fsync(lock);
+}
+
+char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path)
+{
+    const off_t at = (off_t)manifest_area(slot);
+    int fd = make_space(lock, at) < 0 ? -1 : folder_reopen(lock);
+    char *area = MAP_FAILED;
+    if (fd >= 0)
+        area = domain_map(domain, NULL, MANIFEST_AREA_BYTES, PROT_READ | PROT_WRITE, fd, at);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    if (area == MAP_FAILED) {
+        report_errno(saved, "no space for commits of several pages in the manifest of %s", path);
+        return NULL;
+    }
+    madvise(area, MANIFEST_AREA_BYTES, MADV_DONTFORK);
+    return area;
+}
+
+void area_unmap(char *area)
+{
+    if (area)
+        munmap(area, MANIFEST_AREA_BYTES);
+}
+
+int area_next(int lock, unsigned slot, const char *path)
+{
+    off_t at = lseek(lock, (off_t)manifest_area(slot), SEEK_DATA);
+    if (at < 0)
+        return errno == ENXIO ? MANIFEST_SLOTS
+                              : report_errno(errno, "cannot search the manifest of %s", path);
+    const uint64_t next = ((uint64_t)at - MANIFEST_BYTES) / MANIFEST_AREA_BYTES;
+    return next < MANIFEST_SLOTS ? (int)next : MANIFEST_SLOTS;
+}
+
+int area_journal(int lock, unsigned slot, const char *path, uint64_t *number)
+{
+    uint64_t word = 0;
+    *number = 0;
+    if (pread(lock, &word, sizeof(word), (off_t)manifest_area(slot)) < 0)
+        return report_errno(errno, "cannot read the manifest of %s", path);
+    if (word == 0 || manifest_decode_size(word, number))
+        return 0;
+    return report_error(EUCLEAN,
+                        "the manifest of %s is damaged: slot %u has 0x%llx as the number of its "
+                        "journal",
+                        path, slot, (unsigned long long)word);
+}
+
+int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)
+{
+    uint64_t *word = (uint64_t *)area;
+    persist_store_word(p, word, number ? manifest_encode_size(number) : 0);
+    if (persist_flush_word(p, word) < 0)
+        return report_errno(errno, "cannot make the manifest of %s durable", path);
+    /* persist-order N1 (reader: area_journal, in takeover.c): the name of the journal is durable before the first commit
+     * in it. persist-order N2 (writer: J3; reader: pool_open): all commits of the file are retired before the journal is no
+     * longer named, and that is durable before the journal is removed: recovery finds each journal that is named. */
+    persist_fence(p);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The area of a slot in a manifest (manifest.h): the journal word and the lanes of the process in that slot.
+ *
+ * Mapped through a descriptor of its own: a mapping of the locked one would keep the locks in a forked child.
+ */
+#ifndef ATO_REFLECTION_PAIRING_AREA_H
+#define ATO_REFLECTION_PAIRING_AREA_H
+
+#include "reflection/format/manifest.h"
+
+/* Maps the area of a slot, with space for stores. `lock`: the manifest; `path`: its name in sentences. Returns NULL
+ * with errno and a sentence: ENOSPC, ... */
+char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path);
+void area_unmap(char *area); /* may be NULL */
+
+/* Returns the first slot in [slot, MANIFEST_SLOTS) whose area may hold anything but zeros; MANIFEST_SLOTS: none. -1
+ * with a sentence. */
+int area_next(int lock, unsigned slot, const char *path);
+
+/* Sets *number to the journal that the slot's word names; 0: none. Returns 0; -1 with EUCLEAN: it is damaged, ... */
+int area_journal(int lock, unsigned slot, const char *path, uint64_t *number);
+
+/* Stores the slot's journal word. Durable when it returns 0; -1 with EIO and a sentence. */
+int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/recovery/sweep.h"
+
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
+#include "reflection/recovery/pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+struct wanted {
+    const struct folder *folder;
+    uint64_t number;
+};
+
+/* Returns 1 if a slot of the manifest names the journal, or may do so, also after a power cut; 0 if not. */
+static int is_named_in(void *arg, const char *name)
+{
+    const struct wanted *w = arg;
+    uint64_t number = 0;
+    int slot = 0;
+    bool used = false;
+    if (strcmp(name + strspn(name, "0123456789"), ".manifest") != 0)
+        return 0;
+    int fd = openat(w->folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    while ((slot = area_next(fd, (unsigned)slot, name)) >= 0 && slot < MANIFEST_SLOTS) {
+        if (area_journal(fd, (unsigned)slot, name, &number) < 0)
+            slot = -1;
+        if (slot < 0 || number == w->number)
+            break;
+        used = true;
+        slot++;
+    }
+    /* persist-order N2 (writer: area_set_journal): a dead process may have cleared its journal word and not made that
+     * durable. After a power cut the manifest would name a journal that is gone. */
+    if (used && slot == MANIFEST_SLOTS && fsops_fsync(fd) < 0)
+        slot = -1;
+    close(fd);
+    return slot < MANIFEST_SLOTS;
+}
+
+/* A living process has the journal locked, or is about to lock it: then it finds that the name is gone, and starts
+ * again. A dead process names no journal any more, so no lock is needed to look at the manifests. */
+static int sweep(void *arg, const char *name)
+{
+    struct wanted w = {.folder = arg};
+    const enum pool_name kind = pool_name_of(name, &w.number);
+    if (kind == POOL_NO_NAME)
+        return 0;
+    int fd = openat(w.folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    locks_keep(fd);
+    if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(w.folder, name, fd) == 1 &&
+        (kind == POOL_NAME_UNFINISHED || folder_each_name(w.folder, is_named_in, &w) == 0) &&
+        fsops->unlinkat(w.folder->fd, name, 0) == 0)
+        report_log(REPORT_INFO, "removed the journal %s/%s, which no file needs", w.folder->path,
+                   name);
+    locks_close(fd);
+    return 0;
+}
+
+void sweep_journals(const struct folder *f)
+{
+    (void)folder_each_name(f, sweep, (void *)(uintptr_t)f);
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Is what a dead process committed to one file finished? Children die in commits; the next map of
+// the file finishes them by the lanes in the manifest, or fails with the reason. (Commits to several
+// files: recover_several_test.cc. A process that dies at any other step, or in the recovery:
+// events_test.cc.)
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/format/checksum.h"
+#include "reflection/format/journal.h"
+#include "reflection/format/layout.h"
+#include "reflection/format/manifest.h"
+#include "reflection/media/persist.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace support;
+namespace fs = std::filesystem;
+
+namespace
+{
+
+constexpr size_t SIZE = 8 * 4096;
+
+class RecoverFile : public testing::TestWithParam<int>
+{
+  protected:
+    RecoverFile() : path(dir / "file"), old_(pattern(SIZE, 1)), new_(pattern(SIZE, 2))
+    {
+        write_file(path, old_);
+    }
+
+    ato_options wish() const
+    {
+        return options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
+    }
+
+    // Writes the whole file and dies at the n-th flip, in a child.
+    int write_and_die(const std::string &p, long n)
+    {
+        Mapped m(p, wish());
+        if (!m)
+            return 1;
+        PersistFaults faults;
+        faults.die_at_flip(n);
+        m.write(0, new_);
+        return 0;
+    }
+
+    void die_between_flips(const std::string &p, long n)
+    {
+        ASSERT_EQ(in_child([&] { return write_and_die(p, n); }), CUT);
+        ASSERT_EQ(journals_of(p).size(), 0u);
+    }
+
+    void expect_recovered(const std::string &p)
+    {
+        Mapped m(p, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), new_);
+        EXPECT_EQ(journals_of(p).size(), 0u);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(p), new_);
+    }
+
+    // The offset in the manifest of the lane that holds a commit.
+    uint64_t committed_lane()
+    {
+        Bytes b = read_file(manifest_of(path));
+        for (uint64_t lane = 0; lane < JOURNAL_SLOT_LANES; lane++) {
+            uint64_t at = manifest_area(0) + MANIFEST_AREA_LANES + lane * JOURNAL_SLOT_BYTES;
+            uint64_t sequence, retired;
+            memcpy(&sequence, &b[at], 8);
+            memcpy(&retired, &b[at + 64], 8);
+            if (sequence == retired + 1)
+                return at;
+        }
+        ADD_FAILURE() << "no committed lane";
+        return 0;
+    }
+
+    void expect_refused(int err, const std::string &word)
+    {
+        Bytes reflection = read_file(reflection_of(path));
+        Mapped m(path, wish());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, err) << m.sentence;
+        EXPECT_NE(m.sentence.find(word), std::string::npos) << m.sentence;
+        EXPECT_EQ(read_file(reflection_of(path)), reflection);
+    }
+
+    TempDir dir;
+    std::string path;
+    Bytes old_, new_;
+};
+
+TEST_P(RecoverFile, CommitOfADeadProcessIsFinished)
+{
+    for (long n : {1, 2, 5, 8}) {
+        write_file(path, old_);
+        die_between_flips(path, n);
+        expect_recovered(path);
+        ASSERT_FALSE(HasFailure()) << n;
+    }
+}
+
+TEST_P(RecoverFile, MapOfAnotherFileInTheFolderChangesNothing)
+{
+    std::string other = dir / "other";
+    write_file(other, old_);
+    die_between_flips(path, 3);
+    Bytes manifest = read_file(manifest_of(path));
+    {
+        Mapped m(other, wish());
+        ASSERT_TRUE(m) << m.sentence;
+    }
+    EXPECT_EQ(read_file(manifest_of(path)), manifest);
+    expect_recovered(path);
+}
+
+// Both lie in areas of their own: the second process is in slot 1.
+TEST_P(RecoverFile, CommitsOfTwoDeadProcessesAreBothFinished)
+{
+    Pipe go[2], ready[2];
+    pid_t process[2];
+    for (int i : {0, 1}) {
+        process[i] = fork();
+        ASSERT_GE(process[i], 0);
+        if (process[i] == 0) {
+            Mapped m(path, wish());
+            if (!m || !ready[i].tell() || !go[i].hear())
+                _exit(1);
+            PersistFaults faults;
+            faults.die_at_flip(2);
+            m.write(i * 4 * 4096, Bytes(&new_[i * 4 * 4096], &new_[i * 4 * 4096] + 3 * 4096));
+            _exit(2);
+        }
+        ASSERT_TRUE(ready[i].hear());
+    }
+    for (int i : {0, 1}) {
+        int status;
+        ASSERT_TRUE(go[i].tell());
+        ASSERT_EQ(waitpid(process[i], &status, 0), process[i]);
+        ASSERT_EQ(WEXITSTATUS(status), CUT);
+    }
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    Bytes expected = new_;
+    for (size_t page : {3, 7})
+        std::copy_n(&old_[page * 4096], 4096, &expected[page * 4096]);
+    EXPECT_EQ(m.read(), expected);
+}
+
+// The lanes of the machine's last run say nothing.
+TEST_P(RecoverFile, LanesOfAnotherBootAreDroppedInDomainProcess)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM));
+                  PersistFaults faults;
+                  faults.die_at_flip(1);
+                  m.write(0, new_);
+                  return 0;
+              }),
+              CUT);
+    alignas(64) static char bytes[MANIFEST_BYTES];
+    Bytes was = read_file(manifest_of(path));
+    manifest_record record;
+    int which;
+    memcpy(bytes, was.data(), sizeof(bytes));
+    ASSERT_EQ(manifest_read(bytes, &record, &which), MANIFEST_VALID);
+    struct persist p;
+    persist_init(&p, PERSIST_PROCESS);
+    record.boot_id[0]++;
+    ASSERT_EQ(manifest_write(&p, bytes, &record, &which), 0);
+    write_at(manifest_of(path), 0, bytes, sizeof(bytes));
+    Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), old_);
+    EXPECT_TRUE(m.write(0, new_)) << m.sentence;
+    EXPECT_EQ(m.read(), new_);
+}
+
+// ---- damage: the map fails, and nothing changes -------------------------------------------------
+
+TEST_P(RecoverFile, DamagedLaneIsAnErrorThatNamesTheFile)
+{
+    die_between_flips(path, 3);
+    uint64_t lane = committed_lane();
+    uint32_t words = UINT32_MAX;
+    Bytes kept = read_at(manifest_of(path), lane + 12, 4);
+    write_at(manifest_of(path), lane + 12, &words, 4);
+    expect_refused(EUCLEAN, std::to_string(inode_of(path)));
+    write_at(manifest_of(path), lane + 12, kept.data(), 4); // repaired
+    expect_recovered(path);
+}
+
+TEST_P(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
+{
+    die_between_flips(path, 3);
+    ASSERT_EQ(truncate(reflection_of(path).c_str(), 4096), 0);
+    uint64_t lane = committed_lane(), far = layout_word(512);
+    write_at(manifest_of(path), lane + 128 + 32, &far, 8);
+    Bytes b = read_at(manifest_of(path), lane, 128 + 32 + 8 * 16);
+    uint64_t sum = checksum_add(checksum(b.data(), 56), &b[128], b.size() - 128);
+    write_at(manifest_of(path), lane + 56, &sum, 8);
+    expect_refused(EUCLEAN, reflection_of(path));
+}
+
+TEST_P(RecoverFile, DamagedJournalWordIsAnError)
+{
+    die_between_flips(path, 3);
+    const uint64_t word = 77; // without its check
+    write_at(manifest_of(path), manifest_area(0), &word, 8);
+    expect_refused(EUCLEAN, "0x4d");
+    const uint64_t none = 0;
+    write_at(manifest_of(path), manifest_area(0), &none, 8);
+    expect_recovered(path);
+}
+
+TEST_P(RecoverFile, MissingJournalIsAnErrorThatNamesIt)
+{
+    die_between_flips(path, 3);
+    const uint64_t word = manifest_encode_size(0x123456789abc), none = 0;
+    write_at(manifest_of(path), manifest_area(0), &word, 8);
+    expect_refused(EUCLEAN, "journal-123456789abc");
+    write_at(manifest_of(path), manifest_area(0), &none, 8);
+    expect_recovered(path);
+}
+
+TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)
+{
+    ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
+    Bytes was = read_file(manifest_of(path));
+    for (size_t copy : {0, 4096}) {
+        const uint32_t version = 1;
+        memcpy(&was[copy + 8], &version, 4);
+        uint64_t sum = checksum(&was[copy], 504);
+        memcpy(&was[copy + 504], &sum, 8);
+    }
+    write_file(manifest_of(path), was);
+    expect_refused(EUCLEAN, "version 1");
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, RecoverFile, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return info.param == ATO_DOMAIN_PMEM ? "pmem" : "msync";
+                         });
+
+} // namespace
