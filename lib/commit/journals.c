@@ -210,15 +210,20 @@ static void drop(struct journals *j)
     free_journal(j);
 }
 
-/* Stores the journal word of the file's slot, as journals_step(). */
-static int name_journal(struct file *f, uint64_t number)
+/* Stores the journal word of the file's slot, as journals_step(). With f->medium, which is released. */
+static int name_locked(struct file *f, uint64_t number)
 {
-    pthread_mutex_lock(&f->medium);
     int r = file_check(f);
     if (r == 0 && (r = area_set_journal(&f->persist, f->area, number, f->pairing.path)) < 0)
         file_poison(f);
     pthread_mutex_unlock(&f->medium);
     return r;
+}
+
+static int name_journal(struct file *f, uint64_t number)
+{
+    pthread_mutex_lock(&f->medium);
+    return name_locked(f, number);
 }
 
 /* Ends the file's use of its journal: no commit of it is under way there. Returns 0; -1 with EIO. */
@@ -433,7 +438,7 @@ void journals_detach(struct file *f)
 
 void journals_close_all(void)
 {
-    /* The lock is taken if exit() was called within a call of the library, or another thread is in one. Then
+    /* A lock is taken if exit() was called within a call of the library, or another thread is in one. Then
      * everything stays as after a kill. */
     if (pthread_mutex_trylock(&lock) != 0)
         return;
@@ -443,7 +448,7 @@ void journals_close_all(void)
         /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
          * mapped, since these threads go on until the process ends. */
         for (struct file *f = j->users; f && !j->busy; f = f->next_user)
-            named |= f->stuck || name_journal(f, 0) < 0;
+            named |= f->stuck || pthread_mutex_trylock(&f->medium) != 0 || name_locked(f, 0) < 0;
         if (!j->busy && !named)
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }

@@ -38,6 +38,11 @@ char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *
     int saved = errno;
     if (fd >= 0)
         close(fd);
+    if (area != MAP_FAILED && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) < 0) {
+        saved = errno;
+        munmap(area, MANIFEST_AREA_BYTES);
+        area = MAP_FAILED;
+    }
     if (area == MAP_FAILED) {
         report_errno(saved, "no space for commits of several pages in the manifest of %s", path);
         return NULL;

@@ -293,7 +293,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     struct lookup_names n = lookup_names(identity->inode);
     if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
         goto fail;
-    for (int naps = 0;;) {
+    for (int naps = 0, dues = 0;;) {
         uint64_t journal = 0;
         if (take_manifest(pr, &n) < 0)
             goto fail;
@@ -307,6 +307,11 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
         if (r < 0 || (r == NOT_YET && naps++ == NAPS))
             goto fail;
         pairing_let_go(pr);
+        if (r == DUE &&
+            dues++ == 2 * MANIFEST_SLOTS) { /* each recovery clears the name of one, at least */
+            report_error(EBUSY, "the manifest of %s names journals all the time", pr->path);
+            goto fail;
+        }
         /* A journal before the attach lock: that is the order everywhere. */
         if (r == DUE && wish->recover(pr, journal) < 0)
             goto fail;

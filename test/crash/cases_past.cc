@@ -464,7 +464,7 @@ void dead_in_commit_to_both(Actor &a)
     write_both(a);
 }
 
-// A process died while it unmapped one of two files with a common journal: the manifest of that file
+// A process died while it unmapped one of two files with a common journal: that file's manifest
 // visibly names no journal any more.
 void dead_in_unmap(Actor &a)
 {
