@@ -282,8 +282,8 @@ static int commit_journal(struct commit *c, const struct sum *sum)
         goto out;
     begin_lane(&w, c, sum, &lane, files, names);
     journal_finish(&w);
-    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) and the lane's list are durable before
-     * the commit line that makes them count. */
+    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) are durable before the commit line that makes them
+     * count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
     if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->set) < 0 ||
         store_sizes(c) < 0) {
