@@ -80,7 +80,7 @@ static int make_ready(struct file *f, struct leaving *l)
     f->words_wait = false;
     f->settled &= r == 0;
     if (r != 0 && open_flush_words(f) < 0) /* others may map the file now */
-        return -1;
+        return file_in_doubt(f, "a deploy");
     errno = error;
     return r;
 }
