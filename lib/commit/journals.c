@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,16 +50,25 @@ static bool exiting;
 
 /* ---- a file's own lanes ---- */
 
+static struct file *file_of(const struct journal_lane *lane)
+{
+    return (struct file *)((char *)(uintptr_t)lane->journal - offsetof(struct file, lanes));
+}
+
+/* While there is one thread, no locked instruction is needed: it would wait for the non-temporal stores before it. */
 static bool try_own(struct file *f, struct journal_lane *lane)
 {
     uint32_t idle = __atomic_load_n(&f->idle_lanes, __ATOMIC_SEQ_CST);
     do {
         if (!idle)
             return false;
+        if (__libc_single_threaded) {
+            f->idle_lanes = idle & (idle - 1);
+            break;
+        }
     } while (!__atomic_compare_exchange_n(&f->idle_lanes, &idle, idle & (idle - 1), false,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
-    *lane = (struct journal_lane){
-        .journal = &f->lanes, .lane = (unsigned)__builtin_ctz(idle), .own = f};
+    *lane = (struct journal_lane){.journal = &f->lanes, .lane = (unsigned)__builtin_ctz(idle)};
     return true;
 }
 
@@ -377,13 +388,14 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
     struct journals *j = lane->in;
     if (lane->journal->domain != PERSIST_MSYNC)
         return step(w);
-    pthread_mutex_t *medium = j ? &j->medium : &lane->own->medium;
+    struct file *own = file_of(lane); /* if there is no j */
+    pthread_mutex_t *medium = j ? &j->medium : &own->medium;
     pthread_mutex_lock(medium);
-    int r = (j ? j->failed : file_is_poisoned(lane->own)) ? -1 : step(w);
+    int r = (j ? j->failed : file_is_poisoned(own)) ? -1 : step(w);
     if (r < 0 && j)
         j->failed = true;
     else if (r < 0)
-        file_poison(lane->own);
+        file_poison(own);
     pthread_mutex_unlock(medium);
     if (r < 0)
         errno = EIO;
@@ -393,8 +405,12 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
 void journals_give_lane(const struct journal_lane *lane)
 {
     struct journals *j = lane->in;
+    if (!j && __libc_single_threaded) {
+        file_of(lane)->idle_lanes |= 1u << lane->lane;
+        return;
+    }
     if (!j) {
-        __atomic_fetch_or(&lane->own->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
+        __atomic_fetch_or(&file_of(lane)->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
         wake_waiters();
         return;
     }
@@ -408,7 +424,7 @@ void journals_give_lane(const struct journal_lane *lane)
 void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane)
 {
     if (!lane->in) {
-        file_poison(lane->own);
+        file_poison(file_of(lane));
         wake_waiters();
         return;
     }

@@ -259,6 +259,13 @@ void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint6
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
 }
 
+void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s)
+{
+    /* Not file_size(): the file may be longer than the views. */
+    const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
+    space_forget_behind(size, shrink_from(&f->pairing), f->holes_fault, page, s);
+}
+
 void space_note_lowest(struct shared_header *h, uint64_t size)
 {
     /* Changed only by the holder of `sizing`. Pairs with space_look(). */

@@ -10,7 +10,6 @@
 #define ATO_LIB_FILE_SPACE_H
 
 #include "lib/file/file.h"
-#include "reflection/pairing/shrink.h"
 
 /* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns
  * 0; -1 with ENOSPC, ESTALE (another program truncated the file) or EIO. */
@@ -49,12 +48,7 @@ void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint6
                          struct page_state *s);
 
 /* The same for a file that this process has mapped. */
-static inline void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s)
-{
-    /* Not file_size(): the file may be longer than the views. */
-    const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
-    space_forget_behind(size, shrink_from(&f->pairing), f->holes_fault, page, s);
-}
+void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s);
 
 /* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
  * is taken. */

@@ -3,15 +3,13 @@
 #ifndef ATO_LIB_PAGE_LANE_H
 #define ATO_LIB_PAGE_LANE_H
 
-struct file;
 struct journal;
 struct journals;
 
 struct journal_lane {
     const struct journal *journal; /* NULL: no lane is taken */
+    struct journals *in;           /* whose it is; NULL: `journal` is the `lanes` of a file */
     unsigned lane;
-    struct file *own;    /* the lane is one of this file's own, in its manifest; */
-    struct journals *in; /* or it is in this journal */
 };
 
 #endif
