@@ -50,12 +50,9 @@ void tx_bring_home(struct tx *t)
 enum { MUCH = 4096 };
 
 /* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
-static void forget_behind(struct tx *t)
+static __attribute__((noinline)) void forget_behind(struct tx *t)
 {
-    bool sized = false;
-    for (unsigned i = 0; i < t->nparts; i++)
-        sized |= t->parts[i].sized;
-    for (uint64_t i = 0; i < t->set.n && sized; i++)
+    for (uint64_t i = 0; i < t->set.n; i++)
         space_forget_behind_in(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
 }
 
@@ -82,8 +79,12 @@ void tx_let_go(struct tx *t)
 void tx_empty(struct tx *t)
 {
     uint64_t pages = t->set.n;
+    bool sized = false;
     queue_forget(t);
-    forget_behind(t);
+    for (unsigned i = 0; i < t->nparts; i++)
+        sized |= t->parts[i].sized;
+    if (sized)
+        forget_behind(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             resize_end(t, &t->parts[i]);
