@@ -143,18 +143,19 @@ static int detach_last(struct file *f, const struct leaving *l)
     f->mappings--;
     files_remove(f);
     journals_detach(f);
+    const bool doubt = l->doubt || file_is_poisoned(f);
     views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
     char shared[sizeof(f->shared.name)];
     memcpy(shared, f->shared.name, sizeof(shared));
     /* Removed as long as the manifest contains its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
-    if (l->doubt && l->plain)
+    if (doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "
                          "of the file finishes or drops",
                          pr->path);
-    else if (!l->doubt)
+    else if (!doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
     /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)

@@ -289,8 +289,10 @@ static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
     if (larger) {
         larger->next = all;
         all = larger;
-        if (j)
+        if (j) {
             j->over = true;
+            drop(j); /* no file uses it any more */
+        }
     }
     return larger;
 }
@@ -352,12 +354,14 @@ static int take_in_journal(struct file *const *files, unsigned n, uint64_t words
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
     struct journals *j = find_or_make(files[0], n, words);
     const int r = j ? use_for_all(files, n, j) : -1;
-    if (r <= 0) {
+    if (r == 0) /* another thread may have removed the journal during the wait */
+        return 0;
+    if (r < 0) {
         const int error = errno;
         if (j)
             drop(j); /* a new one that no file uses */
         errno = error;
-        return r;
+        return -1;
     }
     const int idle = pick(j, n, words);
     if (idle < 0) {

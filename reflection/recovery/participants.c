@@ -223,7 +223,8 @@ static int acquire_file(struct participants *n, struct participant *p)
         r = read_manifest(p);
     if (r == 1 && n->journal)
         r = find_slot(n, p);
-    if (r == 1 && removal_is_set_aside(n->folder, &p->record)) /* and that was interrupted */
+    if (r == 1 && p->file.inode != n->inode &&
+        removal_is_set_aside(n->folder, &p->record)) /* and that was interrupted */
         r = 0;
     if (r == 1 && map_file(n, p) < 0)
         r = -1;

@@ -34,6 +34,7 @@ struct participant {
 struct participants {
     const struct folder *folder;
     struct trust trust;        /* of the file that is recovered; the others are like it */
+    uint64_t inode;            /* of that file */
     uint64_t journal;          /* number of the dead process's journal; 0: none */
     struct participant *files; /* sorted by id */
     size_t nfiles, room;

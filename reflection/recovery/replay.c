@@ -136,8 +136,7 @@ int replay_apply(const struct journal_view *v, const struct replay_target *targe
 
 /* ---- lanes ---- */
 
-static int replay_lane(const struct participants *n, const struct persist *p,
-                       const struct journal_view *v, const char *path)
+static int replay_lane(const struct participants *n, const struct journal_view *v)
 {
     struct replay_target *targets = calloc(v->nfiles, sizeof(*targets));
     if (!targets)
@@ -157,8 +156,6 @@ static int replay_lane(const struct participants *n, const struct persist *p,
     if (r == 0)
         r = replay_apply(v, targets);
     free(targets);
-    if (r == 0 && journal_retire_view(p, v) < 0)
-        r = report_errno(errno, "cannot make %s durable", path);
     return r;
 }
 
@@ -182,19 +179,28 @@ int replay_collect(const struct journal *j, struct participants *n, const char *
 
 int replay_lanes(const struct journal *j, const struct participants *n, const char *path)
 {
-    struct persist p;
     struct journal_view v;
     unsigned replayed = 0;
-    persist_init(&p, j->domain);
     for (unsigned lane = 0; lane < j->lanes; lane++) {
         if (journal_look(j, lane, &v) != JOURNAL_COMMITTED)
             continue;
-        if (replay_lane(n, &p, &v, path) < 0)
+        if (replay_lane(n, &v) < 0)
             return -1;
         replayed++;
     }
     if (replayed)
         report_log(REPORT_INFO, "replayed %u commits of a dead process from %s", replayed, path);
+    return 0;
+}
+
+int replay_retire(const struct journal *j, const char *path)
+{
+    struct persist p;
+    struct journal_view v;
+    persist_init(&p, j->domain);
+    for (unsigned lane = 0; lane < j->lanes; lane++)
+        if (journal_look(j, lane, &v) == JOURNAL_COMMITTED && journal_retire_view(&p, &v) < 0)
+            return report_errno(errno, "cannot make the replayed journal %s durable", path);
     return 0;
 }
 
@@ -212,5 +218,5 @@ int replay_slot(const struct participants *n, struct participant *p)
     const struct journal j = journal_of_slot(p->area + MANIFEST_AREA_LANES, p->persist.domain);
     if (replay_collect(&j, NULL, name) < 0)
         return -1;
-    return replay_lanes(&j, n, name);
+    return replay_lanes(&j, n, name) < 0 ? -1 : replay_retire(&j, name);
 }

@@ -13,11 +13,14 @@ extern unsigned replay_few_flushes; /* most flushes in domain msync that are don
  * may be NULL. `path`: of the journal or manifest, for sentences. Returns 0; -1 with a sentence: EUCLEAN if a lane is damaged. */
 int replay_collect(const struct journal *j, struct participants *n, const char *path);
 
-/* Replays and retires the lanes with a commit; their files are acquired. Returns 0; -1 with a sentence: no commit is
- * lost, and the call can be repeated. */
+/* Replays the lanes with a commit; their files are acquired. Returns 0; -1 with a sentence: no commit is lost, and the call
+ * can be repeated. */
 int replay_lanes(const struct journal *j, const struct participants *n, const char *path);
 
-/* Both for the lanes in the manifest of one file, of the dead process in slot p->slot; maps p->area, if that slot was
+/* Retires them. Returns 0; -1 with EIO. */
+int replay_retire(const struct journal *j, const char *path);
+
+/* All three for the lanes in the manifest of one file, of the dead process in slot p->slot; maps p->area, if that slot was
  * used. */
 int replay_slot(const struct participants *n, struct participant *p);
 

@@ -13,8 +13,6 @@
 namespace
 {
 
-constexpr size_t SIZE = 40 * 4096;
-
 class Journals : public testing::Test
 {
   protected:
@@ -192,6 +190,34 @@ TEST_F(Journals, SmallerJournalStaysUntilNoFileUsesIt)
     ASSERT_EQ(journals_take_lane(&first, 1, 1000, &lane), 0) << ato_errormsg();
     journals_give_lane(&lane);
     EXPECT_EQ(journals_of(dir / "a").size(), 1u) << "both use the larger one";
+}
+
+// They wait until the smaller one is idle. Each of them may find that another one has moved on.
+TEST_F(Journals, ThreadsThatWaitForALargerJournalAllGetALane)
+{
+    Mapped m(file("file"), options(ATO_DOMAIN_PMEM));
+    struct file *f = table_find(m.base)->file;
+    for (int round = 0; round < 5; round++) {
+        const uint64_t words = JOURNAL_WORDS << (round + 1);
+        journal_lane under_way;
+        ASSERT_EQ(journals_take_lane(&f, 1, 1000, &under_way), 0) << ato_errormsg();
+        std::vector<std::thread> threads;
+        std::atomic<int> failed{0};
+        for (int t = 0; t < 3; t++)
+            threads.emplace_back([&] {
+                journal_lane lane;
+                if (journals_take_lane(&f, 1, words, &lane) < 0)
+                    failed++;
+                else
+                    journals_give_lane(&lane);
+            });
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        journals_give_lane(&under_way);
+        for (std::thread &t : threads)
+            t.join();
+        EXPECT_EQ(failed, 0) << ato_errormsg();
+        EXPECT_EQ(journals_of(dir / "file").size(), 1u);
+    }
 }
 
 // ---- several files ------------------------------------------------------------------------------

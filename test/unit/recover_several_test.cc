@@ -333,6 +333,29 @@ TEST_P(RecoverSeveral, CommitOfFilesWithOneReflectionDirIsFinishedByAMapOfEither
 
 // ---- commits that cannot be finished ------------------------------------------------------------
 
+// Of two lanes the second one cannot be replayed yet. The first must not be retired alone: nothing would tell any more
+// that its files belong together.
+TEST_P(RecoverSeveral, NoLaneIsRetiredBeforeAllAreReplayed)
+{
+    int status = in_child([&]() -> int {
+        All all = map(3);
+        Commit first, second;
+        if (all.size() != 3 || !commit(first, {file_of(*all[0]), file_of(*all[1])}))
+            return 1;
+        _exit(commit(second, {file_of(*all[0]), file_of(*all[2])}) ? CUT : 2);
+    });
+    ASSERT_EQ(status, CUT);
+    const Bytes reflection = read_file(reflection_of(paths[2]));
+    ASSERT_EQ(truncate(reflection_of(paths[2]).c_str(), 1), 0);
+    const Bytes before = read_file(journal());
+    expect_refused(paths[0], EUCLEAN, {reflection_of(paths[2])});
+    EXPECT_TRUE(read_file(journal()) == before) << "a lane was retired";
+    write_file(reflection_of(paths[2]), reflection);
+    expect_maps(paths[0]);
+    EXPECT_EQ(word_of(paths[1]), VALUE + 1);
+    EXPECT_EQ(word_of(paths[2]), VALUE + 1);
+}
+
 TEST_P(RecoverSeveral, JournalThatCannotBeFinishedStopsNoOtherFile)
 {
     die_committed(2);

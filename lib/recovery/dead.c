@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bitmaps on the media are authoritative. The dead process may have made them visible in memory in part, or not
+ * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
+ * several pages see its last operation as a whole or not at all.
+ *
+ * A shrink that is durable becomes visible as in showing.c. Pages that got a state after the dead process had drained
+ * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
+ * These pages are taken too, in the dead process's name.
+ *
+ * A word of the original that was stored in place may be visible and not durable. Of a file that this process does not
+ * have open, such pages are left with the dead process, marked: a process that has the file mapped frees them.
+ */
+#include "lib/recovery/dead.h"
+
+#include "lib/file/page.h"
+#include "lib/file/shared_places.h"
+#include "lib/file/space.h"
+#include "reflection/media/bitmap.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+#include "reflection/pairing/pairing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- its pages ---- */
+
+static int add(struct dead *d, struct page_state *s, uint64_t page)
+{
+    if (d->n == d->room) {
+        const uint64_t room = d->room ? 2 * d->room : 64;
+        struct dead_page *more = realloc(d->pages, room * sizeof(*more));
+        if (!more)
+            return report_error(
+                ENOMEM, "no memory to free the pages of %s that a dead process had reserved",
+                d->file->path);
+        d->pages = more;
+        d->room = room;
+    }
+    d->pages[d->n++] =
+        (struct dead_page){.state = s, .page = page, .showed = s->version && !(s->version & 1)};
+    return 0;
+}
+
+static bool has(const struct dead *d, const struct page_state *s)
+{
+    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == d->holder;
+}
+
+/* The value of page_state.holder for the process that the dead one's slot is given to. */
+static uint32_t holder_of(const struct dead *d)
+{
+    const struct shared_slot *s = &d->shared.slots[d->file->slot];
+    return shared_holder(d->file->slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
+}
+
+/* The kernel drops the locks of a dying process one by one: waits until its slot is free. */
+static int await_death(const struct participant *p)
+{
+    enum { PATIENCE_MS = 5000 };
+    for (unsigned i = 0; i < PATIENCE_MS; i++) {
+        if (locks_ask(p->lock, 1 + (off_t)p->slot, 1) == LOCKS_FREE)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    return report_error(EBUSY,
+                        "a process has committed to several files and unmapped one, but not the "
+                        "file of %s: map the one again when it has unmapped the other, too",
+                        p->path);
+}
+
+int dead_find(struct dead *d, const struct trust *trust, uint32_t holder, unsigned tries)
+{
+    struct participant *p = d->file;
+    uint64_t page = 0;
+    enum locks_answer lives = locks_ask(p->lock, 1, PAIRING_LIVES);
+    if (lives == LOCKS_FREE)
+        return 0;
+    if (lives == LOCKS_FAILED)
+        return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
+    const int joined = shared_join(&d->shared, &p->record, trust, p->path);
+    if (joined == SHARED_NOT_THERE && tries) { /* the last one is just ending */
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        return dead_find(d, trust, holder, tries - 1);
+    }
+    if (joined != 0)
+        return -1;
+    d->holder = holder ? holder : holder_of(d);
+    if (d->holder !=
+        holder_of(d)) { /* another process is in the slot by now: its lanes are not touched */
+        p->slot = MANIFEST_SLOTS;
+    } else if (__atomic_load_n(&d->shared.header->poisoned, __ATOMIC_ACQUIRE) &&
+               locks_ask(p->lock, 1 + (off_t)p->slot, 1) == LOCKS_TAKEN) {
+        /* The process lives: the commit is in doubt, and it has unmapped another one of its files. Here every call is
+         * EIO, so nothing has to be shown; the slot, and the journal's name, stay until it unmaps this file too. */
+        p->slot = MANIFEST_SLOTS;
+        shared_close(&d->shared, false);
+        return 0;
+    } else if (await_death(p) < 0) {
+        return -1;
+    }
+    d->size = __atomic_load_n(&d->shared.header->size, __ATOMIC_RELAXED);
+    d->sizing = has(d, &d->shared.header->sizing);
+    for (struct page_state *s; (s = shared_next_state(&d->shared, &page, UINT64_MAX));)
+        if (has(d, s) && add(d, s, page - 1) < 0)
+            return -1;
+    return 0;
+}
+
+/* Version 0: not loaded, so no reader uses the page. */
+static bool mark(struct page_state *s)
+{
+    if (!(s->version & 1))
+        return false;
+    page_mark_flipping(s);
+    return true;
+}
+
+static void unmark(struct page_state *s)
+{
+    if (s->version && !(s->version & 1))
+        page_unmark_flipping(s);
+}
+
+void dead_mark(struct dead *d)
+{
+    if (d->sizing)
+        d->marked = mark(&d->shared.header->sizing);
+    for (uint64_t i = 0; i < d->n; i++) {
+        seam_point(SEAM_FLIP, d);
+        d->pages[i].marked |= mark(d->pages[i].state);
+    }
+}
+
+void dead_take_marks_off(struct dead *d)
+{
+    for (uint64_t i = 0; i < d->n; i++)
+        if (d->pages[i].marked)
+            unmark(d->pages[i].state);
+    if (d->marked)
+        unmark(&d->shared.header->sizing);
+}
+
+/* ---- the size ---- */
+
+static int flush(const struct dead *d, const void *words, uint64_t n)
+{
+    /* persist-order R5 (writers: W2, G4, S2 in commit.c): what the dead process stored may be visible and not durable. It
+     * becomes durable before it becomes visible in memory (I4). */
+    if (persist_flush_any(&d->file->persist, words, n * sizeof(uint64_t)) < 0)
+        return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
+    persist_fence(&d->file->persist);
+    return 0;
+}
+
+static int reload_size(struct dead *d)
+{
+    const char *manifest = d->file->manifest;
+    struct manifest_sizes sizes;
+    if (flush(d, manifest + MANIFEST_SIZE_WORD, 1) < 0)
+        return -1;
+    if (!manifest_sizes(manifest, &sizes))
+        return report_error(EUCLEAN, "the size in the manifest of %s is damaged", d->file->path);
+    d->size = sizes.size;
+    return 0;
+}
+
+/* Takes a page that is cut off and that the dead process does not hold. */
+static int claim(struct dead *d, struct page_state *s, uint64_t page)
+{
+    for (unsigned i = 0;; i++) {
+        uint32_t holder = 0;
+        if (__atomic_compare_exchange_n(&s->holder, &holder, d->holder, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            break;
+        if (holder == d->holder) /* the dead process had it all the time */
+            return 0;
+        /* Another dead holder: it did no more than load the page, since the end was before it. */
+        const unsigned slot = shared_slot_of(holder);
+        if (i % 1024 == 1023 && slot < MANIFEST_SLOTS &&
+            locks_ask(d->file->lock, 1 + (off_t)slot, 1) == LOCKS_FREE &&
+            __atomic_compare_exchange_n(&s->holder, &holder, d->holder, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            break;
+        page_pause(i);
+    }
+    if (add(d, s, page) < 0) {
+        page_release(s);
+        return -1;
+    }
+    d->pages[d->n - 1].marked = mark(s);
+    return 0;
+}
+
+/* Takes the pages that a smaller size cuts off, as size_mark(). */
+static int claim_cut_off(struct dead *d)
+{
+    struct shared_header *h = d->shared.header;
+    uint64_t page = layout_pages(d->size);
+    space_note_lowest(h, d->size);
+    if (d->size >= __atomic_load_n(&h->size, __ATOMIC_RELAXED))
+        return 0;
+    __atomic_store_n(&h->gone, page * PAGE_BYTES, __ATOMIC_RELEASE);
+    /* Pairs with may_load() in load.c. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (struct page_state *s; (s = shared_next_state(&d->shared, &page, UINT64_MAX));)
+        if (!has(d, s) && claim(d, s, page - 1) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- words ---- */
+
+/* Sets *words to the words of a chunk; to NULL if they are 0 in a hole, where a load might be SIGBUS. Returns 0;
+ * -1. */
+static int find_words(const struct dead *d, uint64_t chunk, const uint64_t **words)
+{
+    const struct participant *p = d->file;
+    const uint64_t there = meta_next(p->reflection, chunk, chunk + 1);
+    if (there == UINT64_MAX)
+        return report_errno(errno, "cannot search the bitmaps of %s", p->path);
+    *words = there == chunk && layout_meta_page(chunk) + PAGE_BYTES <= p->bytes
+                 ? (const uint64_t *)(p->map + layout_meta_page(chunk))
+                 : NULL;
+    return 0;
+}
+
+/* Notes the bitmaps of pages [first, end) of `d`, which share a meta page, and makes them durable. Not where memory
+ * has the same bitmap: then it is durable already (I4; and no word ever returns to an earlier value). This avoids a
+ * wait until all that a transaction has stored is durable, though no process will ever read it. */
+static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
+{
+    const uint64_t *words = NULL;
+    uint64_t low = CHUNK_PAGES, high = 0;
+    if (find_words(d, d->pages[first].page / CHUNK_PAGES, &words) < 0)
+        return -1;
+    for (uint64_t i = first; i < end; i++) {
+        struct dead_page *p = &d->pages[i];
+        const uint64_t at = p->page % CHUNK_PAGES;
+        const uint64_t word = words ? __atomic_load_n(&words[at], __ATOMIC_RELAXED) : 0;
+        p->bitmap = word & bitmap_within(p->page, d->size);
+        /* It was flipping, and does not flip. */
+        const bool in_place = p->showed && word == p->state->bitmap;
+        d->in_place |= in_place;
+        p->left = in_place && d->original < 0 && d->file->persist.domain != PERSIST_PROCESS;
+        d->left |= p->left;
+        if (!words || !p->state->version || word == p->state->bitmap)
+            continue;
+        low = at < low ? at : low;
+        high = at > high ? at : high;
+    }
+    if (low > high)
+        return 0;
+    /* In domain msync each call takes as long as one for all words. */
+    d->unsettled = d->file->persist.domain == PERSIST_MSYNC && d->n > 1;
+    return d->unsettled ? 0 : flush(d, words + low, high - low + 1);
+}
+
+static int note_bitmaps(struct dead *d)
+{
+    const struct participant *p = d->file;
+    int r = 0;
+    for (uint64_t first = 0, end; r == 0 && first < d->n; first = end) {
+        const uint64_t chunk = d->pages[first].page / CHUNK_PAGES;
+        for (end = first + 1; end < d->n && d->pages[end].page / CHUNK_PAGES == chunk;)
+            end++;
+        r = note_chunk(d, first, end);
+    }
+    /* persist-order R5 (writer: W2 in commit.c): as in flush(). */
+    if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
+        r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
+    /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
+    if (r == 0 && d->in_place && d->original >= 0 && p->persist.domain != PERSIST_PROCESS &&
+        fsops_fsync(d->original) < 0)
+        r = report_errno(errno, "cannot make the file of %s durable", p->path);
+    return r;
+}
+
+/* ---- what becomes visible ---- */
+
+/* The pages are in ascending order, except those that were claimed. */
+void dead_reload(struct dead *d)
+{
+    struct shared_header *h = d->shared.header;
+    int r = d->sizing ? reload_size(d) : 0;
+    if (r == 0 && d->sizing)
+        r = claim_cut_off(d);
+    if (r == 0)
+        r = note_bitmaps(d);
+    if (r < 0) {
+        __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
+        return;
+    }
+    for (uint64_t i = 0; i < d->n; i++) {
+        seam_point(SEAM_FLIPPING, d);
+        if (d->pages[i].state->version && !d->pages[i].left)
+            page_set_bitmap(d->pages[i].state, d->pages[i].bitmap);
+    }
+    if (d->sizing)
+        __atomic_store_n(&h->size, d->size, __ATOMIC_RELEASE);
+}
+
+void dead_show(struct dead *d)
+{
+    struct shared_header *h = d->shared.header;
+    for (uint64_t i = 0; i < d->n; i++) {
+        seam_point(SEAM_FLIPPED, d);
+        if (!d->pages[i].left)
+            unmark(d->pages[i].state);
+    }
+    if (d->sizing) {
+        __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
+        unmark(&h->sizing);
+    }
+    /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
+    __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
+}
+
+static void give_back(struct page_state *s)
+{
+    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+    page_release(s);
+}
+
+void dead_release(struct dead *d)
+{
+    struct shared_header *h = d->shared.header;
+    const uint64_t size = __atomic_load_n(&h->size, __ATOMIC_RELAXED),
+                   shrunk = manifest_shrunk(d->file->manifest, size);
+    for (uint64_t i = 0; i < d->n; i++) {
+        if (d->pages[i].left)
+            continue;
+        space_forget_behind(size, shrunk, true, d->pages[i].page, d->pages[i].state);
+        give_back(d->pages[i].state);
+    }
+    if (d->sizing) {
+        __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
+        give_back(&h->sizing);
+    }
+    report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
+               d->file->path);
+}
+
+void dead_free_slot(struct dead *d)
+{
+    if (d->left || d->file->slot == MANIFEST_SLOTS)
+        return;
+    shared_places_forget_holder(&d->shared, d->holder);
+    __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+}
