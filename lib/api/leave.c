@@ -72,17 +72,7 @@ static int make_ready(struct file *f, struct leaving *l)
     if (l->entered != f->shared.header->entered)
         l->job.next = 0;
     l->entered = f->shared.header->entered;
-    if (check_length(f) < 0)
-        return -1;
-    /* State `deployed` follows, in which words do not count: so words are not flushed one by one. */
-    f->words_wait = !l->job.gives_back;
-    const int r = plain_make(f, &l->job), error = errno;
-    f->words_wait = false;
-    f->settled &= r == 0;
-    if (r != 0 && open_flush_words(f) < 0) /* others may map the file now */
-        return file_in_doubt(f, "a deploy");
-    errno = error;
-    return r;
+    return check_length(f) < 0 ? -1 : plain_make(f, &l->job);
 }
 
 /* Takes the attach lock and checks whether this is the last process that has the file mapped. Returns 1 if

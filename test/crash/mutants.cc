@@ -83,6 +83,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "lib/commit/size.c", "shrink"},
         {"", "lib/commit/tail.c", "shrink"},
         {"", "lib/recovery/takeover.c", "peers, in a deploy|peers, two files|peers, in a word"},
+        {"", "lib/recovery/dead.c", "peers, in a deploy|peers, two files|peers, in a word"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&
