@@ -47,7 +47,7 @@ static void pause_a_moment(unsigned i)
     if (i < SPINS)
         page_pause(i);
     else
-        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
+        clock_nap(50 * 1000);
 }
 
 /* Frees the pages of the holder, if it is dead. *until: when to give up; 0: not set yet. Returns

@@ -240,10 +240,8 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
                        struct journal_file *names)
 {
     struct part *part = NULL;
-    for (unsigned i = 0; i < sum->files; i++) {
-        names[i] = (struct journal_file){.inode = files[i]->pairing.record.inode};
-        memcpy(names[i].id, files[i]->pairing.record.id, sizeof(names[i].id));
-    }
+    for (unsigned i = 0; i < sum->files; i++)
+        names[i] = pairing_in_journals(&files[i]->pairing);
     journal_begin(w, lane->journal, &files[0]->persist, lane->lane, names, sum->files,
                   sum->pages + sum->sizes);
     for (uint64_t i = 0; i < c->set->n; i++) {

@@ -2,16 +2,17 @@
 /*
  * The lanes in which this process journals its commits of several words.
  *
- * A commit to one file goes to one of the file's own lanes, if it fits: they lie in the manifest, in the area of this
- * process's slot, which is mapped at the first such commit. Larger commits, and those to several files, go to a journal of the process,
- * a file by itself: one for each reflection folder, durability domain, and owner, group and mode of files. It is made
- * when it is needed, replaced by a larger one if a commit does not fit, and removed when the last file that used it is unmapped.
- * The manifest of each file that uses it names it, from before the file's first commit there (persist-order N1) until all
- * of these are retired (N2): so recovery finds it.
+ * A commit to one file goes to one of the file's own lanes, if it fits: they lie in the manifest, in the
+ * area of this process's slot, which is mapped at the first such commit. Larger commits, and those to
+ * several files, go to a journal of the process, a file by itself: one for each reflection folder,
+ * durability domain, and owner, group and mode of files. It is made when it is needed, replaced by a larger
+ * one if a commit does not fit, and removed when the last file that used it is unmapped. The manifest of
+ * each file that uses it names it, from before the file's first commit there (persist-order N1) until all of
+ * these are retired (N2): so recovery finds it.
  *
- * A lane whose commit is in doubt (its medium failed) stays as it is and is never given out again; its files are
- * poisoned. When one of them is unmapped, the process stops using that journal, and its manifest goes on naming it: then it looks
- * like one of a dead process, and the next map of the file recovers it.
+ * A lane whose commit is in doubt (its medium failed) stays as it is and is never given out again; its files
+ * are poisoned. When one of them is unmapped, the process stops using that journal, and its manifest goes on
+ * naming it: then it looks like one of a dead process, and the next map of the file recovers it.
  */
 #ifndef ATO_LIB_COMMIT_JOURNALS_H
 #define ATO_LIB_COMMIT_JOURNALS_H

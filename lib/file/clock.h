@@ -14,4 +14,10 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Waits for less than a second, before another try. */
+static inline void clock_nap(long ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
 #endif

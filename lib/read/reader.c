@@ -56,7 +56,7 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
     }
     pthread_mutex_unlock(&r->lock);
     if (done == 0 && !reader_state_watches(f))
-        reader_state_nap();
+        clock_nap(1000 * 1000);
     return done;
 }
 
@@ -79,7 +79,7 @@ static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n
             return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
         if (r < 0 || (marked && waited >= 10))
-            reader_state_nap();
+            clock_nap(1000 * 1000);
         else if (marked)
             page_pause(*tries);
     }
@@ -120,7 +120,7 @@ int reader_size(struct file *f, uint64_t *size)
     while (reader_state_watches(f) && !(__atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE) & 1)) {
         if (ms_since(began) >= reader_patience_ms)
             return give_up(f, __atomic_load_n(&sizing->holder, __ATOMIC_RELAXED));
-        reader_state_nap();
+        clock_nap(1000 * 1000);
     }
     *size = file_size(f);
     return 0;

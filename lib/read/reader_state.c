@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/read/reader_state.h"
 
+#include "lib/file/clock.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -25,11 +26,6 @@ void reader_state_lock_all(void)
 void reader_state_unlock_all(void)
 {
     pthread_mutex_unlock(&looking);
-}
-
-void reader_state_nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
 void reader_state_close(struct file *f)
@@ -256,7 +252,7 @@ int reader_state_find(struct file *f)
         if (known == NOT_THERE && ends++ == ENDING_MS)
             return -1;
         if (known == 0 || known == NOT_THERE)
-            reader_state_nap();
+            clock_nap(1000 * 1000);
     }
     if (known == 0)
         report_error(EBUSY, "%s is being mapped or unmapped all the time", f->pairing.path);

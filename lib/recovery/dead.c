@@ -13,6 +13,7 @@
  */
 #include "lib/recovery/dead.h"
 
+#include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/space.h"
@@ -25,7 +26,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* ---- its pages ---- */
 
@@ -65,7 +65,7 @@ static int await_death(const struct participant *p)
     for (unsigned i = 0; i < PATIENCE_MS; i++) {
         if (locks_ask(p->lock, 1 + (off_t)p->slot, 1) == LOCKS_FREE)
             return 0;
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        clock_nap(1000 * 1000);
     }
     return report_error(EBUSY,
                         "a process has committed to several files and unmapped one, but not the "
@@ -73,22 +73,32 @@ static int await_death(const struct participant *p)
                         p->path);
 }
 
-int dead_find(struct dead *d, const struct trust *trust, uint32_t holder, unsigned tries)
+/* Opens the shared memory. Returns 1; 0 if no process has the file mapped; -1. */
+static int join(struct dead *d, const struct trust *trust)
+{
+    enum { PATIENCE_MS = 1000 };
+    const struct participant *p = d->file;
+    int joined = SHARED_NOT_THERE;
+    for (unsigned i = 0; i <= PATIENCE_MS && joined == SHARED_NOT_THERE; i++) {
+        if (i) /* the last one is just ending */
+            clock_nap(1000 * 1000);
+        const enum locks_answer lives = locks_ask(p->lock, 1, PAIRING_LIVES);
+        if (lives == LOCKS_FREE)
+            return 0;
+        if (lives == LOCKS_FAILED)
+            return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
+        joined = shared_join(&d->shared, &p->record, trust, p->path);
+    }
+    return joined == 0 ? 1 : -1;
+}
+
+int dead_find(struct dead *d, const struct trust *trust, uint32_t holder)
 {
     struct participant *p = d->file;
     uint64_t page = 0;
-    enum locks_answer lives = locks_ask(p->lock, 1, PAIRING_LIVES);
-    if (lives == LOCKS_FREE)
-        return 0;
-    if (lives == LOCKS_FAILED)
-        return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
-    const int joined = shared_join(&d->shared, &p->record, trust, p->path);
-    if (joined == SHARED_NOT_THERE && tries) { /* the last one is just ending */
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-        return dead_find(d, trust, holder, tries - 1);
-    }
-    if (joined != 0)
-        return -1;
+    const int joined = join(d, trust);
+    if (joined <= 0)
+        return joined;
     d->holder = holder ? holder : holder_of(d);
     if (d->holder !=
         holder_of(d)) { /* another process is in the slot by now: its lanes are not touched */

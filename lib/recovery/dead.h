@@ -34,10 +34,8 @@ struct dead {
 };
 
 /* Opens the shared memory of a file, and finds what the dead process holds there. `holder`: as in page_state.holder; 0 if
- * it is not known. `tries`: while the memory is missing, since its last process is just ending. Returns 0; -1 with a
- * sentence. */
-enum { DEAD_TRIES = 1000 };
-int dead_find(struct dead *d, const struct trust *trust, uint32_t holder, unsigned tries);
+ * it is not known. Returns 0; -1 with a sentence. */
+int dead_find(struct dead *d, const struct trust *trust, uint32_t holder);
 
 /* The others expect shared memory. Marks all of it as flipping; or, after a failed replay, takes these marks off. */
 void dead_mark(struct dead *d);

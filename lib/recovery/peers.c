@@ -7,21 +7,24 @@
 #include "reflection/pairing/area.h"
 
 #include <errno.h>
-#include <string.h>
 
 static uint32_t state_of(const struct shared_slot *s)
 {
     return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 }
 
+static struct takeover takeover_of(const struct pairing *pr)
+{
+    return (struct takeover){.folder = &pr->folder,
+                             .file = pairing_in_journals(pr),
+                             .trust = identity_trust(&pr->identity),
+                             .original = pr->original};
+}
+
 int peers_recover_journal(const struct pairing *pr, uint64_t journal)
 {
-    struct takeover t = {.folder = &pr->folder,
-                         .file = {.inode = pr->record.inode},
-                         .trust = identity_trust(&pr->identity),
-                         .journal = journal,
-                         .original = pr->original};
-    memcpy(t.file.id, pr->record.id, sizeof(t.file.id));
+    struct takeover t = takeover_of(pr);
+    t.journal = journal;
     return takeover(&t);
 }
 
@@ -36,13 +39,9 @@ int peers_recover(struct file *f, uint32_t holder)
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
                             pr->path);
-    struct takeover t = {.folder = &pr->folder,
-                         .file = {.inode = pr->record.inode},
-                         .trust = identity_trust(&pr->identity),
-                         .slot = slot,
-                         .holder = holder,
-                         .original = pr->original};
-    memcpy(t.file.id, pr->record.id, sizeof(t.file.id));
+    struct takeover t = takeover_of(pr);
+    t.slot = slot;
+    t.holder = holder;
     /* If the slot is given to another process by now, what its journal word says is about that one. */
     if (attach_holder_of(f, slot) == holder &&
         area_journal(pr->lock, slot, pr->path, &t.journal) < 0)

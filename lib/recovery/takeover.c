@@ -69,7 +69,7 @@ static int find_all(struct set *s)
         d->file = p;
         d->shared.fd = -1;
         d->original = own ? t->original : -1;
-        if (dead_find(d, &t->trust, own ? t->holder : 0, DEAD_TRIES) < 0)
+        if (dead_find(d, &t->trust, own ? t->holder : 0) < 0)
             return -1;
     }
     return 0;

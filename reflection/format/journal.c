@@ -99,7 +99,7 @@ uint64_t journal_length(const void *header, uint64_t n, const char *name)
     return 4096 + h.lanes * h.lane_bytes + h.large_bytes;
 }
 
-int journal_take(struct journal *j, void *bytes, size_t n, const char *name, uint64_t *number)
+int journal_take(struct journal *j, void *bytes, size_t n, uint64_t number, const char *name)
 {
     struct journal_header h;
     if (n < 4096)
@@ -107,9 +107,9 @@ int journal_take(struct journal *j, void *bytes, size_t n, const char *name, uin
     memcpy(&h, bytes, sizeof(h));
     if (!journal_length(&h, n, name))
         return -1;
+    if (h.number != number)
+        return report_error(EUCLEAN, "the journal %s has another number: it was renamed", name);
     adopt(j, bytes, &h);
-    if (number)
-        *number = h.number;
     return 0;
 }
 

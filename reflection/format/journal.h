@@ -130,9 +130,9 @@ void journal_make(const struct persist *p, struct journal *j, void *bytes, uint6
 /* Returns the lanes of a slot of a manifest, which are at `bytes`, 64-byte aligned. */
 struct journal journal_of_slot(void *bytes, enum persist_domain domain);
 
-/* Begins to use an existing journal. `name` is for the sentence; *number, which may be NULL, becomes its number.
- * Returns 0; -1 with EUCLEAN if it is not a journal, or damaged. */
-int journal_take(struct journal *j, void *bytes, size_t n, const char *name, uint64_t *number);
+/* Begins to use the journal `number`. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not a journal,
+ * damaged, or another one. */
+int journal_take(struct journal *j, void *bytes, size_t n, uint64_t number, const char *name);
 
 /* Returns true if this looks like the beginning of a journal. */
 bool journal_is_at(const void *bytes);

@@ -34,12 +34,6 @@ static inline uint64_t layout_word(uint64_t page)
     return page / CHUNK_PAGES * CHUNK_BYTES + page % CHUNK_PAGES * 8;
 }
 
-/* The inverse of layout_word(): the page that the bitmap word at `offset` belongs to. */
-static inline uint64_t layout_page_of_word(uint64_t offset)
-{
-    return offset / CHUNK_BYTES * CHUNK_PAGES + offset % CHUNK_BYTES / 8;
-}
-
 static inline uint64_t layout_meta_page(uint64_t chunk)
 {
     return chunk * CHUNK_BYTES;

@@ -5,9 +5,11 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/folder.h"
+#include "reflection/pairing/identity.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,23 +33,16 @@ static int make_space(int lock, off_t at)
 char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path)
 {
     const off_t at = (off_t)manifest_area(slot);
-    int fd = make_space(lock, at) < 0 ? -1 : folder_reopen(lock);
-    char *area = MAP_FAILED;
-    if (fd >= 0)
-        area = domain_map(domain, NULL, MANIFEST_AREA_BYTES, PROT_READ | PROT_WRITE, fd, at);
+    char *area =
+        make_space(lock, at) < 0 ? NULL : folder_map(lock, domain, MANIFEST_AREA_BYTES, at);
     int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    if (area != MAP_FAILED && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) < 0) {
+    if (area && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) < 0) {
         saved = errno;
-        munmap(area, MANIFEST_AREA_BYTES);
-        area = MAP_FAILED;
+        area_unmap(area);
+        area = NULL;
     }
-    if (area == MAP_FAILED) {
+    if (!area)
         report_errno(saved, "no space for commits of several pages in the manifest of %s", path);
-        return NULL;
-    }
-    madvise(area, MANIFEST_AREA_BYTES, MADV_DONTFORK);
     return area;
 }
 
@@ -55,6 +50,16 @@ void area_unmap(char *area)
 {
     if (area)
         munmap(area, MANIFEST_AREA_BYTES);
+}
+
+bool area_are_lost(const struct manifest_record *record)
+{
+    static const uint8_t unknown[16];
+    uint8_t boot[16];
+    if (record->domain != PERSIST_PROCESS)
+        return false;
+    identity_boot(boot);
+    return memcmp(boot, unknown, 16) != 0 && memcmp(boot, record->boot_id, 16) != 0;
 }
 
 int area_next(int lock, unsigned slot, const char *path)
@@ -79,6 +84,20 @@ int area_journal(int lock, unsigned slot, const char *path, uint64_t *number)
                         "the manifest of %s is damaged: slot %u has 0x%llx as the number of its "
                         "journal",
                         path, slot, (unsigned long long)word);
+}
+
+int area_find_journal(int lock, uint64_t *number, const char *path)
+{
+    uint64_t named = 0;
+    for (int slot = 0; (slot = area_next(lock, (unsigned)slot, path)) < MANIFEST_SLOTS; slot++) {
+        if (slot < 0 || area_journal(lock, (unsigned)slot, path, &named) < 0)
+            return -1;
+        if (!named || (*number && named != *number))
+            continue;
+        *number = named;
+        return slot;
+    }
+    return MANIFEST_SLOTS;
 }
 
 int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)

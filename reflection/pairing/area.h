@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The area of a slot in a manifest (manifest.h): the journal word and the lanes of the process in that slot.
- *
- * Mapped through a descriptor of its own: a mapping of the locked one would keep the locks in a forked child.
- */
+/* The area of a slot in a manifest (manifest.h): the journal word and the lanes of the process in that slot. */
 #ifndef ATO_REFLECTION_PAIRING_AREA_H
 #define ATO_REFLECTION_PAIRING_AREA_H
 
@@ -14,12 +10,20 @@
 char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path);
 void area_unmap(char *area); /* may be NULL */
 
+/* Returns true if the lanes of all slots count for nothing: in domain process none is flushed, and the machine was restarted
+ * since, so half of one may be left. */
+bool area_are_lost(const struct manifest_record *record);
+
 /* Returns the first slot in [slot, MANIFEST_SLOTS) whose area may hold anything but zeros; MANIFEST_SLOTS: none. -1
  * with a sentence. */
 int area_next(int lock, unsigned slot, const char *path);
 
 /* Sets *number to the journal that the slot's word names; 0: none. Returns 0; -1 with EUCLEAN: it is damaged, ... */
 int area_journal(int lock, unsigned slot, const char *path, uint64_t *number);
+
+/* Finds the first slot that names the journal *number; 0: any journal, whose number becomes *number. Returns
+ * MANIFEST_SLOTS if none does; -1 with a sentence. */
+int area_find_journal(int lock, uint64_t *number, const char *path);
 
 /* Stores the slot's journal word. Durable when it returns 0; -1 with EIO and a sentence. */
 int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);

@@ -92,8 +92,6 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
     return 0;
 }
 
-/* Maps the manifest through a descriptor of its own: a mapping of the locked one would keep the locks in a
- * forked child. */
 int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
@@ -106,17 +104,10 @@ int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
         return report_errno(errno, "cannot allocate the manifest %s/%s", pr->folder.path,
                             n->manifest);
     }
-    int fd = folder_reopen(pr->lock);
-    if (fd < 0)
-        return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path, n->manifest);
-    void *map = domain_map(pr->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);
-    int saved = errno;
-    close(fd);
-    if (map == MAP_FAILED)
-        return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, n->manifest);
-    madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
-    pr->manifest = map;
-    return 0;
+    pr->manifest = folder_map(pr->lock, pr->persist.domain, MANIFEST_BYTES, 0);
+    return pr->manifest
+               ? 0
+               : report_errno(errno, "cannot map the manifest %s/%s", pr->folder.path, n->manifest);
 }
 
 int birth_write_record(struct pairing *pr)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/folder.h"
 
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/identity.h"
@@ -12,6 +13,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -220,6 +222,21 @@ int folder_reopen(int fd)
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     return open(link, O_RDWR | O_CLOEXEC);
+}
+
+void *folder_map(int fd, enum persist_domain domain, size_t n, off_t at)
+{
+    const int own = folder_reopen(fd);
+    if (own < 0)
+        return NULL;
+    void *map = domain_map(domain, NULL, n, PROT_READ | PROT_WRITE, own, at);
+    const int saved = errno;
+    close(own);
+    errno = saved;
+    if (map == MAP_FAILED)
+        return NULL;
+    madvise(map, n, MADV_DONTFORK);
+    return map;
 }
 
 bool folder_has(const struct folder *f, const char *name)

@@ -9,10 +9,12 @@
 #ifndef ATO_REFLECTION_PAIRING_FOLDER_H
 #define ATO_REFLECTION_PAIRING_FOLDER_H
 
+#include "reflection/media/persist.h"
 #include "reflection/media/seam.h"
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define FOLDER_NAME ".ato"
 
@@ -34,6 +36,10 @@ int folder_names(const struct folder *f, const char *name, int fd);
 /* Opens the file that is open as `fd` once more, for reading and writing, independently of its name. Returns
  * a descriptor, or -1 and errno. */
 int folder_reopen(int fd);
+
+/* Maps n bytes of a file for reading and writing, through a descriptor of its own: a mapping of a locked one would keep
+ * its locks in a child that is being forked. The child does not inherit the mapping. Returns NULL with errno. */
+void *folder_map(int fd, enum persist_domain domain, size_t n, off_t at);
 
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);

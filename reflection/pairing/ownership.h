@@ -23,11 +23,6 @@ struct trust {
     mode_t mode;
 };
 
-static inline struct trust ownership_of(const struct stat *file)
-{
-    return (struct trust){file->st_uid, file->st_gid, file->st_mode};
-}
-
 /* Returns `mode` without what an access list grants to others than the owner, the group and all users: with a
  * list the group's bits of st_mode are a mask, wider than the group's own permissions. */
 mode_t ownership_mode(int fd, mode_t mode);

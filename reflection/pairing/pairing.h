@@ -38,8 +38,11 @@
 #ifndef ATO_REFLECTION_PAIRING_PAIRING_H
 #define ATO_REFLECTION_PAIRING_PAIRING_H
 
+#include "reflection/format/journal.h"
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/identity.h"
+
+#include <string.h>
 
 struct pairing {
     int original;   /* the file, opened again; if `borrowed`, the caller's descriptor */
@@ -106,6 +109,16 @@ void pairing_let_go(struct pairing *pr);
 
 /* As pairing_let_go(), and closes folder and original too. */
 void pairing_close(struct pairing *pr);
+
+/* Returns how journals name the file. */
+static inline struct journal_file pairing_in_journals(const struct pairing *pr)
+{
+    struct journal_file file;
+    memset(&file, 0, sizeof(file));
+    file.inode = pr->record.inode;
+    memcpy(file.id, pr->record.id, sizeof(file.id));
+    return file;
+}
 
 /* In a forked child: closes the descriptors and touches nothing else. Unlocking would drop the parent's
  * locks. */

@@ -116,25 +116,15 @@ static int take_slots(struct pairing *pr, const struct lookup_names *n)
  * NOT_YET when the process that has the locks is done or dead; -1 error. */
 enum { DUE = 2, NOT_YET = 3 };
 
-/* Returns false also if that cannot be found out. */
-static bool is_of_another_boot(const struct pairing *pr)
-{
-    static const uint8_t unknown[16];
-    uint8_t boot[16];
-    identity_boot(boot);
-    return memcmp(boot, unknown, 16) != 0 && memcmp(boot, pr->record.boot_id, 16) != 0;
-}
-
 /* Replays the lanes in the manifest, of all slots. */
 static int replay_slots(struct pairing *pr)
 {
     struct participants n = {.folder = &pr->folder, .trust = identity_trust(&pr->identity)};
-    struct journal_file file = {.inode = pr->record.inode};
+    const struct journal_file file = pairing_in_journals(pr);
     const struct lookup_names names = lookup_names(pr->record.inode);
     int slot = area_next(pr->lock, 0, pr->path);
     if (slot < 0 || slot == MANIFEST_SLOTS)
         return slot < 0 ? -1 : 0;
-    memcpy(file.id, pr->record.id, sizeof(file.id));
     int r = participants_add(&n, &file);
     if (r == 0 && (r = participants_acquire_locked(&n, &pr->record, pr->lock)) < 0 &&
         errno == ESTALE)
@@ -156,19 +146,13 @@ static int replay_slots(struct pairing *pr)
  * with *journal; -1. */
 static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
 {
-    int slot = -1;
     if (pr->record.state != MANIFEST_IN_USE)
         return 1;
-    /* In domain process no lane was flushed: after a power cut, which promises nothing there, half of one may be left. */
-    if (pr->record.domain == PERSIST_PROCESS && is_of_another_boot(pr) &&
-        fsops->ftruncate(pr->lock, MANIFEST_BYTES) < 0)
+    if (area_are_lost(&pr->record) && fsops->ftruncate(pr->lock, MANIFEST_BYTES) < 0)
         return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
-    while ((slot = area_next(pr->lock, (unsigned)slot + 1, pr->path)) < MANIFEST_SLOTS) {
-        if (slot < 0 || area_journal(pr->lock, (unsigned)slot, pr->path, journal) < 0)
-            return -1;
-        if (*journal)
-            return DUE;
-    }
+    const int slot = area_find_journal(pr->lock, journal, pr->path);
+    if (slot != MANIFEST_SLOTS)
+        return slot < 0 ? -1 : DUE;
     if (replay_slots(pr) < 0)
         return -1;
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) /* sizes may have changed */
@@ -328,10 +312,7 @@ fail:;
 int pairing_use(struct pairing *pr, uint64_t shm_generation)
 {
     pr->record.state = MANIFEST_IN_USE;
-    pr->record.domain = pr->persist.domain;
-    pr->record.device = pr->identity.device;
     pr->record.shm_generation = shm_generation;
-    identity_boot(pr->record.boot_id);
     /* P1: the first copy B of a manifest's life. */
     return birth_write_record(pr);
 }

@@ -21,7 +21,8 @@
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish);
 
-/* Sets state `in use`, with the generation of the shared-memory object. Durable when it returns 0; -1 with a
+/* Sets state `in use`, with the generation of the shared-memory object. The caller has set the
+ * domain, device and boot id of pr->record. Durable when it returns 0; -1 with a
  * sentence. */
 int pairing_use(struct pairing *pr, uint64_t shm_generation);
 

@@ -91,22 +91,13 @@ struct participant *participants_find(const struct participants *n, const struct
 
 /* ---- one file ---- */
 
-/* Through a descriptor of its own: a mapping of the locked one would keep the lock in a child that is being
- * forked. */
 static int map_manifest(struct participant *p)
 {
     struct stat st;
-    int fd = folder_reopen(p->lock);
-    void *map = MAP_FAILED;
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size >= MANIFEST_BYTES)
-        map = domain_map(p->persist.domain, NULL, MANIFEST_BYTES, PROT_READ | PROT_WRITE, fd, 0);
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
-        return report_errno(saved ? saved : EUCLEAN, "cannot map the manifest of %s", p->path);
-    p->manifest = map;
-    return 0;
+    errno = EUCLEAN; /* if it is too short */
+    if (fstat(p->lock, &st) == 0 && st.st_size >= MANIFEST_BYTES)
+        p->manifest = folder_map(p->lock, p->persist.domain, MANIFEST_BYTES, 0);
+    return p->manifest ? 0 : report_errno(errno, "cannot map the manifest of %s", p->path);
 }
 
 static int map_reflection(const struct participants *n, struct participant *p)
@@ -175,17 +166,12 @@ static int read_manifest(struct participant *p)
 /* Finds the slot that names the journal. Returns 1; 0 if there is none; -1. */
 static int find_slot(const struct participants *n, struct participant *p)
 {
-    uint64_t number;
-    for (int slot = 0; (slot = area_next(p->lock, (unsigned)slot, p->path)) < MANIFEST_SLOTS;
-         slot++) {
-        if (slot < 0 || area_journal(p->lock, (unsigned)slot, p->path, &number) < 0)
-            return -1;
-        if (number != n->journal)
-            continue;
-        p->slot = (unsigned)slot;
-        return 1;
-    }
-    return 0;
+    uint64_t number = n->journal;
+    const int slot = area_find_journal(p->lock, &number, p->path);
+    if (slot < 0 || slot == MANIFEST_SLOTS)
+        return slot < 0 ? -1 : 0;
+    p->slot = (unsigned)slot;
+    return 1;
 }
 
 static bool is_held(const struct participants *n, uint64_t inode)

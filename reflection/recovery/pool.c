@@ -59,23 +59,12 @@ static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd
     return at;
 }
 
-/* Through a descriptor of its own: a mapping of the locked one would keep the locks in a child that is being
- * forked. */
 static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
                    enum persist_domain domain)
 {
-    int fd = folder_reopen(pool->lock);
-    void *map = MAP_FAILED;
-    if (fd >= 0)
-        map = domain_map(domain, NULL, pool->bytes, PROT_READ | PROT_WRITE, fd, 0);
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
-        return report_errno(saved, "cannot map the new journal %s/%s", f->path, unfinished);
-    madvise(map, pool->bytes, MADV_DONTFORK);
-    pool->map = map;
-    return 0;
+    pool->map = folder_map(pool->lock, domain, pool->bytes, 0);
+    return pool->map ? 0
+                     : report_errno(errno, "cannot map the new journal %s/%s", f->path, unfinished);
 }
 
 void pool_name(char name[POOL_NAME_BYTES], uint64_t number)
@@ -180,26 +169,26 @@ static bool is_tight(int fd, uint64_t bytes)
 }
 
 /* The journal lies on a page boundary (make_pool); which one depends on libpmemobj. */
-enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
+int pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
 {
     _Alignas(8) char head[sizeof(struct journal_header)];
-    enum pool_finding result = POOL_NONE;
+    bool broken = false;
     for (uint64_t at = 4096; at < POOL_HEAD_BYTES && at + 4096 <= length; at += 4096) {
         ssize_t n = pread(fd, head, sizeof(head), (off_t)at);
-        if (n < 0) {
-            report_errno(errno, "cannot read the journal %s", full);
-            return POOL_NOT_KNOWN;
-        }
+        if (n < 0)
+            return report_errno(errno, "cannot read the journal %s", full);
         if (n < (ssize_t)sizeof(head))
             break;
         if (!journal_is_at(head))
             continue;
         *place = (struct pool_place){at, journal_length(head, length - at, full)};
         if (place->bytes)
-            return POOL_FOUND;
-        result = POOL_BROKEN;
+            return 0;
+        broken = true;
     }
-    return result;
+    return broken ? -1
+                  : report_error(EUCLEAN,
+                                 "the journal %s is damaged: no valid header is found in it", full);
 }
 
 /* Maps the journal that lies at `place` of the file. */
@@ -207,7 +196,6 @@ static int map_found(struct pool *pool, int fd, const struct pool_place *place, 
 {
     const uint64_t bytes = place->begin + place->bytes;
     struct stat st;
-    uint64_t number;
     if (fstat(fd, &st) < 0)
         return report_errno(errno, "cannot stat the journal %s", full);
     /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS.
@@ -222,11 +210,7 @@ static int map_found(struct pool *pool, int fd, const struct pool_place *place, 
     madvise(map, bytes, MADV_DONTFORK);
     pool->map = map;
     pool->bytes = bytes;
-    if (journal_take(&pool->journal, map + place->begin, place->bytes, full, &number) < 0)
-        return -1;
-    return number == pool->number
-               ? 0
-               : report_error(EUCLEAN, "the journal %s has another number: it was renamed", full);
+    return journal_take(&pool->journal, map + place->begin, place->bytes, pool->number, full);
 }
 
 /* Not by libpmemobj (I5): see the head of pool.h. */
@@ -236,15 +220,9 @@ static int open_locked(struct pool *pool, int fd, const char *full)
     struct pool_place place;
     if (fstat(fd, &st) < 0)
         return report_errno(errno, "cannot stat the journal %s", full);
-    switch (pool_find(fd, (uint64_t)st.st_size, full, &place)) {
-    case POOL_FOUND:
-        return map_found(pool, fd, &place, full);
-    case POOL_NONE:
-        return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
-                            full);
-    default:
+    if (pool_find(fd, (uint64_t)st.st_size, full, &place) < 0)
         return -1;
-    }
+    return map_found(pool, fd, &place, full);
 }
 
 int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file)

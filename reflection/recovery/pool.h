@@ -65,13 +65,11 @@ int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const 
 int pool_close(struct pool *pool, const struct folder *f, bool remove);
 
 /* Finds where in a pool's file, `length` bytes long, the journal lies. Read, not mapped: the file is not
- * trusted yet. POOL_BROKEN (it begins like a journal, but is not valid) and POOL_NOT_KNOWN leave a
- * sentence, in which `full` names the file. */
-enum pool_finding { POOL_FOUND, POOL_NONE, POOL_BROKEN, POOL_NOT_KNOWN };
+ * trusted yet. Returns 0; -1 with a sentence, in which `full` names the file: EUCLEAN if there is no valid one, ... */
 struct pool_place {
     uint64_t begin, bytes;
 };
-enum pool_finding pool_find(int fd, uint64_t length, const char *full, struct pool_place *place);
+int pool_find(int fd, uint64_t length, const char *full, struct pool_place *place);
 
 /* In a forked child: closes the descriptor and touches nothing else. */
 void pool_forget(struct pool *pool);

@@ -21,25 +21,16 @@ struct wanted {
 static int is_named_in(void *arg, const char *name)
 {
     const struct wanted *w = arg;
-    uint64_t number = 0;
-    int slot = 0;
-    bool used = false;
+    uint64_t number = w->number;
     if (strcmp(name + strspn(name, "0123456789"), ".manifest") != 0)
         return 0;
     int fd = openat(w->folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno != ENOENT;
-    while ((slot = area_next(fd, (unsigned)slot, name)) >= 0 && slot < MANIFEST_SLOTS) {
-        if (area_journal(fd, (unsigned)slot, name, &number) < 0)
-            slot = -1;
-        if (slot < 0 || number == w->number)
-            break;
-        used = true;
-        slot++;
-    }
+    int slot = area_find_journal(fd, &number, name);
     /* persist-order N2 (writer: area_set_journal): a dead process may have cleared its journal word and not made that
      * durable. After a power cut the manifest would name a journal that is gone. */
-    if (used && slot == MANIFEST_SLOTS && fsops_fsync(fd) < 0)
+    if (slot == MANIFEST_SLOTS && area_next(fd, 0, name) < MANIFEST_SLOTS && fsops_fsync(fd) < 0)
         slot = -1;
     close(fd);
     return slot < MANIFEST_SLOTS;

@@ -313,7 +313,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
                        h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
                        h.large % 8 == 0 && h.large >= 4096 && whole <= block.n;
-    int taken = journal_take(&j, block.begin, block.n, "the journal", nullptr);
+    int taken = journal_take(&j, block.begin, block.n, 0, "the journal");
     if ((taken == 0) != makes_sense)
         wrong("journal_take answers %d", taken);
     if (taken < 0 && strstr(report_sentence(), "the journal") == nullptr)

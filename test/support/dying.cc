@@ -12,6 +12,8 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace support
 {
 
@@ -28,6 +30,21 @@ int die_in_commit(const std::string &first, const std::string &second)
         ato_tx_commit(tx);
         return 1;
     });
+}
+
+void edit_manifest(const std::string &path, const std::function<void(manifest_record &)> &edit)
+{
+    alignas(64) char bytes[MANIFEST_BYTES];
+    const Bytes was = read_file(manifest_of(path));
+    memcpy(bytes, was.data(), sizeof(bytes));
+    struct manifest_record record;
+    struct persist p;
+    int copy;
+    EXPECT_EQ(manifest_read(bytes, &record, &copy), MANIFEST_VALID);
+    edit(record);
+    persist_init(&p, PERSIST_PROCESS);
+    EXPECT_EQ(manifest_write(&p, bytes, &record, &copy), 0);
+    write_at(manifest_of(path), 0, bytes, sizeof(bytes));
 }
 
 std::string memory_of(const std::string &path)

@@ -4,7 +4,10 @@
 #ifndef ATO_TEST_SUPPORT_DYING_H
 #define ATO_TEST_SUPPORT_DYING_H
 
+#include <functional>
 #include <string>
+
+struct manifest_record;
 
 namespace support
 {
@@ -12,6 +15,9 @@ namespace support
 // A process dies in a commit to both files, in domain pmem: pattern(100, 2) at the begin of the first,
 // pattern(100, 3) of the second. The journal has the commit, and no word is stored. Returns CUT.
 int die_in_commit(const std::string &first, const std::string &second);
+
+// Changes the newer record in the manifest of a file.
+void edit_manifest(const std::string &path, const std::function<void(manifest_record &)> &edit);
 
 // The shared memory of a file that is in use, or was.
 std::string memory_of(const std::string &path);

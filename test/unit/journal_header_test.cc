@@ -17,10 +17,12 @@ extern "C" {
 namespace
 {
 
+constexpr uint64_t NUMBER = 0x5a5a5a5a5a5a;
+
 void expect_not_taken(void *bytes, size_t n, const std::string &words)
 {
     journal j;
-    EXPECT_EQ(journal_take(&j, bytes, n, "NAME", nullptr), -1);
+    EXPECT_EQ(journal_take(&j, bytes, n, NUMBER, "NAME"), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("NAME"), std::string::npos);
     EXPECT_NE(std::string(report_sentence()).find(words), std::string::npos) << report_sentence();
@@ -30,13 +32,20 @@ TEST(Journal, HeaderIsReadAsItWasWritten)
 {
     JournalLab lab(PERSIST_MSYNC);
     journal j;
-    uint64_t number;
-    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, "NAME", &number), 0);
-    EXPECT_EQ(number, 0x5a5a5a5a5a5au);
+    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, NUMBER, "NAME"), 0);
     EXPECT_EQ(j.lanes, lab.j.lanes);
     EXPECT_EQ(j.lane_bytes, JOURNAL_LANE_BYTES);
     EXPECT_EQ(j.large_bytes, JOURNAL_LARGE_BYTES);
     EXPECT_EQ(j.domain, PERSIST_MSYNC);
+}
+
+TEST(Journal, HeaderWithAnotherNumberIsRefused)
+{
+    JournalLab lab;
+    journal j;
+    EXPECT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, NUMBER + 1, "NAME"), -1);
+    EXPECT_EQ(errno, EUCLEAN);
+    EXPECT_NE(std::string(report_sentence()).find("was renamed"), std::string::npos);
 }
 
 TEST(Journal, HeaderWithAnyByteChangedIsRefused)

@@ -5,6 +5,7 @@
 // files: recover_several_test.cc. A process that dies at any other step, or in the recovery:
 // events_test.cc.)
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
 
@@ -172,17 +173,7 @@ TEST_P(RecoverFile, LanesOfAnotherBootAreDroppedInDomainProcess)
                   return 0;
               }),
               CUT);
-    alignas(64) static char bytes[MANIFEST_BYTES];
-    Bytes was = read_file(manifest_of(path));
-    manifest_record record;
-    int which;
-    memcpy(bytes, was.data(), sizeof(bytes));
-    ASSERT_EQ(manifest_read(bytes, &record, &which), MANIFEST_VALID);
-    struct persist p;
-    persist_init(&p, PERSIST_PROCESS);
-    record.boot_id[0]++;
-    ASSERT_EQ(manifest_write(&p, bytes, &record, &which), 0);
-    write_at(manifest_of(path), 0, bytes, sizeof(bytes));
+    edit_manifest(path, [](manifest_record &record) { record.boot_id[0]++; });
     Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM));
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(m.read(), old_);

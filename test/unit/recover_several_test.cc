@@ -262,18 +262,7 @@ TEST_P(RecoverSeveral, DamagedJournalIsAnErrorAndNoSignal)
 TEST_P(RecoverSeveral, FileThatWasCleanlyUnmappedIsTakenForACopy)
 {
     die_committed(3);
-    const std::string manifest = manifest_of(paths[1]);
-    const Bytes was = read_file(manifest);
-    alignas(64) static char bytes[MANIFEST_BYTES];
-    manifest_record record;
-    int which;
-    memcpy(bytes, was.data(), sizeof(bytes));
-    ASSERT_EQ(manifest_read(bytes, &record, &which), MANIFEST_VALID);
-    struct persist p;
-    persist_init(&p, PERSIST_PROCESS);
-    record.state = MANIFEST_CLEAN;
-    ASSERT_EQ(manifest_write(&p, bytes, &record, &which), 0);
-    write_at(manifest, 0, bytes, sizeof(bytes));
+    edit_manifest(paths[1], [](manifest_record &record) { record.state = MANIFEST_CLEAN; });
     expect_maps(paths[0]);
     EXPECT_EQ(word_of(paths[0]), VALUE);
     EXPECT_EQ(word_of(paths[1]), 0u);

@@ -5,6 +5,7 @@
 #define ATO_TEST_UNIT_SEVERAL_LAB_H
 
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
 

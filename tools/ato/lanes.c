@@ -43,19 +43,13 @@ static char *read_range(int fd, const struct pool_place *at)
 static int locate(const struct lanes *l, const struct visits *v, char *bytes, uint64_t n,
                   struct journal *j)
 {
-    uint64_t number;
     if (!bytes)
         return -1;
     if (!l->number) {
         *j = journal_of_slot(bytes + MANIFEST_AREA_LANES, v->manifest->record.domain);
         return 0;
     }
-    if (journal_take(j, bytes, n, l->path, &number) < 0)
-        return -1;
-    return number == l->number
-               ? 0
-               : report_error(EUCLEAN, "the journal %s has another number: it was renamed",
-                              l->path);
+    return journal_take(j, bytes, n, l->number, l->path);
 }
 
 static void visit_range(struct lanes *l, const struct visits *v, int fd,
@@ -84,15 +78,7 @@ static int find_journal(const struct visits *v, const char *name, const struct l
         errno = EUCLEAN;
         return -1;
     }
-    switch (pool_find(fd, (uint64_t)l->st.st_size, l->path, at)) {
-    case POOL_FOUND:
-        return 0;
-    case POOL_NONE:
-        return report_error(EUCLEAN, "the journal %s is damaged: no valid header is found in it",
-                            l->path);
-    default:
-        return -1;
-    }
+    return pool_find(fd, (uint64_t)l->st.st_size, l->path, at);
 }
 
 static void visit_journal(struct lanes *l, const struct visits *v)
@@ -147,11 +133,8 @@ int lanes_each(const struct folder *f, const struct look_manifest *m, const stru
                lanes_visit *visit, void *arg)
 {
     const struct visits v = {f, m, trust, visit, arg};
-    uint8_t boot[16];
     int slot = 0;
-    identity_boot(boot);
-    if (m->found == MANIFEST_VALID && m->record.domain == PERSIST_PROCESS &&
-        memcmp(boot, m->record.boot_id, 16) != 0)
+    if (m->found == MANIFEST_VALID && area_are_lost(&m->record))
         return 0;
     while ((slot = area_next(m->fd, (unsigned)slot, f->path)) >= 0 && slot < MANIFEST_SLOTS)
         visit_slot(&v, (unsigned)slot++);
