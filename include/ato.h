@@ -95,7 +95,7 @@ enum ato_format {
 #define ATO_SKIP_EQUAL 0x2u /* do not write slices that already hold these bytes */
 
 /* ato_tx_begin() flags */
-#define ATO_TX_READ_COMMITTED 0x1u /* do not hold pages that are only read */
+#define ATO_TX_READ_COMMITTED 0x1u /* each read by itself is consistent, and no more */
 
 /* ato_munmap() modes */
 #define ATO_UNMAP_FAST    0 /* keep the reflection: unmapping and the next mapping are O(1) */
@@ -136,10 +136,11 @@ typedef struct ato_tx ato_tx;
 struct ato_tx_options {
     size_t struct_size; /* sizeof(struct ato_tx_options) */
     unsigned flags;     /* ATO_TX_READ_COMMITTED */
-    uint64_t wait_ms;   /* how long a call waits for pages of others: ETIMEDOUT; 0: no limit */
-    /* Pages that the transaction may touch, in bytes: E2BIG; at most 1 TiB. 0: 1 GiB and 32 MiB. A page
-     * takes 32 bytes of memory, and 16 of a lane if written. */
+    uint64_t wait_ms;   /* how long a call waits for a page of others: EAGAIN; 0: 1 ms */
+    /* Pages that the transaction may write, and as many that it may read, in bytes: E2BIG; at most 1 TiB. 0: 1 GiB and
+     * 32 MiB. A page takes 32 bytes of memory, and 16 of a lane if written. */
     uint64_t max_bytes;
+    uint64_t run_ms; /* how long ato_tx_run() tries again; 0: as long as a plain call waits, 10 s */
 };
 
 /* One range of ato_writev(). */
@@ -375,8 +376,13 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
  * Begin a transaction: reads and writes of any number of ranges, mappings and files, which ato_tx_commit() makes one
  * atomic step, for other threads and for crashes. Until then no other thread sees its writes.
  *
- * The transaction holds the pages that it touches until it ends: others that write there wait, others that
- * read there do not, and see the committed bytes. With ATO_TX_READ_COMMITTED it holds only pages that it writes.
+ * All that it reads is as it was at one moment, and what it commits follows from that: transactions are
+ * serializable. It holds the pages that it writes until it ends: others that write there wait, others that read there
+ * do not, and see the committed bytes. It holds nothing that it only reads. Instead, a call fails with EAGAIN if
+ * others have changed what the transaction has read, or kept a page that it writes for wait_ms. Then it is refused:
+ * it has no effect and holds nothing, each later call on it is EAGAIN, and all that is left is ato_tx_abort().
+ * Run it again, or let ato_tx_run() do that. With ATO_TX_READ_COMMITTED each read by itself is as it was at one
+ * moment, and the transaction does not care what others change later.
  *
  * It belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
  * several. When a process ends, its open transactions have no effect. In a forked child the parent's are not open.
@@ -392,29 +398,25 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all default
 int ato_tx_adopt(ato_tx *tx);
 
 /*
- * Merge two transactions: everything that `from` has (writes, reads, held pages, new sizes of files) moves to
- * `into`; `from` is over, and its handle invalid. Commit or abort of `into` is one step for both. The flags and
- * options of `into` then apply. Pages stay held all the time. Nothing becomes durable. The time depends on
- * the number of pages that `from` holds. 0, or -1 with errno and both unchanged:
- *   E2BIG     more pages than the max_bytes of `into`
- *   EINVAL    one of them is not open, or they are the same
- *   ENOMEM    no memory for the pages and mappings of `from`
- *   EPERM     one of them belongs to another thread (ato_tx_adopt())
- *   EXDEV     the files that they write to cannot be in one commit (ato_tx_memcpy())
- * Since 0.1.
+ * Run fn(tx, arg) as a transaction: begin it, call fn, and commit it if fn returns 0. If it is refused (EAGAIN),
+ * abort it and run it again, after a random pause that grows; after some refusals it goes before others.
+ * fn may run any number of times. It must use the errors of its calls only to return, and change nothing
+ * else that matters if it runs again. Durable when it returns 0. Otherwise the transaction is aborted, and the result
+ * is what fn returned, with its errno; or -1 with errno: EAGAIN (refused for run_ms), and as ato_tx_begin_opt() and
+ * ato_tx_commit(). EINVAL: fn is NULL. Since 0.1.
  */
-int ato_tx_join(ato_tx *into, ato_tx *from);
+int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_options *opt);
 
 /*
  * ato_memcpy_opt() in a transaction: into a mapping, out of one, or both. Reads see the transaction's own writes.
- * Nothing is durable yet. Returns dst, or NULL with errno and the transaction as it was before the call:
+ * Nothing is durable yet. Returns dst, or NULL with errno and, unless it is EAGAIN, the transaction as it was before the
+ * call:
  *   EACCES, EFAULT, EIO, ENOMEM, ENOSPC   as ato_memcpy()
  *   E2BIG      more pages than max_bytes
- *   EDEADLK    a page is held by a transaction that waits for this one, by another transaction of this thread, or by
- *              an open epoch: abort, and the other one goes on
+ *   EAGAIN     the transaction is refused (ato_tx_begin())
+ *   EDEADLK    a page is held by another transaction of this thread, or by an open epoch of this process
  *   EINVAL     neither side lies in a mapping; unknown flags; the transaction is not open
  *   EPERM      it belongs to another thread
- *   ETIMEDOUT  others held a page for wait_ms
  *   EXDEV      the file cannot be in one commit with those written before: it has another durability domain,
  *              reflection folder, owner, group or mode for writers (a process that recovers one must find and be able to
  *              recover all)
@@ -431,10 +433,15 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
  */
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
-/* Commit all writes in one step, durably. On success the transaction is over. On failure it is as
- * before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the call, or abort. After
+/* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
+ * On any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the call, or abort. After
  * EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM. Since 0.1. */
 int ato_tx_commit(ato_tx *tx);
+
+/* Commit `count` different transactions of the calling thread in one step, as if they were one: all are over, or all are
+ * as before, and errno is as for ato_tx_commit(). EXDEV: their files cannot be in one commit (ato_tx_memcpy()).
+ * After EAGAIN at least one of them is refused. Since 0.1. */
+int ato_tx_commit_all(ato_tx *const tx[], int count);
 
 /* End it without any effect. EINVAL, EPERM. Since 0.1. */
 int ato_tx_abort(ato_tx *tx);

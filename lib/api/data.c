@@ -22,7 +22,7 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
     if (__builtin_expect(!!from->m->file->reader, 0))
         return reader_read(from->m, from->offset, dst, n);
     return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
-                          : read_bytes(from->m, from->offset, dst, n);
+                          : read_bytes(from->m, from->offset, dst, n, NULL);
 }
 
 static int write_side(const struct range *to, const void *src, uint64_t n, unsigned flags)

@@ -122,8 +122,6 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
         m->quick = m->epoch || m->file->reader ? 0 : m->reach;
         if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
-            if (m->epoch)
-                epoch_begin(m);
             base = m->base;
         } else {
             hide_counters(m);
@@ -258,13 +256,9 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
     } else {
         bool kept;
         CALLS_NONE(m);
-        if (m->epoch)
-            epoch_end(m);
         if (m->file->mappings > 1) /* else leave_file() gives the block back */
             hide_counters(m);
         r = leave_file(m->file, o, &kept);
-        if (kept && m->epoch)
-            epoch_begin(m);
         if (!kept) {
             int saved = errno;
             table_clear(m->base, m->reserved);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/options.h"
 
+#include "lib/page/reservation.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +45,23 @@ static int policy_from_environment(void)
                         word);
 }
 
+/* How long a plain call waits. It is the same for all of the process. */
+static int take_patience(void)
+{
+    const char *word = secure_getenv("ATO_WAIT_MS");
+    uint64_t ms = RESERVATION_PATIENCE_MS;
+    if (word && *word) {
+        char *end;
+        errno = 0;
+        ms = strtoull(word, &end, 10);
+        if (errno || *end || !isdigit((unsigned char)*word) || !ms || ms > RESERVATION_PATIENCE_MOST_MS)
+            return report_error(EINVAL, "ATO_WAIT_MS '%.40s' is not a number of milliseconds, from 1 to %d",
+                                word, RESERVATION_PATIENCE_MOST_MS);
+    }
+    __atomic_store_n(&reservation_patience_ms, ms, __ATOMIC_RELAXED);
+    return 0;
+}
+
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
     memset(o, 0, sizeof(*o));
@@ -71,6 +90,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         if (o->read_policy < 0)
             return -1;
     }
+    if (take_patience() < 0)
+        return -1;
     const char *rtm = secure_getenv("ATO_RTM");
     if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
         return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);

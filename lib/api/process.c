@@ -7,7 +7,6 @@
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
-#include "lib/page/waits.h"
 #include "lib/read/guard.h"
 #include "lib/read/reader_state.h"
 #include "lib/transaction/tx.h"
@@ -24,7 +23,6 @@ static void before_fork(void)
     reader_state_lock_all();
     journals_lock();
     guard_lock();
-    waits_lock();
     handle_lock();
     report_before_fork();
 }
@@ -32,7 +30,6 @@ static void before_fork(void)
 static void unlock_all(void)
 {
     handle_unlock();
-    waits_unlock();
     guard_unlock();
     journals_unlock();
     reader_state_unlock_all();
@@ -54,7 +51,6 @@ static void in_child(void)
             table_entries[i] = NULL;
     identity_forget_process();
     tx_forget_all();
-    waits_forget_all();
     locks_forget();
     journals_forget_all();
     files_forget();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of transactions: ownership, data, commit and abort. For joining two transactions see join.h.
+ * The calls of transactions: ownership, data, commit and abort.
  *
  * A transaction belongs to one thread, so its calls take no lock. Another thread takes it over in two steps: it
  * stores itself as the owner, makes every thread execute a barrier, and checks whether the old owner is in a call.
@@ -12,12 +12,13 @@
 #include "lib/api/process.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
+#include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/page/handle.h"
 #include "lib/page/part.h"
-#include "lib/page/waits.h"
+#include "lib/page/reservation.h"
 #include "lib/read/range.h"
-#include "lib/transaction/join.h"
+#include "lib/transaction/again.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
@@ -25,6 +26,7 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* ---- ownership ---- */
 
@@ -45,7 +47,7 @@ static uint64_t await_owner(const struct tx *t)
 }
 
 /* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
-static struct tx *enter(const ato_tx *tx)
+static struct tx *enter_any(const ato_tx *tx)
 {
     struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
     if (__builtin_expect(!t, 0)) {
@@ -68,18 +70,40 @@ static struct tx *enter(const ato_tx *tx)
     return NULL;
 }
 
+/* Ends a call. If the transaction was refused in it, gives back all that it has. */
 static void leave(struct tx *t)
 {
+    if (__builtin_expect(t->refused, 0)) {
+        const int error = errno;
+        tx_empty(t);
+        errno = error;
+    }
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
 }
+
+/* The same, but NULL with EAGAIN if the transaction was refused before. */
+static struct tx *enter(const ato_tx *tx)
+{
+    struct tx *t = enter_any(tx);
+    if (__builtin_expect(!t || !t->refused, 1))
+        return t;
+    report_error(EAGAIN, "the transaction was refused in an earlier call, and has no effect: abort it, and "
+                         "run it again");
+    leave(t);
+    return NULL;
+}
+
+/* How long a transaction waits for a page by default. */
+enum { TX_WAIT_MS = 1 };
 
 static ato_tx *begin(unsigned flags, uint64_t wait_ms, uint64_t max_pages)
 {
     struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), flags);
     if (!t)
         return NULL;
-    t->wait_ms = wait_ms;
+    t->wait_ms = wait_ms ? wait_ms : TX_WAIT_MS;
     t->max_pages = max_pages;
+    again_begin(t);
     return (ato_tx *)(uintptr_t)t->handle;
 }
 
@@ -95,24 +119,28 @@ ato_tx *ato_tx_begin(unsigned flags)
     return check_flags(flags) < 0 ? NULL : begin(flags, 0, TX_PAGES);
 }
 
-ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
+static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
 {
-    struct ato_tx_options o = {0};
-    if (opt && options_take(&o, sizeof(o), opt, "ato_tx_options") < 0)
+    *o = (struct ato_tx_options){0};
+    if ((opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0) || check_flags(o->flags) < 0)
         return NULL;
-    if (check_flags(o.flags) < 0)
-        return NULL;
-    uint64_t pages = o.max_bytes / PAGE_BYTES + (o.max_bytes % PAGE_BYTES != 0);
+    uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
     if (pages > TX_MOST_PAGES) {
         report_error(EINVAL, "max_bytes is more than 1 TiB");
         return NULL;
     }
-    /* A larger value would overflow the deadline, which would then lie in the past. */
-    if (o.wait_ms > UINT32_MAX) {
-        report_error(EINVAL, "wait_ms is more than 2^32 - 1");
+    /* A larger value would overflow a deadline, which would then lie in the past. */
+    if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX) {
+        report_error(EINVAL, "%s is more than 2^32 - 1", o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
         return NULL;
     }
-    return begin(o.flags, o.wait_ms, pages ? pages : TX_PAGES);
+    return begin(o->flags, o->wait_ms, pages ? pages : TX_PAGES);
+}
+
+ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
+{
+    struct ato_tx_options o;
+    return begin_opt(opt, &o);
 }
 
 int ato_tx_adopt(ato_tx *tx)
@@ -140,7 +168,6 @@ int ato_tx_adopt(ato_tx *tx)
         over = true;
     }
     if (mine) {
-        waits_hand_over(t);
         /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
          * that this thread stores, although only this thread fences before them. */
         if (t->set.n)
@@ -154,21 +181,6 @@ int ato_tx_adopt(ato_tx *tx)
     return report_error(
         EBUSY,
         "the thread of the transaction is in a call on it: try again when that call has returned");
-}
-
-int ato_tx_join(ato_tx *into, ato_tx *from)
-{
-    if (into == from)
-        return report_error(EINVAL, "a transaction cannot be joined with itself");
-    struct tx *to = enter(into);
-    if (!to)
-        return -1;
-    struct tx *t = enter(from);
-    int r = t ? join(to, t) : -1;
-    if (t && r < 0)
-        leave(t);
-    leave(to);
-    return r;
 }
 
 /* ---- data and sizes ---- */
@@ -309,6 +321,14 @@ int ato_ftruncate(void *addr, off_t size)
 
 /* ---- commit and abort ---- */
 
+/* The transaction has been committed. */
+static void end(struct tx *t)
+{
+    tx_bring_home(t);
+    again_end(t);
+    tx_unmake(t);
+}
+
 int ato_tx_commit(ato_tx *tx)
 {
     struct tx *t = enter(tx);
@@ -317,20 +337,89 @@ int ato_tx_commit(ato_tx *tx)
     int r = parts_check(t);
     if (r == 0)
         r = tx_make_durable(t);
-    if (r == 0) {
-        tx_bring_home(t);
-        tx_unmake(t);
-        return 0;
+    if (r == 0)
+        end(t);
+    else
+        leave(t);
+    return r;
+}
+
+/* Enters all of them. Returns 0; -1, and *n of them are entered. */
+static int enter_all(ato_tx *const tx[], unsigned count, struct tx **t, unsigned *n)
+{
+    for (*n = 0; *n < count; ++*n) {
+        for (unsigned i = 0; i < *n; i++)
+            if (tx[i] == tx[*n])
+                return report_error(EINVAL, "the same transaction twice");
+        t[*n] = enter(tx[*n]);
+        if (!t[*n] || parts_check(t[*n]) < 0) {
+            *n += t[*n] != NULL;
+            return -1;
+        }
     }
-    leave(t);
-    return -1;
+    return 0;
+}
+
+int ato_tx_commit_all(ato_tx *const tx[], int count)
+{
+    if (count < 0)
+        return report_error(EINVAL, "%d transactions", count);
+    if (count == 0)
+        return 0;
+    struct tx **t = malloc((unsigned)count * sizeof(struct tx *));
+    if (!t)
+        return report_error(ENOMEM, "no memory to commit %d transactions", count);
+    unsigned n;
+    int r = enter_all(tx, (unsigned)count, t, &n);
+    if (r == 0)
+        r = tx_make_all_durable(t, n);
+    for (unsigned i = 0; i < n; i++)
+        if (r == 0)
+            end(t[i]);
+        else
+            leave(t[i]);
+    free(t);
+    return r;
 }
 
 int ato_tx_abort(ato_tx *tx)
 {
-    struct tx *t = enter(tx);
+    struct tx *t = enter_any(tx);
     if (!t)
         return -1;
+    again_end(t);
     tx_unmake(t);
     return 0;
+}
+
+int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_options *opt)
+{
+    struct ato_tx_options o;
+    const uint64_t began = clock_ns();
+    if (!fn)
+        return report_error(EINVAL, "no function to run");
+    for (;;) {
+        ato_tx *tx = begin_opt(opt, &o);
+        if (!tx)
+            return -1;
+        int r = fn(tx, arg);
+        if (r == 0)
+            r = ato_tx_commit(tx);
+        if (r == 0)
+            return 0;
+        const int error = errno;
+        const struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
+        const bool refused = t && t->refused;
+        if (t)
+            (void)ato_tx_abort(tx);
+        errno = error;
+        const uint64_t limit = o.run_ms ? o.run_ms : reservation_patience_ms;
+        if (!refused)
+            return r;
+        if (clock_ns() - began >= limit * 1000000)
+            return report_error(EAGAIN,
+                                "the transaction was refused for %llu ms (ato_tx_options.run_ms): "
+                                "others change what it reads, or keep what it writes",
+                                (unsigned long long)limit);
+    }
 }

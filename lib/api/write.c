@@ -240,7 +240,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
-    page_unmark_flipping(at->state);
+    page_unmark_changed(at->state);
     under_way_end(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));

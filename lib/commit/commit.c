@@ -90,7 +90,7 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
 
 /* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
  * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void show_one(struct held_page *at)
+static inline void show_one(struct held_page *at, bool changed)
 {
     const uint64_t bitmap = showing_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
@@ -99,7 +99,10 @@ static inline void show_one(struct held_page *at)
     page_set_bitmap(at->state, bitmap);
     at->pending = 0;
     seam_point(SEAM_FLIPPED, at->state);
-    page_unmark_flipping(at->state);
+    if (changed)
+        page_unmark_changed(at->state);
+    else
+        page_unmark_flipping(at->state);
 }
 
 static int commit_one(struct mapping *m, struct held_page *at)
@@ -119,7 +122,7 @@ static int commit_one(struct mapping *m, struct held_page *at)
     persist_fence(p);
     seam_point(SEAM_DURABLE, s);
     account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
-    show_one(at);
+    show_one(at, true);
     return 0;
 }
 
@@ -376,7 +379,7 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            show_one(&h->pages[i]);
+            show_one(&h->pages[i], false);
     account(m, COUNTERS, part.slices, part.pages);
     return 0;
 }

@@ -14,10 +14,10 @@ static bool cuts(const struct part *part)
 }
 
 /* Returns the range of whole pages that the part cuts off. */
-static struct size_range cut_off(const struct commit *c, const struct part *part)
+static struct size_range cut_off(const struct part *part)
 {
     return (struct size_range){part->mapping->file, layout_pages(part->size),
-                               layout_pages(part->old), c->set->tag};
+                               layout_pages(part->old), part->tag};
 }
 
 /* Returns the slices of a held page that stay within its file. */
@@ -33,7 +33,7 @@ static void mark_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
         const struct part *part = &c->parts[i];
-        struct size_range range = cut_off(c, part);
+        struct size_range range = cut_off(part);
         struct shared_header *h = part->mapping->file->shared.header;
         if (part->resizes)
             page_mark_flipping(&h->sizing);
@@ -47,7 +47,7 @@ static void unmark_sizes(const struct commit *c)
     for (unsigned i = 0; i < c->nparts; i++) {
         struct part *part = &c->parts[i];
         struct file *f = part->mapping->file;
-        struct size_range range = cut_off(c, part);
+        struct size_range range = cut_off(part);
         if (!part->resizes)
             continue;
         /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
@@ -104,7 +104,7 @@ void showing_all(struct commit *c)
             continue;
         at->pending = 0;
         seam_point(SEAM_FLIPPED, h);
-        page_unmark_flipping(at->state);
+        page_unmark_changed(at->state);
     }
     for (unsigned i = 0; i < c->nparts; i++)
         c->parts[i].resizes = false;

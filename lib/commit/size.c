@@ -261,14 +261,6 @@ void size_release(const struct size_range *r)
     __atomic_store_n(&r->file->shared.header->cut, UINT64_MAX, __ATOMIC_RELEASE);
 }
 
-void size_move(const struct size_range *r, uint32_t to)
-{
-    uint64_t page = r->first;
-    for (struct page_state *s; (s = next_state(r, &page));)
-        if (is_ours(r, s) && (uint32_t)s->tx == SIZE_DRAINED)
-            __atomic_store_n(&s->tx, page_set_note(to, SIZE_DRAINED), __ATOMIC_RELAXED);
-}
-
 static int announce(struct pairing *pr, uint64_t unused)
 {
     (void)unused;
@@ -309,7 +301,7 @@ void size_unmark(const struct size_range *r)
         if (!is_ours(r, s) || !s->version)
             continue;
         page_set_bitmap(s, 0);
-        page_unmark_flipping(s);
+        page_unmark_changed(s);
     }
     __atomic_store_n(&r->file->shared.header->gone, UINT64_MAX, __ATOMIC_RELEASE);
 }

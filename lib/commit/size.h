@@ -56,9 +56,6 @@ void size_unmark(const struct size_range *r);
  * growth, or the end of the last mapping, clears what is left. */
 void size_clear_behind(const struct size_range *r, uint64_t to);
 
-/* Moves the drained pages of the range to another transaction of the same process. */
-void size_move(const struct size_range *r, uint32_t to);
-
 /* Releases the drained pages of the range, and withdraws `cut`. */
 void size_release(const struct size_range *r);
 

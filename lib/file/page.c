@@ -49,7 +49,7 @@ static sleep_word *word_of_sleepers(struct page_state *s)
     return (sleep_word *)&s->pad;
 }
 
-void page_sleep(struct page_state *s)
+void page_sleep(struct page_state *s, uint64_t ns)
 {
     __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
     /* Replaces the barrier that page_release() does not have. Global: another process may hold
@@ -60,7 +60,7 @@ void page_sleep(struct page_state *s)
         return;
     /* While the note is set, the thread that releases the page wakes the sleepers. No FUTEX_PRIVATE_FLAG: the futex
      * is shared between processes. */
-    struct timespec limit = {.tv_nsec = SLEEP_NS};
+    struct timespec limit = {.tv_nsec = ns < SLEEP_NS ? (long)ns : SLEEP_NS};
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 

@@ -36,12 +36,12 @@ static inline uint32_t page_tx_place(uint64_t tx)
     return (uint32_t)(tx >> 32) & (PAGE_TX_PLACES - 1);
 }
 
-/* How a thread waits for a reserved page. All zeros: until the page is free. */
+/* How a thread waits for a reserved page. All zeros: as a plain call. */
 struct patience {
     bool not_for_tx; /* do not wait for a page of a transaction */
     uint32_t epoch;  /* slot of the epoch that the caller writes for (page_tx_place()): do not wait
                           for pages of that epoch; 0: none */
-    uint64_t deadline; /* CLOCK_MONOTONIC, ns; 0: none */
+    uint64_t tx_ns;  /* how long, if a transaction waits; 0: a plain call, ATO_WAIT_MS */
 };
 
 /* Returns true if `patience` says not to wait for the transaction or epoch that holds the page. */
@@ -60,8 +60,8 @@ static inline bool page_try_reserve(struct file *f, struct page_state *s)
     return true;
 }
 
-/* Sleeps until the page is released, for some milliseconds at most. */
-void page_sleep(struct page_state *s);
+/* Sleeps until the page is released, for `ns` and for some milliseconds at most. */
+void page_sleep(struct page_state *s, uint64_t ns);
 void page_wake(struct page_state *s);
 
 /*
@@ -111,6 +111,18 @@ static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)
 static inline void page_unmark_flipping(struct page_state *s)
 {
     __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+}
+
+/* The same after a flip that has changed the page's content. A deploy only moves it from home to home. */
+static inline void page_unmark_changed(struct page_state *s)
+{
+    __atomic_store_n(&s->version, s->version + 1 + (1ull << 32), __ATOMIC_RELEASE);
+}
+
+/* Returns a number that is the same for two versions of a page with the same content. */
+static inline uint32_t page_content(uint64_t version)
+{
+    return (uint32_t)(version >> 32);
 }
 
 #endif

@@ -67,7 +67,6 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
     s->block_holders = (uint32_t *)(s->base + SHARED_BLOCK_HOLDERS_AT);
-    s->labels = (struct shared_label *)(s->base + SHARED_LABELS_AT);
     s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);

@@ -12,7 +12,6 @@
  *   0           struct shared_header, then zeros up to 4096
  *   4096        slots: 1024 of 32 bytes
  *   36864       holders of the blocks of counters: 4 bytes each, as page_state.holder; 0: free
- *   45056       labels of waiting transactions: 16 bytes each (labels.h)
  *   65536       blocks of counters, of 12288 bytes each: one per mapping
  *   ...         commits of threads: 8192 bytes for each slot, 64 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
@@ -57,7 +56,8 @@ struct page_state {
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
     /* Odd: `bitmap` is valid. 0: not loaded from the media yet; other even numbers: flipping. Grows with every
-     * flip; changed by the holder only. */
+     * flip, and its upper half with every one that changes the page's content (page_content()); changed by the
+     * holder only. */
     uint64_t version;
     uint64_t bitmap; /* as on the media, durably; changed by the holder only */
     /* The transaction of the holder that has the page (handle.h); 0: none. Set by the holder. */
@@ -104,11 +104,6 @@ struct shared_thread {
     uint64_t pad[7];
 };
 
-struct shared_label {
-    uint64_t key; /* page_state.holder << 32 | the transaction's number; 0: free */
-    uint64_t label;
-};
-
 struct shared_header {
     uint64_t magic;
     uint32_t version, slots;
@@ -127,6 +122,8 @@ struct shared_header {
     /* Bytes: the smallest size that the file was made shorter to; pages beyond it may have no
      * space. */
     uint64_t lowest;
+    /* A transaction that others let go first (again.h): whose, and until when, CLOCK_MONOTONIC, ns; 0: none. */
+    uint64_t first, first_until;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */
     uint32_t pad;
@@ -143,29 +140,25 @@ static_assert(sizeof(struct shared_thread) == 64, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 6
+#define SHARED_VERSION 7
 
 enum {
     SHARED_SLOTS_AT = 4096,
     SHARED_BLOCK_HOLDERS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
     SHARED_BLOCKS_AT = 65536,
-    SHARED_LABELS = 1024,
     SHARED_BLOCKS = 2048,
     SHARED_BLOCK_BYTES = 12288,
-    SHARED_LABELS_AT = SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4,
     SHARED_THREADS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
     SHARED_THREADS_BYTES = 8192, /* for each slot */
     SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
     SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
 };
-static_assert(SHARED_LABELS_AT + SHARED_LABELS * sizeof(struct shared_label) <= SHARED_BLOCKS_AT,
-              "layout");
+static_assert(SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4 <= SHARED_BLOCKS_AT, "layout");
 
 struct shared {
     struct shared_header *header;
     struct shared_slot *slots;
     uint32_t *block_holders;
-    struct shared_label *labels;
     struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;

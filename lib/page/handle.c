@@ -101,6 +101,7 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     kept = NULL;
     t->flags = flags;
     t->wait_ms = 0;
+    t->refused = t->first = false;
     t->max_pages = TX_PAGES;
     __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
     open_handle(t);
@@ -114,16 +115,6 @@ uint64_t handle_owner_of(uint64_t tx)
     if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
         return TX_NONE;
     return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
-}
-
-void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg)
-{
-    const unsigned n = __atomic_load_n(&made, __ATOMIC_RELAXED);
-    for (unsigned i = 1; i <= n; i++) {
-        struct tx *t = __atomic_load_n(&handle_places[i], __ATOMIC_ACQUIRE);
-        if (t && (__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == thread || t->home))
-            visit(t, arg);
-    }
 }
 
 static void close_handle(struct tx *t)
@@ -169,7 +160,6 @@ void handle_close_all(void)
     unused = NULL;
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
-        t->home = NULL;
         t->busy = false;
         close_handle(t);
         if (t == kept)

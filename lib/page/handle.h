@@ -32,6 +32,14 @@ enum { TX_FEW_PARTS = 4 };
 
 struct queue;
 
+/* What a transaction has read and does not hold (notes.h). The memory is kept for the next transaction. */
+struct notes {
+    struct note *each;
+    uint32_t *index; /* 2 * room places of a hash table: 0, or one more than an index of `each` */
+    uint64_t n, room;
+    uint64_t moment; /* notes_hold() */
+};
+
 struct tx {
     uint64_t handle;     /* the caller's handle; 0: not open */
     uint64_t generation; /* of the next handle */
@@ -39,8 +47,10 @@ struct tx {
     uint32_t slot;
     bool busy;   /* its owner is in a call on it */
     bool pinned; /* the list of its pages stays in `region` */
+    bool refused; /* it can only be aborted (again.h) */
+    bool first;   /* others let it go first, and it holds what it reads (again.h) */
     unsigned flags;
-    uint64_t wait_ms; /* 0: no limit */
+    uint64_t wait_ms; /* 0: as a plain call */
     uint64_t max_pages;
     struct page_set set;
     /* The list of pages, if it is longer than hold.small. Kept for the next transaction. */
@@ -49,11 +59,10 @@ struct tx {
     uint64_t region_ready; /* bytes of it that are writable memory */
     /* Writes that are not stored yet (queue.h). Kept for the next transaction; may be NULL. */
     struct queue *queue;
+    struct notes notes; /* what it has read */
     struct part *parts; /* in the order of the first calls on their mappings */
     unsigned nparts, parts_room;
     struct part few[TX_FEW_PARTS];
-    /* Of an epoch: the file of its mapping, while threads may wait for the epoch; else NULL. */
-    struct file *home;
     struct tx *next_free;
 };
 
@@ -67,9 +76,6 @@ struct tx {
 
 /* Returns the owner of the transaction that page_state.tx names, in this process; TX_NONE, TX_ALL_THREADS. */
 uint64_t handle_owner_of(uint64_t tx);
-
-/* Visits the transactions of `thread`, which is not in another call, and the epochs of the process. */
-void handle_each_of(uint64_t thread, void (*visit)(struct tx *t, void *arg), void *arg);
 
 /* All transactions that were ever made. Place 0 is never used, so a handle and a tag are never 0. */
 extern struct tx *handle_places[PAGE_TX_PLACES];

@@ -12,6 +12,7 @@ struct part {
     bool written, eager; /* used by transactions only */
     /* For a transaction that changes the file's size (resize.h): */
     bool sized;    /* it holds `sizing`, and the next fields are valid */
+    uint32_t tag;  /* the transaction's: of the pages that are drained */
     bool resizes;  /* `size` is not the file's: the commit makes it so */
     uint64_t size; /* bytes, as the transaction sees it */
     uint64_t old;  /* before the transaction */

@@ -3,49 +3,74 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
-#include "lib/page/waits.h"
+#include "lib/file/thread.h"
+#include "lib/page/handle.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
 #include <immintrin.h>
 
-/* Frees the page if its holder has not changed during the sleep and is dead. */
-static int look_after(struct file *f, const struct page_state *s, uint32_t holder)
+uint64_t reservation_patience_ms = RESERVATION_PATIENCE_MS;
+
+int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder)
 {
     if (!holder || holder != __atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return 0;
     return peers_recover(f, holder);
 }
 
-/* Waits for a page that did not become free within PAGE_SPINS. Checks for a deadlock after each sleep: another
- * transaction may have reserved the page and be waiting for this thread. */
+/* Only a transaction keeps pages from one call to the next. So a thread that waits for a page of a transaction of its own
+ * would wait in vain. An open epoch belongs to every thread of the process. */
+static int check_own(const struct file *f, const struct page_state *s)
+{
+    if (__atomic_load_n(&s->holder, __ATOMIC_RELAXED) != f->holder)
+        return 0;
+    const uint64_t owner = handle_owner_of(__atomic_load_n(&s->tx, __ATOMIC_RELAXED));
+    if (owner != thread_id() && owner != TX_ALL_THREADS)
+        return 0;
+    return report_error(EDEADLK,
+                        "deadlock: a part of %s belongs to another transaction of this thread, or to an "
+                        "epoch of this process, and does not become free while this call waits",
+                        f->pairing.path);
+}
+
+static int ran_out(const struct file *f, const struct patience *patience)
+{
+    if (patience->tx_ns)
+        return report_error(EAGAIN,
+                            "a part of %s stayed with others for the wait_ms of this transaction: it "
+                            "has no effect; abort it, and run it again",
+                            f->pairing.path);
+    return report_error(ETIMEDOUT,
+                        "a part of %s stayed with a transaction that is open, or with a process that "
+                        "is stopped, for %llu ms (ATO_WAIT_MS)",
+                        f->pairing.path, (unsigned long long)reservation_patience_ms);
+}
+
+/* Waits for a page that did not become free within PAGE_SPINS. Its holder may be dead: that is found out after each
+ * sleep, and once more before the wait is given up. */
 static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
 {
-    struct waiter self;
-    int r = waits_begin(&self, f, s, patience);
-    while (r == 0) {
+    const uint64_t now = clock_ns();
+    const uint64_t until = now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms * 1000000);
+    for (uint64_t left = until - now;;) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (patience->deadline && clock_ns() >= patience->deadline) {
-            r = report_error(
-                ETIMEDOUT, "a part of %s stayed reserved for the whole wait_ms of the transaction",
-                f->pairing.path);
-        } else {
-            page_sleep(s);
-            r = look_after(f, s, holder);
-        }
+        if (check_own(f, s) < 0)
+            return -1;
+        page_sleep(s, left);
+        if (reservation_look_after(f, s, holder) < 0)
+            return -1;
         seam_point(SEAM_WAIT, s);
-        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s)) {
-            r = 0;
-            break;
-        }
-        if (r == 0 && page_is_not_for(f, s, patience))
-            r = RESERVATION_OF_TX;
-        if (r == 0)
-            r = waits_check(&self);
+        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
+            return 0;
+        if (page_is_not_for(f, s, patience))
+            return RESERVATION_OF_TX;
+        const uint64_t then = clock_ns();
+        if (then >= until)
+            return ran_out(f, patience);
+        left = until - then;
     }
-    waits_end(&self);
-    return r;
 }
 
 int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience)

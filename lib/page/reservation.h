@@ -3,7 +3,9 @@
  * Reservations of pages.
  *
  * A plain operation reserves several pages in ascending order of (file id, page), so plain operations cannot
- * deadlock with each other. Transactions reserve in any order, and wait by the rules of waits.h.
+ * deadlock with each other. Transactions reserve in any order. So a transaction waits for a moment only, and is
+ * refused if that does not suffice (again.h); and a plain operation holds nothing while it waits for a
+ * transaction. No circle of waiting threads lasts.
  *
  * Reads take no reservation: read.c explains why a stale read is harmless.
  */
@@ -14,13 +16,17 @@
 
 /*
  * Waits for a page that was not free, and reserves it. Returns 0; RESERVATION_OF_TX if a transaction or epoch holds the
- * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the wait would never end (waits.h),
- * ETIMEDOUT, or an error of peers_recover() if the holder is dead and its page cannot be freed.
+ * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the calling thread would wait for itself;
+ * EAGAIN (a transaction) or ETIMEDOUT (a plain call) if the time is over; or an error of peers_recover() if the
+ * holder is dead and its page cannot be freed.
  *
  * A plain operation that holds pages must not wait for a page of a transaction: plain operations reserve in order,
  * transactions do not, and the transaction may be waiting for one of these pages.
  */
 #define RESERVATION_OF_TX 1
+/* How long a plain call waits. Set once, from ATO_WAIT_MS. */
+extern uint64_t reservation_patience_ms;
+enum { RESERVATION_PATIENCE_MS = 10000, RESERVATION_PATIENCE_MOST_MS = 1000 * 1000 * 1000 };
 int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience);
 
 /* Reserves a page. Returns as reservation_wait(). */
@@ -61,6 +67,9 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience);
 /* Pauses in iteration i of a loop that waits for the holder of a page, which may be another process and may have
  * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
 int reservation_await(struct file *f, const struct page_state *s, unsigned i);
+
+/* Frees the page if its holder is still `holder`, and dead. Returns 0; -1 with errno. */
+int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder);
 
 /* Removes what is left of a shrink. The caller holds `sizing`, and makes no shrink: so `cut` and `gone` must say
  * none. If they do not, a program other than the library stored them (shared.h), and all users would wait forever. */

@@ -57,7 +57,8 @@ static int check_end(struct file *f, uint64_t end)
     return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
 }
 
-static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries)
+static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries,
+                    uint64_t *noted)
 {
     struct file *f = m->file;
     uint64_t page = offset / PAGE_BYTES;
@@ -78,6 +79,8 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
             return -1;
         if (!read_try(f, s, version, page, begin, n, dst))
             continue;
+        if (noted)
+            *noted = version;
         if (away == asked)
             deploy_for_reader(m, offset, n);
         return 1;
@@ -147,7 +150,8 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
     return r;
 }
 
-static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries)
+static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries,
+                     uint64_t *noted)
 {
     struct read_versions v;
     int r = 0;
@@ -161,18 +165,20 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
     }
     if (r == 0)
         r = read_reserved(m->file, offset, dst, n, v.of);
+    if (r > 0 && noted)
+        memcpy(noted, v.of, read_pages(offset, n) * sizeof(*noted));
     read_versions_free(&v);
     return r;
 }
 
-int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n, uint64_t *versions)
 {
     unsigned retries = 0;
     int r = 0;
     if (offset % PAGE_BYTES + n <= PAGE_BYTES)
-        r = read_one(m, offset, dst, (unsigned)n, &retries);
+        r = read_one(m, offset, dst, (unsigned)n, &retries, versions);
     if (r == 0)
-        r = read_many(m, offset, dst, n, &retries);
+        r = read_many(m, offset, dst, n, &retries, versions);
     if (r < 0)
         return -1;
     if (retries)

@@ -8,9 +8,9 @@
 #include "reflection/media/races.h"
 
 /* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they
- * lie within the file. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
+ * lie within the file. Sets versions[i], unless it is NULL, to the version that page i of the range had. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
  * may hold anything then. */
-int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n, uint64_t *versions);
 
 /* Iterates over the pages of [offset, offset + n). */
 #define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \

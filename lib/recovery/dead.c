@@ -133,7 +133,7 @@ static bool mark(struct page_state *s)
 static void unmark(struct page_state *s)
 {
     if (s->version && !(s->version & 1))
-        page_unmark_flipping(s);
+        page_unmark_changed(s);
 }
 
 void dead_mark(struct dead *d)

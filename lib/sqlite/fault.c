@@ -22,7 +22,7 @@ static int code_of(int code, int error)
     case ENOMEM:
         return SQLITE_IOERR_NOMEM;
     case EAGAIN:
-        return code == SQLITE_CANTOPEN ? SQLITE_READONLY_ROLLBACK : code;
+        return code == SQLITE_CANTOPEN ? SQLITE_READONLY_ROLLBACK : SQLITE_BUSY;
     default:
         return code;
     }

@@ -94,20 +94,24 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
-int pending_commit(struct pending *s)
+int pending_commit_all(struct pending *const *all, int n)
 {
-    if (take(s) < 0 || ato_tx_commit(s->tx) < 0)
+    ato_tx *tx[PENDING_MOST] = {NULL};
+    for (int i = 0; i < n; i++) {
+        if (take(all[i]) < 0)
+            return -1;
+        tx[i] = all[i]->tx;
+    }
+    if (ato_tx_commit_all(tx, n) < 0)
         return -1;
-    s->tx = NULL;
+    for (int i = 0; i < n; i++)
+        all[i]->tx = NULL;
     return 0;
 }
 
-int pending_join(struct pending *s, struct pending *other)
+int pending_commit(struct pending *s)
 {
-    if (take(s) < 0 || take(other) < 0 || ato_tx_join(s->tx, other->tx) < 0)
-        return -1;
-    other->tx = NULL;
-    return 0;
+    return pending_commit_all(&s, 1);
 }
 
 void pending_abort(struct pending *s)

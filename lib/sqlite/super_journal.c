@@ -150,21 +150,16 @@ void super_give_up(struct connection *c)
     pthread_mutex_unlock(&lock);
 }
 
-static int join_and_commit(struct super *s)
+static int commit_all(struct super *s)
 {
-    struct connection *first = NULL;
-    for (struct connection *c = s->bound; c; c = c->next_bound) {
-        if (!c->pending.tx)
-            continue;
-        if (!first)
-            first = c;
-        else if (pending_join(&first->pending, &c->pending) < 0)
-            return fault_of_libato(SQLITE_IOERR_FSYNC,
-                                   "cannot make one commit with the other databases of", c->name);
-    }
-    if (first && pending_commit(&first->pending) < 0)
-        return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", first->name);
-    return SQLITE_OK;
+    struct pending *all[PENDING_MOST];
+    int n = 0;
+    for (struct connection *c = s->bound; c && n < PENDING_MOST; c = c->next_bound)
+        if (c->pending.tx)
+            all[n++] = &c->pending;
+    if (pending_commit_all(all, n) == 0)
+        return SQLITE_OK;
+    return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of", s->bound->name);
 }
 
 /* Commits what the bound databases have staged, as one transaction. After a failure nothing is staged. The connections are this
@@ -173,7 +168,7 @@ static int commit(struct super *s)
 {
     for (struct connection *c = s->bound; c; c = c->next_bound)
         pthread_mutex_lock(&c->in_call);
-    const int r = join_and_commit(s);
+    const int r = commit_all(s);
     for (struct connection *c = s->bound; c; c = c->next_bound)
         pending_abort(&c->pending);
     for (struct connection *c = s->bound; c; c = c->next_bound)

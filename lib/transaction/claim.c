@@ -3,7 +3,6 @@
 
 #include "lib/commit/size.h"
 #include "lib/commit/store.h"
-#include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
@@ -86,10 +85,14 @@ int claim_make_room(struct tx *t, uint64_t more)
 
 struct patience claim_patience(const struct tx *t)
 {
-    struct patience patience = {0};
-    if (t->wait_ms)
-        patience.deadline = clock_ns() + t->wait_ms * 1000000u;
-    return patience;
+    return (struct patience){.tx_ns = t->wait_ms * 1000000u};
+}
+
+int claim_waited(struct tx *t, int r)
+{
+    if (r < 0 && errno == EAGAIN && t->wait_ms)
+        t->refused = true;
+    return r;
 }
 
 /* Reserves a page. Returns 0; -1; or, with `not_for_tx`, RESERVATION_OF_TX or RESERVATION_AGAIN instead of waiting: then
@@ -106,11 +109,10 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         return 0;
     for (;;) {
         int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
-        struct patience patience;
+        struct patience patience = claim_patience(t);
         if (__builtin_expect(r != 0, 0)) {
-            patience = claim_patience(t);
             patience.not_for_tx = not_for_tx;
-            r = reservation_wait(f, s, &patience);
+            r = claim_waited(t, reservation_wait(f, s, &patience));
             if (r != 0)
                 return r;
         }
@@ -122,8 +124,7 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         page_release(s);
         if (r < 0 || not_for_tx)
             return r;
-        patience = claim_patience(t);
-        if (reservation_wait_for_size(f, &patience) < 0)
+        if (claim_waited(t, reservation_wait_for_size(f, &patience)) < 0)
             return -1;
     }
 }

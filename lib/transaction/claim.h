@@ -52,7 +52,10 @@ int claim_pin(struct tx *t);
 /* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
 int claim_make_room(struct tx *t, uint64_t more);
 
-/* Returns how a call of the transaction that begins now waits. */
+/* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);
+
+/* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */
+int claim_waited(struct tx *t, int r);
 
 #endif

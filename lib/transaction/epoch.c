@@ -8,7 +8,6 @@
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
-#include "lib/page/waits.h"
 #include "lib/read/read.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
@@ -47,16 +46,6 @@ int epoch_make(struct mapping *m)
     }
     m->epoch = e;
     return 0;
-}
-
-void epoch_begin(struct mapping *m)
-{
-    waits_tell_epoch(m->epoch->t, m->file);
-}
-
-void epoch_end(struct mapping *m)
-{
-    waits_forget_epoch(m->epoch->t);
 }
 
 void epoch_unmake(struct mapping *m)
@@ -116,7 +105,7 @@ static void give_back(struct epoch *e, uint64_t n)
 /*
  * Does everything in a write that may fail. With the lock. While this waits for a transaction, the lock and
  * the pages that the write has reserved are released: the transaction's thread may be about to enter this
- * epoch, and waits.h sees no cycle through the lock. Returns 0; -1 with errno and the epoch as it was.
+ * epoch. Returns 0; -1 with errno and the epoch as it was.
  */
 static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_range *ranges,
                      unsigned count, unsigned flags)
@@ -296,7 +285,7 @@ int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct looker l = {m->epoch, m->file, offset, n, dst};
     if (!has_any(&l))
-        return read_bytes(m, offset, dst, n);
+        return read_bytes(m, offset, dst, n, NULL);
     for (unsigned tries = 0; tries < TRIES; tries++) {
         uint64_t sum;
         if (note(&l, &sum) < 0)

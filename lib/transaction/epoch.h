@@ -21,11 +21,6 @@
 /* Makes the epoch of a new mapping. Returns 0; -1 with EAGAIN, ENOMEM. */
 int epoch_make(struct mapping *m);
 
-/* epoch_begin() when the mapping has its file, epoch_end() before it loses it: in between, threads can wait
- * for the epoch. With files_lock(). */
-void epoch_begin(struct mapping *m);
-void epoch_end(struct mapping *m);
-
 /* Frees the epoch of a mapping that goes away, and drops what was not committed. No thread is in a call on
  * the mapping. */
 void epoch_unmake(struct mapping *m);

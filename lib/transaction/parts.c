@@ -4,6 +4,7 @@
 #include "lib/commit/journals.h"
 #include "lib/page/handle.h"
 #include "lib/page/part.h"
+#include "lib/transaction/again.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -21,14 +22,6 @@ static int more_parts(struct tx *t)
         free(t->parts);
     t->parts = parts;
     t->parts_room = room;
-    return 0;
-}
-
-int parts_make_room(struct tx *t, unsigned more)
-{
-    while (t->parts_room - t->nparts < more)
-        if (more_parts(t) < 0)
-            return -1;
     return 0;
 }
 
@@ -50,27 +43,12 @@ struct part *parts_add_first(struct tx *t, struct mapping *m, bool to_write)
         return NULL;
     if (part)
         return part;
-    if (parts_make_room(t, 1) < 0)
+    if (t->nparts == t->parts_room && more_parts(t) < 0)
         return NULL;
+    again_let_first(t, m->file);
     count_open(m, 1);
     t->parts[t->nparts] = (struct part){.mapping = m};
     return &t->parts[t->nparts++];
-}
-
-void parts_move(struct tx *to, const struct tx *from)
-{
-    for (unsigned i = 0; i < from->nparts; i++) {
-        const struct part *part = &from->parts[i];
-        struct part *there = parts_find(to, part->mapping);
-        if (there) {
-            there->written |= part->written;
-            there->eager |= part->eager;
-            count_open(part->mapping, UINT64_MAX); /* one count remains for both */
-        } else {
-            to->parts[to->nparts++] = (struct part){
-                .mapping = part->mapping, .written = part->written, .eager = part->eager};
-        }
-    }
 }
 
 void parts_drop(struct tx *t, unsigned n)

@@ -29,12 +29,6 @@ static inline struct part *parts_add(struct tx *t, struct mapping *m, bool to_wr
  * EXDEV. */
 int parts_check_alike(const struct tx *t, const struct mapping *m);
 
-/* Makes room for `more` parts. Returns 0; -1 with ENOMEM. */
-int parts_make_room(struct tx *t, unsigned more);
-
-/* For join.c: moves parts, without the sizes, to a transaction that has room for them. */
-void parts_move(struct tx *to, const struct tx *from);
-
 /* Removes the parts from the n-th on, since the call for which they were made has failed. */
 void parts_drop(struct tx *t, unsigned n);
 

@@ -16,7 +16,6 @@
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 
-#include <assert.h>
 #include <errno.h>
 
 /* The whole pages of the file between `from` and `to` bytes. */
@@ -54,7 +53,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
     struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
     struct patience patience = claim_patience(t);
-    if (reservation_take(f, s, &patience) < 0)
+    if (claim_waited(t, reservation_take(f, s, &patience)) < 0)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
@@ -63,6 +62,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     }
     part->sized = true;
+    part->tag = t->set.tag;
     part->size = part->old = part->low = f->pairing.size;
     return 0;
 }
@@ -83,22 +83,6 @@ void resize_end(struct tx *t, struct part *part)
         (void)size_cut_leftover(f, 0);
     release_sizing(f);
     part->sized = part->resizes = false;
-}
-
-void resize_move(struct tx *to, const struct tx *from, const struct part *part)
-{
-    struct file *f = part->mapping->file;
-    struct size_range drained = range_of(from, f, part->low, part->old);
-    struct part *speaks = parts_of_file(to, f);
-    assert(part->sized && !speaks->sized); /* only one transaction has `sizing` */
-    speaks->sized = true;
-    speaks->resizes = part->resizes;
-    speaks->size = part->size;
-    speaks->old = part->old;
-    speaks->low = part->low;
-    size_move(&drained, to->set.tag);
-    __atomic_store_n(&f->shared.header->sizing.tx, page_set_note(to->set.tag, SIZE_DRAINED),
-                     __ATOMIC_RELAXED);
 }
 
 /* ---- shorter ---- */
@@ -128,7 +112,7 @@ static int cut_lower(struct tx *t, struct part *part, uint64_t size)
     /* The last page keeps its bytes up to the end, so it is held, and not drained. */
     if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
         return -1;
-    if (size_drain(&range, &patience) < 0) {
+    if (claim_waited(t, size_drain(&range, &patience)) < 0) {
         page_set_release_from(&t->set, before);
         return -1;
     }

@@ -28,9 +28,6 @@ int resize_announce(const struct tx *t);
 /* Called after the commit: discards the bytes that were cut off. */
 void resize_clear(const struct tx *t);
 
-/* For join.c: moves the size that `part` speaks for to the transaction `to`, which has a part for the file too. */
-void resize_move(struct tx *to, const struct tx *from, const struct part *part);
-
 /* Gives `sizing` back, because the transaction ends, or because the call that made the part has failed. */
 void resize_end(struct tx *t, struct part *part);
 

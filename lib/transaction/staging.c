@@ -8,6 +8,7 @@
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
+#include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/staged.h"
@@ -23,103 +24,110 @@ static int check_end(const struct tx *t, struct file *f, uint64_t end)
     return parts_sizing(t, f) || end <= file_size(f) ? 0 : reservation_beyond(f, end);
 }
 
-/* ---- walking a range, forwards or backwards ---- */
+/* ---- walking a range ---- */
 
 struct walk {
     uint64_t offset, n; /* what is left */
-    bool backwards;
-    uint64_t page; /* of the next piece, as the fields below */
+    uint64_t page;      /* of the next piece, as the fields below */
     unsigned begin, bytes;
     uint64_t done; /* where it begins, from the beginning of the range */
-    uint64_t whole;
 };
 
-static struct walk walk_of(uint64_t offset, uint64_t n, bool backwards)
+static struct walk walk_of(uint64_t offset, uint64_t n)
 {
-    return (struct walk){.offset = offset, .n = n, .backwards = backwards, .whole = n};
+    return (struct walk){.offset = offset, .n = n};
 }
 
 static bool walk_on(struct walk *w)
 {
+    w->done += w->bytes;
     if (!w->n)
         return false;
-    if (w->backwards) {
-        uint64_t end = w->offset + w->n, from = (end - 1) / PAGE_BYTES * PAGE_BYTES;
-        if (from < w->offset)
-            from = w->offset;
-        w->page = from / PAGE_BYTES;
-        w->begin = (unsigned)(from % PAGE_BYTES);
-        w->bytes = (unsigned)(end - from);
-        w->done = from - w->offset;
-    } else {
-        w->page = w->offset / PAGE_BYTES;
-        w->begin = (unsigned)(w->offset % PAGE_BYTES);
-        w->bytes = (unsigned)(w->n < PAGE_BYTES - w->begin ? w->n : PAGE_BYTES - w->begin);
-        w->done = w->whole - w->n;
-        w->offset += w->bytes;
-    }
+    w->page = w->offset / PAGE_BYTES;
+    w->begin = (unsigned)(w->offset % PAGE_BYTES);
+    w->bytes = (unsigned)(w->n < PAGE_BYTES - w->begin ? w->n : PAGE_BYTES - w->begin);
+    w->offset += w->bytes;
     w->n -= w->bytes;
     return true;
 }
 
 /* ---- reading ---- */
 
-/* Reads a range of pages that the transaction has. */
-static void read_claimed(struct tx *t, struct file *f, uint64_t offset, char *dst, uint64_t n)
+/* Notes the pages that were read, except those that the transaction has. */
+static int note(struct tx *t, struct file *f, uint64_t offset, uint64_t n, const uint64_t *versions)
 {
-    struct walk w = walk_of(offset, n, false);
-    while (walk_on(&w))
-        staged_get(claim_find(t, f, w.page), w.begin, w.bytes, dst + w.done);
+    struct walk w = walk_of(offset, n);
+    for (; walk_on(&w); versions++)
+        if (!claim_find(t, f, w.page) &&
+            notes_add(t, f, shared_peek(&f->shared, w.page), *versions) < 0)
+            return -1;
+    return notes_hold(t);
 }
 
-/* Reads what is committed, as it was at one moment, and puts the transaction's own writes over it. */
-static int read_committed(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+/* Reads what is committed, as it was at one moment, and notes it unless the transaction is READ_COMMITTED. */
+static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    uint64_t size = file_size(m->file), end = offset + n, before = t->set.n;
-    if (m->file->reader) /* the transaction has nothing in that file */
-        return reader_read(m, offset, dst, n);
-    /* No other thread has anything beyond the end that the file has for others. */
-    if (parts_sizing(t, m->file) && end > size) {
-        uint64_t from = offset > size ? offset : size;
-        if (claim_range(t, m->file, from / PAGE_BYTES, (end - 1) / PAGE_BYTES) < 0)
-            return -1;
-        end = from;
-    }
-    if (end > offset && read_bytes(m, offset, dst, end - offset) < 0) {
-        claim_give_back(t, before);
+    struct read_versions v;
+    if (t->flags & ATO_TX_READ_COMMITTED)
+        return read_bytes(m, offset, dst, n, NULL);
+    if (read_versions_init(&v, read_pages(offset, n)) < 0)
         return -1;
-    }
-    struct walk w = walk_of(offset, n, false);
+    int r = read_bytes(m, offset, dst, n, v.of);
+    if (r == 0)
+        r = note(t, m->file, offset, n, v.of);
+    read_versions_free(&v);
+    return r;
+}
+
+/* Puts what the transaction has written over it. */
+static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    struct walk w = walk_of(offset, n);
     while (walk_on(&w)) {
-        const struct held_page *at = claim_find(t, m->file, w.page);
+        const struct held_page *at = claim_find(t, f, w.page);
         if (at)
             staged_get(at, w.begin, w.bytes, dst + w.done);
     }
-    return 0;
+}
+
+/* A transaction that goes first holds what it reads (again.h); and no other thread has anything beyond the end that the
+ * file has for others. Returns where the part begins that was held. */
+static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *from)
+{
+    const uint64_t size = file_size(f), end = offset + n;
+    *from = end;
+    if (t->first && !(t->flags & ATO_TX_READ_COMMITTED))
+        *from = offset;
+    else if (parts_sizing(t, f) && end > size)
+        *from = offset > size ? offset : size;
+    return *from < end ? claim_range(t, f, *from / PAGE_BYTES, (end - 1) / PAGE_BYTES) : 0;
 }
 
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
-    for (uint64_t page = first; page <= last && !queue_is_empty(t); page++)
-        if (claim_find(t, m->file, page))
-            queue_drain(t);
-    if (m->file->reader && !(t->flags & ATO_TX_READ_COMMITTED))
+    struct file *f = m->file;
+    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES,
+                   before = t->set.n;
+    if (f->reader && !(t->flags & ATO_TX_READ_COMMITTED))
         return report_error(EACCES,
-                            "a transaction keeps the pages that it reads, and cannot keep those of "
-                            "%s, which may only be read here: begin it with ATO_TX_READ_COMMITTED",
-                            m->file->pairing.path);
-    if (t->flags & ATO_TX_READ_COMMITTED)
-        return read_committed(t, m, offset, dst, n);
-    uint64_t before = t->set.n;
-    if (claim_range(t, m->file, first, last) < 0)
+                            "a transaction cannot note what it reads of %s, which may only be read "
+                            "here: begin it with ATO_TX_READ_COMMITTED",
+                            f->pairing.path);
+    if (f->reader) /* the transaction has nothing in that file */
+        return reader_read(m, offset, dst, n);
+    for (uint64_t page = first; page <= last && !queue_is_empty(t); page++)
+        if (claim_find(t, f, page))
+            queue_drain(t);
+    uint64_t held;
+    if (hold_for_read(t, f, offset, n, &held) < 0)
         return -1;
-    if (check_end(t, m->file, offset + n) < 0) {
+    if ((held == offset && check_end(t, f, offset + n) < 0) ||
+        (held > offset && read_others(t, m, offset, dst, held - offset) < 0)) {
         claim_give_back(t, before);
         return -1;
     }
-    read_claimed(t, m->file, offset, dst, n);
-    return 0;
+    put_own(t, f, offset, dst, n);
+    return held < offset + n ? notes_hold(t) : 0;
 }
 
 bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
@@ -142,7 +150,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
     uint64_t run = 0, from = 0;
     uint8_t need = 0;
-    struct walk w = walk_of(offset, n, false);
+    struct walk w = walk_of(offset, n);
     for (bool more = true; more;) {
         more = walk_on(&w);
         struct held_page *at = more ? claim_find(t, f, w.page) : NULL;
@@ -160,20 +168,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     return 0;
 }
 
-/* Copies from pages that the transaction has too; overlapping ranges as memmove(). */
-static void copy_claimed(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                         const struct staging_source *src, unsigned flags)
-{
-    char piece[PAGE_BYTES];
-    struct walk w = walk_of(offset, n, src->from->file == f && src->from_offset < offset);
-    while (walk_on(&w)) {
-        struct held_page *at = claim_find(t, f, w.page);
-        read_claimed(t, src->from->file, src->from_offset + w.done, piece, w.bytes);
-        at->pending = staged_put(t, at, w.begin, w.bytes, piece, flags);
-    }
-}
-
-/* Copies from a mapping whose pages the transaction does not keep, as they were at one moment. */
+/* Copies from mapping to mapping: a read and a write. */
 static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                       const struct staging_source *src, unsigned flags)
 {
@@ -183,7 +178,7 @@ static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t
                             (unsigned long long)n);
     struct staging_source plain = {.bytes = copy};
     uint64_t before = t->set.n;
-    int r = read_committed(t, src->from, src->from_offset, copy, n);
+    int r = staging_read(t, src->from, src->from_offset, copy, n);
     if (r == 0)
         r = staging_write(t, m, offset, n, &plain, flags);
     if (r < 0)
@@ -231,7 +226,7 @@ int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uin
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
                  const struct staging_source *src, unsigned flags, bool publish)
 {
-    struct walk w = walk_of(offset, n, false);
+    struct walk w = walk_of(offset, n);
     while (walk_on(&w)) {
         struct held_page *at = claim_find(t, f, w.page);
         uint64_t pending = staged_put(t, at, w.begin, w.bytes,
@@ -244,7 +239,7 @@ void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
 
 bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
-    struct walk w = walk_of(offset, n, false);
+    struct walk w = walk_of(offset, n);
     while (walk_on(&w))
         if (claim_find(t, f, w.page)->pending & bitmap_touched(w.begin, w.bytes))
             return true;
@@ -253,7 +248,7 @@ bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 
 void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
-    struct walk w = walk_of(offset, n, false);
+    struct walk w = walk_of(offset, n);
     while (walk_on(&w)) {
         struct held_page *at = claim_find(t, f, w.page);
         __atomic_store_n(&at->pending, at->pending | bitmap_touched(w.begin, w.bytes),
@@ -268,23 +263,14 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
     uint64_t before = t->set.n;
     if (!src->from && offset % PAGE_BYTES + n <= PAGE_BYTES)
         return write_page(t, f, offset, (unsigned)n, src->bytes, flags);
-    queue_drain(t);
-    if (src->from && ((t->flags & ATO_TX_READ_COMMITTED) || src->from->file->reader))
+    if (src->from)
         return write_copy(t, m, offset, n, src, flags);
-    if (src->from && claim_range(t, src->from->file, src->from_offset / PAGE_BYTES,
-                                 (src->from_offset + n - 1) / PAGE_BYTES) < 0)
-        return -1;
-    if ((src->from && check_end(t, src->from->file, src->from_offset + n) < 0) ||
-        staging_ready(t, f, offset, n, NULL) < 0) {
+    queue_drain(t);
+    if (staging_ready(t, f, offset, n, NULL) < 0) {
         claim_give_back(t, before);
         return -1;
     }
-    if (src->from) {
-        copy_claimed(t, f, offset, n, src, flags);
-        store_end(f);
-    } else {
-        staging_put(t, f, offset, n, src, flags, true);
-    }
+    staging_put(t, f, offset, n, src, flags, true);
     return 0;
 }
 
@@ -292,7 +278,7 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 
 uint64_t staging_kept_bytes(const struct tx *t)
 {
-    return t->region_bytes + queue_bytes(t);
+    return t->region_bytes + queue_bytes(t) + notes_bytes(t);
 }
 
 static int by_order(const void *a, const void *b)

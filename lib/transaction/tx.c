@@ -6,35 +6,143 @@
 #include "lib/file/space.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
+#include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
+#include "reflection/media/report.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
-int tx_make_durable(struct tx *t)
+/* Does what comes before the commit and may fail. */
+static int make_ready(struct tx *t)
 {
-    struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
     if (queue_is_for_several(t) && t->nparts == 1 &&
         commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
         return -1;
     queue_drain(t);
-    int r = 0;
     if (staging_has_to_be_flushed(t)) {
         /* An epoch's pages, which readers look at, are sorted already (epoch_commit()). */
         if (!staging_is_sorted(t))
             staging_sort(t);
-        r = staging_flush(t);
+        if (staging_flush(t) < 0)
+            return -1;
     }
-    if (r == 0)
-        r = resize_announce(t);
+    return resize_announce(t);
+}
+
+/* Returns true if the transaction has written something. One that only reads needs no check: all that it has read
+ * was valid at its last read. */
+static bool has_written(const struct tx *t)
+{
+    unsigned i = 0;
+    while (i < t->nparts && !t->parts[i].written)
+        i++;
+    return i < t->nparts;
+}
+
+int tx_make_durable(struct tx *t)
+{
+    struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
+    int r = make_ready(t);
+    if (r == 0 && has_written(t))
+        r = notes_hold_for_commit(t, &t, 1);
     if (r == 0)
         r = commit_run(&flip);
     if (r == 0)
         resize_clear(t);
     commit_unprepare(&t->set);
+    return r;
+}
+
+/* ---- several at once ---- */
+
+/* The pages and parts of all of them, as if they were one. */
+struct all {
+    struct page_set set;
+    struct part *parts;
+    unsigned nparts;
+};
+
+/* The first part of a file speaks for it: that is the one that changes its size. */
+static void add_parts(struct all *all, struct tx *const *t, unsigned n, bool sized)
+{
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned k = 0; k < t[i]->nparts; k++)
+            if (t[i]->parts[k].sized == sized)
+                all->parts[all->nparts++] = t[i]->parts[k];
+}
+
+static int make_all(struct all *all, struct tx *const *t, unsigned n)
+{
+    uint64_t pages = 0;
+    unsigned parts = 0;
+    page_set_init(&all->set);
+    all->nparts = 0;
+    for (unsigned i = 0; i < n; i++) {
+        pages += t[i]->set.n;
+        parts += t[i]->nparts;
+    }
+    all->set.pages = malloc(pages * sizeof(*all->set.pages) + 1);
+    all->parts = malloc(parts * sizeof(*all->parts) + 1);
+    if (!all->set.pages || !all->parts)
+        return report_error(ENOMEM, "no memory to commit %u transactions at once", n);
+    add_parts(all, t, n, true);
+    add_parts(all, t, n, false);
+    for (unsigned i = 0; i < n; i++) {
+        memcpy(all->set.pages + all->set.n, t[i]->set.pages, t[i]->set.n * sizeof(*all->set.pages));
+        all->set.n += t[i]->set.n;
+    }
+    return 0;
+}
+
+/* All files that one transaction writes to are alike, so it suffices to compare one of each. */
+static int check_alike(struct tx *const *t, unsigned n)
+{
+    const struct tx *first = NULL;
+    for (unsigned i = 0; i < n; i++) {
+        if (!has_written(t[i]))
+            continue;
+        first = first ? first : t[i];
+        for (unsigned k = 0; k < t[i]->nparts; k++)
+            if (t[i]->parts[k].written && parts_check_alike(first, t[i]->parts[k].mapping) < 0)
+                return -1;
+    }
+    return 0;
+}
+
+static int commit_all(struct tx *const *t, unsigned n)
+{
+    struct all all;
+    int r = make_all(&all, t, n);
+    struct commit flip = {.set = &all.set, .parts = all.parts, .nparts = all.nparts};
+    for (unsigned i = 0; r == 0 && i < n; i++)
+        r = notes_hold_for_commit(t[i], t, n);
+    if (r == 0)
+        r = commit_run(&flip);
+    free(all.set.pages);
+    free(all.parts);
+    return r;
+}
+
+int tx_make_all_durable(struct tx *const *t, unsigned n)
+{
+    int r = check_alike(t, n);
+    for (unsigned i = 0; r == 0 && i < n; i++) {
+        r = make_ready(t[i]);
+        commit_unprepare(&t[i]->set);
+    }
+    if (r == 0)
+        r = commit_all(t, n);
+    for (unsigned i = 0; r == 0 && i < n; i++) {
+        for (uint64_t k = 0; k < t[i]->set.n; k++)
+            t[i]->set.pages[k].pending = 0;
+        resize_clear(t[i]);
+    }
     return r;
 }
 
@@ -67,20 +175,12 @@ static void keep_few(struct tx *t, uint64_t pages)
     }
 }
 
-void tx_let_go(struct tx *t)
-{
-    const uint64_t pages = t->set.n;
-    t->set.n = 0;
-    t->set.forgotten = NULL;
-    t->nparts = 0;
-    keep_few(t, pages);
-}
-
 void tx_empty(struct tx *t)
 {
     uint64_t pages = t->set.n;
     bool sized = false;
     queue_forget(t);
+    notes_forget(t);
     for (unsigned i = 0; i < t->nparts; i++)
         sized |= t->parts[i].sized;
     if (sized)
@@ -119,6 +219,7 @@ void tx_forget_all(void)
     struct tx *t;
     for (unsigned i = 1; (t = handle_nth(i)); i++) {
         queue_forget(t);
+        notes_forget(t);
         t->set.n = 0;
         t->set.pages = t->set.small;
         t->set.room = PAGE_SET_SMALL;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/transaction/again.h"
+
+#include "lib/file/clock.h"
+#include "lib/file/page.h"
+#include "lib/file/thread.h"
+
+#include <immintrin.h>
+
+/* Refusals, one after the other, after which a transaction goes first; and how long it may. */
+enum { MANY = 8, FIRST_NS = 10 * 1000 * 1000, FIRST_WAIT_MS = 10 };
+
+/* A pause is shorter than SHORTEST_NS << refusals, and than LONGEST_NS. A thread spins in one below SPIN_NS. */
+enum { SHORTEST_NS = 1000, LONGEST_NS = 1000 * 1000, SPIN_NS = 20 * 1000 };
+
+/* How often this thread's transactions were refused since one ended in another way. */
+static __thread unsigned refusals __attribute__((tls_model("initial-exec")));
+
+static uint64_t random_below(uint64_t n)
+{
+    static __thread uint64_t x __attribute__((tls_model("initial-exec")));
+    if (!x)
+        x = clock_ns() ^ thread_id() * 0x9e3779b97f4a7c15ull;
+    x ^= x << 13; /* Marsaglia's xorshift */
+    x ^= x >> 7;
+    x ^= x << 17;
+    return x % n;
+}
+
+static void pause_for(uint64_t ns)
+{
+    if (ns >= SPIN_NS) {
+        clock_nap((long)ns);
+        return;
+    }
+    for (const uint64_t until = clock_ns() + ns; clock_ns() < until;)
+        _mm_pause();
+}
+
+void again_begin(struct tx *t)
+{
+    if (__builtin_expect(!refusals, 1))
+        return;
+    const uint64_t most = refusals < 10 ? SHORTEST_NS << refusals : LONGEST_NS;
+    pause_for(random_below(most));
+    t->first = refusals >= MANY;
+    if (t->first && t->wait_ms < FIRST_WAIT_MS)
+        t->wait_ms = FIRST_WAIT_MS;
+}
+
+/* The number of a thread in shared_header.first. */
+static uint64_t own_number(const struct file *f)
+{
+    return (uint64_t)f->holder << 32 | (thread_number() + 1);
+}
+
+/* Returns how long, in ns, others are asked to wait for a transaction that goes first. */
+static uint64_t left(const struct shared_header *h)
+{
+    const uint64_t until = __atomic_load_n(&h->first_until, __ATOMIC_RELAXED), now = clock_ns();
+    return until > now && until - now <= FIRST_NS ? until - now : 0;
+}
+
+void again_let_first(const struct tx *t, struct file *f)
+{
+    struct shared_header *h = f->shared.header;
+    if (f->reader || !t->wait_ms)
+        return;
+    uint64_t first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
+    const uint64_t own = t->first ? own_number(f) : 0;
+    /* One that holds pages goes on: the other one may be waiting for them. */
+    for (unsigned i = 0; first && first != own && !t->set.n && left(h); i++) {
+        page_pause(i);
+        first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
+    }
+    if (!t->first)
+        return;
+    __atomic_store_n(&h->first_until, clock_ns() + FIRST_NS, __ATOMIC_RELAXED);
+    __atomic_store_n(&h->first, own, __ATOMIC_RELAXED);
+}
+
+void again_end(const struct tx *t)
+{
+    refusals = t->refused ? refusals + 1 : 0;
+    for (unsigned i = 0; t->first && !t->refused && i < t->nparts; i++) {
+        const struct file *f = t->parts[i].mapping->file;
+        if (!f->reader && __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == own_number(f))
+            __atomic_store_n(&f->shared.header->first, 0, __ATOMIC_RELAXED);
+    }
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/transaction/notes.h"
+
+#include "lib/file/under_way.h"
+#include "lib/page/page_set.h"
+#include "lib/page/reservation.h"
+#include "lib/read/read.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct note {
+    struct file *file;
+    const struct page_state *state;
+    uint32_t content;
+    uint32_t at; /* its place in the hash table */
+};
+
+enum { LEAST_ROOM = 64 };
+
+static int has_changed(struct tx *t, const struct file *f)
+{
+    t->refused = true;
+    return report_error(EAGAIN,
+                        "others have changed what the transaction has read of %s: it has no effect; "
+                        "abort it, and run it again",
+                        f->pairing.path);
+}
+
+/* ---- the table ---- */
+
+/* Returns the place of a page, or the free place where it belongs. */
+static uint32_t place_of(const struct notes *n, const struct page_state *s)
+{
+    const uint64_t most = 2 * n->room - 1;
+    uint64_t at = ((uintptr_t)s / sizeof(*s) * 0x9e3779b97f4a7c15ull >> 32) & most;
+    while (n->index[at] && n->each[n->index[at] - 1].state != s)
+        at = (at + 1) & most;
+    return (uint32_t)at;
+}
+
+static int make_room(struct notes *n)
+{
+    const uint64_t room = n->room ? 2 * n->room : LEAST_ROOM;
+    struct note *each = realloc(n->each, room * sizeof(*each));
+    uint32_t *index = each ? calloc(2 * room, sizeof(*index)) : NULL;
+    n->each = each ? each : n->each;
+    if (!index)
+        return report_error(ENOMEM, "no memory to note %llu pages that a transaction reads",
+                            (unsigned long long)room);
+    free(n->index);
+    n->index = index;
+    n->room = room;
+    for (uint64_t i = 0; i < n->n; i++) {
+        n->each[i].at = place_of(n, n->each[i].state);
+        n->index[n->each[i].at] = (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t version)
+{
+    struct notes *n = &t->notes;
+    const uint32_t content = page_content(version);
+    if (n->n == n->room && make_room(n) < 0)
+        return -1;
+    const uint32_t at = place_of(n, s);
+    if (n->index[at])
+        return n->each[n->index[at] - 1].content == content ? 0 : has_changed(t, f);
+    if (n->n == t->max_pages)
+        return report_error(E2BIG,
+                            "a transaction that reads %llu pages: its limit is %llu "
+                            "(ato_tx_options.max_bytes)",
+                            (unsigned long long)n->n + 1, (unsigned long long)t->max_pages);
+    n->each[n->n++] = (struct note){.file = f, .state = s, .content = content, .at = at};
+    n->index[at] = (uint32_t)n->n;
+    return 0;
+}
+
+/* Notes that are kept for the next transaction. */
+enum { FEW = 65536 };
+
+void notes_forget(struct tx *t)
+{
+    struct notes *n = &t->notes;
+    n->moment = 0;
+    if (n->room > FEW) {
+        free(n->each);
+        free(n->index);
+        *n = (struct notes){0};
+    }
+    while (n->n)
+        n->index[n->each[--n->n].at] = 0;
+}
+
+uint64_t notes_bytes(const struct tx *t)
+{
+    return t->notes.room * (sizeof(struct note) + 2 * sizeof(uint32_t));
+}
+
+/* ---- the check ---- */
+
+/* With fewer notes it takes no longer to look at each. */
+enum { WORTH_A_MOMENT = 32 };
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    a = (a ^ b) * 0x9e3779b97f4a7c15ull;
+    return a ^ a >> 29;
+}
+
+/* Sums up how many commits there were to the file, of all processes (under_way.h). Returns 0 if one is under
+ * way. */
+static uint64_t moment_of(const struct file *f, uint64_t sum)
+{
+    const struct shared *shared = &f->shared;
+    unsigned slots = __atomic_load_n(&shared->header->slots_used, __ATOMIC_ACQUIRE);
+    slots = slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
+    for (unsigned slot = 0; slot < slots; slot++) {
+        const struct shared_slot *s = &shared->slots[slot];
+        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE)
+            continue;
+        sum = mix(sum, (uint64_t)__atomic_load_n(&s->generation, __ATOMIC_RELAXED) << 32 | slot);
+        unsigned threads = __atomic_load_n(&s->threads, __ATOMIC_ACQUIRE);
+        threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+        for (unsigned thread = 0; thread < threads; thread++) {
+            const uint64_t commits = __atomic_load_n(
+                &shared_thread_of(shared, slot, thread)->commits, __ATOMIC_ACQUIRE);
+            if (commits & UNDER_WAY_NOW)
+                return 0;
+            sum = mix(sum, commits);
+        }
+    }
+    return sum;
+}
+
+/* Returns a number that is the same as long as nobody has begun a commit to one of the transaction's files since it
+ * was the same; 0: unknown. */
+static uint64_t moment(const struct tx *t)
+{
+    uint64_t sum = 1;
+    if (t->notes.n < WORTH_A_MOMENT)
+        return 0;
+    for (unsigned i = 0; i < t->nparts && sum; i++)
+        sum = moment_of(t->parts[i].mapping->file, sum);
+    return sum;
+}
+
+int notes_hold(struct tx *t)
+{
+    struct notes *n = &t->notes;
+    /* Before the notes are looked at: a commit that begins after this moves the next moment, and one that began
+     * before and is not over makes this one unknown. */
+    const uint64_t now = moment(t);
+    if (now && now == n->moment)
+        return 0;
+    for (uint64_t i = 0; i < n->n; i++) {
+        const struct note *at = &n->each[i];
+        const uint64_t version = read_steady_version(at->file, at->state);
+        if (!version)
+            return -1;
+        if (page_content(version) != at->content)
+            return has_changed(t, at->file);
+    }
+    n->moment = now;
+    return 0;
+}
+
+static bool is_of(const struct note *at, struct tx *const *with, unsigned n)
+{
+    unsigned i = 0;
+    while (i < n && !page_set_is_of(at->file, at->state, with[i]->set.tag))
+        i++;
+    return i < n;
+}
+
+/* Returns the holder of the page, if that is none of these, after it had a moment to release it. */
+static uint32_t other_holder(const struct note *at, struct tx *const *with, unsigned n)
+{
+    uint32_t holder = 0;
+    for (unsigned i = 0; i < PAGE_SPINS; i++) {
+        holder = __atomic_load_n(&at->state->holder, __ATOMIC_ACQUIRE);
+        if (!holder || is_of(at, with, n))
+            return 0;
+        seam_point(SEAM_WAIT, at->state);
+        _mm_pause();
+    }
+    return holder;
+}
+
+int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n)
+{
+    /* The holder comes first: if the page is free, or the transaction's own, all that was committed to it is
+     * visible. Each of two transactions has reserved what it writes, by locked instructions, before it looks here. So
+     * at least one of them sees the other one. */
+    for (uint64_t i = 0; i < t->notes.n; i++) {
+        const struct note *at = &t->notes.each[i];
+        const uint32_t holder = other_holder(at, with, n);
+        if (holder) {
+            (void)reservation_look_after(at->file, at->state, holder); /* for the next try */
+            return has_changed(t, at->file);
+        }
+        if (page_content(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
+            return has_changed(t, at->file);
+    }
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a transaction has read without holding it.
+ *
+ * Each page is noted with the number of its content (page_content()). All that the transaction has read is as it was
+ * at one moment, if no noted page has changed since: notes_hold() finds that out after each read. Deploys do
+ * not count, since they only move a page's content.
+ *
+ * A transaction that writes holds the pages that it writes when it commits. Then it checks its notes once more, and that
+ * nobody else holds one of these pages: otherwise two transactions, each of which reads what the other one
+ * writes, could both commit (write skew). Between this check and the commit others may change what was
+ * read: they come after this transaction, since what it writes can be neither changed nor read by a
+ * transaction that commits meanwhile.
+ */
+#ifndef ATO_LIB_TRANSACTION_NOTES_H
+#define ATO_LIB_TRANSACTION_NOTES_H
+
+#include "lib/file/page.h"
+#include "lib/page/handle.h"
+
+/* Notes a page that was read when it had `version`. Returns 0; -1 with EAGAIN: it was read before with another
+ * content; E2BIG, ENOMEM. */
+int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t version);
+
+/* Returns 0 if no noted page has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
+int notes_hold(struct tx *t);
+
+/* The same for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
+ * holds a noted page. */
+int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
+
+void notes_forget(struct tx *t);
+
+/* Returns the bytes that are kept for notes. */
+uint64_t notes_bytes(const struct tx *t);
+
+#endif
