@@ -27,24 +27,7 @@
 struct source {
     const char *bytes;    /* consecutive; or a page of one byte */
     bool repeats;         /* it is a page of one byte */
-    struct mapping *from; /* or the source mapping, its pages held; else NULL */
-    uint64_t from_offset;
 };
-
-/* Gathers up to a page of bytes from held pages. By I2 the current write stores to no home from which it reads. */
-static void gather_held(struct page_set *h, struct file *f, uint64_t offset, unsigned n, char *out)
-{
-    while (n) {
-        unsigned begin = (unsigned)(offset % PAGE_BYTES);
-        unsigned here = n < PAGE_BYTES - begin ? n : (unsigned)(PAGE_BYTES - begin);
-        const struct held_page *at = page_set_find(h, f, offset / PAGE_BYTES);
-        copy_gather_range(f->persist.kernel, out, file_o(f, at->page), file_r(f, at->page),
-                          at->state->bitmap, begin, here);
-        out += here;
-        offset += here;
-        n -= here;
-    }
-}
 
 /* ---- the operation ---- */
 
@@ -120,9 +103,7 @@ static int write_held(struct mapping *m, struct page_set *h, struct held_page *p
     uint64_t npages = span->last - span->first + 1;
     uint64_t stored = 0;
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    char bounce[PAGE_BYTES];
     const char *bytes = src->bytes;
-    uint64_t from = src->from_offset;
     if (make_space(pages, npages, span, eager) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
@@ -139,15 +120,10 @@ static int write_held(struct mapping *m, struct page_set *h, struct held_page *p
                            .bitmap = pages[i].state->bitmap,
                            .skip_equal = flags & ATO_SKIP_EQUAL,
                            .cold = store_is_cold(f, pages[i].state, n)};
-        if (src->from) {
-            gather_held(h, src->from->file, from, n, bounce);
-            bytes = bounce;
-        }
         store_bytes(&t, begin, n, bytes);
         stored |= pages[i].pending = t.pending;
-        if (!src->from && !src->repeats)
+        if (!src->repeats)
             bytes += n;
-        from += n;
     }
     if (stored) {
         struct part part = {.mapping = m};
@@ -192,7 +168,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     struct page_state *s = shared_state(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return -1;
-    store_fetch(f, s, page, begin);
+    page_fetch(f, s, page, begin);
     int r = reserve_page(f, s, offset + n);
     if (__builtin_expect(r < 0, 0))
         return -1;
@@ -279,7 +255,7 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
         const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
-            store_fetch(m->file, s, page, span_begin(&span, page));
+            page_fetch(m->file, s, page, span_begin(&span, page));
     }
     struct page_span pages = page_span_of(m->file, offset, n);
     int r = page_set_reserve(&h, &pages, 1);
@@ -309,26 +285,4 @@ int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigne
     struct source src = {.bytes = page, .repeats = true};
     memset(page, byte, n < sizeof(page) ? n : sizeof(page));
     return write_source(m, offset, n, &src, flags);
-}
-
-int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
-                       uint64_t from_offset, uint64_t n, unsigned flags)
-{
-    struct span to = span_of(offset, n);
-    struct source src = {.from = from, .from_offset = from_offset};
-    struct page_span spans[2] = {page_span_of(m->file, offset, n),
-                                 page_span_of(from->file, from_offset, n)};
-    if (page_set_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
-        struct page_span first = spans[1];
-        spans[1] = spans[0];
-        spans[0] = first;
-    }
-    struct page_set h;
-    page_set_init(&h);
-    int r = page_set_reserve(&h, spans, 2);
-    if (r == 0)
-        r = write_held(m, &h, page_set_find(&h, m->file, to.first), &to, &src, flags);
-    commit_unprepare(&h);
-    page_set_release(&h);
-    return r;
 }

@@ -56,6 +56,23 @@ static inline void page_set_init(struct page_set *h)
     h->forgotten = NULL;
 }
 
+/*
+ * Prefetches what a write of a page will touch, while the fences of the thread's last write are still draining: the
+ * reservation that follows is a locked instruction, and nothing after it starts earlier. Of the homes only the
+ * address translation is wanted. So a line is fetched that the write does not store to: a line that it stores to
+ * past the caches would have to leave them first. always_inline, because gcc takes a function that only prefetches
+ * for one without effect, and drops calls of it.
+ */
+static inline __attribute__((always_inline)) void
+page_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
+{
+    unsigned far = (begin / 64 + 32) % 64 * 64;
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(file_word(f, page), 1);
+    __builtin_prefetch(file_o(f, page) + far);
+    __builtin_prefetch(file_r(f, page) + far);
+}
+
 struct page_span {
     struct file *file;
     uint64_t first, last; /* pages */

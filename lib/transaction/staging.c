@@ -224,36 +224,15 @@ int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uin
 }
 
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                 const struct staging_source *src, unsigned flags, bool publish)
+                 const struct staging_source *src, unsigned flags)
 {
     struct walk w = walk_of(offset, n);
     while (walk_on(&w)) {
         struct held_page *at = claim_find(t, f, w.page);
-        uint64_t pending = staged_put(t, at, w.begin, w.bytes,
-                                      src->repeats ? src->bytes : src->bytes + w.done, flags);
-        if (publish)
-            __atomic_store_n(&at->pending, pending, __ATOMIC_RELEASE);
+        at->pending = staged_put(t, at, w.begin, w.bytes,
+                                 src->repeats ? src->bytes : src->bytes + w.done, flags);
     }
     store_end(f);
-}
-
-bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
-{
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w))
-        if (claim_find(t, f, w.page)->pending & bitmap_touched(w.begin, w.bytes))
-            return true;
-    return false;
-}
-
-void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
-{
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w)) {
-        struct held_page *at = claim_find(t, f, w.page);
-        __atomic_store_n(&at->pending, at->pending | bitmap_touched(w.begin, w.bytes),
-                         __ATOMIC_RELEASE);
-    }
 }
 
 int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
@@ -270,7 +249,7 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
         claim_give_back(t, before);
         return -1;
     }
-    staging_put(t, f, offset, n, src, flags, true);
+    staging_put(t, f, offset, n, src, flags);
     return 0;
 }
 
@@ -278,7 +257,8 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 
 uint64_t staging_kept_bytes(const struct tx *t)
 {
-    return t->region_bytes + queue_bytes(t) + notes_bytes(t);
+    const uint64_t pages = t->set.pages == t->set.small ? 0 : t->set.room;
+    return pages * sizeof(struct held_page) + queue_bytes(t) + notes_bytes(t);
 }
 
 static int by_order(const void *a, const void *b)
