@@ -10,6 +10,7 @@
 #define ATO_LIB_COMMIT_STORE_H
 
 #include "lib/file/file.h"
+#include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 
 #include <string.h>
@@ -131,6 +132,21 @@ static inline void store_begin(struct page_state *s)
 {
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
         __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
+}
+
+/* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
+static inline uint64_t store_page(const struct held_page *at, unsigned begin, unsigned n,
+                                  const char *bytes, unsigned flags)
+{
+    struct target t = {.file = at->file,
+                       .o = file_o(at->file, at->page),
+                       .r = file_r(at->file, at->page),
+                       .bitmap = at->state->bitmap,
+                       .pending = at->pending,
+                       .skip_equal = flags & ATO_SKIP_EQUAL,
+                       .cold = store_is_cold(at->file, at->state, n)};
+    store_bytes(&t, begin, n, bytes);
+    return t.pending;
 }
 
 static inline void store_end(struct file *f)

@@ -84,4 +84,18 @@ static inline struct page_span page_span_of(struct file *f, uint64_t offset, uin
     return (struct page_span){f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES, offset + n};
 }
 
+/* Iterates over the pages of [offset, offset + n). */
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
+/* Returns how many pages that [offset, offset + n) touches. n > 0. */
+static inline uint64_t page_span_count(uint64_t offset, uint64_t n)
+{
+    return (offset + n - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1;
+}
+
 #endif

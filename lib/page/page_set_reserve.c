@@ -59,14 +59,16 @@ int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
     return r < 0 ? -1 : 0;
 }
 
-/* How many spans ahead page states and homes are prefetched. */
+/* How many pages, or spans, ahead page states and homes are prefetched. */
 enum { FETCHED = 4 };
 
 static inline __attribute__((always_inline)) void fetch(const struct page_span *span)
 {
-    const struct page_state *s = shared_peek(&span->file->shared, span->first);
-    if (s)
-        page_fetch(span->file, s, span->first, 0);
+    for (uint64_t page = span->first; page <= span->last && page < span->first + FETCHED; page++) {
+        const struct page_state *s = shared_peek(&span->file->shared, page);
+        if (s)
+            page_fetch(span->file, s, page, 0);
+    }
 }
 
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */

@@ -157,7 +157,7 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
     int r = 0;
     if (policy_of(m) != ATO_READ_GATHER)
         deploy_for_reader(m, offset, n);
-    if (read_versions_init(&v, read_pages(offset, n)) < 0)
+    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
         return -1;
     for (unsigned i = 0; r == 0 && i < PASSES; i++) {
         r = pass(m->file, offset, dst, n, v.of);
@@ -166,7 +166,7 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
     if (r == 0)
         r = read_reserved(m->file, offset, dst, n, v.of);
     if (r > 0 && noted)
-        memcpy(noted, v.of, read_pages(offset, n) * sizeof(*noted));
+        memcpy(noted, v.of, page_span_count(offset, n) * sizeof(*noted));
     read_versions_free(&v);
     return r;
 }

@@ -3,6 +3,7 @@
 #ifndef ATO_LIB_READ_READ_H
 #define ATO_LIB_READ_READ_H
 
+#include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/races.h"
@@ -11,20 +12,6 @@
  * lie within the file. Sets versions[i], unless it is NULL, to the version that page i of the range had. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
  * may hold anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n, uint64_t *versions);
-
-/* Iterates over the pages of [offset, offset + n). */
-#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
-    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
-                  begin = at_ % PAGE_BYTES,                                                        \
-                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
-         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
-                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
-
-/* Returns the number of pages that [offset, offset + n) touches. n > 0. */
-static inline uint64_t read_pages(uint64_t offset, uint64_t n)
-{
-    return (offset + n - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1;
-}
 
 /* The versions that a read has noted of its pages. */
 #define READ_FEW        129
