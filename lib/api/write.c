@@ -30,6 +30,9 @@ struct source {
 
 /* ---- the operation ---- */
 
+/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
+enum { FETCHED = 4 };
+
 /* Allocates space for all homes of the operation. */
 static int make_space(const struct held_page *at, uint64_t offset, uint64_t n, bool eager)
 {
@@ -195,6 +198,11 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     const struct page_span pages = page_span_of(m->file, offset, n);
     struct page_set h;
     page_set_init(&h);
+    for (uint64_t page = pages.first; page <= pages.last && page < pages.first + FETCHED; page++) {
+        const struct page_state *s = shared_peek(&m->file->shared, page);
+        if (s)
+            page_fetch(m->file, s, page, 0);
+    }
     int r = page_set_reserve(&h, &pages, 1);
     if (r == 0)
         r = write_held(m, &h, offset, n, src, flags);

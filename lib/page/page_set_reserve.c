@@ -59,16 +59,14 @@ int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
     return r < 0 ? -1 : 0;
 }
 
-/* How many pages, or spans, ahead page states and homes are prefetched. */
+/* How many spans ahead page states and homes are prefetched. */
 enum { FETCHED = 4 };
 
 static inline __attribute__((always_inline)) void fetch(const struct page_span *span)
 {
-    for (uint64_t page = span->first; page <= span->last && page < span->first + FETCHED; page++) {
-        const struct page_state *s = shared_peek(&span->file->shared, page);
-        if (s)
-            page_fetch(span->file, s, page, 0);
-    }
+    const struct page_state *s = shared_peek(&span->file->shared, span->first);
+    if (s)
+        page_fetch(span->file, s, span->first, 0);
 }
 
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
@@ -77,7 +75,7 @@ static int try_spans(struct page_set *h, const struct page_span *spans, unsigned
 {
     const struct patience patience = {.not_for_tx = true};
     int r = 0;
-    for (unsigned i = 0; i < n && i < FETCHED; i++)
+    for (unsigned i = 0; n > 1 && i < n && i < FETCHED; i++)
         fetch(&spans[i]);
     for (unsigned i = 0; i < n && r == 0; i++) {
         if (i + FETCHED < n)

@@ -50,8 +50,9 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         return 0;
     for (;;) {
         int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
-        struct patience patience = claim_patience(t);
+        struct patience patience;
         if (__builtin_expect(r != 0, 0)) {
+            patience = claim_patience(t);
             patience.not_for_tx = not_for_tx;
             r = claim_waited(t, reservation_wait(f, s, &patience));
             if (r != 0)
@@ -65,6 +66,7 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
         page_release(s);
         if (r < 0 || not_for_tx)
             return r;
+        patience = claim_patience(t);
         if (claim_waited(t, reservation_wait_for_size(f, &patience)) < 0)
             return -1;
     }

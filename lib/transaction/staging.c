@@ -44,11 +44,9 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
     struct read_versions v;
     if (t->flags & ATO_TX_READ_COMMITTED)
         return read_bytes(m, offset, dst, n, NULL);
-    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
+    if (read_bytes(m, offset, dst, n, &v) < 0)
         return -1;
-    int r = read_bytes(m, offset, dst, n, v.of);
-    if (r == 0)
-        r = note(t, m->file, offset, n, v.of);
+    const int r = note(t, m->file, offset, n, v.of);
     read_versions_free(&v);
     return r;
 }
