@@ -117,27 +117,25 @@ void commit_and_unmap(Actor &a)
 }
 
 // Two transactions, each over files of its own, and over pages of its own of one common file:
-// joined, and committed in one step, or left open.
-void join(Actor &a)
+// committed in one step, or left open.
+void commit_at_once(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
-        Draft into(a, any_reads(a)), from(a, any_reads(a));
+        Draft one(a, any_reads(a)), two(a, any_reads(a));
         uint64_t at = a.random.below(PAGE - 200);
-        into.write(the(a), at, 90);
-        into.write(the(a), 2 * PAGE + at, 150, a.random.one_in(4) ? ATO_EAGER : 0);
-        from.write(the(a), PAGE + at, 64 + a.random.below(90)); // between them
+        one.write(the(a), at, 90);
+        one.write(the(a), 2 * PAGE + at, 150, a.random.one_in(4) ? ATO_EAGER : 0);
+        two.write(the(a), PAGE + at, 64 + a.random.below(90)); // between them
         for (int n = 0; n < 2; n++)
-            from.write(the(a, 1), a.random.below(SIZE - 200), 1 + a.random.below(200));
+            two.write(the(a, 1), a.random.below(SIZE - 200), 1 + a.random.below(200));
         if (i) // and a size
-            from.resize(the(a, 1), 200 + a.random.below(SIZE + PAGE));
+            two.resize(the(a, 1), 200 + a.random.below(SIZE + PAGE));
         if (a.random.one_in(2))
-            into.copy(the(a, 2), PAGE - 30, the(a), 2 * PAGE + at, 90);
-        into.join(from);
-        into.write(the(a), PAGE + at + 20, 60); // of a page of the other transaction
-        into.check(the(a, 1), 0, into.size(the(a, 1)));
+            one.copy(the(a, 2), PAGE - 30, the(a), 2 * PAGE + at, 90);
+        one.check(the(a, 1), 0, one.size(the(a, 1))); // which the other transaction writes
         if (i && a.random.one_in(4))
             return;
-        into.commit();
+        one.commit_with(two);
         a.write(the(a), PAGE + at + 10, 90);
         a.check(the(a, 1));
     }
@@ -338,7 +336,7 @@ void commit_epoch_of_others(Actor &a)
     }
 }
 
-// Two threads take the same pages in different orders: sometimes each waits for the other.
+// Two threads take the same pages in different orders: sometimes each waits for the other, until one is refused.
 void threads_with_transactions(Actor &a)
 {
     uint64_t at = a.random.below(PAGE), flags = any_reads(a);
@@ -395,7 +393,7 @@ const std::vector<Case> &tx_cases()
         {"transaction, one page", COSTLY, {SIZE}, before_any, commit_page},
         {"transaction, files", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_files},
         {"transaction, files unmapped", COSTLY, {SIZE, SIZE}, before_two, commit_and_unmap},
-        {"transaction, joined", COSTLY, {SIZE, SIZE, SIZE}, before_three, join},
+        {"transactions at once", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_at_once},
         {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
         {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},
         {"transaction, adopted", DURABLE, {SIZE}, before_any, commit_anothers},

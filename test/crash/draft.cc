@@ -104,29 +104,36 @@ void Draft::adopt()
     must(ato_tx_adopt(tx) == 0, "ato_tx_adopt");
 }
 
-void Draft::join(Draft &from)
+void Draft::commit_with(Draft &other)
 {
-    must(ato_tx_join(tx, from.tx) == 0, "ato_tx_join");
     for (size_t file = 0; file < seen.size(); file++) {
-        const Bytes &before = actor.contents[file], &other = from.seen[file];
-        if (other.size() != before.size())
-            seen[file].resize(other.size());
-        for (size_t i = 0; i < seen[file].size() && i < other.size(); i++)
-            if (i >= before.size() || other[i] != before[i])
-                seen[file][i] = other[i];
+        const Bytes &before = actor.contents[file], &its = other.seen[file];
+        if (its.size() != before.size())
+            seen[file].resize(its.size());
+        for (size_t i = 0; i < seen[file].size() && i < its.size(); i++)
+            if (i >= before.size() || its[i] != before[i])
+                seen[file][i] = its[i];
     }
-    resized.insert(resized.end(), from.resized.begin(), from.resized.end());
+    resized.insert(resized.end(), other.resized.begin(), other.resized.end());
+    commit_as([&] {
+        ato_tx *both[] = {tx, other.tx};
+        return ato_tx_commit_all(both, 2);
+    });
 }
 
 void Draft::commit()
 {
+    commit_as([&] {
+        return tx ? ato_tx_commit(tx) : ato_msync(epoch->base, epoch->bytes, MS_SYNC);
+    });
+}
+
+void Draft::commit_as(const std::function<int()> &call)
+{
     uint64_t before = hash_of(actor.contents), after = hash_of(seen);
     actor.allow({before, after});
     actor.contents = seen;
-    if (tx)
-        must(ato_tx_commit(tx) == 0, "ato_tx_commit");
-    else
-        must(ato_msync(epoch->base, epoch->bytes, MS_SYNC) == 0, "ato_msync");
+    must(call() == 0, "the commit of a draft");
     actor.allow({after});
     for (Mapping *m : resized)
         m->bytes = size(m);

@@ -34,8 +34,8 @@ class Draft
     void check(const Mapping *m, uint64_t at, uint64_t n);
 
     void adopt();           // by the calling thread
-    void join(Draft &from); // `from` is over then. Neither may have committed anything
     void commit();
+    void commit_with(Draft &other); // both in one step; they wrote to different pages
     void abort();
 
   private:
@@ -50,6 +50,7 @@ class Draft
         return seen[static_cast<size_t>(m->file)];
     }
     void put(Mapping *m, uint64_t at, const Bytes &bytes, unsigned flags);
+    void commit_as(const std::function<int()> &call);
     void *move(void *dst, const void *src, uint64_t n, unsigned flags);
 };
 

@@ -17,6 +17,8 @@ const struct copy_kernel *__wrap_copy_best(void);
 #include <mutex>
 #include <thread>
 
+#include <ctime>
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
@@ -119,6 +121,10 @@ Scheduler *scheduler;
 thread_local size_t my_number;
 thread_local bool scheduled; // this thread is one of the scheduler's, and in the library
 
+// The time of the threads. How long they wait must depend on the seed only.
+uint64_t now_ns;
+constexpr uint64_t LOOK_NS = 1000, SLEEP_NS = 250 * 1000;
+
 void hand_over(bool waits = false)
 {
     if (!scheduled)
@@ -152,6 +158,7 @@ void run_scheduled(World &world, const std::vector<std::function<void()>> &bodie
 {
     Scheduler s(bodies.size(), seed);
     scheduler = &s;
+    now_ns = 0;
     world.set_pause([] { hand_over(); });
     seam_hook = [](enum seam_point point, const void *) { hand_over(point == SEAM_WAIT); };
     int base = get_thread_number();
@@ -193,6 +200,8 @@ int __real_pthread_mutex_lock(pthread_mutex_t *m);
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __real_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
@@ -221,9 +230,20 @@ long __wrap_syscall(long number, ...)
     for (long &each : a)
         each = va_arg(list, long);
     va_end(list);
-    if (crash::scheduled && number == SYS_futex && a[1] == FUTEX_WAIT)
+    if (crash::scheduled && number == SYS_futex && a[1] == FUTEX_WAIT) {
+        crash::now_ns += crash::SLEEP_NS;
         return 0;
+    }
     return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+{
+    if (!crash::scheduled)
+        return __real_clock_gettime(id, t);
+    crash::now_ns += crash::LOOK_NS;
+    *t = {static_cast<time_t>(crash::now_ns / 1000000000), static_cast<long>(crash::now_ns % 1000000000)};
+    return 0;
 }
 
 const struct copy_kernel *__wrap_copy_best(void)

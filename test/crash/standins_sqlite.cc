@@ -16,13 +16,13 @@ extern "C" {
 
 int __real_mask_put_on(char *view, off_t length, bool *guarded);
 void __real_pending_abort(struct pending *s);
-int __real_pending_join(struct pending *s, struct pending *other);
+int __real_pending_commit_all(struct pending *const *all, int n);
 int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 int __real_super_delete(const char *name, bool *mine);
 
 int __wrap_mask_put_on(char *view, off_t length, bool *guarded);
 void __wrap_pending_abort(struct pending *s);
-int __wrap_pending_join(struct pending *s, struct pending *other);
+int __wrap_pending_commit_all(struct pending *const *all, int n);
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 int __wrap_super_delete(const char *name, bool *mine);
 
@@ -37,9 +37,14 @@ void __wrap_pending_abort(struct pending *s)
         __real_pending_abort(s);
 }
 
-int __wrap_pending_join(struct pending *s, struct pending *other)
+int __wrap_pending_commit_all(struct pending *const *all, int n)
 {
-    return fault() == CodeFault::FileByFile ? pending_commit(other) : __real_pending_join(s, other);
+    int r = 0;
+    if (fault() != CodeFault::FileByFile)
+        return __real_pending_commit_all(all, n);
+    for (int i = 0; i < n && r == 0; i++)
+        r = pending_commit(all[i]);
+    return r;
 }
 
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)

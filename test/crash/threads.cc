@@ -89,6 +89,16 @@ class Worlds
         tell();
     }
 
+    // It was refused.
+    void cancel_change(int op)
+    {
+        keep([op](World &w) { return w.applied.count(op) == 0; });
+        changes.erase(op);
+        if (worlds.empty())
+            throw Violation("a read saw a transaction that was refused");
+        tell();
+    }
+
     void begin_read(int op, Look look)
     {
         reads[op] = std::move(look);
@@ -278,11 +288,11 @@ class Runner
     }
 
     // After a call in the transaction. False: it was aborted.
-    bool went(const void *result, const char *call)
+    bool went(bool done, const char *call)
     {
-        if (result)
+        if (done)
             return true;
-        must(tx && errno == EDEADLK, call);
+        must(tx && errno == EAGAIN, call);
         must(ato_tx_abort(tx) == 0, "ato_tx_abort");
         tx = nullptr;
         refused = true;
@@ -322,8 +332,7 @@ class Runner
             break;
         case Step::Commit:
             if (!refused)
-                in_one_step([this](Change &c) { c = change; }, [this] { return ato_tx_commit(tx); },
-                            "ato_tx_commit");
+                commit();
             break;
         case Step::Abort:
             if (!refused)
@@ -335,6 +344,16 @@ class Runner
             refused = false;
             change = Change();
         }
+    }
+
+    void commit()
+    {
+        int op = ops++;
+        worlds.begin_change(op, change);
+        if (went(ato_tx_commit(tx) == 0, "ato_tx_commit"))
+            worlds.end_change(op);
+        else
+            worlds.cancel_change(op);
     }
 
     void in_one_step(const std::function<void(Change &)> &what, const std::function<int()> &call,
@@ -360,7 +379,7 @@ class Runner
                     c.puts.push_back({range, bytes});
                 },
                 [&] { return ato_memcpy(to, bytes.data(), range.n) ? 0 : -1; }, "ato_memcpy");
-        else if (went(ato_tx_memcpy(tx, to, bytes.data(), range.n, 0), "ato_tx_memcpy"))
+        else if (went(ato_tx_memcpy(tx, to, bytes.data(), range.n, 0) != nullptr, "ato_tx_memcpy"))
             change.puts.push_back({range, std::move(bytes)});
     }
 
@@ -374,7 +393,7 @@ class Runner
             return;
         }
         Bytes bytes(range.n);
-        if (!went(ato_tx_memcpy(tx, bytes.data(), m->base + range.at, range.n, 0),
+        if (!went(ato_tx_memcpy(tx, bytes.data(), m->base + range.at, range.n, 0) != nullptr,
                   "ato_tx_memcpy")) {
             worlds.cancel_read(op);
             return;

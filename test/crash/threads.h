@@ -11,7 +11,7 @@
 // read is there after a crash, or was never there (I4).
 //
 // A transaction is one operation, its commit: its reads have to be valid at the moment when its
-// writes become visible. The threads of a mapping with an epoch see a file of their own, which
+// writes become visible. If it is refused, it is none. The threads of a mapping with an epoch see a file of their own, which
 // becomes the common file by one operation.
 #ifndef ATO_TEST_CRASH_THREADS_H
 #define ATO_TEST_CRASH_THREADS_H
@@ -27,7 +27,7 @@ struct Step {
         Read,
         Deploy,
         Remap, // fast unmap, and map again; no other thread may use the mapping then
-        Begin, // a transaction with the flags `at`; if EDEADLK refuses a step, it is aborted there
+        Begin, // a transaction with the flags `at`; if a step is refused, it is aborted there
         Commit,
         Abort,
         Sync // commits the mapping's epoch

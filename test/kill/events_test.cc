@@ -31,7 +31,7 @@ namespace
 constexpr size_t LONGER = 9 * PAGE + 700, LONG = 12 * PAGE;
 constexpr Step MAP{Step::Map}, MAP_BACK{Step::MapBack}, FAST{Step::Unmap, 0, 0, ATO_UNMAP_FAST},
     SPATIAL{Step::Unmap, 0, 0, ATO_UNMAP_SPATIAL}, BEGIN{Step::Begin, 0, 0, 0, 1},
-    BEGIN_2{Step::Begin, 0, 0, 0, 2}, JOIN{Step::Join}, COMMIT{Step::Commit};
+    BEGIN_2{Step::Begin, 0, 0, 0, 2}, COMMIT{Step::Commit}, COMMIT_ALL{Step::CommitAll};
 
 Step write(unsigned file, size_t at, size_t n)
 {
@@ -72,12 +72,12 @@ const Story stories[] = {
      2,
      {MAP},
      {BEGIN, in(1, write(B, 100, 5000)), in(1, write(A, 9000, 5000)), COMMIT}},
-    {"Joined",
+    {"TwoTransactions",
      2,
      {MAP},
      {BEGIN, BEGIN_2, in(1, write(A, 50, 90)), in(2, write(B, 4105, 8192)),
       in(1, resize(A, 5 * PAGE + 70)), in(2, resize(B, 11 * PAGE)), in(2, write(B, 10 * PAGE, 100)),
-      in(2, write(A, 2 * PAGE, 70)), JOIN, COMMIT}},
+      in(2, write(A, 2 * PAGE, 70)), COMMIT_ALL}},
     {"ThreeFiles", 3, {}, COMMIT_TO_THREE},
     {"ThreeFilesUnmap", 3, COMMIT_TO_THREE, {FAST}},
     {"Grow", 1, {MAP, write(A, 100, 100)}, {resize(A, LONGER), FAST}},

@@ -71,7 +71,7 @@ int any_mode(rig::Random &random)
 
 /* ---- transactions ---- */
 
-struct Deadlock {
+struct Refusal {
 };
 
 struct Tx {
@@ -90,16 +90,20 @@ struct Tx {
     }
     void stumble() const
     {
-        if (errno != EDEADLK)
+        if (errno != EAGAIN)
             fail(l, "within a transaction");
-        throw Deadlock();
+        throw Refusal();
     }
 };
 
-void commit(const Life &l, ato_tx *tx)
+/* False: it is refused. */
+bool commit(const Life &l, ato_tx *tx)
 {
-    if (ato_tx_commit(tx) < 0)
+    if (ato_tx_commit(tx) == 0)
+        return true;
+    if (errno != EAGAIN || ato_tx_abort(tx) < 0)
         fail(l, "cannot commit");
+    return false;
 }
 
 /* Some are aborted first, and some committed by another thread. */
@@ -112,21 +116,24 @@ template <class Body> void transact(Life &l, Body body)
         bool abort = l.random.chance(10);
         try {
             body(t);
-        } catch (const Deadlock &) {
+        } catch (const Refusal &) {
             abort = true;
         }
         if (abort && ato_tx_abort(t.tx) < 0)
             fail(l, "cannot abort");
         if (abort)
             continue;
+        bool done = false;
         if (l.random.chance(95))
-            return commit(l, t.tx);
-        std::thread([&] {
-            if (ato_tx_adopt(t.tx) < 0)
-                fail(l, "cannot adopt");
-            commit(l, t.tx);
-        }).join();
-        return;
+            done = commit(l, t.tx);
+        else
+            std::thread([&] {
+                if (ato_tx_adopt(t.tx) < 0)
+                    fail(l, "cannot adopt");
+                done = commit(l, t.tx);
+            }).join();
+        if (done)
+            return;
     }
 }
 

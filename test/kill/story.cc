@@ -80,6 +80,7 @@ std::vector<Contents> Model::after(const Steps &steps)
             staged = now;
             break;
         case Step::Commit:
+        case Step::CommitAll:
             now = staged;
             break;
         default:
@@ -170,11 +171,11 @@ void Hands::act(const Step &s, unsigned seed)
     case Step::Begin:
         good = (tx[s.tx] = ato_tx_begin(0));
         break;
-    case Step::Join:
-        good = ato_tx_join(tx[1], tx[2]) == 0;
-        break;
     case Step::Commit:
         good = ato_tx_commit(tx[1]) == 0;
+        break;
+    case Step::CommitAll:
+        good = ato_tx_commit_all(tx + 1, 2) == 0;
         break;
     }
     if (!good)

@@ -34,8 +34,8 @@ struct Step {
         Resize, /* to n bytes */
         Guard,  /* and writes the mask */
         Begin,
-        Join, /* the second transaction to the first */
-        Commit,
+        Commit,    /* the first transaction */
+        CommitAll, /* both in one step */
     } what;
     unsigned file = 0;
     size_t at = 0, n = 0;

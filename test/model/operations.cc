@@ -31,7 +31,7 @@ void Steps::begin()
     ASSERT_TRUE(tx) << ato_errormsg();
     size_t file = random.below(2);
     size_t pages = std::min<size_t>((files[file].bytes.size() + PAGE - 1) / PAGE, 4);
-    open.push_back({tx, !o.flags, limit, {}, {}, {file, random.below(pages)}});
+    open.push_back({tx, !o.flags, limit, {}, {}, {}, {file, random.below(pages)}});
 }
 
 void Steps::write_in(Transaction &t)
@@ -53,11 +53,12 @@ void Steps::read_in(Transaction &t)
 {
     Range r = range_to_read();
     const rig::Map &m = map_for(r, false);
-    std::set<Page> pages = t.draft.pages;
-    int expected = t.keeps ? claim(t, r, &pages) : 0;
-    if (!went(ato_tx_memcpy(t.tx, scratch.data(), address(m, r), r.n, 0) != nullptr, expected))
+    Notes noted = t.noted;
+    int expected = note(t, r, &noted);
+    if (!went(ato_tx_memcpy(t.tx, scratch.data(), address(m, r), r.n, 0) != nullptr, expected,
+              moved(t.noted)))
         return;
-    t.draft.pages = std::move(pages);
+    t.noted = std::move(noted);
     t.maps.insert(&m);
     expect_bytes(scratch.data(), r, &t.draft, "a transaction");
 }
@@ -73,14 +74,16 @@ void Steps::copy_in(Transaction &t)
     to.n = from.n;
     const rig::Map &m = map_for(to, false), &source = map_for(from, false);
     std::set<Page> pages = t.draft.pages;
-    int expected = t.keeps ? claim(t, from, &pages) : 0;
+    Notes noted = t.noted;
+    int expected = note(t, from, &noted);
     if (!expected)
         expected = claim(t, to, &pages);
     std::vector<unsigned char> bytes = seen(from, &t.draft);
     if (!went(ato_tx_memcpy(t.tx, address(m, to), address(source, from), to.n, 0) != nullptr,
-              expected))
+              expected, moved(t.noted)))
         return;
     t.draft.pages = std::move(pages);
+    t.noted = std::move(noted);
     t.draft.puts.push_back({to, std::move(bytes)});
     t.maps.insert(&m);
     t.maps.insert(&source);
@@ -124,29 +127,33 @@ void Steps::fail_in(Transaction &t)
 }
 
 /* With another one, or with itself. */
-void Steps::join(std::list<Transaction>::iterator into)
+void Steps::commit_two(std::list<Transaction>::iterator t)
 {
-    auto from = std::next(open.begin(), static_cast<long>(random.below(open.size())));
-    if (setup.commit == Commit::Single && !from->draft.puts.empty())
+    auto other = std::next(open.begin(), static_cast<long>(random.below(open.size())));
+    if (setup.commit == Commit::Single && !t->draft.puts.empty() && !other->draft.puts.empty())
         return; /* both would change more than a word */
-    size_t pages = into->draft.pages.size() + from->draft.pages.size();
-    int expected = into == from ? EINVAL : pages > into->limit ? E2BIG : 0;
-    if (!went(ato_tx_join(into->tx, from->tx) == 0, expected))
+    ato_tx *const both[] = {t->tx, other->tx};
+    if (t == other) {
+        went(ato_tx_commit_all(both, 2) == 0, EINVAL);
         return;
-    joins++;
-    Draft &d = into->draft;
-    d.puts.insert(d.puts.end(), from->draft.puts.begin(), from->draft.puts.end());
-    d.pages.insert(from->draft.pages.begin(), from->draft.pages.end());
-    into->maps.insert(from->maps.begin(), from->maps.end());
-    went(ato_tx_abort(from->tx) == 0, EINVAL);
-    open.erase(from);
+    }
+    if (!went(ato_tx_commit_all(both, 2) == 0, 0, moved_at_commit({&*t, &*other})))
+        return;
+    together++;
+    for (auto each : {t, other}) {
+        apply(each->draft);
+        went(ato_tx_commit(each->tx) == 0, EINVAL);
+        open.erase(each);
+    }
 }
 
 void Steps::commit(std::list<Transaction>::iterator t)
 {
+    const Refused refusal = t->draft.puts.empty() ? Refused::No : moved_at_commit({&*t});
+    const uint64_t before = refused;
     bool done = false;
-    for (int tries = 0; tries < 20 && !done && !testing::Test::HasFailure(); tries++)
-        done = went(ato_tx_commit(t->tx) == 0, 0);
+    for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure(); tries++)
+        done = went(ato_tx_commit(t->tx) == 0, 0, refusal);
     if (!done) {
         abort(t);
         return;
@@ -165,8 +172,27 @@ void Steps::abort(std::list<Transaction>::iterator t)
     open.erase(t);
 }
 
+/* All calls on them fail; then they are aborted. The next one of the thread would go first after too many of
+ * these, if none ended in another way. */
+void Steps::end_refused()
+{
+    const auto ended = [](const Transaction &t) {
+        return ato_tx_ftruncate(t.tx, nullptr, 0) < 0 && errno == EAGAIN;
+    };
+    for (auto t = open.begin(); t != open.end();) {
+        auto next = std::next(t);
+        if (ended(*t)) {
+            went(ato_tx_commit(t->tx) == 0, EAGAIN);
+            abort(t);
+        }
+        t = next;
+    }
+    ASSERT_EQ(ato_tx_commit(ato_tx_begin(0)), 0) << ato_errormsg();
+}
+
 void Steps::in_some_transaction()
 {
+    const uint64_t before = refused;
     if (open.empty() || random.chance(20)) {
         begin();
         return;
@@ -182,11 +208,13 @@ void Steps::in_some_transaction()
     else if (dice < 80)
         fail_in(*t);
     else if (dice < 84)
-        join(t);
+        commit_two(t);
     else if (dice < 94)
         commit(t);
     else
         abort(t);
+    if (refused != before)
+        end_refused();
 }
 
 /* ---- ato_writev() ---- */
@@ -297,7 +325,7 @@ void Steps::write_plainly()
     unsigned flags = static_cast<unsigned>(random.below(4));
     if (went(ato_memcpy_opt(address(m, r), bytes.data(), r.n, flags) != nullptr,
              conflict(r, nullptr)))
-        std::memcpy(files[r.file].bytes.data() + r.offset, bytes.data(), r.n);
+        store(r, bytes.data());
 }
 
 void Steps::read_plainly()
@@ -326,7 +354,7 @@ void Steps::copy_plainly()
               expected))
         return;
     if (!d) {
-        std::memcpy(files[to.file].bytes.data() + to.offset, bytes.data(), to.n);
+        store(to, bytes.data());
         return;
     }
     for (const Page &page : pages_of(to))

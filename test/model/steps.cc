@@ -144,6 +144,48 @@ int Steps::claim(Transaction &t, const Range &r, std::set<Page> *all) const
     return 0;
 }
 
+/* The same for pages to read, which are only noted. */
+int Steps::note(const Transaction &t, const Range &r, Notes *all) const
+{
+    for (const Page &page : pages_of(r)) {
+        const auto at = writes.find(page);
+        const size_t begin = page.second * PAGE, end = files[page.first].bytes.size();
+        const Range whole = {page.first, begin, std::min(PAGE, end - begin)};
+        if (t.checks && !t.draft.pages.count(page))
+            all->insert({page, {at == writes.end() ? 0 : at->second, seen(whole, nullptr)}});
+    }
+    return all->size() > t.limit ? E2BIG : 0;
+}
+
+Steps::Refused Steps::moved(const Notes &noted) const
+{
+    Refused refusal = Refused::No;
+    for (const auto &n : noted) {
+        const auto at = writes.find(n.first);
+        if (at == writes.end() || at->second == n.second.writes)
+            continue;
+        const unsigned char *now = files[n.first.first].bytes.data() + n.first.second * PAGE;
+        if (std::memcmp(now, n.second.bytes.data(), n.second.bytes.size()) != 0)
+            return Refused::Yes;
+        refusal = Refused::Perhaps;
+    }
+    return refusal;
+}
+
+Steps::Refused Steps::moved_at_commit(const std::vector<const Transaction *> &all) const
+{
+    Refused refusal = Refused::No;
+    for (const Transaction *t : all) {
+        refusal = std::max(refusal, moved(t->noted));
+        for (const auto &n : t->noted) {
+            const Draft *d = keeper(n.first);
+            if (d && std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
+                return Refused::Yes;
+        }
+    }
+    return refusal;
+}
+
 /* ---- comparing ---- */
 
 std::vector<unsigned char> Steps::seen(const Range &r, const Draft *draft) const
@@ -175,10 +217,17 @@ std::vector<unsigned char> Steps::some(const Range &r, const Draft *draft)
     return bytes;
 }
 
+void Steps::store(const Range &to, const unsigned char *bytes)
+{
+    std::memcpy(files[to.file].bytes.data() + to.offset, bytes, to.n);
+    for (const Page &page : pages_of(to))
+        writes[page]++;
+}
+
 void Steps::apply(const Draft &d)
 {
     for (const Put &p : d.puts)
-        std::memcpy(files[p.to.file].bytes.data() + p.to.offset, p.bytes.data(), p.to.n);
+        store(p.to, p.bytes.data());
 }
 
 void Steps::expect_bytes(const unsigned char *bytes, const Range &r, const Draft *draft,
@@ -190,9 +239,14 @@ void Steps::expect_bytes(const unsigned char *bytes, const Range &r, const Draft
 }
 
 /* Is the result of a call the expected one? True: it was done. */
-bool Steps::went(bool done, int expected)
+bool Steps::went(bool done, int expected, Refused refusal)
 {
     int error = errno;
+    if (!done && error == EAGAIN && refusal != Refused::No) {
+        refused++;
+        return false;
+    }
+    EXPECT_FALSE(done && refusal == Refused::Yes) << "done, and should have been refused";
     too_big += expected == E2BIG;
     kept_by_others += expected == EDEADLK;
     if (done) {

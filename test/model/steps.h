@@ -5,8 +5,9 @@
  * arrays with the committed content, and lists of uncommitted writes.
  *
  * It also knows the pages that each transaction and epoch keeps. All belong to this thread: a call that comes
- * to a page of another one fails with EDEADLK, and none ever waits. A call that fails must have the error of
- * the model, and change nothing: a page that it kept, or a byte, shows later.
+ * to a page of another one fails with EDEADLK, and none ever waits. And it knows what each transaction has read,
+ * and refuses it if that has changed. A call that fails must have the error of the model, and change nothing: a page
+ * that it kept, or a byte, shows later.
  */
 #ifndef ATO_TEST_MODEL_STEPS_H
 #define ATO_TEST_MODEL_STEPS_H
@@ -14,6 +15,7 @@
 #include "world.h"
 
 #include <list>
+#include <map>
 #include <set>
 
 namespace model
@@ -30,8 +32,8 @@ class Steps
 
     Tally tally;
     /* Counts, to check that each case occurred. */
-    uint64_t commits = 0, aborts = 0, joins = 0, syncs = 0, too_big = 0, kept_by_others = 0,
-             busy = 0;
+    uint64_t commits = 0, aborts = 0, together = 0, syncs = 0, too_big = 0, kept_by_others = 0,
+             refused = 0, busy = 0;
 
   private:
     static constexpr size_t PAGE = 4096;
@@ -50,11 +52,18 @@ class Steps
         std::vector<Put> puts;
         std::set<Page> pages; /* others do not write to these pages */
     };
+    /* A page that was read: how often it had been written to, and its bytes. */
+    struct Note {
+        uint64_t writes;
+        std::vector<unsigned char> bytes;
+    };
+    using Notes = std::map<Page, Note>;
     struct Transaction {
         ato_tx *tx;
-        bool keeps; /* also keeps pages that it only reads */
+        bool checks; /* what it reads must not change */
         size_t limit;
         Draft draft;
+        Notes noted;
         std::set<const rig::Map *> maps;
         Page only; /* the only page that it may write to, if its commit has to be a single word */
     };
@@ -80,12 +89,18 @@ class Steps
     const Draft *keeper(Page page) const;
     int conflict(const Range &r, const Draft *own) const;
     int claim(Transaction &t, const Range &r, std::set<Page> *all) const;
+    int note(const Transaction &t, const Range &r, Notes *all) const;
+    /* Is a transaction refused? It may be if its pages were written to, and must be if they are different. */
+    enum class Refused { No, Perhaps, Yes };
+    Refused moved(const Notes &noted) const;
+    Refused moved_at_commit(const std::vector<const Transaction *> &all) const;
 
     /* Comparing. */
     std::vector<unsigned char> seen(const Range &r, const Draft *draft) const;
     std::vector<unsigned char> some(const Range &r, const Draft *draft);
+    void store(const Range &to, const unsigned char *bytes);
     void apply(const Draft &d);
-    bool went(bool done, int expected);
+    bool went(bool done, int expected, Refused refusal = Refused::No);
     void expect_bytes(const unsigned char *bytes, const Range &r, const Draft *draft,
                       const char *whose);
 
@@ -94,9 +109,10 @@ class Steps
     void read_in(Transaction &t);
     void copy_in(Transaction &t);
     void fail_in(Transaction &t);
-    void join(std::list<Transaction>::iterator into);
+    void commit_two(std::list<Transaction>::iterator t);
     void commit(std::list<Transaction>::iterator t);
     void abort(std::list<Transaction>::iterator t);
+    void end_refused();
     void in_some_transaction();
 
     void write_ranges();
@@ -121,6 +137,7 @@ class Steps
     rig::Folder folder;
     File files[2];
     std::list<Transaction> open;
+    std::map<Page, uint64_t> writes; /* to the committed content */
     std::vector<unsigned char> scratch;
     std::string doing;
     uint64_t steps = 0;

@@ -26,8 +26,8 @@ TEST_P(StepsModel, HoldTheSameAsByteArraysAndFailWithoutChanges)
     SCOPED_TRACE(rig::replay());
     unsigned steps = s.medium == Medium::Disk ? 100 : rig::rounds(1500);
     rig::Random sizes(rig::seed());
-    uint64_t commits = 0, aborts = 0, joins = 0, syncs = 0, too_big = 0, kept = 0, busy = 0,
-             journal = 0;
+    uint64_t commits = 0, aborts = 0, together = 0, syncs = 0, too_big = 0, kept = 0, refused = 0,
+             busy = 0, journal = 0;
     for (size_t bytes : {sizes.within(3, 60), sizes.within(20000, 60000) | 1,
                          sizes.within(4u << 20, 6u << 20) | 1}) {
         SCOPED_TRACE("a file of " + std::to_string(bytes) + " bytes");
@@ -41,10 +41,11 @@ TEST_P(StepsModel, HoldTheSameAsByteArraysAndFailWithoutChanges)
             return;
         commits += world.commits;
         aborts += world.aborts;
-        joins += world.joins;
+        together += world.together;
         syncs += world.syncs;
         too_big += world.too_big;
         kept += world.kept_by_others;
+        refused += world.refused;
         busy += world.busy;
         journal += world.tally.journal;
     }
@@ -55,7 +56,8 @@ TEST_P(StepsModel, HoldTheSameAsByteArraysAndFailWithoutChanges)
     if (s.medium == Medium::Disk || rig::rounds(100) < 100)
         return; /* too few steps for all */
     EXPECT_GT(aborts, 0u);
-    EXPECT_GT(joins, 0u);
+    EXPECT_GT(together, 0u);
+    EXPECT_GT(refused, 0u);
     EXPECT_GT(too_big, 0u);
     EXPECT_GT(busy, 0u);
 }

@@ -113,7 +113,7 @@ class Whole : public OnPath
                 uint64_t stamp;
                 if (!refused && !ato_tx_memcpy(tx, &stamp, map.base + at, 8, 0)) {
                     refused = true;
-                    if (errno != EDEADLK)
+                    if (errno != EAGAIN)
                         return fail_call("a read in a transaction");
                 }
                 stamps.push_back(stamp);
@@ -129,7 +129,7 @@ class Whole : public OnPath
         }
     }
 
-    /* False: EDEADLK, or an error. */
+    /* False: it is refused, or an error. */
     bool stamp(ato_tx *tx, uint64_t n, rig::Random &random)
     {
         for (uint64_t i = random.below(6), left = 6; left; left--, i = (i + 1) % 6) {
@@ -137,7 +137,7 @@ class Whole : public OnPath
             /* Some places twice. */
             if ((random.chance(30) && !ato_tx_memcpy(tx, writers.base + PLACES[i], &first, 8, 0)) ||
                 !ato_tx_memcpy(tx, writers.base + PLACES[i], &n, 8, 0)) {
-                if (errno != EDEADLK)
+                if (errno != EAGAIN)
                     fail_call("a write in a transaction");
                 return false;
             }

@@ -2,7 +2,7 @@
 //
 // Files with their reflections in two folders are not in one commit: the first write to the second
 // file is refused, with a sentence that tells what to do. With one reflection_dir they commit
-// together. (Two domains: tx_ends_test.cc, tx_join_waits_test.cc.)
+// together. (Two domains: tx_ends_test.cc, tx_all_test.cc.)
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -197,13 +197,13 @@ TEST_P(TwoFolders, NextTransactionMayWriteToTheSecondFile)
     }
 }
 
-TEST_P(TwoFolders, JoinIsRefusedAndBothTransactionsCommitByThemselves)
+TEST_P(TwoFolders, CommitOfTwoTransactionsIsRefusedAndEachCommitsByItself)
 {
     const Bytes some = pattern(3 * PAGE, 3);
     ato_tx *of_a = begin(), *of_b = begin();
     ASSERT_TRUE(write(of_a, a, 10, some) && write(of_b, b, 10, some)) << ato_errormsg();
-    EXPECT_TRUE(refused(ato_tx_join(of_a, of_b) < 0));
-    EXPECT_TRUE(refused(ato_tx_join(of_b, of_a) < 0));
+    ato_tx *const both[] = {of_a, of_b};
+    EXPECT_TRUE(refused(ato_tx_commit_all(both, 2) < 0));
     ASSERT_EQ(ato_tx_commit(of_a), 0) << ato_errormsg();
     a.put(10, some);
     expect_models();
@@ -212,17 +212,16 @@ TEST_P(TwoFolders, JoinIsRefusedAndBothTransactionsCommitByThemselves)
     expect_models();
 }
 
-TEST_P(TwoFolders, JoinedTransactionThatOnlyReadTheSecondFileRefusesToWriteToIt)
+TEST_P(TwoFolders, OneThatOnlyReadTheSecondFileCommitsWithAnother)
 {
     for (bool swapped : {false, true}) {
         const Bytes some = pattern(3 * PAGE, swapped ? 3 : 4);
         Bytes seen(PAGE);
-        ato_tx *writes = begin(), *reads = begin(), *into = swapped ? reads : writes;
+        ato_tx *writes = begin(), *reads = begin();
         ASSERT_TRUE(write(writes, a, 10, some)) << ato_errormsg();
         ASSERT_NE(ato_tx_memcpy(reads, seen.data(), b.at(0), PAGE, 0), nullptr) << ato_errormsg();
-        ASSERT_EQ(ato_tx_join(into, swapped ? writes : reads), 0) << ato_errormsg();
-        EXPECT_TRUE(refused(!write(into, b, 10, some)));
-        ASSERT_EQ(ato_tx_commit(into), 0) << ato_errormsg();
+        ato_tx *const both[] = {swapped ? reads : writes, swapped ? writes : reads};
+        ASSERT_EQ(ato_tx_commit_all(both, 2), 0) << ato_errormsg();
         a.put(10, some);
         expect_models();
     }
@@ -303,8 +302,8 @@ TEST_P(TwoFolders, FilesWithOneReflectionDirCommitTogether)
     EXPECT_EQ(a.m->stat().commits_journal - before, 2u);
     ato_tx *of_a = begin(), *of_b = begin();
     ASSERT_TRUE(write(of_a, a, 9, few) && write(of_b, b, 9, few)) << ato_errormsg();
-    ASSERT_EQ(ato_tx_join(of_a, of_b), 0) << ato_errormsg();
-    ASSERT_EQ(ato_tx_commit(of_a), 0) << ato_errormsg();
+    ato_tx *const both[] = {of_a, of_b};
+    ASSERT_EQ(ato_tx_commit_all(both, 2), 0) << ato_errormsg();
     a.put(9, few);
     b.put(9, few);
     expect_models();

@@ -108,15 +108,4 @@ TEST_F(TxPlaces, PageBehindTheEndHasNoKnownSpaceAfterAnAbort)
     EXPECT_EQ(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
 }
 
-// A call that does not wait for transactions is in no cycle.
-TEST_F(TxPlaces, CallThatWaitsForNoTransactionDoesNotGetEdeadlk)
-{
-    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_EPOCHS));
-    ASSERT_TRUE(m) << m.sentence;
-    ASSERT_TRUE(m.write(3 * PAGE, pattern(10, 2))) << m.sentence; // the open epoch has the page
-    EXPECT_EQ(use_tx_wait(m.base, 3, false), -1);
-    EXPECT_EQ(errno, EDEADLK);
-    EXPECT_EQ(use_tx_wait(m.base, 3, true), 0);
-}
-
 } // namespace
