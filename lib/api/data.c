@@ -4,6 +4,7 @@
  * side lies in it: the functions that they call rely on a valid mapping and offset.
  */
 #include "lib/api/write.h"
+#include "lib/api/writev.h"
 #include "lib/commit/deploy.h"
 #include "lib/file/calls.h"
 #include "lib/read/range.h"
@@ -29,8 +30,8 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
 {
     if (__builtin_expect(!to->m->epoch, 1))
         return write_bytes(to->m, to->offset, src, n, flags);
-    struct staging_source source = {.bytes = src};
-    return epoch_write(to->m, to->offset, n, &source, flags);
+    const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = src};
+    return epoch_write(to->m, &range, 1, flags);
 }
 
 /* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
@@ -54,7 +55,7 @@ static int write_across(const struct range *to, const struct range *from, uint64
 {
     int r = to->m->epoch || from->m->epoch || from->m->file->reader
                 ? write_copy(to, from, n, flags)
-                : write_from_mapping(to->m, to->offset, from->m, from->offset, n, flags);
+                : writev_across(to, from, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;
@@ -108,11 +109,12 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
-    struct staging_source source = {.bytes = page, .repeats = true};
+    const struct epoch_range range = {
+        .offset = to->offset, .n = n, .bytes = page, .repeats = true};
     if (!to->m->epoch)
         return write_fill(to->m, to->offset, c, n, 0);
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return epoch_write(to->m, to->offset, n, &source, 0);
+    return epoch_write(to->m, &range, 1, 0);
 }
 
 void *ato_memset(void *dst, int c, size_t n)

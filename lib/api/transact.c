@@ -211,7 +211,7 @@ static int write_to(struct tx *t, const struct range *to, const struct range *fr
     return 0;
 }
 
-/* Prefetches as store_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
+/* Prefetches as page_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
  * number of stores everything else waits too. */
 static inline __attribute__((always_inline)) void fetch(const void *dst)
 {
@@ -224,7 +224,7 @@ static inline __attribute__((always_inline)) void fetch(const void *dst)
     const struct page_state *s =
         from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
     if (s)
-        store_fetch(f, s, page, at % PAGE_BYTES);
+        page_fetch(f, s, page, at % PAGE_BYTES);
 }
 
 static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)

@@ -9,7 +9,6 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
-#include "lib/commit/showing.h"
 #include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
@@ -27,132 +26,63 @@
 struct source {
     const char *bytes;    /* consecutive; or a page of one byte */
     bool repeats;         /* it is a page of one byte */
-    struct mapping *from; /* or the source mapping, its pages held; else NULL */
-    uint64_t from_offset;
 };
-
-/* Gathers up to a page of bytes from held pages. By I2 the current write stores to no home from which it reads. */
-static void gather_held(struct page_set *h, struct file *f, uint64_t offset, unsigned n, char *out)
-{
-    while (n) {
-        unsigned begin = (unsigned)(offset % PAGE_BYTES);
-        unsigned here = n < PAGE_BYTES - begin ? n : (unsigned)(PAGE_BYTES - begin);
-        const struct held_page *at = page_set_find(h, f, offset / PAGE_BYTES);
-        copy_gather_range(f->persist.kernel, out, file_o(f, at->page), file_r(f, at->page),
-                          at->state->bitmap, begin, here);
-        out += here;
-        offset += here;
-        n -= here;
-    }
-}
 
 /* ---- the operation ---- */
 
 /* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
 enum { FETCHED = 4 };
 
-struct span {
-    uint64_t offset, n, first, last; /* bytes; pages */
-};
-
-static struct span span_of(uint64_t offset, uint64_t n)
+/* Allocates space for all homes of the operation. */
+static int make_space(const struct held_page *at, uint64_t offset, uint64_t n, bool eager)
 {
-    return (struct span){offset, n, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES};
-}
-
-/* Where the span begins within a page, and how many bytes it has there. */
-static unsigned span_begin(const struct span *s, uint64_t page)
-{
-    return page == s->first ? (unsigned)(s->offset % PAGE_BYTES) : 0;
-}
-
-static unsigned span_bytes(const struct span *s, uint64_t page)
-{
-    uint64_t from = page * PAGE_BYTES + span_begin(s, page);
-    uint64_t to = page == s->last ? s->offset + s->n : (page + 1) * PAGE_BYTES;
-    return (unsigned)(to - from);
-}
-
-/* Allocates space for all homes of the operation, in one call for each run of pages that need it. */
-static int make_space(struct held_page *pages, uint64_t npages, const struct span *span, bool eager)
-{
-    struct file *f = pages[0].file;
-    for (uint64_t i = 0; i < npages;) {
-        uint64_t page = pages[i].page;
-        uint64_t mask = bitmap_touched(span_begin(span, page), span_bytes(span, page));
-        uint8_t need = store_needs(pages[i].state, mask, eager);
-        uint64_t run = 1;
-        if (!need) {
-            i++;
-            continue;
-        }
-        while (i + run < npages) {
-            uint64_t next = pages[i + run].page;
-            mask = bitmap_touched(span_begin(span, next), span_bytes(span, next));
-            if (store_needs(pages[i + run].state, mask, eager) != need)
-                break;
-            run++;
-        }
-        if (space_make_run(f, page, run, need) < 0)
+    struct space_run run = {.file = at->file};
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (space_run_add(&run, page, store_needs(at++->state, mask, eager)) < 0)
             return -1;
-        i += run;
     }
-    return 0;
+    return space_run_end(&run);
 }
 
-/* Flushes the homes of a span, in domain msync, by range, before the fence of the flip. */
-static int flush_span(struct file *f, const struct span *s)
+/* Flushes the homes of a range, in domain msync, before the fence of the flip. */
+static int flush_range(struct file *f, uint64_t offset, uint64_t n)
 {
+    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     if (f->persist.domain != PERSIST_MSYNC)
         return 0;
-    uint64_t from = layout_reflected(s->first * PAGE_BYTES);
-    uint64_t to = layout_reflected(s->last * PAGE_BYTES) + PAGE_BYTES;
-    if (file_flush_data(f, file_o(f, s->first), (s->last - s->first + 1) * PAGE_BYTES) < 0)
+    if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0)
         return -1;
-    return file_flush_data(f, f->r + from, to - from);
+    return file_flush_data(f, file_r(f, first), (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
 }
 
-/* Writes to the pages of the span, which are held from `pages` on. */
-static int write_held(struct mapping *m, struct page_set *h, struct held_page *pages,
-                      const struct span *span, const struct source *src, unsigned flags)
+/* Writes to the pages of the range, all of which are held. */
+static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
+                      const struct source *src, unsigned flags)
 {
     struct file *f = m->file;
-    uint64_t npages = span->last - span->first + 1;
+    struct held_page *at = h->pages;
+    const char *from = src->bytes;
     uint64_t stored = 0;
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    char bounce[PAGE_BYTES];
-    const char *bytes = src->bytes;
-    uint64_t from = src->from_offset;
-    if (make_space(pages, npages, span, eager) < 0)
+    if (make_space(at, offset, n, eager) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
-    if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, npages) < 0)
+    if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
         return -1;
-    for (uint64_t i = 0; i < npages; i++)
-        store_begin(pages[i].state);
-    for (uint64_t i = 0; i < npages; i++) {
-        uint64_t page = pages[i].page;
-        unsigned begin = span_begin(span, page), n = span_bytes(span, page);
-        struct target t = {.file = f,
-                           .o = file_o(f, page),
-                           .r = file_r(f, page),
-                           .bitmap = pages[i].state->bitmap,
-                           .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = store_is_cold(f, pages[i].state, n)};
-        if (src->from) {
-            gather_held(h, src->from->file, from, n, bounce);
-            bytes = bounce;
-        }
-        store_bytes(&t, begin, n, bytes);
-        stored |= pages[i].pending = t.pending;
-        if (!src->from && !src->repeats)
-            bytes += n;
-        from += n;
+    for (uint64_t i = 0; i < h->n; i++)
+        store_begin(h->pages[i].state);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);
+        stored |= at++->pending;
+        from += src->repeats ? 0 : bytes;
     }
     if (stored) {
         struct part part = {.mapping = m};
         struct commit flip = {.set = h, .parts = &part, .nparts = 1};
-        if (flush_span(f, span) < 0 || commit_run(&flip) < 0)
+        if (flush_range(f, offset, n) < 0 || commit_run(&flip) < 0)
             return -1;
     }
     store_end(f);
@@ -192,7 +122,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     struct page_state *s = shared_state(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return -1;
-    store_fetch(f, s, page, begin);
+    page_fetch(f, s, page, begin);
     int r = reserve_page(f, s, offset + n);
     if (__builtin_expect(r < 0, 0))
         return -1;
@@ -201,19 +131,11 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
     if (r == 0) {
-        struct target t = {.file = f,
-                           .o = file_o(f, page),
-                           .r = file_r(f, page),
-                           .bitmap = s->bitmap,
-                           .skip_equal = flags & ATO_SKIP_EQUAL,
-                           .cold = store_is_cold(f, s, n)};
-        struct span span = {offset, n, page, page};
         struct held_page at = {.file = f, .state = s, .page = page};
         store_begin(s);
-        store_bytes(&t, begin, n, bytes);
-        at.pending = t.pending;
+        at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
-            r = flush_span(f, &span);
+            r = flush_range(f, offset, n);
             if (r == 0)
                 r = commit_page(m, &at);
         }
@@ -273,18 +195,17 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
 static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const struct source *src,
                         unsigned flags)
 {
-    struct span span = span_of(offset, n);
+    const struct page_span pages = page_span_of(m->file, offset, n);
     struct page_set h;
     page_set_init(&h);
-    for (uint64_t page = span.first; page <= span.last && page < span.first + FETCHED; page++) {
+    for (uint64_t page = pages.first; page <= pages.last && page < pages.first + FETCHED; page++) {
         const struct page_state *s = shared_peek(&m->file->shared, page);
         if (s)
-            store_fetch(m->file, s, page, span_begin(&span, page));
+            page_fetch(m->file, s, page, 0);
     }
-    struct page_span pages = page_span_of(m->file, offset, n);
     int r = page_set_reserve(&h, &pages, 1);
     if (r == 0)
-        r = write_held(m, &h, h.pages, &span, src, flags);
+        r = write_held(m, &h, offset, n, src, flags);
     commit_unprepare(&h);
     page_set_release(&h);
     return r;
@@ -309,26 +230,4 @@ int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigne
     struct source src = {.bytes = page, .repeats = true};
     memset(page, byte, n < sizeof(page) ? n : sizeof(page));
     return write_source(m, offset, n, &src, flags);
-}
-
-int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
-                       uint64_t from_offset, uint64_t n, unsigned flags)
-{
-    struct span to = span_of(offset, n);
-    struct source src = {.from = from, .from_offset = from_offset};
-    struct page_span spans[2] = {page_span_of(m->file, offset, n),
-                                 page_span_of(from->file, from_offset, n)};
-    if (page_set_order(m->file, spans[0].first, from->file, spans[1].first) > 0) {
-        struct page_span first = spans[1];
-        spans[1] = spans[0];
-        spans[0] = first;
-    }
-    struct page_set h;
-    page_set_init(&h);
-    int r = page_set_reserve(&h, spans, 2);
-    if (r == 0)
-        r = write_held(m, &h, page_set_find(&h, m->file, to.first), &to, &src, flags);
-    commit_unprepare(&h);
-    page_set_release(&h);
-    return r;
 }

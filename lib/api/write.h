@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Atomic writes: from memory, of a repeated byte, and from mapping to mapping. */
+/* Atomic writes of one range: from memory, and of a repeated byte. */
 #ifndef ATO_LIB_API_WRITE_H
 #define ATO_LIB_API_WRITE_H
 
@@ -10,9 +10,5 @@
 int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
 
 int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags);
-
-/* Copies from `from` at `from_offset`. The ranges may overlap, in one file, as with memmove(). */
-int write_from_mapping(struct mapping *m, uint64_t offset, struct mapping *from,
-                       uint64_t from_offset, uint64_t n, unsigned flags);
 
 #endif

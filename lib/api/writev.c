@@ -6,11 +6,11 @@
  */
 #include "ato.h"
 
+#include "lib/api/writev.h"
 #include "lib/file/calls.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
-#include "lib/read/range.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
@@ -97,7 +97,7 @@ static int add(struct transfers *r, const struct ato_iovec *v)
     if (epoch && (at->from.m || at->to.m != r->each[0].to.m))
         return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
                                     "of that mapping, and their sources in memory");
-    r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src};
+    r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src, false};
     r->with_epoch += epoch;
     r->n++;
     return 0;
@@ -142,13 +142,23 @@ static int write_ranges(struct transfers *r, unsigned flags)
             EINVAL,
             "with a range of a mapping with ATO_EPOCHS, all ranges must be of that mapping");
     if (r->with_epoch)
-        return epoch_writev(r->each[0].to.m, r->epoch, r->n, flags);
+        return epoch_write(r->each[0].to.m, r->epoch, r->n, flags);
     struct tx *t = handle_make(thread_id(), 0);
     if (!t)
         return -1;
     int result = write_all(t, r, flags);
     tx_unmake(t);
     return result;
+}
+
+int writev_across(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
+{
+    struct transfer one = {.to = *to, .from = *from, .n = n};
+    struct page_span spans[2];
+    struct transfers r = {.each = &one, .spans = spans, .n = 1};
+    add_span(&r, to, n);
+    add_span(&r, from, n);
+    return write_ranges(&r, flags);
 }
 
 #ifdef NDEBUG

@@ -10,6 +10,7 @@
 #define ATO_LIB_COMMIT_STORE_H
 
 #include "lib/file/file.h"
+#include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 
 #include <string.h>
@@ -110,23 +111,6 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
-/*
- * Prefetches what a write of a page will touch, while the fences of the thread's last write are still draining: the
- * reservation that follows is a locked instruction, and nothing after it starts earlier. Of the homes only the
- * address translation is wanted. So a line is fetched that the write does not store to: a line that it stores to
- * past the caches would have to leave them first. always_inline, because gcc takes a function that only prefetches
- * for one without effect, and drops calls of it.
- */
-static inline __attribute__((always_inline)) void
-store_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
-{
-    unsigned far = (begin / 64 + 32) % 64 * 64;
-    __builtin_prefetch(s, 1);
-    __builtin_prefetch(file_word(f, page), 1);
-    __builtin_prefetch(file_o(f, page) + far);
-    __builtin_prefetch(file_r(f, page) + far);
-}
-
 /* Returns which space is missing for a write of the slices in `mask`: that of their invalid homes; and O, if
  * `eager`. */
 static inline uint8_t store_needs(const struct page_state *s, uint64_t mask, bool eager)
@@ -148,6 +132,21 @@ static inline void store_begin(struct page_state *s)
 {
     if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
         __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
+}
+
+/* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
+static inline uint64_t store_page(const struct held_page *at, unsigned begin, unsigned n,
+                                  const char *bytes, unsigned flags)
+{
+    struct target t = {.file = at->file,
+                       .o = file_o(at->file, at->page),
+                       .r = file_r(at->file, at->page),
+                       .bitmap = at->state->bitmap,
+                       .pending = at->pending,
+                       .skip_equal = flags & ATO_SKIP_EQUAL,
+                       .cold = store_is_cold(at->file, at->state, n)};
+    store_bytes(&t, begin, n, bytes);
+    return t.pending;
 }
 
 static inline void store_end(struct file *f)

@@ -206,12 +206,24 @@ static void note(struct page_state *s, uint8_t made)
     __atomic_store_n(&s->flags, s->flags | made, __ATOMIC_RELEASE);
 }
 
-int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need)
+int space_run_end(struct space_run *r)
 {
-    if (make(f, page, n, need) < 0)
+    if (r->n && make(r->file, r->page, r->n, r->need) < 0)
         return -1;
-    for (uint64_t end = page + n; page < end; page++)
-        note(shared_peek(&f->shared, page), need);
+    for (; r->n; r->n--)
+        note(shared_peek(&r->file->shared, r->page++), r->need);
+    return 0;
+}
+
+int space_run_add(struct space_run *r, uint64_t page, uint8_t need)
+{
+    if (r->n && (need != r->need || page != r->page + r->n) && space_run_end(r) < 0)
+        return -1;
+    if (!r->n) {
+        r->page = page;
+        r->need = need;
+    }
+    r->n += need != 0;
     return 0;
 }
 

@@ -33,8 +33,15 @@ int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need
 /* The same for the meta page of a chunk alone. */
 int space_make_meta(struct file *f, uint64_t chunk);
 
-/* The same for a run of held pages that all lack space: one call to the kernel for the whole run. */
-int space_make_run(struct file *f, uint64_t page, uint64_t n, uint8_t need);
+/* The same for many held pages, in ascending order: one call to the kernel for each run of pages with the same need. All have
+ * their space when space_run_end() returns 0. */
+struct space_run {
+    struct file *file;
+    uint64_t page, n;
+    uint8_t need;
+};
+int space_run_add(struct space_run *r, uint64_t page, uint8_t need);
+int space_run_end(struct space_run *r);
 
 /* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All of them are
  * deployed, durably, and no other process has the file mapped, or is about to map it (plain.c). Neither these pages

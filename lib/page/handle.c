@@ -124,12 +124,6 @@ static void close_handle(struct tx *t)
     next_generation(t);
 }
 
-void handle_renew(struct tx *t)
-{
-    next_generation(t);
-    open_handle(t);
-}
-
 void handle_close(struct tx *t)
 {
     close_handle(t);

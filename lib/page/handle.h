@@ -46,17 +46,12 @@ struct tx {
     uint64_t owner;      /* thread_id(), perhaps with TX_UNDECIDED; TX_ALL_THREADS: an epoch */
     uint32_t slot;
     bool busy;   /* its owner is in a call on it */
-    bool pinned; /* the list of its pages stays in `region` */
     bool refused; /* it can only be aborted (again.h) */
     bool first;   /* others let it go first, and it holds what it reads (again.h) */
     unsigned flags;
     uint64_t wait_ms; /* 0: as a plain call */
     uint64_t max_pages;
     struct page_set set;
-    /* The list of pages, if it is longer than hold.small. Kept for the next transaction. */
-    void *region;
-    uint64_t region_bytes; /* bytes of address space */
-    uint64_t region_ready; /* bytes of it that are writable memory */
     /* Writes that are not stored yet (queue.h). Kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct notes notes; /* what it has read */
@@ -89,9 +84,6 @@ static inline struct tx *handle_at(uint64_t handle)
 
 /* Begins a transaction of the thread `owner`, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
 struct tx *handle_make(uint64_t owner, unsigned flags);
-
-/* Gives an empty transaction a new handle: notes of the old handle become invalid. */
-void handle_renew(struct tx *t);
 
 /* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */
 void handle_close(struct tx *t);

@@ -56,6 +56,23 @@ static inline void page_set_init(struct page_set *h)
     h->forgotten = NULL;
 }
 
+/*
+ * Prefetches what a write of a page will touch, while the fences of the thread's last write are still draining: the
+ * reservation that follows is a locked instruction, and nothing after it starts earlier. Of the homes only the
+ * address translation is wanted. So a line is fetched that the write does not store to: a line that it stores to
+ * past the caches would have to leave them first. always_inline, because gcc takes a function that only prefetches
+ * for one without effect, and drops calls of it.
+ */
+static inline __attribute__((always_inline)) void
+page_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
+{
+    unsigned far = (begin / 64 + 32) % 64 * 64;
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(file_word(f, page), 1);
+    __builtin_prefetch(file_o(f, page) + far);
+    __builtin_prefetch(file_r(f, page) + far);
+}
+
 struct page_span {
     struct file *file;
     uint64_t first, last; /* pages */
@@ -65,6 +82,20 @@ struct page_span {
 static inline struct page_span page_span_of(struct file *f, uint64_t offset, uint64_t n)
 {
     return (struct page_span){f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES, offset + n};
+}
+
+/* Iterates over the pages of [offset, offset + n). */
+#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
+    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
+                  begin = at_ % PAGE_BYTES,                                                        \
+                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
+         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
+                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
+
+/* Returns how many pages that [offset, offset + n) touches. n > 0. */
+static inline uint64_t page_span_count(uint64_t offset, uint64_t n)
+{
+    return (offset + n - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1;
 }
 
 #endif

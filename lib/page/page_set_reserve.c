@@ -12,17 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int make_room(struct page_set *h, uint64_t more)
+int page_set_make_room(struct page_set *h, uint64_t more)
 {
     if (h->room - h->n >= more)
         return 0;
-    uint64_t room = h->n + more;
-    struct held_page *pages = malloc(room * sizeof(*pages));
+    uint64_t room = h->n + more > 2 * h->room ? h->n + more : 2 * h->room;
+    struct held_page *kept = h->pages == h->small ? NULL : h->pages;
+    struct held_page *pages = realloc(kept, room * sizeof(*pages));
     if (!pages)
         return report_error(ENOMEM, "no memory to hold %llu pages", (unsigned long long)room);
-    memcpy(pages, h->pages, h->n * sizeof(*pages));
-    if (h->pages != h->small)
-        free(h->pages);
+    if (!kept)
+        memcpy(pages, h->small, h->n * sizeof(*pages));
     h->pages = pages;
     h->room = room;
     return 0;
@@ -59,13 +59,27 @@ int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
     return r < 0 ? -1 : 0;
 }
 
+/* How many spans ahead page states and homes are prefetched. */
+enum { FETCHED = 4 };
+
+static inline __attribute__((always_inline)) void fetch(const struct page_span *span)
+{
+    const struct page_state *s = shared_peek(&span->file->shared, span->first);
+    if (s)
+        page_fetch(span->file, s, span->first, 0);
+}
+
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
 static int try_spans(struct page_set *h, const struct page_span *spans, unsigned n,
                      struct file **file, uint64_t *page)
 {
     const struct patience patience = {.not_for_tx = true};
     int r = 0;
+    for (unsigned i = 0; n > 1 && i < n && i < FETCHED; i++)
+        fetch(&spans[i]);
     for (unsigned i = 0; i < n && r == 0; i++) {
+        if (i + FETCHED < n)
+            fetch(&spans[i + FETCHED]);
         const struct held_page *last = h->n ? &h->pages[h->n - 1] : NULL;
         *file = spans[i].file;
         *page = spans[i].first;
@@ -89,7 +103,7 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     uint64_t page, pages = 0;
     for (unsigned i = 0; i < n; i++)
         pages += spans[i].last - spans[i].first + 1;
-    int r = make_room(h, pages);
+    int r = page_set_make_room(h, pages);
     if (r == 0)
         r = try_spans(h, spans, n, &f, &page);
     while (r > 0) {
@@ -104,7 +118,7 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
 int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last)
 {
     const struct patience patience = {.not_for_tx = true};
-    if (make_room(h, last - first + 1) < 0)
+    if (page_set_make_room(h, last - first + 1) < 0)
         return -1;
     for (uint64_t page = first; page <= last; page++) {
         uint64_t before = h->n;
@@ -154,20 +168,4 @@ int page_set_order(const struct file *a, uint64_t a_page, const struct file *b, 
 {
     int order = a == b ? 0 : memcmp(a->pairing.record.id, b->pairing.record.id, 16);
     return order ? order : (a_page > b_page) - (a_page < b_page);
-}
-
-struct held_page *page_set_find(struct page_set *h, const struct file *f, uint64_t page)
-{
-    uint64_t low = 0, high = h->n;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        struct held_page *at = &h->pages[middle];
-        if (page_set_order(at->file, at->page, f, page) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < h->n && h->pages[low].file == f && h->pages[low].page == page)
-        return &h->pages[low];
-    return NULL;
 }

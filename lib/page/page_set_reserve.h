@@ -5,6 +5,9 @@
 
 #include "lib/page/page_set.h"
 
+/* Makes room for `more` pages. Returns 0; -1 with ENOMEM. */
+int page_set_make_room(struct page_set *h, uint64_t more);
+
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
  * overlap. The set is empty before. If a transaction has one of the pages, or makes the file shorter, all
  * others are released until it ends. Returns 0; -1 with ENOMEM, ENOSPC, EIO, EDEADLK, ETIMEDOUT (reservation_wait()), EFAULT:
@@ -35,8 +38,5 @@ void page_set_release_from(struct page_set *h, uint64_t n);
 
 /* Releases all pages. Drops pending masks that were not flipped: nothing has to be undone (I2). */
 void page_set_release(struct page_set *h);
-
-/* Finds a held page by binary search; NULL if it is not held. */
-struct held_page *page_set_find(struct page_set *h, const struct file *f, uint64_t page);
 
 #endif

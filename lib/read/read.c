@@ -58,7 +58,7 @@ static int check_end(struct file *f, uint64_t end)
 }
 
 static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries,
-                    uint64_t *noted)
+                    struct read_versions *noted)
 {
     struct file *f = m->file;
     uint64_t page = offset / PAGE_BYTES;
@@ -79,8 +79,10 @@ static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, u
             return -1;
         if (!read_try(f, s, version, page, begin, n, dst))
             continue;
-        if (noted)
-            *noted = version;
+        if (noted) {
+            noted->of = noted->few;
+            noted->few[0] = version;
+        }
         if (away == asked)
             deploy_for_reader(m, offset, n);
         return 1;
@@ -151,27 +153,27 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
 }
 
 static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries,
-                     uint64_t *noted)
+                     struct read_versions *noted)
 {
-    struct read_versions v;
+    struct read_versions own, *v = noted ? noted : &own;
     int r = 0;
     if (policy_of(m) != ATO_READ_GATHER)
         deploy_for_reader(m, offset, n);
-    if (read_versions_init(&v, read_pages(offset, n)) < 0)
+    if (read_versions_init(v, page_span_count(offset, n)) < 0)
         return -1;
     for (unsigned i = 0; r == 0 && i < PASSES; i++) {
-        r = pass(m->file, offset, dst, n, v.of);
+        r = pass(m->file, offset, dst, n, v->of);
         *retries += i > 1;
     }
     if (r == 0)
-        r = read_reserved(m->file, offset, dst, n, v.of);
-    if (r > 0 && noted)
-        memcpy(noted, v.of, read_pages(offset, n) * sizeof(*noted));
-    read_versions_free(&v);
+        r = read_reserved(m->file, offset, dst, n, v->of);
+    if (r < 0 || !noted)
+        read_versions_free(v);
     return r;
 }
 
-int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n, uint64_t *versions)
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
+               struct read_versions *versions)
 {
     unsigned retries = 0;
     int r = 0;

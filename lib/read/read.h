@@ -3,28 +3,10 @@
 #ifndef ATO_LIB_READ_READ_H
 #define ATO_LIB_READ_READ_H
 
+#include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/races.h"
-
-/* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they
- * lie within the file. Sets versions[i], unless it is NULL, to the version that page i of the range had. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
- * may hold anything then. */
-int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n, uint64_t *versions);
-
-/* Iterates over the pages of [offset, offset + n). */
-#define FOR_EACH_PAGE(page, begin, bytes, offset, n)                                               \
-    for (uint64_t at_ = (offset), end_ = at_ + (n), page = at_ / PAGE_BYTES,                       \
-                  begin = at_ % PAGE_BYTES,                                                        \
-                  bytes = PAGE_BYTES - begin < end_ - at_ ? PAGE_BYTES - begin : end_ - at_;       \
-         at_ < end_; at_ += bytes, page++, begin = 0,                                              \
-                  bytes = PAGE_BYTES < end_ - at_ ? PAGE_BYTES : end_ - at_)
-
-/* Returns the number of pages that [offset, offset + n) touches. n > 0. */
-static inline uint64_t read_pages(uint64_t offset, uint64_t n)
-{
-    return (offset + n - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1;
-}
 
 /* The versions that a read has noted of its pages. */
 #define READ_FEW        129
@@ -37,6 +19,13 @@ struct read_versions {
 /* Sets `pages` versions to READ_NOT_COPIED. Returns 0; -1 with ENOMEM. */
 int read_versions_init(struct read_versions *v, uint64_t pages);
 void read_versions_free(struct read_versions *v);
+
+/* Copies n bytes at `offset` of m's file to dst, as they were at one moment. The caller has checked that they
+ * lie within the file. Sets *versions, unless it is NULL, which the caller frees after
+ * a success. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
+ * may hold anything then. */
+int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
+               struct read_versions *versions);
 
 /* Returns an odd version of a loaded page. Waits while the page is flipping, which takes as long as a few stores.
  * 0: its holder is dead and the page cannot be freed, or the file is poisoned. */

@@ -89,7 +89,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct read_versions v;
     unsigned tries = 0;
-    if (read_versions_init(&v, read_pages(offset, n) + 1) < 0)
+    if (read_versions_init(&v, page_span_count(offset, n) + 1) < 0)
         return -1;
     const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
     read_versions_free(&v);

@@ -10,11 +10,10 @@
 /* Refusals, one after the other, after which a transaction goes first; and how long it may. */
 enum { MANY = 8, FIRST_NS = 10 * 1000 * 1000, FIRST_WAIT_MS = 10 };
 
-/* A pause is shorter than SHORTEST_NS << refusals, and than LONGEST_NS. A thread spins in one below SPIN_NS. */
+/* A pause is shorter than SHORTEST_NS << again_refusals, and than LONGEST_NS. A thread spins in one below SPIN_NS. */
 enum { SHORTEST_NS = 1000, LONGEST_NS = 1000 * 1000, SPIN_NS = 20 * 1000 };
 
-/* How often this thread's transactions were refused since one ended in another way. */
-static __thread unsigned refusals __attribute__((tls_model("initial-exec")));
+__thread unsigned again_refusals __attribute__((tls_model("initial-exec")));
 
 static uint64_t random_below(uint64_t n)
 {
@@ -37,13 +36,11 @@ static void pause_for(uint64_t ns)
         _mm_pause();
 }
 
-void again_begin(struct tx *t)
+void again_pause(struct tx *t)
 {
-    if (__builtin_expect(!refusals, 1))
-        return;
-    const uint64_t most = refusals < 10 ? SHORTEST_NS << refusals : LONGEST_NS;
+    const uint64_t most = again_refusals < 10 ? SHORTEST_NS << again_refusals : LONGEST_NS;
     pause_for(random_below(most));
-    t->first = refusals >= MANY;
+    t->first = again_refusals >= MANY;
     if (t->first && t->wait_ms < FIRST_WAIT_MS)
         t->wait_ms = FIRST_WAIT_MS;
 }
@@ -79,9 +76,9 @@ void again_let_first(const struct tx *t, struct file *f)
     __atomic_store_n(&h->first, own, __ATOMIC_RELAXED);
 }
 
-void again_end(const struct tx *t)
+void again_note(const struct tx *t)
 {
-    refusals = t->refused ? refusals + 1 : 0;
+    again_refusals = t->refused ? again_refusals + 1 : 0;
     for (unsigned i = 0; t->first && !t->refused && i < t->nparts; i++) {
         const struct file *f = t->parts[i].mapping->file;
         if (!f->reader && __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == own_number(f))

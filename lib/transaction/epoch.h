@@ -4,14 +4,8 @@
  * ato_msync() commits it. All threads of the process share this transaction. Reads through the mapping see
  * what was written, reads through other mappings do not.
  *
- * Writers take turns under a lock, which a writer releases while it waits for a page of a transaction.
- * Readers take it only when several tries have failed. They go by sequence counters: each page has one,
- * shared with others, which is odd while one of these runs:
- *   - a store to a slice that was written earlier in the epoch: to the same place, from which readers now read
- *   - the moment at which several pages come to count as written
- *   - the release of pages by a write that cannot have all its pages, and the sorting and end of a commit
- * A reader waits until the counters of its pages are even. Its copy is right if they did not move, and no
- * version did (read.c).
+ * Writers and commits take turns under a lock, which a writer releases while it waits for a page of a transaction.
+ * Readers take it where the epoch has a page.
  */
 #ifndef ATO_LIB_TRANSACTION_EPOCH_H
 #define ATO_LIB_TRANSACTION_EPOCH_H
@@ -25,16 +19,15 @@ int epoch_make(struct mapping *m);
  * the mapping. */
 void epoch_unmake(struct mapping *m);
 
-/* As write_bytes() and read_bytes(), within the epoch. The source is in memory. */
-int epoch_write(struct mapping *m, uint64_t offset, uint64_t n, const struct staging_source *src,
-                unsigned flags);
-/* Writes several ranges, from memory, in one step. */
+/* Writes ranges, from memory, in one step. */
 struct epoch_range {
     uint64_t offset, n;
     const char *bytes;
+    bool repeats; /* `bytes` is a page of one repeated byte */
 };
-int epoch_writev(struct mapping *m, const struct epoch_range *ranges, unsigned count,
-                 unsigned flags);
+int epoch_write(struct mapping *m, const struct epoch_range *ranges, unsigned count, unsigned flags);
+
+/* As read_bytes(), with what the epoch has written. */
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* Drops what was written since the last commit. No thread is in a call on the mapping. */

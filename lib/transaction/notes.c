@@ -83,9 +83,8 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
 /* Notes that are kept for the next transaction. */
 enum { FEW = 65536 };
 
-void notes_forget(struct tx *t)
+void notes_drop(struct notes *n)
 {
-    struct notes *n = &t->notes;
     n->moment = 0;
     if (n->room > FEW) {
         free(n->each);

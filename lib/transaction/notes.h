@@ -29,7 +29,13 @@ int notes_hold(struct tx *t);
  * holds a noted page. */
 int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
 
-void notes_forget(struct tx *t);
+void notes_drop(struct notes *n);
+
+static inline void notes_forget(struct tx *t)
+{
+    if (t->notes.n)
+        notes_drop(&t->notes);
+}
 
 /* Returns the bytes that are kept for notes. */
 uint64_t notes_bytes(const struct tx *t);

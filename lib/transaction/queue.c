@@ -32,7 +32,7 @@ static const char *valid(const struct held_page *at, unsigned slice)
 }
 
 /* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
- * store_fetch(). */
+ * page_fetch(). */
 static inline __attribute__((always_inline)) void fetch_parts(const struct held_page *at,
                                                               const struct queued *w)
 {

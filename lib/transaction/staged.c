@@ -7,20 +7,11 @@
 uint64_t staged_put(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
                     const char *bytes, unsigned flags)
 {
-    struct file *f = at->file;
-    struct page_state *s = at->state;
-    struct target target = {.file = f,
-                            .o = file_o(f, at->page),
-                            .r = file_r(f, at->page),
-                            .bitmap = s->bitmap,
-                            .pending = at->pending,
-                            .skip_equal = flags & ATO_SKIP_EQUAL,
-                            .cold = store_is_cold(f, s, n)};
-    store_begin(s);
-    store_bytes(&target, begin, n, bytes);
-    if (__builtin_expect(at->pending & ~target.pending, 0))
-        t->set.forgotten = &f->persist; /* W4 */
-    return target.pending;
+    store_begin(at->state);
+    const uint64_t pending = store_page(at, begin, n, bytes, flags);
+    if (__builtin_expect(at->pending & ~pending, 0))
+        t->set.forgotten = &at->file->persist; /* W4 */
+    return pending;
 }
 
 void staged_get(const struct held_page *at, unsigned begin, unsigned n, char *dst)

@@ -24,43 +24,17 @@ static int check_end(const struct tx *t, struct file *f, uint64_t end)
     return parts_sizing(t, f) || end <= file_size(f) ? 0 : reservation_beyond(f, end);
 }
 
-/* ---- walking a range ---- */
-
-struct walk {
-    uint64_t offset, n; /* what is left */
-    uint64_t page;      /* of the next piece, as the fields below */
-    unsigned begin, bytes;
-    uint64_t done; /* where it begins, from the beginning of the range */
-};
-
-static struct walk walk_of(uint64_t offset, uint64_t n)
-{
-    return (struct walk){.offset = offset, .n = n};
-}
-
-static bool walk_on(struct walk *w)
-{
-    w->done += w->bytes;
-    if (!w->n)
-        return false;
-    w->page = w->offset / PAGE_BYTES;
-    w->begin = (unsigned)(w->offset % PAGE_BYTES);
-    w->bytes = (unsigned)(w->n < PAGE_BYTES - w->begin ? w->n : PAGE_BYTES - w->begin);
-    w->offset += w->bytes;
-    w->n -= w->bytes;
-    return true;
-}
-
 /* ---- reading ---- */
 
 /* Notes the pages that were read, except those that the transaction has. */
 static int note(struct tx *t, struct file *f, uint64_t offset, uint64_t n, const uint64_t *versions)
 {
-    struct walk w = walk_of(offset, n);
-    for (; walk_on(&w); versions++)
-        if (!claim_find(t, f, w.page) &&
-            notes_add(t, f, shared_peek(&f->shared, w.page), *versions) < 0)
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const uint64_t version = *versions++;
+        if (!claim_find(t, f, page) && notes_add(t, f, shared_peek(&f->shared, page), version) < 0)
             return -1;
+    }
     return notes_hold(t);
 }
 
@@ -70,11 +44,9 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
     struct read_versions v;
     if (t->flags & ATO_TX_READ_COMMITTED)
         return read_bytes(m, offset, dst, n, NULL);
-    if (read_versions_init(&v, read_pages(offset, n)) < 0)
+    if (read_bytes(m, offset, dst, n, &v) < 0)
         return -1;
-    int r = read_bytes(m, offset, dst, n, v.of);
-    if (r == 0)
-        r = note(t, m->file, offset, n, v.of);
+    const int r = note(t, m->file, offset, n, v.of);
     read_versions_free(&v);
     return r;
 }
@@ -82,11 +54,12 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
 /* Puts what the transaction has written over it. */
 static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w)) {
-        const struct held_page *at = claim_find(t, f, w.page);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct held_page *at = claim_find(t, f, page);
         if (at)
-            staged_get(at, w.begin, w.bytes, dst + w.done);
+            staged_get(at, (unsigned)begin, (unsigned)bytes, dst);
+        dst += bytes;
     }
 }
 
@@ -145,27 +118,18 @@ bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 
 /* ---- writing ---- */
 
-/* Allocates space for all homes of the write, in one call for each run of pages that need it. */
+/* Allocates space for all homes of the write. */
 static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 {
-    uint64_t run = 0, from = 0;
-    uint8_t need = 0;
-    struct walk w = walk_of(offset, n);
-    for (bool more = true; more;) {
-        more = walk_on(&w);
-        struct held_page *at = more ? claim_find(t, f, w.page) : NULL;
-        uint8_t here = at ? store_needs(at->state, bitmap_touched(w.begin, w.bytes), false) : 0;
-        if (run && here != need) {
-            if (space_make_run(f, from, run, need) < 0)
-                return -1;
-            run = 0;
-        }
-        if (here && !run)
-            from = w.page;
-        run += here != 0;
-        need = here;
+    struct space_run run = {.file = f};
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct held_page *at = claim_find(t, f, page);
+        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (space_run_add(&run, page, store_needs(at->state, mask, false)) < 0)
+            return -1;
     }
-    return 0;
+    return space_run_end(&run);
 }
 
 /* Copies from mapping to mapping: a read and a write. */
@@ -224,36 +188,16 @@ int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uin
 }
 
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                 const struct staging_source *src, unsigned flags, bool publish)
+                 const struct staging_source *src, unsigned flags)
 {
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w)) {
-        struct held_page *at = claim_find(t, f, w.page);
-        uint64_t pending = staged_put(t, at, w.begin, w.bytes,
-                                      src->repeats ? src->bytes : src->bytes + w.done, flags);
-        if (publish)
-            __atomic_store_n(&at->pending, pending, __ATOMIC_RELEASE);
+    const char *from = src->bytes;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        struct held_page *at = claim_find(t, f, page);
+        at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
+        from += src->repeats ? 0 : bytes;
     }
     store_end(f);
-}
-
-bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
-{
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w))
-        if (claim_find(t, f, w.page)->pending & bitmap_touched(w.begin, w.bytes))
-            return true;
-    return false;
-}
-
-void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
-{
-    struct walk w = walk_of(offset, n);
-    while (walk_on(&w)) {
-        struct held_page *at = claim_find(t, f, w.page);
-        __atomic_store_n(&at->pending, at->pending | bitmap_touched(w.begin, w.bytes),
-                         __ATOMIC_RELEASE);
-    }
 }
 
 int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
@@ -270,7 +214,7 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
         claim_give_back(t, before);
         return -1;
     }
-    staging_put(t, f, offset, n, src, flags, true);
+    staging_put(t, f, offset, n, src, flags);
     return 0;
 }
 
@@ -278,7 +222,8 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 
 uint64_t staging_kept_bytes(const struct tx *t)
 {
-    return t->region_bytes + queue_bytes(t) + notes_bytes(t);
+    const uint64_t pages = t->set.pages == t->set.small ? 0 : t->set.room;
+    return pages * sizeof(struct held_page) + queue_bytes(t) + notes_bytes(t);
 }
 
 static int by_order(const void *a, const void *b)

@@ -36,18 +36,12 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
  * has for others. */
 bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
 
-/* The steps of staging_write() from memory, for an epoch, where readers may read meanwhile: */
-/* Does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
+/* The steps of staging_write() from memory, for an epoch. The first does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
  * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (page_set_await()). Returns 0; -1. On failure some
  * pages may be reserved. */
 int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked);
-/* Returns true if the range has a slice that the transaction wrote before, and would store to again. */
-bool staging_rewrites(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
-/* Stores the range. `publish`: also adds the stored slices to the pending masks. */
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                 const struct staging_source *src, unsigned flags, bool publish);
-/* Adds all slices of the range to the pending masks. */
-void staging_publish(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
+                 const struct staging_source *src, unsigned flags);
 
 /* Bytes of address space that the transaction uses for its queue and its pages, and keeps when it is over. */
 uint64_t staging_kept_bytes(const struct tx *t);

@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Does what comes before the commit and may fail. */
 static int make_ready(struct tx *t)
@@ -154,8 +153,16 @@ void tx_bring_home(struct tx *t)
             return;
 }
 
-/* With more pages than this, the memory of their list is given back. */
+/* The list of pages is kept for the next transaction if it is not longer than this. */
 enum { MUCH = 4096 };
+
+static void give_list_back(struct page_set *h)
+{
+    if (h->pages != h->small)
+        free(h->pages);
+    h->pages = h->small;
+    h->room = PAGE_SET_SMALL;
+}
 
 /* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
 static __attribute__((noinline)) void forget_behind(struct tx *t)
@@ -164,20 +171,8 @@ static __attribute__((noinline)) void forget_behind(struct tx *t)
         space_forget_behind_in(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
 }
 
-/* The transaction had `pages` pages, and has none now. */
-static void keep_few(struct tx *t, uint64_t pages)
-{
-    if (t->set.pages == t->region && pages > MUCH)
-        (void)madvise(t->region, t->region_ready, MADV_DONTNEED);
-    if (!t->pinned) {
-        t->set.pages = t->set.small;
-        t->set.room = PAGE_SET_SMALL;
-    }
-}
-
 void tx_empty(struct tx *t)
 {
-    uint64_t pages = t->set.n;
     bool sized = false;
     queue_forget(t);
     notes_forget(t);
@@ -189,7 +184,8 @@ void tx_empty(struct tx *t)
         if (t->parts[i].sized)
             resize_end(t, &t->parts[i]);
     page_set_release_from(&t->set, 0);
-    keep_few(t, pages);
+    if (__builtin_expect(t->set.room > MUCH, 0))
+        give_list_back(&t->set);
     parts_drop(t, 0);
     if (__builtin_expect(t->parts != t->few, 0)) {
         free(t->parts);
@@ -221,11 +217,9 @@ void tx_forget_all(void)
         queue_forget(t);
         notes_forget(t);
         t->set.n = 0;
-        t->set.pages = t->set.small;
-        t->set.room = PAGE_SET_SMALL;
+        give_list_back(&t->set);
         t->set.lane.journal = NULL;
         t->set.forgotten = NULL;
-        t->pinned = false;
         t->nparts = 0;
     }
     handle_close_all();

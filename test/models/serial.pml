@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Is what a transaction reads one moment, and can two transactions commit that each read what the other one
+ * writes? Reading, notes and the check at the commit: notes_add(), notes_hold(), notes_hold_for_commit() (notes.c),
+ * read_bytes() (read.c), page_unmark_changed(), page_unmark_flipping() (page.h), under_way_begin() (under_way.h).
+ *
+ * Pages 0 and 1. A plain writer writes the same value to both, in one commit; somebody deploys page 0. A transaction
+ * reads both pages, twice, and what it reads must be equal. With SKEW two transactions read both pages, which
+ * are 1, and set one of them to 0 if none is: afterwards one must still be 1.
+ *
+ * A page's version is one word in the code: three variables here, which change and are read in one step.
+ * That a reader copies from the right homes is in read.pml. Memory is sequentially consistent: a page is reserved by
+ * a locked instruction, and stores of one thread become visible in their order.
+ *
+ * tools/check-models runs this, and the mutants, each of which has to be found:
+ *   MUTANT_NO_HOLD         a read does not check what was read before
+ *   MUTANT_SAME_CONTENT    a commit changes the version as a deploy does
+ *   MUTANT_MOMENT_AFTER    the moment is taken after the notes were looked at
+ *   MUTANT_NO_UNDER_WAY    a commit under way does not make the moment unknown
+ *   MUTANT_BEGIN_LATE      a commit is counted as under way when it is visible
+ *   MUTANT_NO_HOLDER       the check at the commit does not look who holds a page
+ *   MUTANT_CONTENT_FIRST   that check looks at the content first, then at the holder
+ *   MUTANT_CHECK_FIRST     a transaction reserves what it writes after that check
+ */
+#define UNKNOWN 255
+#define NONE    255
+
+byte value[2];
+bit marked[2];     /* the version is even */
+byte flips[2];     /* lower half of the version */
+byte content[2];   /* upper half */
+byte holder[2];    /* page_state.holder: 1 + number of the thread; 0: none */
+byte done;         /* ghost: skewers that are over */
+byte commits[2];   /* shared_thread.commits of threads 0 and 1: twice those that are over, and 1: under way */
+
+inline reserve(p) { atomic { !holder[p] -> holder[p] = me + 1 } }
+
+inline mark(p) { marked[p] = 1 }
+
+inline unmark_changed(p)
+{
+    d_step {
+        marked[p] = 0;
+        flips[p]++;
+#ifndef MUTANT_SAME_CONTENT
+        content[p]++
+#endif
+    }
+}
+
+/* ---- what others do ---- */
+
+proctype writer(byte me)
+{
+    byte round;
+    do
+    :: round == 2 -> break
+    :: else ->
+        round++;
+        reserve(0);
+        reserve(1);
+#ifndef MUTANT_BEGIN_LATE
+        commits[me]++;
+#endif
+        mark(0);
+        mark(1);
+        value[0] = round;
+        value[1] = round;
+        unmark_changed(0);
+        unmark_changed(1);
+#ifdef MUTANT_BEGIN_LATE
+        commits[me]++;
+#endif
+        commits[me]++;
+        holder[0] = 0;
+        holder[1] = 0
+    od
+}
+
+proctype deployer(byte me)
+{
+    reserve(0);
+    mark(0);
+    d_step { marked[0] = 0; flips[0]++ };
+    holder[0] = 0
+}
+
+/* ---- a transaction ---- */
+
+/* read_bytes() of one page, and notes_add(). */
+inline read_page(p)
+{
+    do
+    :: atomic { !marked[p] -> seen_flips = flips[p]; seen = content[p] };
+        got[p] = value[p];
+        if
+        :: d_step { !marked[p] && flips[p] == seen_flips -> skip }; break
+        :: else
+        fi
+    od;
+    if
+    :: note[p] == NONE -> note[p] = seen
+    :: note[p] == seen
+    :: else -> refused = 1
+    fi
+}
+
+inline moment_of()
+{
+    d_step { now = UNKNOWN; seen = commits[0] };
+    d_step {
+        seen_flips = commits[1];
+        if
+#ifdef MUTANT_NO_UNDER_WAY
+        :: 1 -> now = seen * 16 + seen_flips
+#else
+        :: !(seen & 1) && !(seen_flips & 1) -> now = seen * 16 + seen_flips
+        :: else
+#endif
+        fi
+    }
+}
+
+inline hold_page(p)
+{
+    if
+    :: note[p] == NONE
+    :: else ->
+        if
+        :: atomic { !marked[p] && content[p] == note[p] -> skip }
+        :: atomic { !marked[p] && content[p] != note[p] -> refused = 1 }
+        fi
+    fi
+}
+
+inline notes_hold()
+{
+#ifndef MUTANT_MOMENT_AFTER
+    moment_of();
+#endif
+    if
+    :: now != UNKNOWN && now == moment
+    :: else ->
+        hold_page(0);
+        hold_page(1);
+#ifdef MUTANT_MOMENT_AFTER
+        moment_of();
+#endif
+        moment = now
+    fi
+}
+
+inline check(p)
+{
+#ifdef MUTANT_CONTENT_FIRST
+    if :: content[p] != note[p] -> refused = 1 :: else fi;
+#endif
+#ifndef MUTANT_NO_HOLDER
+    if :: holder[p] && holder[p] != me + 1 -> refused = 1 :: else fi;
+#endif
+#ifndef MUTANT_CONTENT_FIRST
+    if :: content[p] != note[p] -> refused = 1 :: else fi
+#endif
+}
+
+/* Reads both pages twice. */
+proctype reader()
+{
+    byte seen, seen_flips, now = UNKNOWN, moment = UNKNOWN, round;
+    byte got[2], note[2];
+    bit refused;
+    note[0] = NONE;
+    note[1] = NONE;
+    do
+    :: round == 2 || refused -> break
+    :: else ->
+        round++;
+        read_page(0);
+#ifndef MUTANT_NO_HOLD
+        if :: !refused -> notes_hold() :: else fi;
+#endif
+        if :: !refused -> read_page(1) :: else fi;
+#ifndef MUTANT_NO_HOLD
+        if :: !refused -> notes_hold() :: else fi;
+#endif
+        assert(refused || got[0] == got[1])
+    od
+}
+
+#define MINE (me)
+
+/* Sets page `me` to 0 if both pages are 1. */
+proctype skewer(byte me)
+{
+    byte seen, seen_flips, now = UNKNOWN, moment = UNKNOWN;
+    byte got[2], note[2];
+    bit refused;
+    note[0] = NONE;
+    note[1] = NONE;
+    read_page(0);
+    notes_hold();
+    if :: !refused -> read_page(1); notes_hold() :: else fi;
+    if
+    :: refused || got[0] + got[1] < 2
+    :: else ->
+#ifndef MUTANT_CHECK_FIRST
+        reserve(MINE);
+#endif
+        check(0);
+        check(1);
+#ifdef MUTANT_CHECK_FIRST
+        reserve(MINE);
+#endif
+        if
+        :: refused
+        :: else ->
+            commits[me]++;
+            mark(MINE);
+            value[MINE] = 0;
+            unmark_changed(MINE);
+            commits[me]++
+        fi;
+        if :: holder[MINE] == me + 1 -> holder[MINE] = 0 :: else fi
+    fi;
+    done++;
+    assert(done < 2 || value[0] + value[1] >= 1)
+}
+
+
+
+init
+{
+    atomic {
+#ifdef SKEW
+        value[0] = 1;
+        value[1] = 1;
+        run skewer(0);
+        run skewer(1)
+#else
+        run writer(0);
+        run deployer(2);
+        run reader()
+#endif
+    }
+}
