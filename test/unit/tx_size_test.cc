@@ -283,20 +283,19 @@ TEST_P(TxSize, WaiterUsesTheSizeAfterItsWait)
         EXPECT_EQ(errno, EFAULT) << ato_errormsg();
     };
     const size_t at = 10 * PAGE + 3000;
-    auto by_transaction = [&](bool reads) {
-        char byte;
-        ato_tx *u = ato_tx_begin(0);
-        refused(!(reads ? ato_tx_memcpy(u, &byte, m->base + at, 1, 0)
-                        : ato_tx_memcpy(u, m->base + at, "x", 1, 0)));
-        EXPECT_EQ(ato_tx_commit(u), 0);
-    };
     ato_iovec range = {m->base + at, "x", 1};
-    std::thread writes(by_transaction, false), reads(by_transaction, true);
+    std::thread writes([&] {
+        ato_tx_options o = {};
+        o.struct_size = sizeof(o);
+        o.wait_ms = 10000;
+        ato_tx *u = ato_tx_begin_opt(&o);
+        refused(!ato_tx_memcpy(u, m->base + at, "x", 1, 0));
+        EXPECT_EQ(ato_tx_commit(u), 0);
+    });
     std::thread ranges([&] { refused(ato_writev(&range, 1, 0) < 0); });
     usleep(30000);
     ASSERT_EQ(ato_tx_commit(t), 0);
     writes.join();
-    reads.join();
     ranges.join();
     model = mine;
     // Other calls do not wait for pages of an epoch: the epoch waits alone.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Does ato_tx_run() run its function until it is not refused, or for run_ms; and does a transaction that
+// was refused many times get through?
+#include "tx_lab.h"
+
+#include <atomic>
+#include <chrono>
+
+using namespace tx_lab;
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+class TxRun : public Tx
+{
+  protected:
+    static int run(std::function<int(ato_tx *)> body, uint64_t run_ms = 0)
+    {
+        ato_tx_options o = {};
+        o.struct_size = sizeof(o);
+        o.run_ms = run_ms;
+        auto call = [](ato_tx *t, void *arg) { return (*static_cast<std::function<int(ato_tx *)> *>(arg))(t); };
+        return ato_tx_run(call, &body, &o);
+    }
+    int look(ato_tx *t, size_t page) const
+    {
+        char byte;
+        return ato_tx_memcpy(t, &byte, m->base + page * PAGE, 1, 0) ? 0 : -1;
+    }
+    int write(ato_tx *t, size_t page) const
+    {
+        return ato_tx_memcpy(t, m->base + page * PAGE, "new", 3, 0) ? 0 : -1;
+    }
+    // While it exists another thread has the page in a transaction.
+    struct Holder {
+        Holder(const TxRun &test, size_t page)
+        {
+            std::thread([&] {
+                t = ato_tx_begin(0);
+                EXPECT_EQ(test.write(t, page), 0) << ato_errormsg();
+            }).join();
+        }
+        ~Holder()
+        {
+            std::thread([&] { EXPECT_TRUE(ato_tx_adopt(t) == 0 && ato_tx_abort(t) == 0) << ato_errormsg(); }).join();
+        }
+        ato_tx *t;
+    };
+    // The next transaction of the thread goes first.
+    void be_refused_often()
+    {
+        Holder holder(*this, 90);
+        for (int i = 0; i < 8; i++) {
+            ato_tx *t = ato_tx_begin(0);
+            EXPECT_TRUE(refused(write(t, 90) < 0, EAGAIN, "wait_ms"));
+            EXPECT_EQ(ato_tx_abort(t), 0);
+        }
+    }
+};
+
+TEST_P(TxRun, RunsAgainWhileItIsRefused)
+{
+    int runs = 0;
+    EXPECT_EQ(run([&](ato_tx *t) {
+                  if (look(t, 3) < 0)
+                      return -1;
+                  if (++runs < 4)
+                      std::thread([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, runs))); }).join();
+                  return write(t, 7); // refused at the commit
+              }),
+              0)
+        << ato_errormsg();
+    EXPECT_EQ(runs, 4);
+    EXPECT_EQ(m->read(7 * PAGE, 3), Bytes({'n', 'e', 'w'}));
+}
+
+TEST_P(TxRun, GivesBackTheResultOfItsFunctionAndHasNoEffectThen)
+{
+    errno = 0;
+    EXPECT_EQ(run([&](ato_tx *t) {
+                  EXPECT_EQ(write(t, 7), 0);
+                  errno = ENOENT;
+                  return 7;
+              }),
+              7);
+    EXPECT_EQ(errno, ENOENT);
+    EXPECT_TRUE(refused(run([&](ato_tx *t) { return look(t, 200); }) == -1, EFAULT, "end"));
+    EXPECT_EQ(m->read(), model);
+    EXPECT_TRUE(m->write(7 * PAGE, pattern(10, 2))) << m->sentence; // and holds nothing
+}
+
+TEST_P(TxRun, EndsAfterRunMs)
+{
+    Holder holder(*this, 3);
+    const auto before = Clock::now();
+    unsigned runs = 0;
+    EXPECT_TRUE(refused(run([&](ato_tx *t) { return ++runs, write(t, 3); }, 60) == -1, EAGAIN, "run_ms"));
+    EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(60));
+    EXPECT_GT(runs, 2u);
+}
+
+TEST_P(TxRun, ChecksItsArguments)
+{
+    const auto good = [](ato_tx *, void *) { return 0; };
+    ato_tx_options o = {};
+    EXPECT_TRUE(refused(ato_tx_run(nullptr, nullptr, nullptr) == -1, EINVAL, "function"));
+    EXPECT_TRUE(refused(ato_tx_run(good, nullptr, &o) == -1, EINVAL, "struct_size"));
+    o.struct_size = sizeof(o);
+    o.run_ms = 1ull << 32;
+    EXPECT_TRUE(refused(ato_tx_run(good, nullptr, &o) == -1, EINVAL, "run_ms"));
+    EXPECT_EQ(ato_tx_run(good, nullptr, nullptr), 0);
+}
+
+// The other thread changes what the transaction reads, again and again, and never gives it the time to commit.
+TEST_P(TxRun, GetsThroughBesideAWriterThatNeverStops)
+{
+    std::atomic<bool> over{false};
+    std::atomic<unsigned> writes{0};
+    std::thread writer([&] {
+        for (; !over; writes++)
+            EXPECT_TRUE(m->write(3 * PAGE, pattern(10, writes))) << m->sentence;
+    });
+    unsigned runs = 0;
+    EXPECT_EQ(run([&](ato_tx *t) {
+                  runs++;
+                  if (look(t, 3) < 0)
+                      return -1;
+                  for (unsigned now = writes, tries = 0; writes < now + 2 && tries < 20; tries++)
+                      usleep(200);
+                  return write(t, 7);
+              }),
+              0)
+        << ato_errormsg();
+    over = true;
+    writer.join();
+    EXPECT_GE(runs, 9u); // it goes first then
+}
+
+TEST_P(TxRun, OthersLetATransactionGoFirstThatWasRefusedOften)
+{
+    int waited = 0;
+    for (int tries = 0; !waited && tries < 20; tries++) { // it may be late, by the scheduler
+        be_refused_often();
+        ato_tx *t = begin();
+        ASSERT_EQ(look(t, 3), 0) << ato_errormsg();
+        std::thread other([&] {
+            const auto before = Clock::now();
+            ato_tx *u = ato_tx_begin(0);
+            EXPECT_EQ(look(u, 50), 0) << ato_errormsg();
+            waited += Clock::now() - before > std::chrono::milliseconds(2);
+            EXPECT_EQ(ato_tx_commit(u), 0);
+        });
+        usleep(4000);
+        ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+        other.join();
+    }
+    EXPECT_TRUE(waited);
+}
+
+INSTANTIATE_TEST_SUITE_P(Domains, TxRun, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS));
+
+} // namespace
