@@ -9,7 +9,6 @@
 #include <ato.h>
 
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -39,29 +38,35 @@ static struct counters *map(const char *name, int flags)
     return c;
 }
 
+struct place {
+    struct counters *c; /* the mapping */
+    int which;
+};
+
+/* Runs again if another process changes a counter that it has read. */
+static int count(ato_tx *tx, void *arg)
+{
+    const struct place *p = arg;
+    uint64_t all, own;
+    if (!ato_tx_memcpy(tx, &all, &p->c->all, sizeof(all), 0) ||
+        !ato_tx_memcpy(tx, &own, &p->c->each[p->which], sizeof(own), 0))
+        return -1;
+    all++;
+    own++;
+    if (!ato_tx_memcpy(tx, &p->c->all, &all, sizeof(all), 0) ||
+        !ato_tx_memcpy(tx, &p->c->each[p->which], &own, sizeof(own), 0))
+        return -1;
+    return 0;
+}
+
 /* After a fork a process has no mappings of libato: it makes its own. */
 static void work(const char *name, int which)
 {
-    struct counters *c = map(name, 0);
-    for (int i = 0; i < TIMES;) {
-        uint64_t all, own;
-        ato_tx *tx = ato_tx_begin(0);
-        if (tx && ato_tx_memcpy(tx, &all, &c->all, sizeof(all), 0) &&
-            ato_tx_memcpy(tx, &own, &c->each[which], sizeof(own), 0)) {
-            all++;
-            own++;
-            if (ato_tx_memcpy(tx, &c->all, &all, sizeof(all), 0) &&
-                ato_tx_memcpy(tx, &c->each[which], &own, sizeof(own), 0) &&
-                ato_tx_commit(tx) == 0) {
-                i++;
-                continue;
-            }
-        }
-        if (!tx || errno != EDEADLK)
+    struct place p = {map(name, 0), which};
+    for (int i = 0; i < TIMES; i++)
+        if (ato_tx_run(count, &p, NULL) != 0)
             errx(1, "%s", ato_errormsg());
-        ato_tx_abort(tx); /* another process goes on; then it is this one's turn */
-    }
-    exit(ato_munmap(c, sizeof(*c), ATO_UNMAP_FAST) < 0);
+    exit(ato_munmap(p.c, sizeof(*p.c), ATO_UNMAP_FAST) < 0);
 }
 
 int main(int argc, char **argv)
