@@ -16,8 +16,8 @@
  *   Threads      Every function may be called from any thread at any time, except that a mapping
  *                must not be unmapped while another thread is in a call on it (a library that was
  *                built with assertions aborts then). Reads take no lock, and do not wait for a
- *                writer's copying or flushing; if commits change its pages again and again, a read
- *                queues for them after some tries. Between threads, calls are ordered as plain
+ *                writer's copying or flushing (but see ATO_EPOCHS); if commits change its pages again
+ *                and again, a read queues for them after some tries. Between threads, calls are ordered as plain
  *                stores and loads are on x86: writes become visible in order, and a later read
  *                of the same thread may take effect before them. Do not call any function from a signal
  *                handler, nor leave a call by longjmp() or thread cancellation.
@@ -83,7 +83,8 @@ enum ato_format {
  * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size. */
 #define ATO_PREFER_FILE       0x8u
 #define ATO_PREFER_REFLECTION 0x10u
-/* Writes through the mapping belong to its epoch, which ato_msync() commits. */
+/* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
+ * takes turns with writes and ato_msync() of other threads. */
 #define ATO_EPOCHS 0x20u
 /* The library uses fd itself while the file is mapped, and opens and closes no other descriptor of the file: for
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for

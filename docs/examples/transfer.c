@@ -4,8 +4,8 @@
  *
  *   transfer FROM TO AMOUNT
  *
- * A file that does not exist yet is an account with 1000. Other processes may do the same at the same time: the sum of all
- * accounts never changes, for any reader and after any crash.
+ * A file that does not exist yet is an account with 1000. Other processes may do the same at the same time: the sum of
+ * all accounts never changes, for any reader and after any crash.
  */
 #include <ato.h>
 
