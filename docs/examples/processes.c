@@ -9,7 +9,6 @@
 #include <ato.h>
 
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -27,6 +26,8 @@ struct counters {
     uint64_t each[WORKERS];
 };
 
+static struct counters *counters;
+
 static struct counters *map(const char *name, int flags)
 {
     int fd = open(name, O_RDWR | flags, 0600);
@@ -39,29 +40,29 @@ static struct counters *map(const char *name, int flags)
     return c;
 }
 
+/* What one transaction does. If others are in its way, it is run again. */
+static int add(ato_tx *tx, void *which)
+{
+    uint64_t *each = which, all, own;
+    if (!ato_tx_memcpy(tx, &all, &counters->all, sizeof(all), 0) ||
+        !ato_tx_memcpy(tx, &own, each, sizeof(own), 0))
+        return -1;
+    all++;
+    own++;
+    return ato_tx_memcpy(tx, &counters->all, &all, sizeof(all), 0) &&
+                   ato_tx_memcpy(tx, each, &own, sizeof(own), 0)
+               ? 0
+               : -1;
+}
+
 /* After a fork a process has no mappings of libato: it makes its own. */
 static void work(const char *name, int which)
 {
-    struct counters *c = map(name, 0);
-    for (int i = 0; i < TIMES;) {
-        uint64_t all, own;
-        ato_tx *tx = ato_tx_begin(0);
-        if (tx && ato_tx_memcpy(tx, &all, &c->all, sizeof(all), 0) &&
-            ato_tx_memcpy(tx, &own, &c->each[which], sizeof(own), 0)) {
-            all++;
-            own++;
-            if (ato_tx_memcpy(tx, &c->all, &all, sizeof(all), 0) &&
-                ato_tx_memcpy(tx, &c->each[which], &own, sizeof(own), 0) &&
-                ato_tx_commit(tx) == 0) {
-                i++;
-                continue;
-            }
-        }
-        if (!tx || errno != EDEADLK)
+    counters = map(name, 0);
+    for (int i = 0; i < TIMES; i++)
+        if (ato_tx_run(add, &counters->each[which], NULL) < 0)
             errx(1, "%s", ato_errormsg());
-        ato_tx_abort(tx); /* another process goes on; then it is this one's turn */
-    }
-    exit(ato_munmap(c, sizeof(*c), ATO_UNMAP_FAST) < 0);
+    exit(ato_munmap(counters, sizeof(*counters), ATO_UNMAP_FAST) < 0);
 }
 
 int main(int argc, char **argv)
