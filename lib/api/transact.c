@@ -19,6 +19,7 @@
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/transaction/again.h"
+#include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
@@ -265,6 +266,9 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
         return NULL;
     fetch(dst);
     int r = move(t, dst, src, n, flags);
+    /* Perhaps others have cut the file since the transaction read how long it is. */
+    if (r < 0 && errno == EFAULT)
+        (void)notes_hold(t);
     leave(t);
     return r < 0 ? NULL : dst;
 }

@@ -24,10 +24,11 @@ enum { LEAST_ROOM = 64 };
 static int has_changed(struct tx *t, const struct file *f)
 {
     t->refused = true;
-    return report_error(EAGAIN,
-                        "others have changed what the transaction has read of %s: it has no effect; "
-                        "abort it, and run it again",
-                        f->pairing.path);
+    return report_error(
+        EAGAIN,
+        "others have changed what the transaction has read of %s: it has no effect; "
+        "abort it, and run it again",
+        f->pairing.path);
 }
 
 /* ---- the table ---- */
@@ -80,6 +81,13 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
     return 0;
 }
 
+/* The newest one first: the search for an older one ends before the place of a newer one. */
+void notes_give_back(struct notes *n, uint64_t from)
+{
+    while (n->n > from)
+        n->index[n->each[--n->n].at] = 0;
+}
+
 /* Notes that are kept for the next transaction. */
 enum { FEW = 65536 };
 
@@ -91,8 +99,7 @@ void notes_drop(struct notes *n)
         free(n->index);
         *n = (struct notes){0};
     }
-    while (n->n)
-        n->index[n->each[--n->n].at] = 0;
+    notes_give_back(n, 0);
 }
 
 uint64_t notes_bytes(const struct tx *t)
@@ -126,8 +133,8 @@ static uint64_t moment_of(const struct file *f, uint64_t sum)
         unsigned threads = __atomic_load_n(&s->threads, __ATOMIC_ACQUIRE);
         threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
         for (unsigned thread = 0; thread < threads; thread++) {
-            const uint64_t commits = __atomic_load_n(
-                &shared_thread_of(shared, slot, thread)->commits, __ATOMIC_ACQUIRE);
+            const uint64_t commits =
+                __atomic_load_n(&shared_thread_of(shared, slot, thread)->commits, __ATOMIC_ACQUIRE);
             if (commits & UNDER_WAY_NOW)
                 return 0;
             sum = mix(sum, commits);

@@ -29,6 +29,9 @@ int notes_hold(struct tx *t);
  * holds a noted page. EDEADLK: the thread itself does. */
 int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
 
+/* Forgets the notes from the n-th on: the call that made them has failed. */
+void notes_give_back(struct notes *n, uint64_t from);
+
 void notes_drop(struct notes *n);
 
 static inline void notes_forget(struct tx *t)

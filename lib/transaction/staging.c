@@ -80,7 +80,7 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 {
     struct file *f = m->file;
     const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES,
-                   before = t->set.n;
+                   before = t->set.n, noted = t->notes.n;
     if (f->reader && !(t->flags & ATO_TX_READ_COMMITTED))
         return report_error(EACCES,
                             "a transaction cannot note what it reads of %s, which may only be read "
@@ -97,6 +97,7 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
     if ((held == offset && check_end(t, f, offset + n) < 0) ||
         (held > offset && read_others(t, m, offset, dst, held - offset) < 0)) {
         claim_give_back(t, before);
+        notes_give_back(&t->notes, noted);
         return -1;
     }
     put_own(t, f, offset, dst, n);
@@ -141,12 +142,14 @@ static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t
         return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
                             (unsigned long long)n);
     struct staging_source plain = {.bytes = copy};
-    uint64_t before = t->set.n;
+    uint64_t before = t->set.n, noted = t->notes.n;
     int r = staging_read(t, src->from, src->from_offset, copy, n);
     if (r == 0)
         r = staging_write(t, m, offset, n, &plain, flags);
-    if (r < 0)
+    if (r < 0) {
         claim_give_back(t, before);
+        notes_give_back(&t->notes, noted);
+    }
     free(copy);
     return r;
 }

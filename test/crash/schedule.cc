@@ -242,7 +242,8 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
     if (!crash::scheduled)
         return __real_clock_gettime(id, t);
     crash::now_ns += crash::LOOK_NS;
-    *t = {static_cast<time_t>(crash::now_ns / 1000000000), static_cast<long>(crash::now_ns % 1000000000)};
+    *t = {static_cast<time_t>(crash::now_ns / 1000000000),
+          static_cast<long>(crash::now_ns % 1000000000)};
     return 0;
 }
 

@@ -105,11 +105,12 @@ void Steps::fail_in(Transaction &t)
     }
     switch (random.below(5)) {
     case 0:
-        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), 1u << 30, 0) != nullptr, EFAULT);
+        went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), 1u << 30, 0) != nullptr, EFAULT,
+             moved(t.noted));
         break;
     case 1:
         went(ato_tx_memcpy(t.tx, address(m, r), files[1 - r.file].whole.base, beyond, 0) != nullptr,
-             EFAULT);
+             EFAULT, moved(t.noted));
         break;
     case 2:
         went(ato_tx_memcpy(t.tx, address(m, r), scratch.data(), r.n, 0x100) != nullptr, EINVAL);
@@ -152,7 +153,8 @@ void Steps::commit(std::list<Transaction>::iterator t)
     const Refused refusal = t->draft.puts.empty() ? Refused::No : moved_at_commit({&*t});
     const uint64_t before = refused;
     bool done = false;
-    for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure(); tries++)
+    for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure();
+         tries++)
         done = went(ato_tx_commit(t->tx) == 0, 0, refusal);
     if (!done) {
         abort(t);

@@ -179,7 +179,8 @@ Steps::Refused Steps::moved_at_commit(const std::vector<const Transaction *> &al
         refusal = std::max(refusal, moved(t->noted));
         for (const auto &n : t->noted) {
             const Draft *d = keeper(n.first);
-            if (d && std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
+            if (d &&
+                std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
                 return Refused::Yes;
         }
     }

@@ -101,7 +101,7 @@ TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
         MUST(db, std::string("PRAGMA main.cache_size=5;") + CHANGE_BOTH + ";" +
                      fill("main.t", 100, 300));
         EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-        EXPECT_TRUE(logged("with the other databases"));
+        EXPECT_TRUE(logged("one commit to all databases"));
         roll_back(db);
         EXPECT_EQ(both(db), "6 6");
         EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");

@@ -166,63 +166,26 @@ TEST_F(Reader, CannotReservePagesAndCanBeCopiedFrom)
     ato_tx *tx = ato_tx_begin(0);
     EXPECT_EQ(ato_tx_memcpy(tx, seen.data(), r.base, SIZE, 0), nullptr);
     EXPECT_EQ(errno, EACCES);
-    ato_tx_abort(tx);
 
     const std::string other = dir / "other";
     write_file(other, Bytes(SIZE, 0));
     Mapped to(other);
     ASSERT_TRUE(to) << to.sentence;
+    EXPECT_EQ(ato_tx_memcpy(tx, to.base, r.base, 100, 0), nullptr);
+    EXPECT_EQ(errno, EACCES);
+    ato_tx_abort(tx);
     EXPECT_NE(ato_memcpy(to.base, r.base, SIZE), nullptr) << ato_errormsg();
     EXPECT_EQ(to.read(), content);
     ASSERT_NE(ato_memset(to.base, 0, SIZE), nullptr);
     ato_iovec v[] = {{to.base, r.base, 100}, {to.base + 9000, r.base + 9000, 5000}};
     EXPECT_EQ(ato_writev(v, 2, 0), 0) << ato_errormsg();
     EXPECT_EQ(to.read(9000, 5000), Bytes(&content[9000], &content[14000]));
-    tx = ato_tx_begin(0);
-    EXPECT_NE(ato_tx_memcpy(tx, to.base + 3000, r.base + 3000, 6000, 0), nullptr) << ato_errormsg();
-    EXPECT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
-    EXPECT_EQ(to.read(3000, 6000), Bytes(&content[3000], &content[9000]));
     tx = ato_tx_begin(ATO_TX_READ_COMMITTED);
     EXPECT_NE(ato_tx_memcpy(tx, seen.data(), r.base, SIZE, 0), nullptr) << ato_errormsg();
     EXPECT_EQ(seen, content);
-    ato_tx_abort(tx);
-}
-
-// A transaction that waits shows its pages to the others. It has no pages of a file that it only
-// reads.
-TEST_F(Reader, MayBePartOfATransactionThatWaits)
-{
-    const std::string other = dir / "other";
-    write_file(other, pattern(SIZE, 2));
-    Pipe held, enough;
-    const pid_t holder = fork();
-    if (holder == 0) {
-        Mapped m(other);
-        ato_tx *tx = ato_tx_begin(0);
-        const bool good = m && ato_tx_memcpy(tx, m.base, "held", 4, 0);
-        held.tell();
-        enough.hear();
-        ato_tx_abort(tx);
-        _exit(good ? 0 : 1);
-    }
-    ASSERT_TRUE(held.hear());
-    Watched r(path);
-    Mapped m(other);
-    ASSERT_TRUE(r.base && m) << r.sentence << m.sentence;
-    ato_tx_options o = {};
-    o.struct_size = sizeof(o);
-    o.flags = ATO_TX_READ_COMMITTED;
-    o.wait_ms = 100;
-    ato_tx *tx = ato_tx_begin_opt(&o);
-    Bytes seen(100);
-    EXPECT_TRUE(ato_tx_memcpy(tx, seen.data(), r.base, 100, 0)) << ato_errormsg();
-    EXPECT_FALSE(ato_tx_memcpy(tx, m.base + 100, seen.data(), 100, 0));
-    EXPECT_EQ(errno, ETIMEDOUT) << ato_errormsg();
-    EXPECT_EQ(ato_tx_abort(tx), 0);
-    enough.tell();
-    int status = -1;
-    waitpid(holder, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_NE(ato_tx_memcpy(tx, to.base + 3000, r.base + 3000, 6000, 0), nullptr) << ato_errormsg();
+    EXPECT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
+    EXPECT_EQ(to.read(3000, 6000), Bytes(&content[3000], &content[9000]));
 }
 
 TEST_F(Reader, MayBeInTheProcessOfAWriter)

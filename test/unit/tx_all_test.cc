@@ -47,7 +47,8 @@ class TxAll : public testing::TestWithParam<int>
     }
     static void put(ato_tx *t, File &f, size_t at, const Bytes &bytes, unsigned flags = 0)
     {
-        ASSERT_NE(ato_tx_memcpy(t, f.m->base + at, bytes.data(), bytes.size(), flags), nullptr) << ato_errormsg();
+        ASSERT_NE(ato_tx_memcpy(t, f.m->base + at, bytes.data(), bytes.size(), flags), nullptr)
+            << ato_errormsg();
         std::copy(bytes.begin(), bytes.end(), f.model.begin() + static_cast<long>(at));
     }
     static void resize(ato_tx *t, File &f, size_t to)
@@ -111,7 +112,8 @@ TEST_P(TxAll, HasTheSizesOfAll)
         resize(all[1], a, to);
         ASSERT_EQ(commit(), 0) << ato_errormsg();
         expect_models();
-        ASSERT_TRUE(ato_ftruncate(a.m->base, SIZE) == 0 && ato_ftruncate(b.m->base, SIZE) == 0) << ato_errormsg();
+        ASSERT_TRUE(ato_ftruncate(a.m->base, SIZE) == 0 && ato_ftruncate(b.m->base, SIZE) == 0)
+            << ato_errormsg();
         a.model.resize(SIZE);
         b.model.resize(SIZE);
         begin();
@@ -153,7 +155,8 @@ TEST_P(TxAll, HasNoEffectIfOneIsRefused)
 TEST_P(TxAll, FailureLeavesAllAsTheyAre)
 {
     write_file(dir / "other", pattern(SIZE, 3));
-    Mapped other(dir / "other", options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
+    Mapped other(dir / "other",
+                 options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
     ASSERT_TRUE(other) << other.sentence;
     ato_tx *elsewhere = ato_tx_begin(0), *theirs = nullptr;
     std::thread([&] { theirs = ato_tx_begin(0); }).join();
@@ -182,7 +185,8 @@ TEST_P(TxAll, FailureLeavesAllAsTheyAre)
 TEST_P(TxAll, FilesThatAreOnlyReadMayBeOfAnyDomain)
 {
     write_file(dir / "other", pattern(SIZE, 3));
-    Mapped other(dir / "other", options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
+    Mapped other(dir / "other",
+                 options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
     char byte;
     ASSERT_NE(ato_tx_memcpy(all[0], &byte, other.base, 1, 0), nullptr) << ato_errormsg();
     put(all[1], b, 70, pattern(PAGE, 4));
@@ -200,6 +204,7 @@ TEST_P(TxAll, EagerWritesAreDeployed)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxAll,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
+                                         ATO_DOMAIN_PROCESS));
 
 } // namespace

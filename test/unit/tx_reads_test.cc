@@ -50,7 +50,8 @@ TEST_P(TxReads, AreOfOneMoment)
         ato_tx *t = begin();
         ASSERT_TRUE(look(t, 3));
         others([&] {
-            const ato_iovec v[2] = {{m->base + 3 * PAGE, "three", 5}, {m->base + 7 * PAGE, "seven", 5}};
+            const ato_iovec v[2] = {{m->base + 3 * PAGE, "three", 5},
+                                    {m->base + 7 * PAGE, "seven", 5}};
             ASSERT_EQ(ato_writev(v, 2, 0), 0) << ato_errormsg();
         });
         model = m->read();
@@ -167,16 +168,18 @@ TEST_P(TxReads, ThreadsNeverBothWriteWhatTheOtherOneRead)
                 ADD_FAILURE() << ato_errormsg();
             meet(6 * i + 2);
             ato_tx *t = ato_tx_begin(0);
-            const bool good = ato_tx_memcpy(t, &bytes[own], m->base + own * PAGE, 1, 0) &&
-                              ato_tx_memcpy(t, &bytes[1 - own], m->base + (1 - own) * PAGE, 1, 0) &&
-                              (bytes[0] || bytes[1] || ato_tx_memcpy(t, m->base + own * PAGE, "\1", 1, 0)) &&
-                              ato_tx_commit(t) == 0;
+            const bool good =
+                ato_tx_memcpy(t, &bytes[own], m->base + own * PAGE, 1, 0) &&
+                ato_tx_memcpy(t, &bytes[1 - own], m->base + (1 - own) * PAGE, 1, 0) &&
+                (bytes[0] || bytes[1] || ato_tx_memcpy(t, m->base + own * PAGE, "\1", 1, 0)) &&
+                ato_tx_commit(t) == 0;
             if (!good) {
                 EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
                 EXPECT_EQ(ato_tx_abort(t), 0);
             }
             meet(6 * i + 4);
-            if (own == 0 && ato_memcpy(&bytes[0], m->base, 1) && ato_memcpy(&bytes[1], m->base + PAGE, 1)) {
+            if (own == 0 && ato_memcpy(&bytes[0], m->base, 1) &&
+                ato_memcpy(&bytes[1], m->base + PAGE, 1)) {
                 both += bytes[0] && bytes[1];
                 none += !bytes[0] && !bytes[1];
             }
@@ -199,14 +202,17 @@ TEST_P(TxReads, CountAgainstTheLimitAndAFailedCallReadsNothing)
     EXPECT_EQ(seen_by(t, 0, 3 * PAGE).size(), 3 * PAGE);
     EXPECT_TRUE(refused(seen_by(t, 10 * PAGE, 2 * PAGE).empty(), E2BIG, "max_bytes"));
     // A copy whose source may be read, and whose target is too long.
-    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base + 5, m->base + 9 * PAGE, 4 * PAGE, 0), E2BIG, "max_bytes"));
-    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base + SIZE - 5, m->base + 9 * PAGE, 10, 0), EFAULT, "end"));
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base + 5, m->base + 9 * PAGE, 4 * PAGE, 0), E2BIG,
+                        "max_bytes"));
+    EXPECT_TRUE(
+        refused(!ato_tx_memcpy(t, m->base + SIZE - 5, m->base + 9 * PAGE, 10, 0), EFAULT, "end"));
     for (size_t page : {9, 10, 11})
         others_write(page);
     EXPECT_TRUE(look(t, 20)) << ato_errormsg();
     EXPECT_TRUE(look(t, 2)) << ato_errormsg();
     EXPECT_TRUE(refused(!look(t, 21), E2BIG, "4"));
-    ASSERT_NE(ato_tx_memcpy(t, m->base + 50 * PAGE, m->base + 2 * PAGE, PAGE, 0), nullptr) << ato_errormsg();
+    ASSERT_NE(ato_tx_memcpy(t, m->base + 50 * PAGE, m->base + 2 * PAGE, PAGE, 0), nullptr)
+        << ato_errormsg();
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
 }
 
@@ -227,6 +233,7 @@ TEST_P(TxReads, OfManyPagesAreChecked)
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Domains, TxReads, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+INSTANTIATE_TEST_SUITE_P(Domains, TxReads,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
 
 } // namespace

@@ -22,7 +22,9 @@ class TxRun : public Tx
         ato_tx_options o = {};
         o.struct_size = sizeof(o);
         o.run_ms = run_ms;
-        auto call = [](ato_tx *t, void *arg) { return (*static_cast<std::function<int(ato_tx *)> *>(arg))(t); };
+        auto call = [](ato_tx *t, void *arg) {
+            return (*static_cast<std::function<int(ato_tx *)> *>(arg))(t);
+        };
         return ato_tx_run(call, &body, &o);
     }
     int look(ato_tx *t, size_t page) const
@@ -45,7 +47,9 @@ class TxRun : public Tx
         }
         ~Holder()
         {
-            std::thread([&] { EXPECT_TRUE(ato_tx_adopt(t) == 0 && ato_tx_abort(t) == 0) << ato_errormsg(); }).join();
+            std::thread([&] {
+                EXPECT_TRUE(ato_tx_adopt(t) == 0 && ato_tx_abort(t) == 0) << ato_errormsg();
+            }).join();
         }
         ato_tx *t;
     };
@@ -64,14 +68,15 @@ class TxRun : public Tx
 TEST_P(TxRun, RunsAgainWhileItIsRefused)
 {
     int runs = 0;
-    EXPECT_EQ(run([&](ato_tx *t) {
-                  if (look(t, 3) < 0)
-                      return -1;
-                  if (++runs < 4)
-                      std::thread([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, runs))); }).join();
-                  return write(t, 7); // refused at the commit
-              }),
-              0)
+    EXPECT_EQ(
+        run([&](ato_tx *t) {
+            if (look(t, 3) < 0)
+                return -1;
+            if (++runs < 4)
+                std::thread([&] { EXPECT_TRUE(m->write(3 * PAGE, pattern(10, runs))); }).join();
+            return write(t, 7); // refused at the commit
+        }),
+        0)
         << ato_errormsg();
     EXPECT_EQ(runs, 4);
     EXPECT_EQ(m->read(7 * PAGE, 3), Bytes({'n', 'e', 'w'}));
@@ -97,7 +102,8 @@ TEST_P(TxRun, EndsAfterRunMs)
     Holder holder(*this, 3);
     const auto before = Clock::now();
     unsigned runs = 0;
-    EXPECT_TRUE(refused(run([&](ato_tx *t) { return ++runs, write(t, 3); }, 60) == -1, EAGAIN, "run_ms"));
+    EXPECT_TRUE(
+        refused(run([&](ato_tx *t) { return ++runs, write(t, 3); }, 60) == -1, EAGAIN, "run_ms"));
     EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(60));
     EXPECT_GT(runs, 2u);
 }

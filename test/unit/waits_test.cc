@@ -212,7 +212,8 @@ TEST_F(Waits, TransactionWaitsForWaitMsAndIsRefused)
         ato_tx *u = begin(30);
         EXPECT_EQ(put(u, 1), 0);
         const auto before = std::chrono::steady_clock::now();
-        EXPECT_FALSE(ato_tx_memcpy(u, m->base + 5 * PAGE, pattern(5 * PAGE, 2).data(), 5 * PAGE, 0));
+        EXPECT_FALSE(
+            ato_tx_memcpy(u, m->base + 5 * PAGE, pattern(5 * PAGE, 2).data(), 5 * PAGE, 0));
         EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
         EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(30));
         for (unsigned page : {1, 5, 8}) // without EDEADLK, which its own pages would be
