@@ -230,8 +230,8 @@ std::string Herd::end()
     for (const std::string &name : rig::names_in(folder / ".ato")) {
         /* An unfinished journal is its maker's alone: it stays until that user makes the next one. */
         struct stat st;
-        if (name.find(".tmp") == std::string::npos || stat((folder / (".ato/" + name)).c_str(), &st) < 0 ||
-            st.st_uid == geteuid())
+        if (name.find(".tmp") == std::string::npos ||
+            stat((folder / (".ato/" + name)).c_str(), &st) < 0 || st.st_uid == geteuid())
             wrong += ".ato/" + name + " is left; ";
     }
     for (const char *name : names)
