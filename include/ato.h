@@ -16,8 +16,8 @@
  *   Threads      Every function may be called from any thread at any time, except that a mapping
  *                must not be unmapped while another thread is in a call on it (a library that was
  *                built with assertions aborts then). Reads take no lock, and do not wait for a
- *                writer's copying or flushing; if commits change its pages again and again, a read
- *                queues for them after some tries. Between threads, calls are ordered as plain
+ *                writer's copying or flushing (but see ATO_EPOCHS); if commits change its pages again
+ *                and again, a read queues for them after some tries. Between threads, calls are ordered as plain
  *                stores and loads are on x86: writes become visible in order, and a later read
  *                of the same thread may take effect before them. Do not call any function from a signal
  *                handler, nor leave a call by longjmp() or thread cancellation.
@@ -83,7 +83,8 @@ enum ato_format {
  * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size. */
 #define ATO_PREFER_FILE       0x8u
 #define ATO_PREFER_REFLECTION 0x10u
-/* Writes through the mapping belong to its epoch, which ato_msync() commits. */
+/* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
+ * takes turns with writes and ato_msync() of other threads. */
 #define ATO_EPOCHS 0x20u
 /* The library uses fd itself while the file is mapped, and opens and closes no other descriptor of the file: for
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
@@ -95,7 +96,7 @@ enum ato_format {
 #define ATO_SKIP_EQUAL 0x2u /* do not write slices that already hold these bytes */
 
 /* ato_tx_begin() flags */
-#define ATO_TX_READ_COMMITTED 0x1u /* each read by itself is consistent, and no more */
+#define ATO_TX_READ_COMMITTED 0x1u /* reads are not checked again later */
 
 /* ato_munmap() modes */
 #define ATO_UNMAP_FAST    0 /* keep the reflection: unmapping and the next mapping are O(1) */
@@ -136,11 +137,12 @@ typedef struct ato_tx ato_tx;
 struct ato_tx_options {
     size_t struct_size; /* sizeof(struct ato_tx_options) */
     unsigned flags;     /* ATO_TX_READ_COMMITTED */
-    uint64_t wait_ms;   /* how long a call waits for a page of others: EAGAIN; 0: 1 ms */
-    /* Pages that the transaction may write, and as many that it may read, in bytes: E2BIG; at most 1 TiB. 0: 1 GiB and
-     * 32 MiB. A page takes 32 bytes of memory, and 16 of a lane if written. */
+    uint64_t wait_ms;   /* how long a call waits for a page that others hold: EAGAIN; 0: 1 ms */
+    /* How much the transaction may write, and how much it may read besides, in bytes of whole pages: E2BIG; at most
+     * 1 TiB. 0: 1 GiB and 32 MiB. A page takes some 32 bytes of memory, and 16 of a lane if written. */
     uint64_t max_bytes;
-    uint64_t run_ms; /* how long ato_tx_run() tries again; 0: as long as a plain call waits, 10 s */
+    /* How long ato_tx_run() tries: EAGAIN. 0: as long as a plain call waits ($ATO_WAIT_MS). */
+    uint64_t run_ms;
 };
 
 /* One range of ato_writev(). */
@@ -197,9 +199,9 @@ struct ato_status {
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has
  *             ATO_BORROW_FD; or a lock on the manifest is not free for half a minute
  *   EFBIG     the file is larger than the maximum that the first mapping fixed, or than 256 TiB
- *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED; not a regular file, or one of proc or sysfs; a file that is unlinked, or to
- *             which its path does not lead any more, or that has several links where the file system has
- *             no extended attributes; unknown options, flags or values of environment variables
+ *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED; not a regular file, or one of proc or sysfs; a file that is
+ *             unlinked, or to which its path does not lead any more, or that has several links where the file
+ *             system has no extended attributes; unknown options, flags or values of environment variables
  *   EIO       the medium failed
  *   ENOSPC    no space for the manifest, the reflection or the shared page states
  *   ENOTSUP   an option that is not in this version; or the file system lacks fallocate(2)
@@ -254,10 +256,12 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   EAGAIN    src lies in a mapping of a read-only descriptor, and a process with write permission must free pages
  *             that a killed process held (ato(7)); or others wrote there without a pause for a second
  *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
- *   EDEADLK   a page of the write is held by an open transaction of the calling thread, an open
- *             epoch of another mapping, or a transaction whose thread waits for this one
+ *   EDEADLK   the call would wait for itself: a page of the write is held by an open transaction of the
+ *             calling thread, or by the open epoch of another mapping of this process
  *   EIO       the medium failed; if that leaves a commit in doubt, every call on the
  *             file is EIO until it is unmapped and mapped again
+ *   ETIMEDOUT others, such as an open transaction or a process that is stopped, held a page for $ATO_WAIT_MS
+ *             milliseconds (10,000 if it is not set)
  * A write waits for transactions that hold its pages; a read does not.
  * Through a mapping with ATO_EPOCHS a write is atomic for readers through the mapping; it becomes durable,
  * and visible to others, with the epoch: ato_msync().
@@ -278,7 +282,6 @@ void *ato_memset(void *dst, int c, size_t n);
  * includes the writes of the ranges before. Durable when it returns. Returns 0, or -1 with errno: as
  * ato_memcpy(), and
  *   EAGAIN, ENOMEM  as ato_tx_begin()
- *   EDEADLK   as above; the call holds no pages while it waits for a transaction
  *   EINVAL    a dst that does not lie in a mapping; unknown flags; ranges of an epoch mixed with others
  *   EXDEV     one commit cannot span the files: see ato_tx_memcpy()
  * Since 0.1.
@@ -288,8 +291,8 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags);
 /*
  * Deploy the pages that [addr, addr+n) touches, so that plain loads there are current until the next write to
  * those pages. Each page is deployed by itself; the content of the file does not change. Durable when it returns.
- * Errors: EACCES (the mapping has a read-only descriptor), EDEADLK (as ato_memcpy()), EINVAL, EFAULT, ENOSPC,
- * ENOMEM, EIO. Since 0.1.
+ * Errors: EACCES (the mapping has a read-only descriptor), EDEADLK and ETIMEDOUT (as ato_memcpy()), EINVAL, EFAULT,
+ * ENOSPC, ENOMEM, EIO. Since 0.1.
  */
 int ato_deploy(const void *addr, size_t n);
 
@@ -334,15 +337,15 @@ int ato_settle(const void *addr);
  * when the last mapping of the file is gone; until then plain loads beyond the end may read any bytes.
  *   EACCES    the mapping has no PROT_WRITE
  *   EAGAIN, ENOMEM  as ato_tx_begin()
- *   EDEADLK   as for ato_memcpy(): the last page, or one that is cut off
+ *   EDEADLK, ETIMEDOUT  as for ato_memcpy(): the last page, one that is cut off, or the size
  *   EINVAL    addr does not lie in a mapping; size is negative; guarded bytes (ato_set_guard()) would
  *             be cut off
  *   ENOSPC    size is beyond the max_size that the file's first mapping fixed; or no space
  *   EFBIG     more than the file system allows, or RLIMIT_FSIZE (which also raises SIGXFSZ); or another process has
  *             made the file longer than it is mapped here
  *   ESTALE    the file was cut or made longer by other means while it was mapped. (Zeros up to the
- *             length of an interrupted growth count as that growth, and are cut off. Zeros up to `size` are taken as they
- *             are, if the old size is a multiple of 64.)
+ *             length of an interrupted growth count as that growth, and are cut off. Zeros up to `size` are
+ *             taken as they are, if the old size is a multiple of 64.)
  *   EUCLEAN   the reflection has slices of pages beyond the end of the file
  *   EIO       the medium failed: as for ato_memcpy()
  * Since 0.1.
@@ -374,17 +377,28 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
 
 /*
  * Begin a transaction: reads and writes of any number of ranges, mappings and files, which ato_tx_commit() makes one
- * atomic step, for other threads and for crashes. Until then no other thread sees its writes.
+ * atomic step, for other threads and for crashes. Until then no other thread sees its writes. ato_tx_run() is the
+ * easiest way to use one.
  *
- * All that it reads is as it was at one moment, and what it commits follows from that: transactions are
- * serializable. It holds the pages that it writes until it ends: others that write there wait, others that read there
- * do not, and see the committed bytes. It holds nothing that it only reads. Instead, a call fails with EAGAIN if
- * others have changed what the transaction has read, or kept a page that it writes for wait_ms. Then it is refused:
- * it has no effect and holds nothing, each later call on it is EAGAIN, and all that is left is ato_tx_abort().
- * Run it again, or let ato_tx_run() do that. With ATO_TX_READ_COMMITTED each read by itself is as it was at one
- * moment, and the transaction does not care what others change later.
+ * Transactions are serializable: each has the effect that it would have if no other ran at the same time. All that a
+ * transaction has read is as it was at one moment.
+ *   A page that it writes is held until it ends: others that write there wait; others that read there do not wait,
+ *   and see the committed bytes.
+ *   A page that it only reads is not held. Later reads, and the commit if the transaction has written something, check
+ *   that no such page has changed since.
  *
- * It belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
+ * A call fails with EAGAIN if such a page has changed, or if others held a page that the call needs for wait_ms; a
+ * commit also if others hold a page that was read, since they may change it. Plain writes count too, those of the
+ * calling thread included. Then the transaction is refused: it has no effect and holds nothing, every later
+ * call on it is EAGAIN, and all that is left is ato_tx_abort(). Run it again from its beginning.
+ *
+ * With ATO_TX_READ_COMMITTED each read by itself is as it was at one moment; it is not checked later, so two
+ * reads may show different moments.
+ *
+ * If the last transaction of the thread was refused, the call pauses first, for less than 1 ms. After 8 refusals in a
+ * row the transaction goes first (ato(7)).
+ *
+ * A transaction belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
  * several. When a process ends, its open transactions have no effect. In a forked child the parent's are not open.
  *
  * NULL with errno: EINVAL (flags, options), EAGAIN (65,535 are open), ENOMEM. Since 0.1.
@@ -398,28 +412,37 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all default
 int ato_tx_adopt(ato_tx *tx);
 
 /*
- * Run fn(tx, arg) as a transaction: begin it, call fn, and commit it if fn returns 0. If it is refused (EAGAIN),
- * abort it and run it again, after a random pause that grows; after some refusals it goes before others.
- * fn may run any number of times. It must use the errors of its calls only to return, and change nothing
- * else that matters if it runs again. Durable when it returns 0. Otherwise the transaction is aborted, and the result
- * is what fn returned, with its errno; or -1 with errno: EAGAIN (refused for run_ms), and as ato_tx_begin_opt() and
- * ato_tx_commit(). EINVAL: fn is NULL. Since 0.1.
+ * Run fn(tx, arg) in a transaction: begin it, call fn, and commit if fn returned 0. If the transaction is refused,
+ * abort it and do all of that again, whatever fn returned. If fn returned another value, abort and return that value.
+ *
+ * fn may run any number of times, so what it changes outside the mappings must be right after any number of runs.
+ * When a call on tx fails, fn must return, with a value other than 0. It must not commit or abort tx.
+ *
+ * Durable when it returns 0. Otherwise nothing has changed (except after EIO, as for ato_tx_commit()), and the
+ * result is what fn returned, with errno as fn left it; or -1 with errno:
+ *   EAGAIN    the transaction was refused again and again, for run_ms; or as ato_tx_begin()
+ *   EINVAL    fn is NULL; or as ato_tx_begin_opt()
+ *   others    as ato_tx_begin_opt() and ato_tx_commit()
+ * Since 0.1.
  */
 int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_options *opt);
 
 /*
  * ato_memcpy_opt() in a transaction: into a mapping, out of one, or both. Reads see the transaction's own writes.
- * Nothing is durable yet. Returns dst, or NULL with errno and, unless it is EAGAIN, the transaction as it was before the
- * call:
+ * Nothing is durable yet. Returns dst, or NULL with errno. Unless it is refused, the transaction is as it was before
+ * the call.
  *   EACCES, EFAULT, EIO, ENOMEM, ENOSPC   as ato_memcpy()
+ *   EACCES     src lies in a mapping of a read-only descriptor: such reads need ATO_TX_READ_COMMITTED
  *   E2BIG      more pages than max_bytes
- *   EAGAIN     the transaction is refused (ato_tx_begin())
- *   EDEADLK    a page is held by another transaction of this thread, or by an open epoch of this process
+ *   EAGAIN     the transaction is refused (ato_tx_begin()); or, from a mapping of a read-only descriptor, as
+ *              ato_memcpy(), and it is not refused
+ *   EDEADLK    a page that would be held is held by another transaction of this thread, or by an open epoch of this
+ *              process
  *   EINVAL     neither side lies in a mapping; unknown flags; the transaction is not open
  *   EPERM      it belongs to another thread
  *   EXDEV      the file cannot be in one commit with those written before: it has another durability domain,
- *              reflection folder, owner, group or mode for writers (a process that recovers one must find and be able to
- *              recover all)
+ *              reflection folder, owner, group or mode for writers (a process that recovers one must find and
+ *              be able to recover all)
  * ATO_EAGER takes effect at the commit. Since 0.1.
  */
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags);
@@ -429,18 +452,21 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
  * Until then others that change the file's size, or write to a part that will be cut off, wait; readers go on.
  * A part that is cut off and comes back in the transaction is zeros, which count against max_bytes. After a growth
  * other programs see a longer file, with zeros, until the transaction ends; after a crash, until its size changes or
- * it is mapped. Errors: those of both, and the transaction is as it was before the call. Since 0.1.
+ * it is mapped. Errors: those of ato_ftruncate() and ato_tx_memcpy(), but for ETIMEDOUT. Unless it is refused, the
+ * transaction is as it was before the call. Since 0.1.
  */
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
- * On any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the call, or abort. After
- * EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM. Since 0.1. */
+ * After any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the
+ * call, or abort. After EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
+ * Since 0.1. */
 int ato_tx_commit(ato_tx *tx);
 
-/* Commit `count` different transactions of the calling thread in one step, as if they were one: all are over, or all are
- * as before, and errno is as for ato_tx_commit(). EXDEV: their files cannot be in one commit (ato_tx_memcpy()).
- * After EAGAIN at least one of them is refused. Since 0.1. */
+/* Commit `count` transactions of the calling thread in one step, durably. On success all are over, otherwise none.
+ * None of them sees the writes of the others, and no two of them can hold the same page. EAGAIN: at least one is
+ * refused. EXDEV: their files cannot be in one commit (ato_tx_memcpy()). EINVAL: `count` is negative, or one of them
+ * is not open or is there twice. Others as ato_tx_commit(). Since 0.1. */
 int ato_tx_commit_all(ato_tx *const tx[], int count);
 
 /* End it without any effect. EINVAL, EPERM. Since 0.1. */

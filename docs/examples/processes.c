@@ -26,8 +26,6 @@ struct counters {
     uint64_t each[WORKERS];
 };
 
-static struct counters *counters;
-
 static struct counters *map(const char *name, int flags)
 {
     int fd = open(name, O_RDWR | flags, 0600);
@@ -40,29 +38,35 @@ static struct counters *map(const char *name, int flags)
     return c;
 }
 
-/* What one transaction does. If others are in its way, it is run again. */
-static int add(ato_tx *tx, void *which)
+struct place {
+    struct counters *c; /* the mapping */
+    int which;
+};
+
+/* Runs again if another process changes a counter that it has read. */
+static int count(ato_tx *tx, void *arg)
 {
-    uint64_t *each = which, all, own;
-    if (!ato_tx_memcpy(tx, &all, &counters->all, sizeof(all), 0) ||
-        !ato_tx_memcpy(tx, &own, each, sizeof(own), 0))
+    const struct place *p = arg;
+    uint64_t all, own;
+    if (!ato_tx_memcpy(tx, &all, &p->c->all, sizeof(all), 0) ||
+        !ato_tx_memcpy(tx, &own, &p->c->each[p->which], sizeof(own), 0))
         return -1;
     all++;
     own++;
-    return ato_tx_memcpy(tx, &counters->all, &all, sizeof(all), 0) &&
-                   ato_tx_memcpy(tx, each, &own, sizeof(own), 0)
-               ? 0
-               : -1;
+    if (!ato_tx_memcpy(tx, &p->c->all, &all, sizeof(all), 0) ||
+        !ato_tx_memcpy(tx, &p->c->each[p->which], &own, sizeof(own), 0))
+        return -1;
+    return 0;
 }
 
 /* After a fork a process has no mappings of libato: it makes its own. */
 static void work(const char *name, int which)
 {
-    counters = map(name, 0);
+    struct place p = {map(name, 0), which};
     for (int i = 0; i < TIMES; i++)
-        if (ato_tx_run(add, &counters->each[which], NULL) < 0)
+        if (ato_tx_run(count, &p, NULL) != 0)
             errx(1, "%s", ato_errormsg());
-    exit(ato_munmap(counters, sizeof(*counters), ATO_UNMAP_FAST) < 0);
+    exit(ato_munmap(p.c, sizeof(*p.c), ATO_UNMAP_FAST) < 0);
 }
 
 int main(int argc, char **argv)

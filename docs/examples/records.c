@@ -4,8 +4,8 @@
  *
  *   records FILE
  *
- * Adds one record at each run and prints all of them. Kill it at any moment: no record is ever half written. The number of
- * records is stored in the same atomic step as the new record (ato_writev()).
+ * Adds one record at each run and prints all of them. Kill it at any moment: no record is ever half written. The number
+ * of records is stored in the same atomic step as the new record (ato_writev()).
  */
 #include <ato.h>
 

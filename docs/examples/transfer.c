@@ -4,22 +4,25 @@
  *
  *   transfer FROM TO AMOUNT
  *
- * A file that does not exist yet is an account with 1000. Other processes may do the same at the same time: the sum of all
- * accounts never changes, for any reader and after any crash.
+ * A file that does not exist yet is an account with 1000. Other processes may do the same at the same time: the sum of
+ * all accounts never changes, for any reader and after any crash.
  */
 #include <ato.h>
 
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { BYTES = 4096, TRIES = 100 };
+enum { BYTES = 4096, TOO_LITTLE = 1 };
+
+struct transfer {
+    int64_t *from, *to; /* in mappings */
+    int64_t amount;
+};
 
 static int64_t *map(const char *name)
 {
@@ -38,54 +41,42 @@ static int64_t *map(const char *name)
     return account;
 }
 
-/* Tries once. Returns 0; or -1 with errno, and nothing has changed. */
-static int transfer(int64_t *from, int64_t *to, int64_t amount)
+/* Runs again if others change an account meanwhile: so it changes nothing but the accounts, through tx. */
+static int move(ato_tx *tx, void *arg)
 {
-    const struct ato_tx_options options = {.struct_size = sizeof(options), .wait_ms = 1000};
+    const struct transfer *t = arg;
     int64_t a, b;
-    ato_tx *tx = ato_tx_begin_opt(&options);
-    if (!tx)
+    if (!ato_tx_memcpy(tx, &a, t->from, sizeof(a), 0) ||
+        !ato_tx_memcpy(tx, &b, t->to, sizeof(b), 0))
         return -1;
-    /* No other transaction changes bytes that this one has read until it ends. */
-    if (ato_tx_memcpy(tx, &a, from, sizeof(a), 0) && ato_tx_memcpy(tx, &b, to, sizeof(b), 0)) {
-        a -= amount;
-        b += amount;
-        if (ato_tx_memcpy(tx, from, &a, sizeof(a), 0) && ato_tx_memcpy(tx, to, &b, sizeof(b), 0) &&
-            ato_tx_commit(tx) == 0)
-            return 0;
-    }
-    const int error = errno;
-    ato_tx_abort(tx);
-    errno = error;
-    return -1;
-}
-
-/* Another transaction has one of the pages, perhaps waiting for one of ours: try again after a random time that grows. */
-static void back_off(int i)
-{
-    const long most = 1000L * (1L << (i < 10 ? i : 10));
-    nanosleep(&(struct timespec){.tv_nsec = random() % most}, NULL);
+    if (a < t->amount)
+        return TOO_LITTLE; /* ends the transaction without any effect */
+    a -= t->amount;
+    b += t->amount;
+    if (!ato_tx_memcpy(tx, t->from, &a, sizeof(a), 0) ||
+        !ato_tx_memcpy(tx, t->to, &b, sizeof(b), 0))
+        return -1;
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     if (argc != 4)
         errx(64, "usage: transfer FROM TO AMOUNT");
-    int64_t *from = map(argv[1]), *to = map(argv[2]), a, b;
-    srandom((unsigned)getpid());
+    struct transfer t = {map(argv[1]), map(argv[2]), strtoll(argv[3], NULL, 10)};
+    int64_t a, b;
 
-    int i = 0, r;
-    while ((r = transfer(from, to, strtoll(argv[3], NULL, 10))) < 0 && i++ < TRIES &&
-           (errno == EDEADLK || errno == ETIMEDOUT))
-        back_off(i);
+    const int r = ato_tx_run(move, &t, NULL);
     if (r < 0)
         errx(1, "%s", ato_errormsg());
+    if (r == TOO_LITTLE)
+        printf("%s has less than %" PRId64 "\n", argv[1], t.amount);
 
-    if (!ato_memcpy(&a, from, sizeof(a)) || !ato_memcpy(&b, to, sizeof(b)))
+    if (!ato_memcpy(&a, t.from, sizeof(a)) || !ato_memcpy(&b, t.to, sizeof(b)))
         errx(1, "%s", ato_errormsg());
     printf("%s: %" PRId64 "\n%s: %" PRId64 "\n", argv[1], a, argv[2], b);
-    if (ato_munmap(from, BYTES, ATO_UNMAP_SPATIAL) < 0 ||
-        ato_munmap(to, BYTES, ATO_UNMAP_SPATIAL) < 0)
+    if (ato_munmap(t.from, BYTES, ATO_UNMAP_SPATIAL) < 0 ||
+        ato_munmap(t.to, BYTES, ATO_UNMAP_SPATIAL) < 0)
         errx(1, "%s", ato_errormsg());
     return 0;
 }

@@ -109,8 +109,7 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
-    const struct epoch_range range = {
-        .offset = to->offset, .n = n, .bytes = page, .repeats = true};
+    const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = page, .repeats = true};
     if (!to->m->epoch)
         return write_fill(to->m, to->offset, c, n, 0);
     memset(page, c, n < sizeof(page) ? n : sizeof(page));

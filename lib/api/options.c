@@ -54,8 +54,10 @@ static int take_patience(void)
         char *end;
         errno = 0;
         ms = strtoull(word, &end, 10);
-        if (errno || *end || !isdigit((unsigned char)*word) || !ms || ms > RESERVATION_PATIENCE_MOST_MS)
-            return report_error(EINVAL, "ATO_WAIT_MS '%.40s' is not a number of milliseconds, from 1 to %d",
+        if (errno || *end || !isdigit((unsigned char)*word) || !ms ||
+            ms > RESERVATION_PATIENCE_MOST_MS)
+            return report_error(EINVAL,
+                                "ATO_WAIT_MS '%.40s' is not a number of milliseconds, from 1 to %d",
                                 word, RESERVATION_PATIENCE_MOST_MS);
     }
     __atomic_store_n(&reservation_patience_ms, ms, __ATOMIC_RELAXED);

@@ -88,8 +88,9 @@ static struct tx *enter(const ato_tx *tx)
     struct tx *t = enter_any(tx);
     if (__builtin_expect(!t || !t->refused, 1))
         return t;
-    report_error(EAGAIN, "the transaction was refused in an earlier call, and has no effect: abort it, and "
-                         "run it again");
+    report_error(EAGAIN,
+                 "the transaction was refused in an earlier call, and has no effect: abort it, and "
+                 "run it again");
     leave(t);
     return NULL;
 }
@@ -123,7 +124,8 @@ ato_tx *ato_tx_begin(unsigned flags)
 static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
 {
     *o = (struct ato_tx_options){0};
-    if ((opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0) || check_flags(o->flags) < 0)
+    if ((opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0) ||
+        check_flags(o->flags) < 0)
         return NULL;
     uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
     if (pages > TX_MOST_PAGES) {
@@ -132,7 +134,8 @@ static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options
     }
     /* A larger value would overflow a deadline, which would then lie in the past. */
     if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX) {
-        report_error(EINVAL, "%s is more than 2^32 - 1", o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
+        report_error(EINVAL, "%s is more than 2^32 - 1",
+                     o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
         return NULL;
     }
     return begin(o->flags, o->wait_ms, pages ? pages : TX_PAGES);

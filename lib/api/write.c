@@ -24,8 +24,8 @@
 /* ---- where the bytes come from ---- */
 
 struct source {
-    const char *bytes;    /* consecutive; or a page of one byte */
-    bool repeats;         /* it is a page of one byte */
+    const char *bytes; /* consecutive; or a page of one byte */
+    bool repeats;      /* it is a page of one byte */
 };
 
 /* ---- the operation ---- */
@@ -54,7 +54,8 @@ static int flush_range(struct file *f, uint64_t offset, uint64_t n)
         return 0;
     if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0)
         return -1;
-    return file_flush_data(f, file_r(f, first), (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
+    return file_flush_data(f, file_r(f, first),
+                           (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
 }
 
 /* Writes to the pages of the range, all of which are held. */

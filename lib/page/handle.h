@@ -45,7 +45,7 @@ struct tx {
     uint64_t generation; /* of the next handle */
     uint64_t owner;      /* thread_id(), perhaps with TX_UNDECIDED; TX_ALL_THREADS: an epoch */
     uint32_t slot;
-    bool busy;   /* its owner is in a call on it */
+    bool busy;    /* its owner is in a call on it */
     bool refused; /* it can only be aborted (again.h) */
     bool first;   /* others let it go first, and it holds what it reads (again.h) */
     unsigned flags;

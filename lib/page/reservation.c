@@ -20,32 +20,33 @@ int reservation_look_after(struct file *f, const struct page_state *s, uint32_t 
     return peers_recover(f, holder);
 }
 
-/* Only a transaction keeps pages from one call to the next. So a thread that waits for a page of a transaction of its own
- * would wait in vain. An open epoch belongs to every thread of the process. */
-static int check_own(const struct file *f, const struct page_state *s)
+int reservation_check_own(const struct file *f, const struct page_state *s)
 {
     if (__atomic_load_n(&s->holder, __ATOMIC_RELAXED) != f->holder)
         return 0;
     const uint64_t owner = handle_owner_of(__atomic_load_n(&s->tx, __ATOMIC_RELAXED));
     if (owner != thread_id() && owner != TX_ALL_THREADS)
         return 0;
-    return report_error(EDEADLK,
-                        "deadlock: a part of %s belongs to another transaction of this thread, or to an "
-                        "epoch of this process, and does not become free while this call waits",
-                        f->pairing.path);
+    return report_error(
+        EDEADLK,
+        "deadlock: a part of %s belongs to another transaction of this thread, or to an "
+        "epoch of this process, and does not become free while this call waits",
+        f->pairing.path);
 }
 
 static int ran_out(const struct file *f, const struct patience *patience)
 {
     if (patience->tx_ns)
-        return report_error(EAGAIN,
-                            "a part of %s stayed with others for the wait_ms of this transaction: it "
-                            "has no effect; abort it, and run it again",
-                            f->pairing.path);
-    return report_error(ETIMEDOUT,
-                        "a part of %s stayed with a transaction that is open, or with a process that "
-                        "is stopped, for %llu ms (ATO_WAIT_MS)",
-                        f->pairing.path, (unsigned long long)reservation_patience_ms);
+        return report_error(
+            EAGAIN,
+            "a part of %s stayed with others for the wait_ms of this transaction: it "
+            "has no effect; abort it, and run it again",
+            f->pairing.path);
+    return report_error(
+        ETIMEDOUT,
+        "a part of %s stayed with a transaction that is open, or with a process that "
+        "is stopped, for %llu ms (ATO_WAIT_MS)",
+        f->pairing.path, (unsigned long long)reservation_patience_ms);
 }
 
 /* Waits for a page that did not become free within PAGE_SPINS. Its holder may be dead: that is found out after each
@@ -53,10 +54,11 @@ static int ran_out(const struct file *f, const struct patience *patience)
 static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
 {
     const uint64_t now = clock_ns();
-    const uint64_t until = now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms * 1000000);
+    const uint64_t until =
+        now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms * 1000000);
     for (uint64_t left = until - now;;) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (check_own(f, s) < 0)
+        if (reservation_check_own(f, s) < 0)
             return -1;
         page_sleep(s, left);
         if (reservation_look_after(f, s, holder) < 0)

@@ -74,7 +74,8 @@ int reader_copy_beside(struct file *f, uint64_t offset, char *dst, uint64_t n, u
     }
     /* A shrink cuts off pages that are not loaded without a change of their states. */
     if (now != *version)
-        memset(version + 1, 0xff, page_span_count(offset, n) * sizeof(*version)); /* READ_NOT_COPIED */
+        memset(version + 1, 0xff,
+               page_span_count(offset, n) * sizeof(*version)); /* READ_NOT_COPIED */
     *version = now;
     if (offset + n > file_size(f))
         return beyond(f, offset + n);

@@ -22,8 +22,9 @@ static int code_of(int code, int error)
     case ENOMEM:
         return SQLITE_IOERR_NOMEM;
     case EAGAIN:
-        return code == SQLITE_CANTOPEN || code == SQLITE_READONLY_ROLLBACK ? SQLITE_READONLY_ROLLBACK
-                                                                           : SQLITE_BUSY;
+        return code == SQLITE_CANTOPEN || code == SQLITE_READONLY_ROLLBACK
+                   ? SQLITE_READONLY_ROLLBACK
+                   : SQLITE_BUSY;
     default:
         return code;
     }

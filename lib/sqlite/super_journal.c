@@ -159,7 +159,8 @@ static int commit_all(struct super *s)
             all[n++] = &c->pending;
     if (pending_commit_all(all, n) == 0)
         return SQLITE_OK;
-    return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of", s->bound->name);
+    return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
+                           s->bound->name);
 }
 
 /* Commits what the bound databases have staged, as one transaction. After a failure nothing is staged. The connections are this

@@ -81,7 +81,8 @@ void again_note(const struct tx *t)
     again_refusals = t->refused ? again_refusals + 1 : 0;
     for (unsigned i = 0; t->first && !t->refused && i < t->nparts; i++) {
         const struct file *f = t->parts[i].mapping->file;
-        if (!f->reader && __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == own_number(f))
+        if (!f->reader &&
+            __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == own_number(f))
             __atomic_store_n(&f->shared.header->first, 0, __ATOMIC_RELAXED);
     }
 }

@@ -25,7 +25,8 @@ struct epoch_range {
     const char *bytes;
     bool repeats; /* `bytes` is a page of one repeated byte */
 };
-int epoch_write(struct mapping *m, const struct epoch_range *ranges, unsigned count, unsigned flags);
+int epoch_write(struct mapping *m, const struct epoch_range *ranges, unsigned count,
+                unsigned flags);
 
 /* As read_bytes(), with what the epoch has written. */
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);

@@ -123,9 +123,8 @@ void Draft::commit_with(Draft &other)
 
 void Draft::commit()
 {
-    commit_as([&] {
-        return tx ? ato_tx_commit(tx) : ato_msync(epoch->base, epoch->bytes, MS_SYNC);
-    });
+    commit_as(
+        [&] { return tx ? ato_tx_commit(tx) : ato_msync(epoch->base, epoch->bytes, MS_SYNC); });
 }
 
 void Draft::commit_as(const std::function<int()> &call)

@@ -223,15 +223,17 @@ std::string Herd::end()
     for (unsigned n = 0; n < pids.size(); n++)
         if (pids[n] > 0)
             reap(n);
-    /* The next process of the same user removes the unfinished journal of a killed one. */
-    if (wrong.empty())
-        look(1, End::Fast);
     if (wrong.empty())
         look(0, End::Spatial);
     if (!wrong.empty())
         return wrong;
-    for (const std::string &name : rig::names_in(folder / ".ato"))
-        wrong += ".ato/" + name + " is left; ";
+    for (const std::string &name : rig::names_in(folder / ".ato")) {
+        /* An unfinished journal is its maker's alone: it stays until that user makes the next one. */
+        struct stat st;
+        if (name.find(".tmp") == std::string::npos ||
+            stat((folder / (".ato/" + name)).c_str(), &st) < 0 || st.st_uid == geteuid())
+            wrong += ".ato/" + name + " is left; ";
+    }
     for (const char *name : names)
         if (getxattr((folder / name).c_str(), "user.ato", nullptr, 0) >= 0)
             wrong += std::string("the attribute of ") + name + " is left; ";
