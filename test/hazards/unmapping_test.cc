@@ -79,7 +79,7 @@ TEST(Unmapping, DuringACallOfAnotherThreadFailsAnAssertion)
 }
 
 // A transaction, even one within a call, keeps the mapping.
-TEST(Unmapping, DuringAChangeOfSizeIsRefused)
+TEST(Unmapping, DuringAChangeOfSizeOrACopyIsRefused)
 {
     TempDir dir;
     std::string file = dir / "file";
@@ -87,10 +87,16 @@ TEST(Unmapping, DuringAChangeOfSizeIsRefused)
     Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
     victim.m = &m;
-    seam_hook = unmap_it;
-    EXPECT_EQ(ato_ftruncate(m.base, SIZE + 1), 0) << ato_errormsg();
-    EXPECT_TRUE(victim.refused);
-    EXPECT_EQ(m.error, EBUSY);
+    for (bool copies : {false, true}) {
+        victim.refused = false;
+        seam_hook = unmap_it;
+        if (copies)
+            EXPECT_NE(ato_memcpy(m.base, m.base + 500, 100), nullptr) << ato_errormsg();
+        else
+            EXPECT_EQ(ato_ftruncate(m.base, SIZE + 1), 0) << ato_errormsg();
+        EXPECT_TRUE(victim.refused);
+        EXPECT_EQ(m.error, EBUSY);
+    }
     EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
 }
 

@@ -138,7 +138,8 @@ void Steps::commit_two(std::list<Transaction>::iterator t)
         went(ato_tx_commit_all(both, 2) == 0, EINVAL);
         return;
     }
-    if (!went(ato_tx_commit_all(both, 2) == 0, 0, moved_at_commit({&*t, &*other})))
+    const Refused refusal = std::max(moved(t->noted), moved(other->noted));
+    if (!went(ato_tx_commit_all(both, 2) == 0, kept({&*t, &*other}), refusal))
         return;
     together++;
     for (auto each : {t, other}) {
@@ -150,12 +151,14 @@ void Steps::commit_two(std::list<Transaction>::iterator t)
 
 void Steps::commit(std::list<Transaction>::iterator t)
 {
-    const Refused refusal = t->draft.puts.empty() ? Refused::No : moved_at_commit({&*t});
+    const bool writes = !t->draft.puts.empty();
+    const Refused refusal = writes ? moved(t->noted) : Refused::No;
+    const int expected = writes ? kept({&*t}) : 0;
     const uint64_t before = refused;
     bool done = false;
     for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure();
          tries++)
-        done = went(ato_tx_commit(t->tx) == 0, 0, refusal);
+        done = went(ato_tx_commit(t->tx) == 0, expected, refusal);
     if (!done) {
         abort(t);
         return;

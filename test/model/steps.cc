@@ -172,19 +172,17 @@ Steps::Refused Steps::moved(const Notes &noted) const
     return refusal;
 }
 
-Steps::Refused Steps::moved_at_commit(const std::vector<const Transaction *> &all) const
+/* Do others keep what one of these has read? */
+int Steps::kept(const std::vector<const Transaction *> &all) const
 {
-    Refused refusal = Refused::No;
-    for (const Transaction *t : all) {
-        refusal = std::max(refusal, moved(t->noted));
+    for (const Transaction *t : all)
         for (const auto &n : t->noted) {
             const Draft *d = keeper(n.first);
             if (d &&
                 std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
-                return Refused::Yes;
+                return EDEADLK;
         }
-    }
-    return refusal;
+    return 0;
 }
 
 /* ---- comparing ---- */
