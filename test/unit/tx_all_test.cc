@@ -105,7 +105,7 @@ TEST_P(TxAll, IsOneCommitOfAllFiles)
 
 TEST_P(TxAll, HasTheSizesOfAll)
 {
-    for (size_t to : {30 * PAGE + 40, 7 * PAGE, PAGE, SIZE}) {
+    for (size_t to : {30 * PAGE + 40, 7 * PAGE + 1000, PAGE, SIZE}) {
         put(all[0], a, 10, pattern(60, 3));
         resize(all[0], b, 5 * PAGE + to / 2);
         resize(all[1], a, 9 * PAGE);
