@@ -5,8 +5,7 @@
 
 bool connection_writes(const struct connection *c)
 {
-    return (c->without_locks && c->writable) ||
-           __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+    return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
 }
 
 bool connection_has_journal(const struct connection *c, const char *journal)
@@ -14,9 +13,4 @@ bool connection_has_journal(const struct connection *c, const char *journal)
     static const char ending[] = "-journal";
     const size_t n = strlen(c->name);
     return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, ending) == 0;
-}
-
-bool connection_owns_name(const struct connection *c, const char *journal)
-{
-    return sqlite3_filename_journal(c->name) == journal;
 }

@@ -41,9 +41,8 @@ struct connection {
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    int denied; /* opened for writing, but only reading is possible: the error of a write; 0 */
-    bool without_locks; /* ?nolock=1: xLock is not called */
-    bool checkpoint;    /* a checkpoint is under way */
+    int denied;      /* opened for writing, but only reading is possible: the error of a write; 0 */
+    bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
     bool batch;        /* between BEGIN_ATOMIC_WRITE and its end */
@@ -75,8 +74,5 @@ bool connection_writes(const struct connection *c);
 
 /* Returns whether the connection's rollback journal has this name. */
 bool connection_has_journal(const struct connection *c, const char *journal);
-
-/* Returns whether `journal` is the very string that SQLite keeps for this connection. */
-bool connection_owns_name(const struct connection *c, const char *journal);
 
 #endif

@@ -60,18 +60,14 @@ bool database_any(bool (*is)(const struct connection *c, const void *arg), const
     return any;
 }
 
-/* Finds the connection that a rollback journal belongs to. A connection with RESERVED comes before one that takes no locks
- * (nolock=1), which only reads meanwhile. Of several without locks it is the one whose own string `journal` is. */
+/* Finds the connection that a rollback journal belongs to: the one with RESERVED. */
 static struct connection *find_writer(const char *journal)
 {
-    struct connection *found = NULL;
     for (struct database *db = databases; db; db = db->next)
         for (struct connection *c = db->connections; c; c = c->next)
-            if (connection_writes(c) && connection_has_journal(c, journal) &&
-                (!found ||
-                 (found->without_locks && (!c->without_locks || connection_owns_name(c, journal)))))
-                found = c;
-    return found;
+            if (connection_writes(c) && connection_has_journal(c, journal))
+                return c;
+    return NULL;
 }
 
 bool database_journals_in_memory(const char *journal)
@@ -83,7 +79,7 @@ bool database_journals_in_memory(const char *journal)
     return in_memory;
 }
 
-bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own)
+bool database_opens_journal(const char *journal, bool may_be)
 {
     pthread_mutex_lock(&lock);
     struct connection *c = find_writer(journal);
@@ -92,8 +88,6 @@ bool database_opens_journal(const char *journal, bool may_be, struct connection 
         c->journaled = in_memory;
         c->plays_back = !in_memory;
     }
-    /* If a VFS above passes copies of names down, it cannot be told which of several connections without locks it is. */
-    *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
     pthread_mutex_unlock(&lock);
     return in_memory;
 }

@@ -88,8 +88,8 @@ void database_renew(struct database *db, const struct connection *self, bool pre
 bool database_journals_in_memory(const char *journal);
 
 /* To be called when SQLite opens a rollback journal for writing. Returns whether it is in memory, which it can be only if
- * `may_be`. `*its_own` is then its connection, if that takes no locks and the name is its own string; else NULL. */
-bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
+ * `may_be`. */
+bool database_opens_journal(const char *journal, bool may_be);
 
 /* To be called when SQLite deletes a rollback journal. Returns whether it was in memory when it was opened last. */
 bool database_deletes_journal(const char *journal);

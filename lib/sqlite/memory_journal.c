@@ -2,7 +2,6 @@
 #include "memory_journal.h"
 
 #include "fault.h"
-#include "transaction.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +10,7 @@
 
 static int journal_close(sqlite3_file *file)
 {
-    struct memory_journal *j = (struct memory_journal *)file;
-    if (j->connection)
-        transaction_lose_journal(j->connection);
-    bytes_free(&j->bytes);
+    bytes_free(&((struct memory_journal *)file)->bytes);
     return SQLITE_OK;
 }
 
@@ -118,11 +114,11 @@ static int delete_left(sqlite3_vfs *below, const char *name)
                  name);
 }
 
-int memory_journal_open(struct memory_journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name, enum journal_left left)
+int memory_journal_open(struct memory_journal *j, sqlite3_vfs *below, const char *name,
+                        enum journal_left left)
 {
     const int r = left == JOURNAL_NONE ? SQLITE_OK : delete_left(below, name);
     if (r == SQLITE_OK)
-        *j = (struct memory_journal){.as_file.pMethods = &methods, .connection = its_own};
+        *j = (struct memory_journal){.as_file.pMethods = &methods};
     return r;
 }

@@ -9,13 +9,9 @@
 
 #include "bytes.h"
 
-struct connection;
-
 struct memory_journal {
     sqlite3_file as_file; /* first */
     struct bytes bytes;
-    /* With nolock=1, its connection, if known; else NULL. SQLite closes the journal before the connection. */
-    struct connection *connection;
 };
 
 /* What is on the disk under the name of a journal. SQLite plays a journal back (it is hot) if its first byte is not 0. */
@@ -29,9 +25,9 @@ enum journal_left {
 
 enum journal_left memory_journal_on_disk(const char *name);
 
-/* Opens a journal in memory, of this connection (NULL: not known). What was `left` on the disk under its name is deleted;
- * SQLITE_CANTOPEN if it is hot and cannot be deleted. */
-int memory_journal_open(struct memory_journal *j, struct connection *its_own, sqlite3_vfs *below,
-                        const char *name, enum journal_left left);
+/* Opens a journal in memory. What was `left` on the disk under its name is deleted; SQLITE_CANTOPEN if it is hot and cannot be
+ * deleted. */
+int memory_journal_open(struct memory_journal *j, sqlite3_vfs *below, const char *name,
+                        enum journal_left left);
 
 #endif

@@ -52,19 +52,12 @@ static int sync_all(struct connection *c, int flags)
     return r;
 }
 
-/* Without locks (nolock=1) a transaction begins when SQLite reads its change counter; the first one when it asks for the size. */
-static int settle_without_locks(struct connection *c)
-{
-    return c->without_locks && !c->pending.tx ? direct_settle(c) : SQLITE_OK;
-}
-
 /* SQLite asks at the beginning of each transaction. */
 static int find_size(struct connection *c, sqlite3_int64 *size)
 {
-    int r = settle_without_locks(c);
     if (!c->pending.tx && !c->direct)
         length_find(c);
-    return r == SQLITE_OK ? length_get(c, size) : r;
+    return length_get(c, size);
 }
 
 /* SQLite reads its change counter when it begins a transaction. */
@@ -269,14 +262,11 @@ static int connection_close(sqlite3_file *file)
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    const bool begins = is_counter(c, n, offset);
     /* SQLite reads the header before it has a lock; other programs may have cut the file. */
     if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
         length_look(c);
-    int r = begins ? settle_without_locks(c) : SQLITE_OK;
-    if (r == SQLITE_OK)
-        r = data_read(c, to, n, offset);
-    if (r == SQLITE_OK && begins)
+    const int r = data_read(c, to, n, offset);
+    if (r == SQLITE_OK && is_counter(c, n, offset))
         look_at_counter(c, to);
     return leave(c, r);
 }
@@ -388,7 +378,6 @@ static int attach(struct connection *c, int flags)
         .view = {.max_size = p.max_size, .flags = p.prefer, .reflection_dir = p.reflection_dir}};
     c->journal_file = p.memory_journal_on_disk;
     c->unmap_fast = p.unmap_fast;
-    c->without_locks = p.without_locks;
     c->takes_file = p.prefer == ATO_PREFER_FILE;
     c->writable = wish.writable;
     c->db = database_open(&wish, c, &by_system);

@@ -81,7 +81,7 @@ static void name_unknown(const char *name)
 int parameters_read(struct parameters *p, const char *name)
 {
     int journal = -1, mode = -1, side = -1;
-    *p = (struct parameters){.without_locks = sqlite3_uri_boolean(name, "nolock", 0)};
+    *p = (struct parameters){0};
     name_unknown(name);
     int r = read_max_size(name, &p->max_size);
     if (r == SQLITE_OK)

@@ -12,7 +12,6 @@ struct parameters {
     const char *reflection_dir;  /* a folder; NULL: not given */
     bool memory_journal_on_disk; /* the rollback journal is the VFS's below */
     bool unmap_fast;
-    bool without_locks; /* SQLite's nolock=1 */
 };
 
 /* `name` is SQLite's, which the parameters follow in memory. Returns SQLITE_OK, or SQLITE_CANTOPEN: the sentence names the values

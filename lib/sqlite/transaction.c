@@ -74,10 +74,3 @@ int transaction_end(struct connection *c)
     c->becomes_wal = false;
     return SQLITE_OK;
 }
-
-void transaction_lose_journal(struct connection *c)
-{
-    pthread_mutex_lock(&c->in_call);
-    transaction_abandon(c);
-    pthread_mutex_unlock(&c->in_call);
-}

@@ -23,17 +23,17 @@ static sqlite3_vfs *below(sqlite3_vfs *vfs)
 
 /* ---- files ---- */
 
-/* If the name is a folder's, say, the VFS below reports the error. */
-static bool is_file(const char *name)
+/* Returns whether this VFS handles a database. If the name is a folder's, say, the VFS below reports the error. Without SQLite's
+ * locks (nolock=1) nothing keeps other connections from what is staged. */
+static bool is_mine(const char *name)
 {
     struct stat st;
-    return stat(name, &st) < 0 || S_ISREG(st.st_mode);
+    return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) && !sqlite3_uri_boolean(name, "nolock", 0);
 }
 
 static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                         int *out_flags)
 {
-    struct connection *its_own;
     /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
     if (!(flags & SQLITE_OPEN_READWRITE))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
@@ -41,18 +41,18 @@ static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
      * below reports the error. */
     const bool is_new = flags & SQLITE_OPEN_CREATE;
     const enum journal_left left = is_new ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
+    if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE))
         return vfs->xOpen(vfs, name, file, flags, out_flags);
     if (out_flags)
         *out_flags = flags;
-    return memory_journal_open((struct memory_journal *)file, its_own, vfs, name, left);
+    return memory_journal_open((struct memory_journal *)file, vfs, name, left);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *out_flags)
 {
     file->pMethods = NULL;
-    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_file(name))
+    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name))
         return methods_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);

@@ -167,7 +167,7 @@ TEST_F(SqliteVfs, TemporaryTablesAreLeftToSqlite)
     EXPECT_EQ(nameless.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteVfs, TransactionsWorkWithoutLocks)
+TEST_F(SqliteVfs, WithoutLocksSQLitesOwnVfsWrites)
 {
     make();
     Db db(path(), "nolock=1");

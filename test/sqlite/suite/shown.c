@@ -197,15 +197,15 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_unlock(&shown_lock);
 }
 
-int __real_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left);
-int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left);
+int __real_memory_journal_open(struct memory_journal *j, sqlite3_vfs *below, const char *name,
+                               enum journal_left left);
+int __wrap_memory_journal_open(struct memory_journal *j, sqlite3_vfs *below, const char *name,
+                               enum journal_left left);
 
-int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left)
+int __wrap_memory_journal_open(struct memory_journal *j, sqlite3_vfs *below, const char *name,
+                               enum journal_left left)
 {
-    const int r = __real_memory_journal_open(j, its_own, below, name, left);
+    const int r = __real_memory_journal_open(j, below, name, left);
     if (r == SQLITE_OK)
         show(&j->as_file, name, false);
     return r;
