@@ -34,8 +34,8 @@ struct connection {
     const char *name;   /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
-    struct super *super;     /* the super-journal that it is bound to; NULL */
-    struct connection *next_bound;
+    struct super *super;     /* the super-journal that it is a member of; NULL */
+    struct connection *next_member;
     struct pending pending;
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
     int error;               /* errno when the call began */
@@ -71,6 +71,12 @@ struct connection {
 
 /* Returns whether the connection has RESERVED or above. Any thread may ask. */
 bool connection_writes(const struct connection *c);
+
+/* Returns whether the rollback journal of a connection that writes is in memory. */
+static inline bool connection_journals_in_memory(const struct connection *c)
+{
+    return !c->journal_file && !c->plays_back;
+}
 
 /* Returns whether the connection's rollback journal has this name. */
 bool connection_has_journal(const struct connection *c, const char *journal);

@@ -15,7 +15,7 @@
  * the disk SQLite itself can roll them back. Neither needs to be staged. */
 bool data_stages(const struct connection *c)
 {
-    if (c->checkpoint || c->journal_file || c->plays_back)
+    if (c->checkpoint || !connection_journals_in_memory(c))
         return false;
     return connection_writes(c) || c->batch;
 }

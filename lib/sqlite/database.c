@@ -49,58 +49,16 @@ static void wait_until_idle(const struct database *db)
         pthread_cond_wait(&idle, &lock);
 }
 
-bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg)
+struct connection *database_find(const char *journal, bool writes)
 {
-    bool any = false;
+    struct connection *found = NULL;
     pthread_mutex_lock(&lock);
-    for (const struct database *db = databases; db && !any; db = db->next)
-        for (const struct connection *c = db->connections; c && !any; c = c->next)
-            any = is(c, arg);
+    for (const struct database *db = databases; db && !found; db = db->next)
+        for (struct connection *c = db->connections; c && !found; c = c->next)
+            if (connection_has_journal(c, journal) && (!writes || connection_writes(c)))
+                found = c;
     pthread_mutex_unlock(&lock);
-    return any;
-}
-
-/* Finds the connection that a rollback journal belongs to: the one with RESERVED. */
-static struct connection *find_writer(const char *journal)
-{
-    for (struct database *db = databases; db; db = db->next)
-        for (struct connection *c = db->connections; c; c = c->next)
-            if (connection_writes(c) && connection_has_journal(c, journal))
-                return c;
-    return NULL;
-}
-
-bool database_journals_in_memory(const char *journal)
-{
-    pthread_mutex_lock(&lock);
-    const struct connection *c = find_writer(journal);
-    const bool in_memory = c && !c->journal_file && !c->plays_back;
-    pthread_mutex_unlock(&lock);
-    return in_memory;
-}
-
-bool database_opens_journal(const char *journal, bool may_be)
-{
-    pthread_mutex_lock(&lock);
-    struct connection *c = find_writer(journal);
-    const bool in_memory = may_be && c && !c->journal_file;
-    if (c) {
-        c->journaled = in_memory;
-        c->plays_back = !in_memory;
-    }
-    pthread_mutex_unlock(&lock);
-    return in_memory;
-}
-
-bool database_deletes_journal(const char *journal)
-{
-    pthread_mutex_lock(&lock);
-    struct connection *c = find_writer(journal);
-    const bool in_memory = c && c->journaled;
-    if (c)
-        c->plays_back = false;
-    pthread_mutex_unlock(&lock);
-    return in_memory;
+    return found;
 }
 
 void database_before_fork(void)

@@ -84,22 +84,13 @@ static inline bool database_flushes_by_calls(const struct database *db)
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* Returns whether a connection of this process writes whose rollback journal has this name and is in memory. */
-bool database_journals_in_memory(const char *journal);
-
-/* To be called when SQLite opens a rollback journal for writing. Returns whether it is in memory, which it can be only if
- * `may_be`. */
-bool database_opens_journal(const char *journal, bool may_be);
-
-/* To be called when SQLite deletes a rollback journal. Returns whether it was in memory when it was opened last. */
-bool database_deletes_journal(const char *journal);
+/* Returns a connection of this process whose rollback journal has this name; with `writes`, the one that has RESERVED. NULL: there
+ * is none. The caller is the writer's thread, or only asks whether there is a connection. */
+struct connection *database_find(const char *journal, bool writes);
 
 /* To be called at the exit of the process: leaves each open database as its last close would, if that takes no more than some
  * seconds and no other thread is in a call on it. */
 void database_at_exit(void);
-
-/* Returns whether is(c, arg) for one of the connections of this process. */
-bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
 
 /* To be called around fork(), so that no thread is in this module. The child forgets its parent's connections. */
 void database_before_fork(void);

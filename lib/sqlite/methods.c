@@ -10,6 +10,7 @@
 #include "length.h"
 #include "parameters.h"
 #include "pragma.h"
+#include "super_journal.h"
 #include "transaction.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static int leave(struct connection *c, int result)
  * well. */
 static int sync_all(struct connection *c, int flags)
 {
-    int r = c->super ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
     if (r == SQLITE_OK && (c->direct || !database_is_durable(c->db)))
         r = c->real->pMethods->xSync(c->real, flags);
     return r;

@@ -30,7 +30,7 @@ int transaction_commit(struct connection *c, int code)
 
 void transaction_abandon(struct connection *c)
 {
-    super_give_up(c);
+    super_leave(c);
     pending_abort(&c->pending);
     c->batch = c->refused = c->unguarded = c->becomes_wal = false;
 }
@@ -39,13 +39,13 @@ void transaction_abandon(struct connection *c)
  * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned. */
 int transaction_sync(struct connection *c, const char *super)
 {
-    if (c->journal_file || c->plays_back)
+    if (!connection_journals_in_memory(c))
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
         if (guard_new_file(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
-        int r = super_bind(c, super);
+        int r = super_prepare(c, super);
         c->refused = r != SQLITE_OK;
         return r;
     }
@@ -59,7 +59,7 @@ int transaction_sync(struct connection *c, const char *super)
  * file is truncated later. */
 int transaction_end(struct connection *c)
 {
-    if (c->super)
+    if (super_holds(c))
         return SQLITE_OK;
     if (c->pending.tx && c->pending.writes) {
         int r = transaction_commit(c, SQLITE_IOERR_FSYNC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals
- * (memory_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
+ * (rollback_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
  * numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
@@ -9,8 +9,9 @@
 #include "ato.h"
 #include "database.h"
 #include "fault.h"
-#include "memory_journal.h"
+#include "memory_file.h"
 #include "methods.h"
+#include "rollback_journal.h"
 #include "super_journal.h"
 
 #include <pthread.h>
@@ -31,23 +32,6 @@ static bool is_mine(const char *name)
     return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) && !sqlite3_uri_boolean(name, "nolock", 0);
 }
 
-static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
-                        int *out_flags)
-{
-    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
-    if (!(flags & SQLITE_OPEN_READWRITE))
-        return vfs->xOpen(vfs, name, file, flags, out_flags);
-    /* A journal that is opened without CREATE was left on the disk by another process. If the name is a folder's, the VFS
-     * below reports the error. */
-    const bool is_new = flags & SQLITE_OPEN_CREATE;
-    const enum journal_left left = is_new ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE))
-        return vfs->xOpen(vfs, name, file, flags, out_flags);
-    if (out_flags)
-        *out_flags = flags;
-    return memory_journal_open((struct memory_journal *)file, vfs, name, left);
-}
-
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *out_flags)
 {
@@ -55,9 +39,9 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name))
         return methods_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
-        return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
+        return super_open(below(vfs), name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
-        return open_journal(below(vfs), name, file, flags, out_flags);
+        return rollback_journal_open(below(vfs), name, file, flags, out_flags);
     return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
 }
 
@@ -67,16 +51,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
     int r = super_delete(name, &mine);
     if (mine)
         return r;
-    /* The transaction of a journal in memory is committed or rolled back by now. If there is no journal of this name on the
-     * disk there is nothing to delete. */
-    const bool in_memory = database_deletes_journal(name);
-    const enum journal_left left = in_memory ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
-        return SQLITE_OK;
-    /* A journal on the disk was left by another process, and was played back or is cold. */
-    r = below(vfs)->xDelete(below(vfs), name, sync);
-    const bool is_done = r == SQLITE_IOERR_DELETE_NOENT && database_journals_in_memory(name);
-    return is_done || left == JOURNAL_COLD ? SQLITE_OK : r;
+    return rollback_journal_delete(below(vfs), name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
@@ -159,8 +134,7 @@ static const char *vfs_next_system_call(sqlite3_vfs *vfs, const char *name)
 /* The handles of this VFS. */
 union handle {
     struct connection_file connection;
-    struct memory_journal journal;
-    struct super_file super;
+    struct memory_file journal;
 };
 
 static sqlite3_vfs ato = {
