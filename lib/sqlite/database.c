@@ -16,12 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kept_descriptor {
-    struct kept_descriptor *next;
-    int fd;
-    bool writable;
-};
-
 static struct database *databases;
 static unsigned forks; /* from the first process to this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,6 +55,15 @@ struct connection *database_find(const char *journal, bool writes)
     return found;
 }
 
+static void close_all(struct database *db)
+{
+    for (int i = 0; i < 2; i++) {
+        if (db->fds[i] >= 0)
+            close(db->fds[i]);
+        db->fds[i] = -1;
+    }
+}
+
 void database_before_fork(void)
 {
     pthread_mutex_lock(&lock);
@@ -70,13 +73,8 @@ void database_after_fork(bool in_child)
 {
     if (in_child) {
         /* An open file description lock (mask_lock()) lives as long as a descriptor of it, in any process. */
-        for (struct database *db = databases; db; db = db->next) {
-            db->fd = -1;
-            for (struct kept_descriptor *d = db->kept; d; d = d->next) {
-                close(d->fd);
-                d->fd = -1;
-            }
-        }
+        for (struct database *db = databases; db; db = db->next)
+            close_all(db);
         databases = NULL;
         idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
         forks++;
@@ -111,6 +109,7 @@ static struct database *find_or_make(const struct stat *st)
         return NULL;
     *db = (struct database){.device = st->st_dev,
                             .inode = st->st_ino,
+                            .fds = {-1, -1},
                             .process = forks,
                             .policy = -1,
                             .next = databases};
@@ -123,12 +122,7 @@ static void forget_unused(struct database *db)
 {
     if (db->connections)
         return;
-    while (db->kept) {
-        struct kept_descriptor *first = db->kept;
-        db->kept = first->next;
-        close(first->fd);
-        free(first);
-    }
+    close_all(db);
     struct database **at = &databases;
     while (*at != db)
         at = &(*at)->next;
@@ -150,34 +144,20 @@ static void use(struct connection *c, const struct view *v)
     c->reach = (sqlite3_int64)v->max_size;
 }
 
-static const struct kept_descriptor *find_kept(const struct database *db, bool writable)
-{
-    const struct kept_descriptor *d = db->kept;
-    while (d && d->writable != writable)
-        d = d->next;
-    return d;
-}
-
 /* Opens the file and keeps the descriptor with its database, which is found or made. */
-static const struct kept_descriptor *open_and_keep(const struct database_wish *wish,
-                                                   struct database **db)
+static struct database *open_and_keep(const struct database_wish *wish)
 {
     struct stat st;
-    struct kept_descriptor *d = calloc(1, sizeof(*d));
-    if (!d)
-        return NULL;
-    d->writable = wish->writable;
-    d->fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-    *db = d->fd >= 0 && fstat(d->fd, &st) == 0 ? find_or_make(&st) : NULL;
-    if (!*db) {
-        if (d->fd >= 0)
-            close(d->fd);
-        free(d);
-        return NULL;
-    }
-    d->next = (*db)->kept;
-    (*db)->kept = d;
-    return d;
+    struct database *db = NULL;
+    const int fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        db = find_or_make(&st);
+    if (!db && fd >= 0)
+        close(fd);
+    /* Has one already if it took the place of another file just now: then the descriptor stays open, as all of them. */
+    if (db && db->fds[wish->writable] < 0)
+        db->fds[wish->writable] = fd;
+    return db;
 }
 
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
@@ -210,23 +190,22 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
         errno = EIO;
         return NULL;
     }
-    const struct kept_descriptor *d = db ? find_kept(db, wish->writable) : NULL;
-    if (!d)
-        d = open_and_keep(wish, &db);
-    if (!d)
+    if (!db || db->fds[wish->writable] < 0)
+        db = open_and_keep(wish);
+    if (!db)
         return NULL;
-    if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
+    const int fd = db->fds[wish->writable];
+    if (!view_for(db, wish->writable) && fstat(fd, &st) == 0) {
         *by_system = false;
         begin_long_work(db);
-        const struct view v = view_map(d->fd, &wish->view, &st);
+        const struct view v = view_map(fd, &wish->view, &st);
         end_long_work(db);
         db->views[wish->writable] = v;
-        if (db->views[wish->writable].at) {
-            db->fd = d->fd;
+        if (v.at) {
             db->max_size = wish->view.max_size;
             if (wish->view.reflection_dir && !db->reflection_dir)
                 db->reflection_dir = absolute(wish->view.reflection_dir);
-            const struct ato_status status = view_status(db->views[wish->writable].at);
+            const struct ato_status status = view_status(v.at);
             db->domain = status.domain;
             if (wish->writable)
                 db->policy = status.read_policy;
@@ -242,13 +221,13 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
 
 bool database_read_header(const struct database *db, void *to, size_t n)
 {
-    return pread(db->fd, to, n, 0) == (ssize_t)n;
+    return pread(database_fd(db), to, n, 0) == (ssize_t)n;
 }
 
 sqlite3_int64 database_length(const struct database *db)
 {
     struct stat st;
-    return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
+    return fstat(database_fd(db), &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
 struct database *database_open(const struct database_wish *wish, struct connection *c,
@@ -273,15 +252,15 @@ static void let_in(struct database *db, const struct connection *self, const str
 }
 
 /* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, has pages of xFetch
- * or has something staged. */
-static bool keep_out(struct database *db, const struct connection *self)
+ * or has something staged that is not to be lost. */
+static bool keep_out(struct database *db, const struct connection *self, bool staged_is_lost)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
         if (c != self && pthread_mutex_trylock(&c->in_call) != 0) {
             let_in(db, self, c);
             return false;
         }
-        if (c->fetched || c->pending.tx) {
+        if (c->fetched || (c->pending.tx && !staged_is_lost)) {
             let_in(db, self, c->next);
             return false;
         }
@@ -289,14 +268,14 @@ static bool keep_out(struct database *db, const struct connection *self)
     return true;
 }
 
-static struct view map_again(const struct database *db, const char *name)
+static struct view map_again(const struct database *db, int fd, const char *name)
 {
     struct stat st;
-    if (fstat(db->fd, &st) < 0)
+    if (fstat(fd, &st) < 0)
         return (struct view){0};
     const struct view_wish wish = {.max_size = db->max_size < (size_t)st.st_size ? 0 : db->max_size,
                                    .reflection_dir = db->reflection_dir};
-    struct view v = view_map(db->fd, &wish, &st);
+    struct view v = view_map(fd, &wish, &st);
     if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
     return v;
@@ -332,7 +311,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     }
     if (!db->lost && !view_unmap_fast(v))
         return;
-    *v = map_again(db, name);
+    *v = map_again(db, db->fds[v != read], name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
         view_unmap_fast(v))
@@ -346,7 +325,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
                       const char *name)
 {
-    if (!keep_out(db, self))
+    if (!keep_out(db, self, false))
         return;
     begin_long_work(db);
     renew(db, prefer_file, name);
@@ -375,7 +354,7 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
     if (read->at)
         view_unmap(read, ATO_UNMAP_FAST, -1, true, name);
     if (write->at)
-        view_unmap(write, mode, find_kept(db, true)->fd, is_locked, name);
+        view_unmap(write, mode, db->fds[1], is_locked, name);
     if (left)
         view_make_plain(db->reflection_dir, name);
 }
@@ -407,20 +386,13 @@ static void leave(struct database *db)
 {
     const char *name = db->connections->name;
     bool is_locked = false;
+    if (!keep_out(db, NULL, true))
+        return;
     for (struct connection *c = db->connections; c; c = c->next) {
-        if (pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(db, NULL, c);
-            return;
-        }
-        if (c->fetched) {
-            let_in(db, NULL, c->next);
-            return;
-        }
+        pending_abort(&c->pending);
         db->unmap_fast |= c->unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    for (struct connection *c = db->connections; c; c = c->next)
-        pending_abort(&c->pending);
     if (view_is_quick(&db->views[1]))
         unmap(db, is_locked, name);
     db->views[0] = db->views[1] = (struct view){0};

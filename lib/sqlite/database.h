@@ -19,7 +19,6 @@
 #include <sys/types.h>
 
 struct connection;
-struct kept_descriptor;
 
 struct database {
     struct database *next;
@@ -30,9 +29,8 @@ struct database {
     dev_t device;
     ino_t inode;
     struct view views[2]; /* [may write] */
-    struct kept_descriptor *kept;
+    int fds[2];           /* [may write]; -1 */
     struct connection *connections;
-    int fd;               /* one of the kept descriptors, for looking at the file */
     size_t max_size;      /* the max_size that the view was asked for */
     char *reflection_dir; /* as given for the view, absolute; NULL */
     int domain;           /* ATO_DOMAIN_... */
@@ -56,6 +54,12 @@ struct database *database_open(const struct database_wish *wish, struct connecti
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->unmap_fast. A failure is
  * logged, with `name`. */
 void database_close(struct database *db, struct connection *c, const char *name);
+
+/* Returns a descriptor for looking at the file. */
+static inline int database_fd(const struct database *db)
+{
+    return db->fds[db->fds[1] >= 0];
+}
 
 /* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
  * there is. */

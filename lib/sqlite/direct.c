@@ -18,7 +18,7 @@ static bool is_eager(const struct connection *c)
 
 int direct_go(struct connection *c)
 {
-    if (!c->direct && mask_take_off(c->pending.view, c->db->fd) < 0)
+    if (!c->direct && mask_take_off(c->pending.view, database_fd(c->db)) < 0)
         return -1;
     c->direct = true;
     return 0;
@@ -66,10 +66,10 @@ static int check_guard(struct connection *c, const char *header)
 /* Makes the connection direct before it reads. The lock keeps out other connections that do so, and those that stage. */
 static int unmask(struct connection *c)
 {
-    if (mask_lock(c->db->fd) < 0)
+    if (mask_lock(database_fd(c->db)) < 0)
         return SQLITE_BUSY;
     const int r = direct_go(c);
-    mask_unlock(c->db->fd);
+    mask_unlock(database_fd(c->db));
     return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot take the mask off", c->name)
                  : SQLITE_OK;
 }
