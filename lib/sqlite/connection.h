@@ -52,8 +52,7 @@ struct connection {
     bool takes_file;   /* ?prefer=file */
     bool refused;      /* could not be prepared: what is staged must not be committed */
     bool direct;       /* the VFS below reads and writes the file, which is complete (direct.h) */
-    bool unguarded;  /* the header of a new file is staged, and its guard is not set yet (mask.h) */
-    bool has_staged; /* something was staged since direct_leave() */
+    bool unguarded; /* the header of a new file is staged, and its guard is not set yet (mask.h) */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool shorter;     /* the database got shorter than its file */
     bool unmap_fast;

@@ -29,7 +29,6 @@ void direct_leave(struct connection *c)
     if ((c->becomes_wal || is_eager(c)) && direct_go(c) < 0)
         fault_ignored("other programs still refuse the database, for the mask cannot be taken off",
                       c->name);
-    c->has_staged = false;
 }
 
 bool direct_maps_below(const struct connection *c)
@@ -121,7 +120,7 @@ static int look_at_header(struct connection *c)
         r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
     if (r != SQLITE_OK)
         return r;
-    mask_uncover(header, sizeof(header), 0, header);
+    mask_uncover(header);
     const bool stages_none = c->journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
     c->direct = !is_masked && !left;

@@ -125,8 +125,7 @@ static int unlock(struct connection *c, int level)
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
         transaction_abandon(c);
-        if (c->has_staged)
-            direct_leave(c);
+        direct_leave(c);
         /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
         if (c->direct)
             length_find(c);
