@@ -45,7 +45,6 @@ struct connection {
     bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
-    bool batch;        /* between BEGIN_ATOMIC_WRITE and its end */
     bool journal_file; /* ?journal=file: the rollback journal is on the disk */
     bool journaled;    /* the rollback journal was in memory when it was opened last */
     bool plays_back;   /* a rollback journal is open that another process left on the disk */

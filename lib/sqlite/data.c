@@ -15,9 +15,7 @@
  * the disk SQLite itself can roll them back. Neither needs to be staged. */
 bool data_stages(const struct connection *c)
 {
-    if (c->checkpoint || !connection_journals_in_memory(c))
-        return false;
-    return connection_writes(c) || c->batch;
+    return !c->checkpoint && connection_journals_in_memory(c) && connection_writes(c);
 }
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)

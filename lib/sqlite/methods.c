@@ -79,24 +79,17 @@ static void look_at_counter(struct connection *c, const void *bytes)
 
 /* ---- locks ---- */
 
-static int settle(sqlite3_file *file)
+/* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
+ * RESERVED, where SQLITE_BUSY makes SQLite try again. */
+static int settle(struct connection *c, int level)
 {
-    struct connection *c = enter(file);
-    const int r = direct_settle(c);
-    if (r != SQLITE_OK)
-        (void)c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
-    return leave(c, r);
-}
-
-/* A connection that cannot begin to stage gets the error here, where SQLITE_BUSY makes SQLite
- * try again. */
-static int reserve(sqlite3_file *file)
-{
-    struct connection *c = enter(file);
-    const int r = c->direct && !c->journal_file ? length_require(c, SQLITE_BUSY) : SQLITE_OK;
+    int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
+    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED &&
+        c->direct && !c->journal_file)
+        r = length_require(c, SQLITE_BUSY);
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, c->lock);
-    return leave(c, r);
+    return r;
 }
 
 static int connection_lock(sqlite3_file *file, int level)
@@ -108,12 +101,9 @@ static int connection_lock(sqlite3_file *file, int level)
                                  "was opened; an earlier entry of the log gives the reason",
                                  c->name)
                          : SQLITE_READONLY;
-    const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
-    if (r == SQLITE_OK && first)
-        r = settle(file);
-    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED)
-        r = reserve(file);
+    if (r == SQLITE_OK)
+        r = leave(enter(file), settle(c, level));
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;
@@ -147,21 +137,6 @@ static int connection_reserved(sqlite3_file *file, int *reserved)
 
 /* ---- what SQLite has to say, and to ask ---- */
 
-static int begin_batch(struct connection *c)
-{
-    c->batch = true;
-    return SQLITE_OK;
-}
-
-/* After SQLITE_IOERR SQLite tries again with a journal. */
-static int end_batch(struct connection *c)
-{
-    int r = transaction_commit(c, SQLITE_IOERR_COMMIT_ATOMIC);
-    if (r == SQLITE_OK)
-        c->batch = false;
-    return r == SQLITE_FULL ? SQLITE_IOERR_COMMIT_ATOMIC : r;
-}
-
 static int control(struct connection *c, int what, void *arg)
 {
     int r;
@@ -170,13 +145,6 @@ static int control(struct connection *c, int what, void *arg)
         return transaction_sync(c, arg);
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         return transaction_end(c);
-    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE:
-        return begin_batch(c);
-    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE:
-        return end_batch(c);
-    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
-        transaction_abandon(c);
-        return SQLITE_OK;
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
@@ -208,14 +176,12 @@ static int connection_sector_size(sqlite3_file *file)
     return c->real->pMethods->xSectorSize(c->real);
 }
 
-/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. */
+/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. Not BATCH_ATOMIC of a VFS
+ * below: batches would not be staged. */
 static int connection_characteristics(sqlite3_file *file)
 {
     struct connection *c = of(file);
-    int is = c->real->pMethods->xDeviceCharacteristics(c->real);
-    if (!c->journal_file && sqlite3_compileoption_used("ENABLE_BATCH_ATOMIC_WRITE"))
-        is |= SQLITE_IOCAP_BATCH_ATOMIC;
-    return is;
+    return c->real->pMethods->xDeviceCharacteristics(c->real) & ~SQLITE_IOCAP_BATCH_ATOMIC;
 }
 
 /* ---- the shared memory of WAL mode ---- */

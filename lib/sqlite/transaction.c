@@ -32,7 +32,7 @@ void transaction_abandon(struct connection *c)
 {
     super_leave(c);
     pending_abort(&c->pending);
-    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
+    c->refused = c->unguarded = c->becomes_wal = false;
 }
 
 /* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
