@@ -182,11 +182,10 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     int r = c->writable ? length_get(c, &now) : SQLITE_OK;
     if (r != SQLITE_OK || size <= now || !c->writable)
         return r;
-    if (!data_stages(c))
+    if (c->chunk || !data_stages(c))
         return c->chunk ? data_resize(c, size) : SQLITE_OK;
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && (c->chunk ? pending_resize(&c->pending, in_chunks(c, size))
-                                    : pending_hint(&c->pending, size)) < 0)
+    if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
     return r;
 }

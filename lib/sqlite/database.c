@@ -43,13 +43,19 @@ static void wait_until_idle(const struct database *db)
         pthread_cond_wait(&idle, &lock);
 }
 
+static bool has_journal(const struct connection *c, const char *journal)
+{
+    const size_t n = strlen(c->name);
+    return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, "-journal") == 0;
+}
+
 struct connection *database_find(const char *journal, bool writes)
 {
     struct connection *found = NULL;
     pthread_mutex_lock(&lock);
     for (const struct database *db = databases; db && !found; db = db->next)
         for (struct connection *c = db->connections; c && !found; c = c->next)
-            if (connection_has_journal(c, journal) && (!writes || connection_writes(c)))
+            if (has_journal(c, journal) && (!writes || connection_writes(c)))
                 found = c;
     pthread_mutex_unlock(&lock);
     return found;
@@ -82,21 +88,16 @@ void database_after_fork(bool in_child)
     pthread_mutex_unlock(&lock);
 }
 
-static struct database *find(const struct stat *st)
+/* Waits while the database is busy. */
+static struct database *find_idle(const struct stat *st)
 {
     struct database *db = databases;
     while (db && (db->device != st->st_dev || db->inode != st->st_ino))
         db = db->next;
-    return db;
-}
-
-/* The same; waits while it is busy. */
-static struct database *find_idle(const struct stat *st)
-{
-    struct database *db;
-    while ((db = find(st)) && db->busy)
-        pthread_cond_wait(&idle, &lock);
-    return db;
+    if (!db || !db->busy)
+        return db;
+    pthread_cond_wait(&idle, &lock);
+    return find_idle(st);
 }
 
 static struct database *find_or_make(const struct stat *st)
@@ -205,7 +206,7 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
             db->max_size = wish->view.max_size;
             if (wish->view.reflection_dir && !db->reflection_dir)
                 db->reflection_dir = absolute(wish->view.reflection_dir);
-            const struct ato_status status = view_status(v.at);
+            const struct ato_status status = view_status(v.at, false);
             db->domain = status.domain;
             if (wish->writable)
                 db->policy = status.read_policy;
@@ -350,7 +351,8 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
 {
     const struct view *read = &db->views[0], *write = &db->views[1];
     const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
-    const bool left = read->at && !write->at && !db->unmap_fast && view_has_reflection(read->at);
+    const bool left =
+        read->at && !write->at && !db->unmap_fast && view_status(read->at, true).reflection_bytes;
     if (read->at)
         view_unmap(read, ATO_UNMAP_FAST, -1, true, name);
     if (write->at)
@@ -371,7 +373,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    db->unmap_fast = c->unmap_fast;
+    db->unmap_fast = c->wants.unmap_fast;
     if (!db->connections) {
         begin_long_work(db);
         unmap(db, false, name);
@@ -380,6 +382,9 @@ void database_close(struct database *db, struct connection *c, const char *name)
     forget_unused(db);
     pthread_mutex_unlock(&lock);
 }
+
+/* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
+enum { MOST_AT_EXIT = 1 << 24 };
 
 /* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
@@ -390,10 +395,10 @@ static void leave(struct database *db)
         return;
     for (struct connection *c = db->connections; c; c = c->next) {
         pending_abort(&c->pending);
-        db->unmap_fast |= c->unmap_fast;
+        db->unmap_fast |= c->wants.unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    if (view_is_quick(&db->views[1]))
+    if (!db->views[1].at || view_status(db->views[1].at, true).slices_in_reflection <= MOST_AT_EXIT)
         unmap(db, is_locked, name);
     db->views[0] = db->views[1] = (struct view){0};
     for (struct connection *c = db->connections; c; c = c->next)

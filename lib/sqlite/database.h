@@ -51,7 +51,7 @@ struct database_wish {
 struct database *database_open(const struct database_wish *wish, struct connection *c,
                                bool *by_system);
 
-/* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->unmap_fast. A failure is
+/* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged, with `name`. */
 void database_close(struct database *db, struct connection *c, const char *name);
 
@@ -67,18 +67,6 @@ bool database_read_header(const struct database *db, void *to, size_t n);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
-
-/* Returns whether a commit is durable without an fsync. */
-static inline bool database_is_durable(const struct database *db)
-{
-    return db->domain != ATO_DOMAIN_PROCESS;
-}
-
-/* Returns whether flushing many pages takes as long as flushing one. */
-static inline bool database_flushes_by_calls(const struct database *db)
-{
-    return db->domain == ATO_DOMAIN_MSYNC;
-}
 
 /* Maps the file anew, unless another connection of this process is in a call or has pages of xFetch. That cuts a file that got
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the

@@ -68,12 +68,6 @@ int fault_of_libato(int code, const char *what, const char *name)
     return fault(code_of(code, errno), "%s %s: %s", what, name, ato_errormsg());
 }
 
-int fault_of_system(int code, const char *what, const char *name)
-{
-    const int error = errno;
-    return fault(code_of(code, error), "%s %s: %s", what, name, strerror(error));
-}
-
 void fault_ignored(const char *what, const char *name)
 {
     (void)fault(SQLITE_WARNING, "%s %s: %s", what, name, ato_errormsg());

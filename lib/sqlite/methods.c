@@ -48,7 +48,7 @@ static int leave(struct connection *c, int result)
 static int sync_all(struct connection *c, int flags)
 {
     int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
-    if (r == SQLITE_OK && (c->direct || !database_is_durable(c->db)))
+    if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
         r = c->real->pMethods->xSync(c->real, flags);
     return r;
 }
@@ -85,7 +85,7 @@ static int settle(struct connection *c, int level)
 {
     int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
     if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED &&
-        c->direct && !c->journal_file)
+        c->direct && !c->wants.journal_file)
         r = length_require(c, SQLITE_BUSY);
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, c->lock);
@@ -333,24 +333,22 @@ static int why_only_read(int error)
  * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
 static int attach(struct connection *c, int flags)
 {
-    struct parameters p;
+    const struct parameters *p = &c->wants;
     bool by_system;
-    int r = parameters_read(&p, c->name);
+    int r = parameters_read(&c->wants, c->name);
     if (r != SQLITE_OK)
         return r;
     struct database_wish wish = {
         .path = c->name,
         .writable = !(flags & SQLITE_OPEN_READONLY),
-        .view = {.max_size = p.max_size, .flags = p.prefer, .reflection_dir = p.reflection_dir}};
-    c->journal_file = p.memory_journal_on_disk;
-    c->unmap_fast = p.unmap_fast;
-    c->takes_file = p.prefer == ATO_PREFER_FILE;
+        .view = {.max_size = p->max_size, .flags = p->prefer, .reflection_dir = p->reflection_dir}};
     c->writable = wish.writable;
     c->db = database_open(&wish, c, &by_system);
     if (c->db)
         return SQLITE_OK;
     const int denied = why_only_read(errno);
-    r = by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
+    r = by_system ? fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN,
+                          "cannot open %s: %s", c->name, strerror(errno))
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
     if (!wish.writable || by_system || !denied)
         return r;

@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 struct parameters {
-    size_t max_size;             /* bytes that the file may grow to; 0: not given */
-    unsigned prefer;             /* ATO_PREFER_..., or 0 */
-    const char *reflection_dir;  /* a folder; NULL: not given */
-    bool memory_journal_on_disk; /* the rollback journal is the VFS's below */
+    size_t max_size;            /* bytes that the file may grow to; 0: not given */
+    unsigned prefer;            /* ATO_PREFER_..., or 0 */
+    const char *reflection_dir; /* a folder; NULL: not given */
+    bool journal_file;          /* the rollback journal is on the disk */
     bool unmap_fast;
 };
 

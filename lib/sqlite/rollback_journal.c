@@ -46,7 +46,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
     struct connection *c = flags & SQLITE_OPEN_READWRITE ? database_find(name, true) : NULL;
     if (c) {
         /* A journal that is opened without CREATE was left on the disk by another process. */
-        c->journaled = flags & SQLITE_OPEN_CREATE && !c->journal_file;
+        c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
         c->plays_back = !c->journaled;
     }
     if (!c || c->plays_back)

@@ -248,7 +248,7 @@ static bool is_on_disk(const char *name)
     (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
     const struct connection *writer = database_find(journal, true);
     const struct connection *c = writer ? writer : database_find(journal, false);
-    return c && (c->journal_file || c->plays_back);
+    return c && (c->wants.journal_file || c->plays_back);
 }
 
 int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags)

@@ -54,7 +54,7 @@ static struct connection *connection_of(const struct shown *s)
 static bool is_shown(const struct shown *s, const char *name)
 {
     return !s->nameless && strcmp(s->name, name) == 0 &&
-           !(s->is_database && connection_of(s)->journal_file);
+           !(s->is_database && connection_of(s)->wants.journal_file);
 }
 
 struct shown **shown_find(const char *name)
@@ -245,7 +245,7 @@ int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const cha
     if (r != SQLITE_OK)
         return r;
     /* Scripts copy open databases, and open the copy: it needs ?prefer=file. */
-    f->connection->takes_file = true;
+    f->connection->wants.prefer = ATO_PREFER_FILE;
     show(&f->as_file, name, true);
     return r;
 }
