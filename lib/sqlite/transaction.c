@@ -36,7 +36,8 @@ void transaction_abandon(struct connection *c)
 }
 
 /* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
- * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned. */
+ * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned, and the error makes SQLite
+ * drop its cache. */
 int transaction_sync(struct connection *c, const char *super)
 {
     if (!connection_journals_in_memory(c))
@@ -49,9 +50,11 @@ int transaction_sync(struct connection *c, const char *super)
         c->refused = r != SQLITE_OK;
         return r;
     }
-    super_give_up(c);
-    if (c->refused)
+    if (c->refused) {
         transaction_abandon(c);
+        return SQLITE_IOERR_FSYNC;
+    }
+    super_give_up(c);
     return transaction_commit(c, SQLITE_IOERR_FSYNC);
 }
 

@@ -323,6 +323,31 @@ TEST_F(SqliteSeveral, WithTheMainDatabaseOfAnotherVfsAreRefused)
     EXPECT_EQ(stock_sum(second()), "56");
 }
 
+/* It keeps its lock, so that SQLite would go on with the pages in its cache. */
+TEST_F(SqliteSeveral, ARefusedDatabaseIsRolledBackInExclusiveModeToo)
+{
+    make_both();
+    for (const bool stock : {true, false}) {
+        Db db = stock ? Db::stock(path()) : Db(path(), "journal=file");
+        MUST(db, "ATTACH '" + uri(second()) + "' AS other; PRAGMA other.locking_mode=EXCLUSIVE");
+        for (int turn = 0; turn < 2; turn++) {
+            MUST(db, CHANGE_BOTH);
+            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+            roll_back(db);
+            EXPECT_EQ(both(db), "6 6") << stock;
+            MUST(db, "INSERT INTO other.t VALUES(50, 50)");
+            EXPECT_EQ(both(db), "6 56") << stock;
+            MUST(db, "DELETE FROM other.t WHERE a=50; INSERT INTO main.t VALUES(50, 50);"
+                     "DELETE FROM main.t WHERE a=50");
+        }
+        MUST(db, "INSERT INTO other.t VALUES(50, 50)");
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(second()), "56");
+        MUST(Db::stock(second()), "DELETE FROM t WHERE a=50");
+    }
+}
+
 TEST_F(SqliteSeveral, ContainTemporaryTablesAndThreeFiles)
 {
     make_both();
