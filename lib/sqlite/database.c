@@ -146,18 +146,18 @@ static void use(struct connection *c, const struct view *v)
 }
 
 /* Opens the file and keeps the descriptor with its database, which is found or made. */
-static struct database *open_and_keep(const struct database_wish *wish)
+static struct database *open_and_keep(const char *path, bool writable)
 {
     struct stat st;
     struct database *db = NULL;
-    const int fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && fstat(fd, &st) == 0)
         db = find_or_make(&st);
     if (!db && fd >= 0)
         close(fd);
     /* Has one already if it took the place of another file just now: then the descriptor stays open, as all of them. */
-    if (db && db->fds[wish->writable] < 0)
-        db->fds[wish->writable] = fd;
+    if (db && db->fds[writable] < 0)
+        db->fds[writable] = fd;
     return db;
 }
 
@@ -177,42 +177,46 @@ static char *absolute(const char *path)
 }
 
 /* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
-static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
+static struct database *open_and_map(const struct connection *c, bool *by_system)
 {
+    const bool writable = c->writable;
+    const struct view_wish wish = {.max_size = c->wants.max_size,
+                                   .flags = c->wants.prefer,
+                                   .reflection_dir = c->wants.reflection_dir};
     struct stat st;
     *by_system = true;
     /* Look by stat(): the database may have a view already, and an open descriptor could not be closed. */
-    struct database *db = stat(wish->path, &st) == 0 ? find_idle(&st) : NULL;
-    if (db && db->lost && wish->writable)
-        try_renew(db, NULL, false, wish->path);
-    if (db && view_for(db, wish->writable))
+    struct database *db = stat(c->name, &st) == 0 ? find_idle(&st) : NULL;
+    if (db && db->lost && writable)
+        try_renew(db, NULL, false, c->name);
+    if (db && view_for(db, writable))
         return db;
-    if (db && db->lost && wish->writable) {
+    if (db && db->lost && writable) {
         errno = EIO;
         return NULL;
     }
-    if (!db || db->fds[wish->writable] < 0)
-        db = open_and_keep(wish);
+    if (!db || db->fds[writable] < 0)
+        db = open_and_keep(c->name, writable);
     if (!db)
         return NULL;
-    const int fd = db->fds[wish->writable];
-    if (!view_for(db, wish->writable) && fstat(fd, &st) == 0) {
+    const int fd = db->fds[writable];
+    if (!view_for(db, writable) && fstat(fd, &st) == 0) {
         *by_system = false;
         begin_long_work(db);
-        const struct view v = view_map(fd, &wish->view, &st);
+        const struct view v = view_map(fd, &wish, &st);
         end_long_work(db);
-        db->views[wish->writable] = v;
+        db->views[writable] = v;
         if (v.at) {
-            db->max_size = wish->view.max_size;
-            if (wish->view.reflection_dir && !db->reflection_dir)
-                db->reflection_dir = absolute(wish->view.reflection_dir);
+            db->max_size = wish.max_size;
+            if (wish.reflection_dir && !db->reflection_dir)
+                db->reflection_dir = absolute(wish.reflection_dir);
             const struct ato_status status = view_status(v.at, false);
             db->domain = status.domain;
-            if (wish->writable)
+            if (writable)
                 db->policy = status.read_policy;
         }
     }
-    if (view_for(db, wish->writable))
+    if (view_for(db, writable))
         return db;
     const int saved = errno;
     forget_unused(db);
@@ -231,13 +235,12 @@ sqlite3_int64 database_length(const struct database *db)
     return fstat(database_fd(db), &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
-struct database *database_open(const struct database_wish *wish, struct connection *c,
-                               bool *by_system)
+struct database *database_open(struct connection *c, bool *by_system)
 {
     pthread_mutex_lock(&lock);
-    struct database *db = open_and_map(wish, by_system);
+    struct database *db = open_and_map(c, by_system);
     if (db) {
-        use(c, view_for(db, wish->writable));
+        use(c, view_for(db, c->writable));
         c->next = db->connections;
         db->connections = c;
     }

@@ -40,16 +40,9 @@ struct database {
     bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
-struct database_wish {
-    const char *path;
-    bool writable;
-    struct view_wish view;
-};
-
-/* Finds or maps the database, and lists the connection. Returns NULL with errno; the sentence is in ato_errormsg() unless
- * `*by_system` is true, which says that a system call failed. */
-struct database *database_open(const struct database_wish *wish, struct connection *c,
-                               bool *by_system);
+/* Finds or maps the database of the connection, for writing if c->writable, and lists the connection. Returns NULL with errno; the
+ * sentence is in ato_errormsg() unless `*by_system` is true, which says that a system call failed. */
+struct database *database_open(struct connection *c, bool *by_system);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged, with `name`. */

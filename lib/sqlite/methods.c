@@ -333,28 +333,23 @@ static int why_only_read(int error)
  * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
 static int attach(struct connection *c, int flags)
 {
-    const struct parameters *p = &c->wants;
     bool by_system;
     int r = parameters_read(&c->wants, c->name);
     if (r != SQLITE_OK)
         return r;
-    struct database_wish wish = {
-        .path = c->name,
-        .writable = !(flags & SQLITE_OPEN_READONLY),
-        .view = {.max_size = p->max_size, .flags = p->prefer, .reflection_dir = p->reflection_dir}};
-    c->writable = wish.writable;
-    c->db = database_open(&wish, c, &by_system);
+    c->writable = !(flags & SQLITE_OPEN_READONLY);
+    c->db = database_open(c, &by_system);
     if (c->db)
         return SQLITE_OK;
     const int denied = why_only_read(errno);
     r = by_system ? fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN,
                           "cannot open %s: %s", c->name, strerror(errno))
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    if (!wish.writable || by_system || !denied)
+    if (!c->writable || by_system || !denied)
         return r;
     c->denied = denied;
-    c->writable = wish.writable = false;
-    c->db = database_open(&wish, c, &by_system);
+    c->writable = false;
+    c->db = database_open(c, &by_system);
     return c->db ? SQLITE_OK : r;
 }
 
