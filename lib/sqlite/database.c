@@ -290,11 +290,10 @@ static struct view map_again(const struct database *db, int fd, const char *name
 static bool is_home(const struct database *db, void *view)
 {
     char in_file[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st)};
-    if (ato_stat(view, &st) < 0 || st.slices_in_reflection)
-        return false;
-    return !st.guard_bytes ||
-           (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file));
+    const struct ato_status st = view_status(view, true);
+    return !st.slices_in_reflection &&
+           (!st.guard_bytes ||
+            (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file)));
 }
 
 /* The view that all connections use: the one that may write, if there is one, or was. */

@@ -41,42 +41,6 @@ static int leave(struct connection *c, int result)
     return result;
 }
 
-/* ---- data ---- */
-
-/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
- * well. */
-static int sync_all(struct connection *c, int flags)
-{
-    int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
-    if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
-        r = c->real->pMethods->xSync(c->real, flags);
-    return r;
-}
-
-/* SQLite asks at the beginning of each transaction. */
-static int find_size(struct connection *c, sqlite3_int64 *size)
-{
-    if (!c->pending.tx && !c->direct)
-        length_find(c);
-    return length_get(c, size);
-}
-
-/* SQLite reads its change counter when it begins a transaction. */
-static bool is_counter(const struct connection *c, int n, sqlite3_int64 offset)
-{
-    enum { COUNTER_AT = 24 };
-    return offset == COUNTER_AT && n == (int)sizeof(c->counter);
-}
-
-/* A checkpoint does not change the counter: until the next transaction pages are deployed one by one after it. */
-static void look_at_counter(struct connection *c, const void *bytes)
-{
-    if (memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
-        return;
-    memcpy(c->counter, bytes, sizeof(c->counter));
-    memset(c->neighbours, 0, sizeof(c->neighbours));
-}
-
 /* ---- locks ---- */
 
 /* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
@@ -109,8 +73,9 @@ static int connection_lock(sqlite3_file *file, int level)
     return r;
 }
 
-static int unlock(struct connection *c, int level)
+static int connection_unlock(sqlite3_file *file, int level)
 {
+    struct connection *c = enter(file);
     c->checkpointed = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
@@ -126,7 +91,7 @@ static int unlock(struct connection *c, int level)
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return c->real->pMethods->xUnlock(c->real, level);
+    return leave(c, c->real->pMethods->xUnlock(c->real, level));
 }
 
 static int connection_reserved(sqlite3_file *file, int *reserved)
@@ -225,6 +190,18 @@ static int connection_close(sqlite3_file *file)
 
 /* ---- as a file ---- */
 
+/* SQLite reads its change counter when it begins a transaction. A checkpoint does not change the counter: until the next
+ * transaction pages are deployed one by one after it. */
+static void look_at_counter(struct connection *c, const void *bytes, int n, sqlite3_int64 offset)
+{
+    enum { COUNTER_AT = 24 };
+    if (offset != COUNTER_AT || n != (int)sizeof(c->counter) ||
+        memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
+        return;
+    memcpy(c->counter, bytes, sizeof(c->counter));
+    memset(c->neighbours, 0, sizeof(c->neighbours));
+}
+
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
@@ -232,8 +209,8 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
     if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
         length_look(c);
     const int r = data_read(c, to, n, offset);
-    if (r == SQLITE_OK && is_counter(c, n, offset))
-        look_at_counter(c, to);
+    if (r == SQLITE_OK)
+        look_at_counter(c, to, n, offset);
     return leave(c, r);
 }
 
@@ -249,22 +226,24 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
     return leave(c, data_resize(c, size));
 }
 
+/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
+ * well. */
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    return leave(c, sync_all(c, flags));
+    int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
+        r = c->real->pMethods->xSync(c->real, flags);
+    return leave(c, r);
 }
 
+/* SQLite asks at the beginning of each transaction. */
 static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
 {
     struct connection *c = enter(file);
-    return leave(c, find_size(c, size));
-}
-
-static int connection_unlock(sqlite3_file *file, int level)
-{
-    struct connection *c = enter(file);
-    return leave(c, unlock(c, level));
+    if (!c->pending.tx && !c->direct)
+        length_find(c);
+    return leave(c, length_get(c, size));
 }
 
 static int connection_control(sqlite3_file *file, int what, void *arg)
