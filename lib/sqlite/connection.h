@@ -47,7 +47,7 @@ struct connection {
     bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
-    bool journaled;  /* a rollback journal was opened in memory and not deleted */
+    bool journaled;  /* a rollback journal is open in memory */
     bool plays_back; /* a rollback journal is open that another process left on the disk */
     bool refused;    /* could not be prepared: what is staged must not be committed */
     bool direct;     /* the VFS below reads and writes the file, which is complete (direct.h) */

@@ -87,7 +87,7 @@ static int connection_unlock(sqlite3_file *file, int level)
     }
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
-        c->plays_back = false;
+        c->plays_back = c->journaled = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);

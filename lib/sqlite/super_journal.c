@@ -54,9 +54,10 @@ static void forget_unused(struct super *s)
     struct super **at = &supers;
     if (s->is_open || s->members)
         return;
-    while (*at != s)
+    while (*at && *at != s)
         at = &(*at)->next;
-    *at = s->next;
+    if (*at) /* the list of a forked child lacks its parent's */
+        *at = s->next;
     free(s);
 }
 
