@@ -15,6 +15,7 @@
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
 
+#include "parameters.h"
 #include "pending.h"
 
 #include <pthread.h>
@@ -34,30 +35,25 @@ struct connection {
     const char *name;   /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
-    struct super *super;     /* the super-journal that it is bound to; NULL */
-    struct connection *next_bound;
+    struct super *super;     /* the super-journal that it is a member of; NULL */
+    struct connection *next_member;
+    struct parameters wants;
     struct pending pending;
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    int denied; /* opened for writing, but only reading is possible: the error of a write; 0 */
-    bool without_locks; /* ?nolock=1: xLock is not called */
-    bool checkpoint;    /* a checkpoint is under way */
+    int denied;      /* opened for writing, but only reading is possible: the error of a write; 0 */
+    bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
-    bool batch;        /* between BEGIN_ATOMIC_WRITE and its end */
-    bool journal_file; /* ?journal=file: the rollback journal is on the disk */
-    bool journaled;    /* the rollback journal was in memory when it was opened last */
-    bool plays_back;   /* a rollback journal is open that another process left on the disk */
-    bool takes_file;   /* ?prefer=file */
-    bool refused;      /* could not be prepared: what is staged must not be committed */
-    bool direct;       /* the VFS below reads and writes the file, which is complete (direct.h) */
+    bool journaled;  /* a rollback journal is open in memory */
+    bool plays_back; /* a rollback journal is open that another process left on the disk */
+    bool refused;    /* could not be prepared: what is staged must not be committed */
+    bool direct;     /* the VFS below reads and writes the file, which is complete (direct.h) */
     bool unguarded;  /* the header of a new file is staged, and its guard is not set yet (mask.h) */
-    bool has_staged; /* something was staged since direct_leave() */
-    bool becomes_wal; /* what is staged switches to WAL mode */
-    bool shorter;     /* the database got shorter than its file */
-    bool unmap_fast;
+    bool becomes_wal;          /* what is staged switches to WAL mode */
+    bool shorter;              /* the database got shorter than its file */
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
@@ -71,12 +67,15 @@ struct connection {
 };
 
 /* Returns whether the connection has RESERVED or above. Any thread may ask. */
-bool connection_writes(const struct connection *c);
+static inline bool connection_writes(const struct connection *c)
+{
+    return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+}
 
-/* Returns whether the connection's rollback journal has this name. */
-bool connection_has_journal(const struct connection *c, const char *journal);
-
-/* Returns whether `journal` is the very string that SQLite keeps for this connection. */
-bool connection_owns_name(const struct connection *c, const char *journal);
+/* Returns whether the rollback journal of a connection that writes is in memory. */
+static inline bool connection_journals_in_memory(const struct connection *c)
+{
+    return !c->wants.journal_file && !c->plays_back;
+}
 
 #endif

@@ -15,9 +15,7 @@
  * the disk SQLite itself can roll them back. Neither needs to be staged. */
 bool data_stages(const struct connection *c)
 {
-    if (c->checkpoint || c->journal_file || c->plays_back)
-        return false;
-    return connection_writes(c) || c->batch;
+    return !c->checkpoint && connection_journals_in_memory(c) && connection_writes(c);
 }
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
@@ -58,25 +56,22 @@ static bool is_read(int r)
 /* Gives SQLite the plain header, also where a read is short because SQLite expects larger pages than the file has. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
-    char header[MASK_HEADER] = {0};
-    const bool may_have_mask = !c->direct || c->lock < SQLITE_LOCK_SHARED;
-    /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. */
-    if (may_have_mask && offset + n <= MASK_HEADER &&
-        read_bytes(c, header, MASK_HEADER, 0) == SQLITE_OK) {
-        memcpy(to, header + offset, (size_t)n);
-        mask_uncover(to, (size_t)n, offset, header);
-        return SQLITE_OK;
-    }
-    int r = read_bytes(c, to, n, offset), r_of_header = SQLITE_OK;
-    if (!may_have_mask || offset >= MASK_HEADER || !is_read(r))
+    char header[MASK_HEADER];
+    const bool has_mask = (!c->direct || c->lock < SQLITE_LOCK_SHARED) && offset < MASK_HEADER;
+    const bool has_header = offset == 0 && n >= MASK_HEADER;
+    /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. A file that
+     * is shorter than a header has no mask. */
+    if (!has_mask || has_header || read_bytes(c, header, MASK_HEADER, 0) != SQLITE_OK) {
+        const int r = read_bytes(c, to, n, offset);
+        if (has_mask && has_header && is_read(r))
+            mask_uncover(to);
         return r;
-    if (offset == 0 && n >= MASK_HEADER)
-        memcpy(header, to, sizeof(header));
-    else
-        r_of_header = read_bytes(c, header, sizeof(header), 0);
-    if (!is_read(r_of_header))
-        return r_of_header;
-    mask_uncover(to, (size_t)n, offset, header);
+    }
+    mask_uncover(header);
+    const int some = n < MASK_HEADER - (int)offset ? n : MASK_HEADER - (int)offset;
+    const int r = some < n ? read_bytes(c, to, n, offset) : SQLITE_OK;
+    if (is_read(r))
+        memcpy(to, header + offset, (size_t)some);
     return r;
 }
 
@@ -102,7 +97,6 @@ static int begin_to_stage(struct connection *c, int code)
     const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
     c->db->guarded &= !c->direct;
     c->direct = false;
-    c->has_staged = true;
     if (mask_put_on(c->pending.view, length, &c->db->guarded) == 0)
         return SQLITE_OK;
     return fault_of_libato(code, "cannot begin to write to", c->name);
@@ -188,11 +182,10 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     int r = c->writable ? length_get(c, &now) : SQLITE_OK;
     if (r != SQLITE_OK || size <= now || !c->writable)
         return r;
-    if (!data_stages(c))
+    if (c->chunk || !data_stages(c))
         return c->chunk ? data_resize(c, size) : SQLITE_OK;
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && (c->chunk ? pending_resize(&c->pending, in_chunks(c, size))
-                                    : pending_hint(&c->pending, size)) < 0)
+    if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
     return r;
 }

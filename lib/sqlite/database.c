@@ -16,12 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kept_descriptor {
-    struct kept_descriptor *next;
-    int fd;
-    bool writable;
-};
-
 static struct database *databases;
 static unsigned forks; /* from the first process to this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,64 +43,31 @@ static void wait_until_idle(const struct database *db)
         pthread_cond_wait(&idle, &lock);
 }
 
-bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg)
+static bool has_journal(const struct connection *c, const char *journal)
 {
-    bool any = false;
-    pthread_mutex_lock(&lock);
-    for (const struct database *db = databases; db && !any; db = db->next)
-        for (const struct connection *c = db->connections; c && !any; c = c->next)
-            any = is(c, arg);
-    pthread_mutex_unlock(&lock);
-    return any;
+    const size_t n = strlen(c->name);
+    return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, "-journal") == 0;
 }
 
-/* Finds the connection that a rollback journal belongs to. A connection with RESERVED comes before one that takes no locks
- * (nolock=1), which only reads meanwhile. Of several without locks it is the one whose own string `journal` is. */
-static struct connection *find_writer(const char *journal)
+struct connection *database_find(const char *journal, bool writes)
 {
     struct connection *found = NULL;
-    for (struct database *db = databases; db; db = db->next)
-        for (struct connection *c = db->connections; c; c = c->next)
-            if (connection_writes(c) && connection_has_journal(c, journal) &&
-                (!found ||
-                 (found->without_locks && (!c->without_locks || connection_owns_name(c, journal)))))
+    pthread_mutex_lock(&lock);
+    for (const struct database *db = databases; db && !found; db = db->next)
+        for (struct connection *c = db->connections; c && !found; c = c->next)
+            if (has_journal(c, journal) && (!writes || connection_writes(c)))
                 found = c;
+    pthread_mutex_unlock(&lock);
     return found;
 }
 
-bool database_journals_in_memory(const char *journal)
+static void close_all(struct database *db)
 {
-    pthread_mutex_lock(&lock);
-    const struct connection *c = find_writer(journal);
-    const bool in_memory = c && !c->journal_file && !c->plays_back;
-    pthread_mutex_unlock(&lock);
-    return in_memory;
-}
-
-bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own)
-{
-    pthread_mutex_lock(&lock);
-    struct connection *c = find_writer(journal);
-    const bool in_memory = may_be && c && !c->journal_file;
-    if (c) {
-        c->journaled = in_memory;
-        c->plays_back = !in_memory;
+    for (int i = 0; i < 2; i++) {
+        if (db->fds[i] >= 0)
+            close(db->fds[i]);
+        db->fds[i] = -1;
     }
-    /* If a VFS above passes copies of names down, it cannot be told which of several connections without locks it is. */
-    *its_own = in_memory && c->without_locks && connection_owns_name(c, journal) ? c : NULL;
-    pthread_mutex_unlock(&lock);
-    return in_memory;
-}
-
-bool database_deletes_journal(const char *journal)
-{
-    pthread_mutex_lock(&lock);
-    struct connection *c = find_writer(journal);
-    const bool in_memory = c && c->journaled;
-    if (c)
-        c->plays_back = false;
-    pthread_mutex_unlock(&lock);
-    return in_memory;
 }
 
 void database_before_fork(void)
@@ -118,13 +79,8 @@ void database_after_fork(bool in_child)
 {
     if (in_child) {
         /* An open file description lock (mask_lock()) lives as long as a descriptor of it, in any process. */
-        for (struct database *db = databases; db; db = db->next) {
-            db->fd = -1;
-            for (struct kept_descriptor *d = db->kept; d; d = d->next) {
-                close(d->fd);
-                d->fd = -1;
-            }
-        }
+        for (struct database *db = databases; db; db = db->next)
+            close_all(db);
         databases = NULL;
         idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
         forks++;
@@ -132,21 +88,16 @@ void database_after_fork(bool in_child)
     pthread_mutex_unlock(&lock);
 }
 
-static struct database *find(const struct stat *st)
+/* Waits while the database is busy. */
+static struct database *find_idle(const struct stat *st)
 {
     struct database *db = databases;
     while (db && (db->device != st->st_dev || db->inode != st->st_ino))
         db = db->next;
-    return db;
-}
-
-/* The same; waits while it is busy. */
-static struct database *find_idle(const struct stat *st)
-{
-    struct database *db;
-    while ((db = find(st)) && db->busy)
-        pthread_cond_wait(&idle, &lock);
-    return db;
+    if (!db || !db->busy)
+        return db;
+    pthread_cond_wait(&idle, &lock);
+    return find_idle(st);
 }
 
 static struct database *find_or_make(const struct stat *st)
@@ -159,6 +110,7 @@ static struct database *find_or_make(const struct stat *st)
         return NULL;
     *db = (struct database){.device = st->st_dev,
                             .inode = st->st_ino,
+                            .fds = {-1, -1},
                             .process = forks,
                             .policy = -1,
                             .next = databases};
@@ -171,12 +123,7 @@ static void forget_unused(struct database *db)
 {
     if (db->connections)
         return;
-    while (db->kept) {
-        struct kept_descriptor *first = db->kept;
-        db->kept = first->next;
-        close(first->fd);
-        free(first);
-    }
+    close_all(db);
     struct database **at = &databases;
     while (*at != db)
         at = &(*at)->next;
@@ -198,34 +145,20 @@ static void use(struct connection *c, const struct view *v)
     c->reach = (sqlite3_int64)v->max_size;
 }
 
-static const struct kept_descriptor *find_kept(const struct database *db, bool writable)
-{
-    const struct kept_descriptor *d = db->kept;
-    while (d && d->writable != writable)
-        d = d->next;
-    return d;
-}
-
 /* Opens the file and keeps the descriptor with its database, which is found or made. */
-static const struct kept_descriptor *open_and_keep(const struct database_wish *wish,
-                                                   struct database **db)
+static struct database *open_and_keep(const char *path, bool writable)
 {
     struct stat st;
-    struct kept_descriptor *d = calloc(1, sizeof(*d));
-    if (!d)
-        return NULL;
-    d->writable = wish->writable;
-    d->fd = open(wish->path, (wish->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-    *db = d->fd >= 0 && fstat(d->fd, &st) == 0 ? find_or_make(&st) : NULL;
-    if (!*db) {
-        if (d->fd >= 0)
-            close(d->fd);
-        free(d);
-        return NULL;
-    }
-    d->next = (*db)->kept;
-    (*db)->kept = d;
-    return d;
+    struct database *db = NULL;
+    const int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        db = find_or_make(&st);
+    if (!db && fd >= 0)
+        close(fd);
+    /* Has one already if it took the place of another file just now: then the descriptor stays open, as all of them. */
+    if (db && db->fds[writable] < 0)
+        db->fds[writable] = fd;
+    return db;
 }
 
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
@@ -244,43 +177,46 @@ static char *absolute(const char *path)
 }
 
 /* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
-static struct database *open_and_map(const struct database_wish *wish, bool *by_system)
+static struct database *open_and_map(const struct connection *c, bool *by_system)
 {
+    const bool writable = c->writable;
+    const struct view_wish wish = {.max_size = c->wants.max_size,
+                                   .flags = c->wants.prefer,
+                                   .reflection_dir = c->wants.reflection_dir};
     struct stat st;
     *by_system = true;
     /* Look by stat(): the database may have a view already, and an open descriptor could not be closed. */
-    struct database *db = stat(wish->path, &st) == 0 ? find_idle(&st) : NULL;
-    if (db && db->lost && wish->writable)
-        try_renew(db, NULL, false, wish->path);
-    if (db && view_for(db, wish->writable))
+    struct database *db = stat(c->name, &st) == 0 ? find_idle(&st) : NULL;
+    if (db && db->lost && writable)
+        try_renew(db, NULL, false, c->name);
+    if (db && view_for(db, writable))
         return db;
-    if (db && db->lost && wish->writable) {
+    if (db && db->lost && writable) {
         errno = EIO;
         return NULL;
     }
-    const struct kept_descriptor *d = db ? find_kept(db, wish->writable) : NULL;
-    if (!d)
-        d = open_and_keep(wish, &db);
-    if (!d)
+    if (!db || db->fds[writable] < 0)
+        db = open_and_keep(c->name, writable);
+    if (!db)
         return NULL;
-    if (!view_for(db, wish->writable) && fstat(d->fd, &st) == 0) {
+    const int fd = db->fds[writable];
+    if (!view_for(db, writable) && fstat(fd, &st) == 0) {
         *by_system = false;
         begin_long_work(db);
-        const struct view v = view_map(d->fd, &wish->view, &st);
+        const struct view v = view_map(fd, &wish, &st);
         end_long_work(db);
-        db->views[wish->writable] = v;
-        if (db->views[wish->writable].at) {
-            db->fd = d->fd;
-            db->max_size = wish->view.max_size;
-            if (wish->view.reflection_dir && !db->reflection_dir)
-                db->reflection_dir = absolute(wish->view.reflection_dir);
-            const struct ato_status status = view_status(db->views[wish->writable].at);
+        db->views[writable] = v;
+        if (v.at) {
+            db->max_size = wish.max_size;
+            if (wish.reflection_dir && !db->reflection_dir)
+                db->reflection_dir = absolute(wish.reflection_dir);
+            const struct ato_status status = view_status(v.at, false);
             db->domain = status.domain;
-            if (wish->writable)
+            if (writable)
                 db->policy = status.read_policy;
         }
     }
-    if (view_for(db, wish->writable))
+    if (view_for(db, writable))
         return db;
     const int saved = errno;
     forget_unused(db);
@@ -290,22 +226,21 @@ static struct database *open_and_map(const struct database_wish *wish, bool *by_
 
 bool database_read_header(const struct database *db, void *to, size_t n)
 {
-    return pread(db->fd, to, n, 0) == (ssize_t)n;
+    return pread(database_fd(db), to, n, 0) == (ssize_t)n;
 }
 
 sqlite3_int64 database_length(const struct database *db)
 {
     struct stat st;
-    return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
+    return fstat(database_fd(db), &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
-struct database *database_open(const struct database_wish *wish, struct connection *c,
-                               bool *by_system)
+struct database *database_open(struct connection *c, bool *by_system)
 {
     pthread_mutex_lock(&lock);
-    struct database *db = open_and_map(wish, by_system);
+    struct database *db = open_and_map(c, by_system);
     if (db) {
-        use(c, view_for(db, wish->writable));
+        use(c, view_for(db, c->writable));
         c->next = db->connections;
         db->connections = c;
     }
@@ -321,15 +256,15 @@ static void let_in(struct database *db, const struct connection *self, const str
 }
 
 /* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, has pages of xFetch
- * or has something staged. */
-static bool keep_out(struct database *db, const struct connection *self)
+ * or has something staged that is not to be lost. */
+static bool keep_out(struct database *db, const struct connection *self, bool staged_is_lost)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
         if (c != self && pthread_mutex_trylock(&c->in_call) != 0) {
             let_in(db, self, c);
             return false;
         }
-        if (c->fetched || c->pending.tx) {
+        if (c->fetched || (c->pending.tx && !staged_is_lost)) {
             let_in(db, self, c->next);
             return false;
         }
@@ -337,14 +272,14 @@ static bool keep_out(struct database *db, const struct connection *self)
     return true;
 }
 
-static struct view map_again(const struct database *db, const char *name)
+static struct view map_again(const struct database *db, int fd, const char *name)
 {
     struct stat st;
-    if (fstat(db->fd, &st) < 0)
+    if (fstat(fd, &st) < 0)
         return (struct view){0};
     const struct view_wish wish = {.max_size = db->max_size < (size_t)st.st_size ? 0 : db->max_size,
                                    .reflection_dir = db->reflection_dir};
-    struct view v = view_map(db->fd, &wish, &st);
+    struct view v = view_map(fd, &wish, &st);
     if (!v.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
     return v;
@@ -355,11 +290,10 @@ static struct view map_again(const struct database *db, const char *name)
 static bool is_home(const struct database *db, void *view)
 {
     char in_file[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st)};
-    if (ato_stat(view, &st) < 0 || st.slices_in_reflection)
-        return false;
-    return !st.guard_bytes ||
-           (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file));
+    const struct ato_status st = view_status(view, true);
+    return !st.slices_in_reflection &&
+           (!st.guard_bytes ||
+            (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file)));
 }
 
 /* The view that all connections use: the one that may write, if there is one, or was. */
@@ -380,7 +314,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
     }
     if (!db->lost && !view_unmap_fast(v))
         return;
-    *v = map_again(db, name);
+    *v = map_again(db, db->fds[v != read], name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     if (prefer_file && v->at && (sqlite3_int64)ato_size(v->at) != database_length(db) &&
         view_unmap_fast(v))
@@ -394,7 +328,7 @@ static void renew(struct database *db, bool prefer_file, const char *name)
 static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
                       const char *name)
 {
-    if (!keep_out(db, self))
+    if (!keep_out(db, self, false))
         return;
     begin_long_work(db);
     renew(db, prefer_file, name);
@@ -419,11 +353,12 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
 {
     const struct view *read = &db->views[0], *write = &db->views[1];
     const int mode = db->unmap_fast ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL;
-    const bool left = read->at && !write->at && !db->unmap_fast && view_has_reflection(read->at);
+    const bool left =
+        read->at && !write->at && !db->unmap_fast && view_status(read->at, true).reflection_bytes;
     if (read->at)
         view_unmap(read, ATO_UNMAP_FAST, -1, true, name);
     if (write->at)
-        view_unmap(write, mode, find_kept(db, true)->fd, is_locked, name);
+        view_unmap(write, mode, db->fds[1], is_locked, name);
     if (left)
         view_make_plain(db->reflection_dir, name);
 }
@@ -440,7 +375,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    db->unmap_fast = c->unmap_fast;
+    db->unmap_fast = c->wants.unmap_fast;
     if (!db->connections) {
         begin_long_work(db);
         unmap(db, false, name);
@@ -450,26 +385,22 @@ void database_close(struct database *db, struct connection *c, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
+/* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
+enum { MOST_AT_EXIT = 1 << 24 };
+
 /* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
     const char *name = db->connections->name;
     bool is_locked = false;
+    if (!keep_out(db, NULL, true))
+        return;
     for (struct connection *c = db->connections; c; c = c->next) {
-        if (pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(db, NULL, c);
-            return;
-        }
-        if (c->fetched) {
-            let_in(db, NULL, c->next);
-            return;
-        }
-        db->unmap_fast |= c->unmap_fast;
+        pending_abort(&c->pending);
+        db->unmap_fast |= c->wants.unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    for (struct connection *c = db->connections; c; c = c->next)
-        pending_abort(&c->pending);
-    if (view_is_quick(&db->views[1]))
+    if (!db->views[1].at || view_status(db->views[1].at, true).slices_in_reflection <= MOST_AT_EXIT)
         unmap(db, is_locked, name);
     db->views[0] = db->views[1] = (struct view){0};
     for (struct connection *c = db->connections; c; c = c->next)

@@ -19,7 +19,6 @@
 #include <sys/types.h>
 
 struct connection;
-struct kept_descriptor;
 
 struct database {
     struct database *next;
@@ -30,9 +29,8 @@ struct database {
     dev_t device;
     ino_t inode;
     struct view views[2]; /* [may write] */
-    struct kept_descriptor *kept;
+    int fds[2];           /* [may write]; -1 */
     struct connection *connections;
-    int fd;               /* one of the kept descriptors, for looking at the file */
     size_t max_size;      /* the max_size that the view was asked for */
     char *reflection_dir; /* as given for the view, absolute; NULL */
     int domain;           /* ATO_DOMAIN_... */
@@ -42,20 +40,19 @@ struct database {
     bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
-struct database_wish {
-    const char *path;
-    bool writable;
-    struct view_wish view;
-};
+/* Finds or maps the database of the connection, for writing if c->writable, and lists the connection. Returns NULL with errno; the
+ * sentence is in ato_errormsg() unless `*by_system` is true, which says that a system call failed. */
+struct database *database_open(struct connection *c, bool *by_system);
 
-/* Finds or maps the database, and lists the connection. Returns NULL with errno; the sentence is in ato_errormsg() unless
- * `*by_system` is true, which says that a system call failed. */
-struct database *database_open(const struct database_wish *wish, struct connection *c,
-                               bool *by_system);
-
-/* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->unmap_fast. A failure is
+/* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged, with `name`. */
 void database_close(struct database *db, struct connection *c, const char *name);
+
+/* Returns a descriptor for looking at the file. */
+static inline int database_fd(const struct database *db)
+{
+    return db->fds[db->fds[1] >= 0];
+}
 
 /* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
  * there is. */
@@ -63,18 +60,6 @@ bool database_read_header(const struct database *db, void *to, size_t n);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
-
-/* Returns whether a commit is durable without an fsync. */
-static inline bool database_is_durable(const struct database *db)
-{
-    return db->domain != ATO_DOMAIN_PROCESS;
-}
-
-/* Returns whether flushing many pages takes as long as flushing one. */
-static inline bool database_flushes_by_calls(const struct database *db)
-{
-    return db->domain == ATO_DOMAIN_MSYNC;
-}
 
 /* Maps the file anew, unless another connection of this process is in a call or has pages of xFetch. That cuts a file that got
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
@@ -84,22 +69,13 @@ static inline bool database_flushes_by_calls(const struct database *db)
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 
-/* Returns whether a connection of this process writes whose rollback journal has this name and is in memory. */
-bool database_journals_in_memory(const char *journal);
-
-/* To be called when SQLite opens a rollback journal for writing. Returns whether it is in memory, which it can be only if
- * `may_be`. `*its_own` is then its connection, if that takes no locks and the name is its own string; else NULL. */
-bool database_opens_journal(const char *journal, bool may_be, struct connection **its_own);
-
-/* To be called when SQLite deletes a rollback journal. Returns whether it was in memory when it was opened last. */
-bool database_deletes_journal(const char *journal);
+/* Returns a connection of this process whose rollback journal has this name; with `writes`, the one that has RESERVED. NULL: there
+ * is none. The caller is the writer's thread, or only asks whether there is a connection. */
+struct connection *database_find(const char *journal, bool writes);
 
 /* To be called at the exit of the process: leaves each open database as its last close would, if that takes no more than some
  * seconds and no other thread is in a call on it. */
 void database_at_exit(void);
-
-/* Returns whether is(c, arg) for one of the connections of this process. */
-bool database_any(bool (*is)(const struct connection *c, const void *arg), const void *arg);
 
 /* To be called around fork(), so that no thread is in this module. The child forgets its parent's connections. */
 void database_before_fork(void);

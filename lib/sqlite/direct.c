@@ -18,7 +18,7 @@ static bool is_eager(const struct connection *c)
 
 int direct_go(struct connection *c)
 {
-    if (!c->direct && mask_take_off(c->pending.view, c->db->fd) < 0)
+    if (!c->direct && mask_take_off(c->pending.view, database_fd(c->db)) < 0)
         return -1;
     c->direct = true;
     return 0;
@@ -29,64 +29,62 @@ void direct_leave(struct connection *c)
     if ((c->becomes_wal || is_eager(c)) && direct_go(c) < 0)
         fault_ignored("other programs still refuse the database, for the mask cannot be taken off",
                       c->name);
-    c->has_staged = false;
 }
 
 bool direct_maps_below(const struct connection *c)
 {
-    return c->journal_file && c->real->pMethods->iVersion >= 3;
+    return c->wants.journal_file && c->real->pMethods->iVersion >= 3;
 }
 
 /* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
  * the original. Such a file is refused unless ?prefer=file is given. */
-static int check_guard(struct connection *c, const char *header)
+static int take_copy(struct connection *c, const char *header)
 {
     char in_file[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st)};
-    if (c->db->guarded)
-        return SQLITE_OK;
-    if (ato_stat(c->pending.view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
     /* Another connection may have taken mask and guard off since the header was read: SQLite tries again. */
-    if (!st.guard_bytes && database_read_header(c->db, in_file, MASK_HEADER) &&
-        !mask_is_on(in_file))
+    if (database_read_header(c->db, in_file, MASK_HEADER) && !mask_is_on(in_file))
         return SQLITE_BUSY;
-    if (!st.guard_bytes && !(c->takes_file && c->writable))
+    if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
         return fault(SQLITE_CANTOPEN,
                      "%s: this is a copy of a database that was not plain, so that pages may be "
                      "outdated or missing: copy it again when the original is closed, or open it "
                      "with prefer=file to use it as it is",
                      c->name);
-    if (!st.guard_bytes && mask_set_plain(c->pending.view, header) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-    c->db->guarded = true;
-    return SQLITE_OK;
+    return mask_set_plain(c->pending.view, header) == 0
+               ? SQLITE_OK
+               : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
 }
 
 /* Makes the connection direct before it reads. The lock keeps out other connections that do so, and those that stage. */
 static int unmask(struct connection *c)
 {
-    if (mask_lock(c->db->fd) < 0)
+    if (mask_lock(database_fd(c->db)) < 0)
         return SQLITE_BUSY;
     const int r = direct_go(c);
-    mask_unlock(c->db->fd);
+    mask_unlock(database_fd(c->db));
     return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot take the mask off", c->name)
                  : SQLITE_OK;
 }
 
-/* Sets *left to whether a file without a mask has slices in its reflection, or a guard: left by a process that was killed, or
- * by a program that uses libato itself. */
-static int look_at_reflection(struct connection *c, bool *left)
+/* Looks whether libato knows what goes with the header: a guard with a mask, nothing without one. Sets *left to whether a file
+ * without a mask has slices in its reflection, or a guard: left by a process that was killed, or by a program that uses libato
+ * itself. */
+static int look_at_reflection(struct connection *c, const char *header, bool *left)
 {
     struct ato_status st = {.struct_size = sizeof(st)};
+    bool *known = mask_is_on(header) ? &c->db->guarded : &c->db->whole;
+    int r = SQLITE_OK;
     *left = false;
-    if (c->db->whole)
+    if (*known)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
-    *left = st.slices_in_reflection || st.guard_bytes;
-    c->db->whole = !*left;
-    return SQLITE_OK;
+    if (!mask_is_on(header))
+        *left = st.slices_in_reflection || st.guard_bytes;
+    else if (!st.guard_bytes)
+        r = take_copy(c, header);
+    *known = r == SQLITE_OK && !*left;
+    return r;
 }
 
 /* Reads the header. Zeros stand for a missing one. */
@@ -114,15 +112,13 @@ static int look_at_header(struct connection *c)
     const bool has_view = c->pending.view;
     bool left = false;
     int r = read_header(c, header);
+    if (r == SQLITE_OK && has_view)
+        r = look_at_reflection(c, header, &left);
     if (r != SQLITE_OK)
         return r;
     const bool is_masked = mask_is_on(header);
-    if (has_view)
-        r = is_masked ? check_guard(c, header) : look_at_reflection(c, &left);
-    if (r != SQLITE_OK)
-        return r;
-    mask_uncover(header, sizeof(header), 0, header);
-    const bool stages_none = c->journal_file || mask_is_wal(header);
+    mask_uncover(header);
+    const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
     c->direct = !is_masked && !left;
     if (has_view && c->writable && unmasks)

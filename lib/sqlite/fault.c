@@ -33,15 +33,14 @@ static int code_of(int code, int error)
 /* An entry of SQLite's log holds 209 bytes (SQLITE_PRINT_BUF_SIZE), with the words before the sentence. */
 enum { ENTRY = 190 };
 
-/* Returns how many bytes of the sentence fit into an entry: whole words, unless a path is longer. */
+/* Returns how many bytes of the sentence fit into an entry: whole words, unless one is very long. */
 static int fitting(const char *sentence)
 {
-    int n = ENTRY;
-    if (strlen(sentence) <= ENTRY)
-        return (int)strlen(sentence);
-    while (n > ENTRY / 2 && sentence[n] != ' ')
-        n--;
-    return sentence[n] == ' ' ? n : ENTRY;
+    int n = (int)strnlen(sentence, ENTRY + 1);
+    if (n > ENTRY)
+        while (--n > ENTRY / 2 && sentence[n] != ' ')
+            ;
+    return n;
 }
 
 /* A sentence that does not fit goes on in the next entry. */
@@ -68,12 +67,6 @@ int fault(int code, const char *format, ...)
 int fault_of_libato(int code, const char *what, const char *name)
 {
     return fault(code_of(code, errno), "%s %s: %s", what, name, ato_errormsg());
-}
-
-int fault_of_system(int code, const char *what, const char *name)
-{
-    const int error = errno;
-    return fault(code_of(code, error), "%s %s: %s", what, name, strerror(error));
 }
 
 void fault_ignored(const char *what, const char *name)

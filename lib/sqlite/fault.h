@@ -9,9 +9,6 @@
  * Returns `code`, or a code that says more by errno: SQLITE_FULL, SQLITE_IOERR_NOMEM, SQLITE_READONLY_ROLLBACK. */
 int fault_of_libato(int code, const char *what, const char *name);
 
-/* The same after a system call. */
-int fault_of_system(int code, const char *what, const char *name);
-
 /* Logs a sentence, and returns `code`. */
 int fault(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

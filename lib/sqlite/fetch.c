@@ -33,9 +33,7 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
     if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->writable || end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
-    /* Without locks the neighbours may be pages of an open transaction, and deploying would wait for it. */
-    if (database_flushes_by_calls(c->db) && !c->without_locks &&
-        takes_neighbours(c, offset / NEIGHBOURHOOD)) {
+    if (c->db->domain == ATO_DOMAIN_MSYNC && takes_neighbours(c, offset / NEIGHBOURHOOD)) {
         first -= first % NEIGHBOURHOOD;
         last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
         last = last < size ? last : size;

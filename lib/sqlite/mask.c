@@ -73,22 +73,16 @@ void mask_cover(void *header)
         h[COUNTER] ^= 0x80;
 }
 
-void mask_uncover(void *bytes, size_t n, off_t offset, const void *header)
+void mask_uncover(void *header)
 {
-    unsigned char *b = bytes;
-    const unsigned char *h = header;
-    const bool is_on = mask_is_on(h), was_wal = is_on && h[FRACTION] == MASKED_WAL,
-               is_counter = is_on && counter_is_masked(h);
-    for (off_t i = VERSIONS; is_on && i <= COUNTER; i++) {
-        if (i < offset || i - offset >= (off_t)n)
-            continue;
-        if (i <= VERSIONS + 1 && was_wal)
-            b[i - offset] = 2;
-        else if (i == FRACTION)
-            b[i - offset] = PLAIN;
-        else if (i == COUNTER && is_counter)
-            b[i - offset] ^= 0x80;
-    }
+    unsigned char *h = header;
+    if (!mask_is_on(h))
+        return;
+    if (h[FRACTION] == MASKED_WAL)
+        h[VERSIONS] = h[VERSIONS + 1] = 2;
+    h[FRACTION] = PLAIN;
+    if (counter_is_masked(h))
+        h[COUNTER] ^= 0x80;
 }
 
 /* Reads the header through the view. `length` is the length of the file: a load behind its end raises SIGBUS. Returns 1 if
@@ -131,7 +125,7 @@ int mask_set_plain(char *view, const void *header)
 {
     unsigned char h[MASK_HEADER];
     memcpy(h, header, sizeof(h));
-    mask_uncover(h, sizeof(h), 0, h);
+    mask_uncover(h);
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
@@ -182,16 +176,10 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     return r;
 }
 
-static int refresh(char *view, int fd)
+/* Brings the guard up to date with this header. */
+static int refresh(char *view, unsigned char h[MASK_HEADER])
 {
-    unsigned char h[MASK_HEADER];
     struct ato_status st;
-    struct stat file;
-    if (fstat(fd, &file) < 0)
-        return -1;
-    const int r = read_header(view, file.st_size, h);
-    if (r != 0)
-        return r < 0 ? -1 : 0;
     if (read_guard(view, &st) < 0)
         return -1;
     if (st.guard_offset != AT || st.guard_bytes != BYTES)
@@ -203,32 +191,36 @@ static int refresh(char *view, int fd)
     return mask_counter(view, h) < 0 ? -1 : mask_set_plain(view, h);
 }
 
+/* Does it with an open file description lock of one byte. Returns the type of the lock after it, -1 with errno. */
+static int control_lock(int fd, int what, int type, off_t byte)
+{
+    struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, what, &l) == 0 ? l.l_type : -1;
+}
+
 int mask_lock(int fd)
 {
-    struct flock pending = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
-    return fcntl(fd, F_OFD_SETLK, &pending);
+    return control_lock(fd, F_OFD_SETLK, F_WRLCK, PENDING_BYTE) < 0 ? -1 : 0;
 }
 
 void mask_unlock(int fd)
 {
     const int saved = errno;
-    struct flock pending = {
-        .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
-    (void)fcntl(fd, F_OFD_SETLK, &pending);
+    (void)control_lock(fd, F_OFD_SETLK, F_UNLCK, PENDING_BYTE);
     errno = saved;
 }
 
 static bool is_reserved(int fd)
 {
-    struct flock reserved = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RESERVED_BYTE, .l_len = 1};
-    return fcntl(fd, F_OFD_GETLK, &reserved) == 0 && reserved.l_type != F_UNLCK;
+    const int found = control_lock(fd, F_OFD_GETLK, F_WRLCK, RESERVED_BYTE);
+    return found >= 0 && found != F_UNLCK;
 }
 
 int mask_refresh(char *view, int fd, bool is_locked)
 {
+    unsigned char h[MASK_HEADER];
     struct ato_status st;
+    struct stat file;
     if (read_guard(view, &st) < 0)
         return -1;
     if (!st.guard_bytes)
@@ -239,10 +231,12 @@ int mask_refresh(char *view, int fd, bool is_locked)
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
-    const int r = refresh(view, fd);
+    int r = fstat(fd, &file) < 0 ? -1 : read_header(view, file.st_size, h);
+    if (r == 0)
+        r = refresh(view, h);
     if (r < 0 && !is_locked)
         mask_unlock(fd);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
 int mask_take_off(char *view, int fd)
@@ -263,10 +257,10 @@ int mask_take_off(char *view, int fd)
     if (ato_deploy(view, (size_t)length) < 0)
         return -1;
     if (!is_on)
-        return refresh(view, fd);
+        return refresh(view, h);
     if (mask_counter(view, h) < 0)
         return -1;
-    mask_uncover(h, sizeof(h), 0, h);
+    mask_uncover(h);
     if (write_counter(view, h) < 0 || write_fraction(view, h) < 0)
         return -1;
     return ato_set_guard(view, 0, NULL, 0);

@@ -61,8 +61,8 @@ bool mask_is_wal(const void *header);
 /* Masks a plain header. Leaves other bytes as they are. */
 void mask_cover(void *header);
 
-/* Unmasks the n bytes at this offset of a file that begins with `header`, if that is masked. `bytes` may be `header`. */
-void mask_uncover(void *bytes, size_t n, off_t offset, const void *header);
+/* Unmasks a header, if it is masked. Leaves other bytes as they are. */
+void mask_uncover(void *header);
 
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits

@@ -10,6 +10,7 @@
 #include "length.h"
 #include "parameters.h"
 #include "pragma.h"
+#include "super_journal.h"
 #include "transaction.h"
 
 #include <errno.h>
@@ -40,69 +41,19 @@ static int leave(struct connection *c, int result)
     return result;
 }
 
-/* ---- data ---- */
-
-/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
- * well. */
-static int sync_all(struct connection *c, int flags)
-{
-    int r = c->super ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
-    if (r == SQLITE_OK && (c->direct || !database_is_durable(c->db)))
-        r = c->real->pMethods->xSync(c->real, flags);
-    return r;
-}
-
-/* Without locks (nolock=1) a transaction begins when SQLite reads its change counter; the first one when it asks for the size. */
-static int settle_without_locks(struct connection *c)
-{
-    return c->without_locks && !c->pending.tx ? direct_settle(c) : SQLITE_OK;
-}
-
-/* SQLite asks at the beginning of each transaction. */
-static int find_size(struct connection *c, sqlite3_int64 *size)
-{
-    int r = settle_without_locks(c);
-    if (!c->pending.tx && !c->direct)
-        length_find(c);
-    return r == SQLITE_OK ? length_get(c, size) : r;
-}
-
-/* SQLite reads its change counter when it begins a transaction. */
-static bool is_counter(const struct connection *c, int n, sqlite3_int64 offset)
-{
-    enum { COUNTER_AT = 24 };
-    return offset == COUNTER_AT && n == (int)sizeof(c->counter);
-}
-
-/* A checkpoint does not change the counter: until the next transaction pages are deployed one by one after it. */
-static void look_at_counter(struct connection *c, const void *bytes)
-{
-    if (memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
-        return;
-    memcpy(c->counter, bytes, sizeof(c->counter));
-    memset(c->neighbours, 0, sizeof(c->neighbours));
-}
-
 /* ---- locks ---- */
 
-static int settle(sqlite3_file *file)
+/* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
+ * RESERVED, where SQLITE_BUSY makes SQLite try again. */
+static int settle(struct connection *c, int level)
 {
-    struct connection *c = enter(file);
-    const int r = direct_settle(c);
-    if (r != SQLITE_OK)
-        (void)c->real->pMethods->xUnlock(c->real, SQLITE_LOCK_NONE);
-    return leave(c, r);
-}
-
-/* A connection that cannot begin to stage gets the error here, where SQLITE_BUSY makes SQLite
- * try again. */
-static int reserve(sqlite3_file *file)
-{
-    struct connection *c = enter(file);
-    const int r = c->direct && !c->journal_file ? length_require(c, SQLITE_BUSY) : SQLITE_OK;
+    int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
+    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED &&
+        c->direct && !c->wants.journal_file)
+        r = length_require(c, SQLITE_BUSY);
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, c->lock);
-    return leave(c, r);
+    return r;
 }
 
 static int connection_lock(sqlite3_file *file, int level)
@@ -114,36 +65,33 @@ static int connection_lock(sqlite3_file *file, int level)
                                  "was opened; an earlier entry of the log gives the reason",
                                  c->name)
                          : SQLITE_READONLY;
-    const bool first = c->lock < SQLITE_LOCK_SHARED;
     int r = c->real->pMethods->xLock(c->real, level);
-    if (r == SQLITE_OK && first)
-        r = settle(file);
-    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED)
-        r = reserve(file);
+    if (r == SQLITE_OK)
+        r = leave(enter(file), settle(c, level));
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;
 }
 
-static int unlock(struct connection *c, int level)
+static int connection_unlock(sqlite3_file *file, int level)
 {
+    struct connection *c = enter(file);
     c->checkpointed = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
         transaction_abandon(c);
-        if (c->has_staged)
-            direct_leave(c);
+        direct_leave(c);
         /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
         if (c->direct)
             length_find(c);
     }
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
-        c->plays_back = false;
+        c->plays_back = c->journaled = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return c->real->pMethods->xUnlock(c->real, level);
+    return leave(c, c->real->pMethods->xUnlock(c->real, level));
 }
 
 static int connection_reserved(sqlite3_file *file, int *reserved)
@@ -154,21 +102,6 @@ static int connection_reserved(sqlite3_file *file, int *reserved)
 
 /* ---- what SQLite has to say, and to ask ---- */
 
-static int begin_batch(struct connection *c)
-{
-    c->batch = true;
-    return SQLITE_OK;
-}
-
-/* After SQLITE_IOERR SQLite tries again with a journal. */
-static int end_batch(struct connection *c)
-{
-    int r = transaction_commit(c, SQLITE_IOERR_COMMIT_ATOMIC);
-    if (r == SQLITE_OK)
-        c->batch = false;
-    return r == SQLITE_FULL ? SQLITE_IOERR_COMMIT_ATOMIC : r;
-}
-
 static int control(struct connection *c, int what, void *arg)
 {
     int r;
@@ -177,13 +110,6 @@ static int control(struct connection *c, int what, void *arg)
         return transaction_sync(c, arg);
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         return transaction_end(c);
-    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE:
-        return begin_batch(c);
-    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE:
-        return end_batch(c);
-    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
-        transaction_abandon(c);
-        return SQLITE_OK;
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
@@ -215,14 +141,12 @@ static int connection_sector_size(sqlite3_file *file)
     return c->real->pMethods->xSectorSize(c->real);
 }
 
-/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. */
+/* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. Not BATCH_ATOMIC of a VFS
+ * below: batches would not be staged. */
 static int connection_characteristics(sqlite3_file *file)
 {
     struct connection *c = of(file);
-    int is = c->real->pMethods->xDeviceCharacteristics(c->real);
-    if (!c->journal_file && sqlite3_compileoption_used("ENABLE_BATCH_ATOMIC_WRITE"))
-        is |= SQLITE_IOCAP_BATCH_ATOMIC;
-    return is;
+    return c->real->pMethods->xDeviceCharacteristics(c->real) & ~SQLITE_IOCAP_BATCH_ATOMIC;
 }
 
 /* ---- the shared memory of WAL mode ---- */
@@ -266,18 +190,27 @@ static int connection_close(sqlite3_file *file)
 
 /* ---- as a file ---- */
 
+/* SQLite reads its change counter when it begins a transaction. A checkpoint does not change the counter: until the next
+ * transaction pages are deployed one by one after it. */
+static void look_at_counter(struct connection *c, const void *bytes, int n, sqlite3_int64 offset)
+{
+    enum { COUNTER_AT = 24 };
+    if (offset != COUNTER_AT || n != (int)sizeof(c->counter) ||
+        memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
+        return;
+    memcpy(c->counter, bytes, sizeof(c->counter));
+    memset(c->neighbours, 0, sizeof(c->neighbours));
+}
+
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    const bool begins = is_counter(c, n, offset);
     /* SQLite reads the header before it has a lock; other programs may have cut the file. */
     if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
         length_look(c);
-    int r = begins ? settle_without_locks(c) : SQLITE_OK;
+    const int r = data_read(c, to, n, offset);
     if (r == SQLITE_OK)
-        r = data_read(c, to, n, offset);
-    if (r == SQLITE_OK && begins)
-        look_at_counter(c, to);
+        look_at_counter(c, to, n, offset);
     return leave(c, r);
 }
 
@@ -293,22 +226,24 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
     return leave(c, data_resize(c, size));
 }
 
+/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
+ * well. */
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    return leave(c, sync_all(c, flags));
+    int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
+        r = c->real->pMethods->xSync(c->real, flags);
+    return leave(c, r);
 }
 
+/* SQLite asks at the beginning of each transaction. */
 static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
 {
     struct connection *c = enter(file);
-    return leave(c, find_size(c, size));
-}
-
-static int connection_unlock(sqlite3_file *file, int level)
-{
-    struct connection *c = enter(file);
-    return leave(c, unlock(c, level));
+    if (!c->pending.tx && !c->direct)
+        length_find(c);
+    return leave(c, length_get(c, size));
 }
 
 static int connection_control(sqlite3_file *file, int what, void *arg)
@@ -377,31 +312,23 @@ static int why_only_read(int error)
  * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
 static int attach(struct connection *c, int flags)
 {
-    struct parameters p;
     bool by_system;
-    int r = parameters_read(&p, c->name);
+    int r = parameters_read(&c->wants, c->name);
     if (r != SQLITE_OK)
         return r;
-    struct database_wish wish = {
-        .path = c->name,
-        .writable = !(flags & SQLITE_OPEN_READONLY),
-        .view = {.max_size = p.max_size, .flags = p.prefer, .reflection_dir = p.reflection_dir}};
-    c->journal_file = p.memory_journal_on_disk;
-    c->unmap_fast = p.unmap_fast;
-    c->without_locks = p.without_locks;
-    c->takes_file = p.prefer == ATO_PREFER_FILE;
-    c->writable = wish.writable;
-    c->db = database_open(&wish, c, &by_system);
+    c->writable = !(flags & SQLITE_OPEN_READONLY);
+    c->db = database_open(c, &by_system);
     if (c->db)
         return SQLITE_OK;
     const int denied = why_only_read(errno);
-    r = by_system ? fault_of_system(SQLITE_CANTOPEN, "cannot open", c->name)
+    r = by_system ? fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN,
+                          "cannot open %s: %s", c->name, strerror(errno))
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    if (!wish.writable || by_system || !denied)
+    if (!c->writable || by_system || !denied)
         return r;
     c->denied = denied;
-    c->writable = wish.writable = false;
-    c->db = database_open(&wish, c, &by_system);
+    c->writable = false;
+    c->db = database_open(c, &by_system);
     return c->db ? SQLITE_OK : r;
 }
 

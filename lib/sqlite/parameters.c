@@ -11,16 +11,15 @@
 /* More than libato can map. */
 #define MOST_BYTES (256ull << 40)
 
-static const char *const ours[] = {"journal", "max_size", "prefer", "reflection_dir", "unmap"};
+/* Ours; SQLite's own (<https://sqlite.org/uri.html>), those of its Unix VFS, and those of encryption. */
+static const char *const known[] = {
+    "journal",      "max_size",  "prefer", "reflection_dir", "unmap",     "vfs",
+    "mode",         "cache",     "psow",   "nolock",         "immutable", "modeof",
+    "readonly_shm", "8_3_names", "key",    "hexkey",         "textkey"};
 static const char *const journals[] = {"memory", "file", NULL};
 static const char *const modes[] = {"plain", "fast", NULL};
 static const char *const sides[] = {"file", "reflection", NULL};
 static const char *const variable = "ATO_SQLITE_JOURNAL";
-
-/* SQLite's own (<https://sqlite.org/uri.html>), those of its Unix VFS, and those of encryption. */
-static const char *const of_others[] = {"vfs",       "mode",      "cache",  "psow",
-                                        "nolock",    "immutable", "modeof", "readonly_shm",
-                                        "8_3_names", "key",       "hexkey", "textkey"};
 
 /* Sets *which to the index of `value` in `words`; -1 if it is NULL. */
 static int choose(const char *name, const char *parameter, const char *value,
@@ -57,31 +56,26 @@ static int read_max_size(const char *name, size_t *bytes)
     return SQLITE_OK;
 }
 
-static bool is_among(const char *key, const char *const *known, size_t n)
-{
-    while (n-- > 0)
-        if (strcmp(key, known[n]) == 0)
-            return true;
-    return false;
-}
-
 static void name_unknown(const char *name)
 {
     const char *key;
-    for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++)
-        if (!is_among(key, ours, sizeof(ours) / sizeof(*ours)) &&
-            !is_among(key, of_others, sizeof(of_others) / sizeof(*of_others)))
+    for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++) {
+        size_t at = 0;
+        while (at < sizeof(known) / sizeof(*known) && strcmp(key, known[at]) != 0)
+            at++;
+        if (at == sizeof(known) / sizeof(*known))
             (void)fault(SQLITE_WARNING,
                         "%s: the parameter %s is not known; this VFS has the parameters "
                         "journal=memory|file, max_size=BYTES, prefer=file|reflection, "
                         "reflection_dir=FOLDER and unmap=plain|fast",
                         name, key);
+    }
 }
 
 int parameters_read(struct parameters *p, const char *name)
 {
     int journal = -1, mode = -1, side = -1;
-    *p = (struct parameters){.without_locks = sqlite3_uri_boolean(name, "nolock", 0)};
+    *p = (struct parameters){0};
     name_unknown(name);
     int r = read_max_size(name, &p->max_size);
     if (r == SQLITE_OK)
@@ -93,7 +87,7 @@ int parameters_read(struct parameters *p, const char *name)
     const char *word = secure_getenv(variable);
     if (r == SQLITE_OK && journal < 0 && word && *word)
         r = choose(name, variable, word, journals, &journal);
-    p->memory_journal_on_disk = journal == 1;
+    p->journal_file = journal == 1;
     p->unmap_fast = mode == 1;
     p->reflection_dir = sqlite3_uri_parameter(name, "reflection_dir");
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;

@@ -7,12 +7,11 @@
 #include <stddef.h>
 
 struct parameters {
-    size_t max_size;             /* bytes that the file may grow to; 0: not given */
-    unsigned prefer;             /* ATO_PREFER_..., or 0 */
-    const char *reflection_dir;  /* a folder; NULL: not given */
-    bool memory_journal_on_disk; /* the rollback journal is the VFS's below */
+    size_t max_size;            /* bytes that the file may grow to; 0: not given */
+    unsigned prefer;            /* ATO_PREFER_..., or 0 */
+    const char *reflection_dir; /* a folder; NULL: not given */
+    bool journal_file;          /* the rollback journal is on the disk */
     bool unmap_fast;
-    bool without_locks; /* SQLite's nolock=1 */
 };
 
 /* `name` is SQLite's, which the parameters follow in memory. Returns SQLITE_OK, or SQLITE_CANTOPEN: the sentence names the values

@@ -40,20 +40,24 @@ static int have(struct pending *s)
     return s->tx ? take(s) : begin(s);
 }
 
-static int grow(struct pending *s, sqlite3_int64 size)
+static int set_size(struct pending *s, sqlite3_int64 size, sqlite3_int64 room)
 {
-    sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
-    if (ahead > MOST_AHEAD)
-        ahead = MOST_AHEAD;
     /* If there is no space for more than is needed, there may be for what is needed. */
-    if (size > s->room && ato_tx_ftruncate(s->tx, s->view, size + ahead) == 0)
-        s->room = size + ahead;
+    if (room > s->room && ato_tx_ftruncate(s->tx, s->view, room) == 0)
+        s->room = room;
     if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
         return -1;
     if (size > s->room)
         s->room = size;
     s->size = size;
     return 0;
+}
+
+static int grow(struct pending *s, sqlite3_int64 size)
+{
+    const sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
+    return set_size(s, size,
+                    size <= s->room ? 0 : size + (ahead < MOST_AHEAD ? ahead : MOST_AHEAD));
 }
 
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
@@ -72,26 +76,14 @@ int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    if (have(s) < 0)
-        return -1;
-    if (size > s->size)
-        return grow(s, size);
-    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
-        return -1;
-    s->size = size;
-    return 0;
+    return have(s) < 0 ? -1 : grow(s, size);
 }
 
 int pending_hint(struct pending *s, sqlite3_int64 size)
 {
     if (have(s) < 0)
         return -1;
-    if (size <= s->room)
-        return 0;
-    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
-        return -1;
-    s->room = size;
-    return ato_tx_ftruncate(s->tx, s->view, s->size);
+    return size > s->room ? set_size(s, s->size, size) : 0;
 }
 
 int pending_commit_all(struct pending *const *all, int n)

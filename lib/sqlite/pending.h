@@ -26,7 +26,7 @@ int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offs
 int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
 int pending_resize(struct pending *s, sqlite3_int64 size);
 
-/* Prepares the file to grow to this size. The staged size stays. */
+/* Prepares the file to grow to this size, if there is space. The staged size stays. */
 int pending_hint(struct pending *s, sqlite3_int64 size);
 
 /* Commits what is staged. After a failure it is staged still. */

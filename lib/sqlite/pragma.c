@@ -86,9 +86,9 @@ static int unmap(struct connection *c, char **words)
         int mode = find(words[2], modes, MODES);
         if (mode < 0)
             return refuse(c, words, "it must be plain or fast");
-        c->unmap_fast = mode;
+        c->wants.unmap_fast = mode;
     }
-    return answer(words, modes[c->unmap_fast]);
+    return answer(words, modes[c->wants.unmap_fast]);
 }
 
 int pragma(struct connection *c, char **words)

@@ -4,177 +4,180 @@
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
+#include "memory_file.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 struct super {
     struct super *next;
-    char *name;
-    struct bytes bytes;       /* names of journals, each with a NUL */
-    unsigned handles;         /* open ones */
-    struct connection *bound; /* databases, by next_bound */
-    bool given_up;            /* SQLite rolls the transaction back */
-    bool needs_memory;        /* it names a journal in memory */
+    bool is_open;               /* SQLite writes names to it */
+    bool prepared;              /* a member is, and SQLite does not roll back */
+    struct connection *members; /* by next_member */
+    char name[];
 };
 
 static struct super *supers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- names ---- */
+static const char ending[] = "-journal";
 
-static bool is_open(const struct connection *c, const void *journal)
-{
-    return connection_has_journal(c, journal);
-}
-
-static bool is_being_written(const struct connection *c, const void *journal)
-{
-    return connection_writes(c) && connection_has_journal(c, journal);
-}
-
-/* Returns whether is() for a connection and a name in the super-journal. */
-static bool any_name(const struct super *s,
-                     bool (*is)(const struct connection *c, const void *journal))
-{
-    const char *at = s->bytes.at, *end = at + s->bytes.size;
-    while (at < end) {
-        const size_t n = strnlen(at, (size_t)(end - at));
-        if (at + n < end && database_any(is, at))
-            return true;
-        at += n + 1;
-    }
-    return false;
-}
-
-/* ---- the list; the caller holds the lock ---- */
-
-static void forget(struct super *s)
-{
-    struct super **at = &supers;
-    while (*at != s)
-        at = &(*at)->next;
-    *at = s->next;
-    bytes_free(&s->bytes);
-    free(s->name);
-    free(s);
-}
-
-static bool is_over(const struct super *s)
-{
-    return !s->handles && !s->bound && !any_name(s, is_being_written);
-}
+/* ---- the list, and the members; the caller holds the lock ---- */
 
 static struct super *find(const char *name)
 {
-    struct super *found = NULL;
-    for (struct super *s = supers, *next; s; s = next) {
-        next = s->next;
-        if (is_over(s))
-            forget(s);
-        else if (strcmp(s->name, name) == 0)
-            found = s;
-    }
-    return found;
+    struct super *s = supers;
+    while (s && strcmp(s->name, name) != 0)
+        s = s->next;
+    return s;
 }
 
 static struct super *make(const char *name)
 {
-    struct super *s = calloc(1, sizeof(*s));
-    char *copy = strdup(name);
-    if (!s || !copy) {
-        free(s);
-        free(copy);
+    struct super *s = calloc(1, sizeof(*s) + strlen(name) + 1);
+    if (!s)
         return NULL;
-    }
-    *s = (struct super){.name = copy, .next = supers};
+    strcpy(s->name, name);
+    s->is_open = true;
+    s->next = supers;
     supers = s;
     return s;
 }
 
-bool super_exists(const char *name)
+static void forget_unused(struct super *s)
 {
-    pthread_mutex_lock(&lock);
-    const bool exists = supers && find(name);
-    pthread_mutex_unlock(&lock);
-    return exists;
+    struct super **at = &supers;
+    if (s->is_open || s->members)
+        return;
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at) /* the list of a forked child lacks its parent's */
+        *at = s->next;
+    free(s);
 }
 
-/* ---- binding, commit ---- */
-
-static void unbind_all(struct super *s)
+static void leave(struct connection *c)
 {
-    while (s->bound) {
-        struct connection *c = s->bound;
-        s->bound = c->next_bound;
-        c->super = NULL;
-    }
+    struct super *s = c->super;
+    struct connection **at = &s->members;
+    while (*at != c)
+        at = &(*at)->next_member;
+    *at = c->next_member;
+    c->super = NULL;
+    forget_unused(s);
 }
 
-int super_bind(struct connection *c, const char *name)
+static void join(struct connection *c, struct super *s)
 {
-    int r = SQLITE_OK;
-    pthread_mutex_lock(&lock);
-    struct super *s = find(name);
-    if (!s)
-        r = fault(SQLITE_IOERR_FSYNC,
-                  "%s cannot be part of a transaction over several databases whose main database "
-                  "uses another VFS, or has its journal on the disk: open all with vfs=ato, or all "
-                  "with journal=file",
-                  c->name);
-    else if (c->super != s) {
-        c->super = s;
-        c->next_bound = s->bound;
-        s->bound = c;
-    }
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
-/* The caller holds the lock. */
-static void give_up(struct super *s)
-{
-    s->given_up = true;
-    unbind_all(s);
-}
-
-void super_give_up(struct connection *c)
-{
-    pthread_mutex_lock(&lock);
+    if (c->super == s)
+        return;
     if (c->super)
-        give_up(c->super);
-    pthread_mutex_unlock(&lock);
+        leave(c);
+    c->super = s;
+    c->next_member = s->members;
+    s->members = c;
 }
 
-static int commit_all(struct super *s)
+/* ---- commit ---- */
+
+static int commit_all(const struct super *s)
 {
     struct pending *all[PENDING_MOST];
     int n = 0;
-    for (struct connection *c = s->bound; c && n < PENDING_MOST; c = c->next_bound)
+    for (struct connection *c = s->members; c && n < PENDING_MOST; c = c->next_member)
         if (c->pending.tx)
             all[n++] = &c->pending;
     if (pending_commit_all(all, n) == 0)
         return SQLITE_OK;
     return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
-                           s->bound->name);
+                           s->members->name);
 }
 
-/* Commits what the bound databases have staged, as one transaction. After a failure nothing is staged. The connections are this
+/* Commits what the members have staged, as one transaction. After a failure nothing is staged. The connections are this
  * thread's, but other threads may be about to map their databases anew (database_renew()). */
 static int commit(struct super *s)
 {
-    for (struct connection *c = s->bound; c; c = c->next_bound)
+    for (struct connection *c = s->members; c; c = c->next_member)
         pthread_mutex_lock(&c->in_call);
     const int r = commit_all(s);
-    for (struct connection *c = s->bound; c; c = c->next_bound)
+    for (struct connection *c = s->members; c; c = c->next_member)
         pending_abort(&c->pending);
-    for (struct connection *c = s->bound; c; c = c->next_bound)
+    for (struct connection *c = s->members; c; c = c->next_member)
         pthread_mutex_unlock(&c->in_call);
+    s->prepared = false;
+    for (struct connection *c = s->members, *next; r == SQLITE_OK && c; c = next) {
+        next = c->next_member;
+        leave(c);
+    }
     return r;
+}
+
+/* ---- SQLite's calls ---- */
+
+bool super_exists(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const bool exists = find(name);
+    pthread_mutex_unlock(&lock);
+    return exists;
+}
+
+int super_delete(const char *name, bool *mine)
+{
+    pthread_mutex_lock(&lock);
+    struct super *s = find(name);
+    *mine = s;
+    const int r = s && s->prepared ? commit(s) : SQLITE_OK;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+int super_prepare(struct connection *c, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct super *s = find(name);
+    if (s) {
+        join(c, s);
+        s->prepared = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return s ? SQLITE_OK
+             : fault(SQLITE_IOERR_FSYNC,
+                     "%s cannot be part of a transaction over several databases whose main "
+                     "database uses another VFS, or has its journal on the disk: open all with "
+                     "vfs=ato, or all with journal=file",
+                     c->name);
+}
+
+bool super_holds(const struct connection *c)
+{
+    return c->super && c->super->prepared;
+}
+
+static void give_up(struct connection *c, bool leaves)
+{
+    if (!c->super)
+        return;
+    pthread_mutex_lock(&lock);
+    c->super->prepared = false;
+    if (leaves)
+        leave(c);
+    pthread_mutex_unlock(&lock);
+}
+
+void super_give_up(struct connection *c)
+{
+    give_up(c, false);
+}
+
+void super_leave(struct connection *c)
+{
+    give_up(c, true);
 }
 
 void super_before_fork(void)
@@ -189,223 +192,84 @@ void super_after_fork(bool in_child)
     pthread_mutex_unlock(&lock);
 }
 
-int super_delete(const char *name, bool *mine)
-{
-    int r = SQLITE_OK;
-    pthread_mutex_lock(&lock);
-    struct super *s = supers ? find(name) : NULL;
-    *mine = s;
-    if (s && !s->given_up) {
-        r = commit(s);
-        if (r != SQLITE_OK) {
-            give_up(s);
-        } else {
-            unbind_all(s);
-            if (!s->handles)
-                forget(s);
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
 /* ---- as a file ---- */
 
-static int close_real(struct super_file *f)
-{
-    const int r = f->real->pMethods->xClose(f->real);
-    free(f->real);
-    f->real = NULL;
-    return r;
-}
-
-static int super_close(sqlite3_file *file)
-{
-    struct super_file *f = (struct super_file *)file;
-    pthread_mutex_lock(&lock);
-    if (f->super)
-        f->super->handles--;
-    pthread_mutex_unlock(&lock);
-    return f->real ? close_real(f) : SQLITE_OK;
-}
-
-static int super_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
-{
-    const struct super_file *f = (struct super_file *)file;
-    return f->super ? bytes_read(&f->super->bytes, to, n, offset)
-                    : f->real->pMethods->xRead(f->real, to, n, offset);
-}
-
-static int open_real(struct super_file *f, int *out_flags)
-{
-    f->real = calloc(1, (size_t)f->below->szOsFile);
-    if (!f->real)
-        return SQLITE_NOMEM;
-    int r = f->below->xOpen(f->below, f->name, f->real, f->flags, out_flags);
-    if (r == SQLITE_OK)
-        return r;
-    free(f->real);
-    f->real = NULL;
-    return r;
-}
-
-/* Writes what the super-journal holds so far to a file, which replaces it. */
-static int move_to_disk(struct super_file *f)
-{
-    const struct bytes *b = &f->super->bytes;
-    int r = open_real(f, NULL);
-    if (r != SQLITE_OK)
-        return r;
-    if (b->size)
-        r = f->real->pMethods->xWrite(f->real, b->at, (int)b->size, 0);
-    if (r != SQLITE_OK) {
-        (void)close_real(f);
-        (void)f->below->xDelete(f->below, f->name, 0);
-        return r;
-    }
-    pthread_mutex_lock(&lock);
-    f->super->handles--;
-    forget(f->super);
-    f->super = NULL;
-    pthread_mutex_unlock(&lock);
-    return SQLITE_OK;
-}
-
-static bool is_name(const void *from, int n)
-{
-    static const char ending[] = "-journal";
-    const char *name = from;
-    return n >= (int)sizeof(ending) &&
-           memcmp(name + n - sizeof(ending), ending, sizeof(ending)) == 0;
-}
-
-/* SQLite also names the journals of databases in memory (:memory:, mode=memory, vfs=memdb), which no crash leaves:
- * there is no file of the database's name. Returns true if that cannot be found out. */
-static bool has_file(const char *journal, size_t n)
+/* Returns whether a database is a file. That is no journal's that SQLite names of a database in memory (:memory:, mode=memory,
+ * vfs=memdb), which no crash leaves. */
+static bool has_file(const char *journal)
 {
     char name[PATH_MAX];
     struct stat st;
-    const size_t length = n - sizeof("-journal");
-    if (length >= sizeof(name))
-        return true;
-    memcpy(name, journal, length);
-    name[length] = 0;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(journal) - strlen(ending)), journal);
     return name[0] == '/' && (stat(name, &st) == 0 || errno != ENOENT);
 }
 
 /* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:
  * otherwise the first database that is rolled back would delete the super-journal, and the next one would take the transaction
  * for committed. (Bytes that are no name come from a shim that simulates crashes.) */
-static int super_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
+static int before_write(void *super, const void *from, int n)
 {
-    struct super_file *f = (struct super_file *)file;
-    const bool named = is_name(from, n), in_memory = named && database_journals_in_memory(from);
-    /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
-    const bool is_log =
-        named && database_any(is_open, from) && !database_any(is_being_written, from);
-    const bool on_disk = named && !in_memory && !is_log && has_file(from, (size_t)n);
-    if (f->super ? on_disk && f->super->needs_memory : in_memory)
-        return fault(
-            SQLITE_IOERR_WRITE,
-            "%s: in a transaction over several databases, all journals must be in memory or all on "
-            "the disk: open all with vfs=ato and none with journal=file, or all with journal=file",
-            (const char *)from);
-    if (f->super && on_disk) {
-        int r = move_to_disk(f);
-        if (r != SQLITE_OK)
-            return r;
+    const char *journal = from;
+    if (n < (int)sizeof(ending) ||
+        memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
+        return SQLITE_OK;
+    struct connection *c = database_find(journal, true);
+    if (c && connection_journals_in_memory(c)) {
+        pthread_mutex_lock(&lock);
+        join(c, super);
+        pthread_mutex_unlock(&lock);
+        return SQLITE_OK;
     }
-    if (!f->super)
-        return f->real->pMethods->xWrite(f->real, from, n, offset);
-    f->super->needs_memory |= in_memory;
-    return bytes_write(&f->super->bytes, from, n, offset);
+    /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
+    if (!c && (database_find(journal, false) || !has_file(journal)))
+        return SQLITE_OK;
+    return fault(
+        SQLITE_IOERR_WRITE,
+        "%s: in a transaction over several databases, all journals must be in memory or all on the "
+        "disk: open all with vfs=ato and none with journal=file, or all with journal=file",
+        journal);
 }
 
-static int super_truncate(sqlite3_file *file, sqlite3_int64 size)
+static void at_close(void *super)
 {
-    struct super_file *f = (struct super_file *)file;
-    if (!f->super)
-        return f->real->pMethods->xTruncate(f->real, size);
-    bytes_cut(&f->super->bytes, size);
-    return SQLITE_OK;
-}
-
-static int super_sync(sqlite3_file *file, int flags)
-{
-    struct super_file *f = (struct super_file *)file;
-    return f->super ? SQLITE_OK : f->real->pMethods->xSync(f->real, flags);
-}
-
-static int super_size(sqlite3_file *file, sqlite3_int64 *size)
-{
-    struct super_file *f = (struct super_file *)file;
-    if (!f->super)
-        return f->real->pMethods->xFileSize(f->real, size);
-    *size = f->super->bytes.size;
-    return SQLITE_OK;
-}
-
-static int super_lock(sqlite3_file *file, int level)
-{
-    (void)file, (void)level;
-    return SQLITE_OK;
-}
-
-static int super_reserved(sqlite3_file *file, int *reserved)
-{
-    (void)file;
-    *reserved = 0;
-    return SQLITE_OK;
-}
-
-static int super_control(sqlite3_file *file, int what, void *arg)
-{
-    (void)file, (void)what, (void)arg;
-    return SQLITE_NOTFOUND;
-}
-
-static int super_none(sqlite3_file *file)
-{
-    (void)file;
-    return 0;
-}
-
-static const sqlite3_io_methods methods = {
-    .iVersion = 1,
-    .xClose = super_close,
-    .xRead = super_read,
-    .xWrite = super_write,
-    .xTruncate = super_truncate,
-    .xSync = super_sync,
-    .xFileSize = super_size,
-    .xLock = super_lock,
-    .xUnlock = super_lock,
-    .xCheckReservedLock = super_reserved,
-    .xFileControl = super_control,
-    .xSectorSize = super_none,
-    .xDeviceCharacteristics = super_none,
-};
-
-int super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
-               int *out_flags)
-{
-    *f = (struct super_file){.below = below, .name = name, .flags = flags};
     pthread_mutex_lock(&lock);
-    f->super = find(name);
-    if (f->super)
-        give_up(f->super); /* SQLite only reads it to find out whether a rollback needs it */
-    else if (flags & SQLITE_OPEN_CREATE)
-        f->super = make(name);
-    if (f->super)
-        f->super->handles++;
+    ((struct super *)super)->is_open = false;
+    forget_unused(super);
     pthread_mutex_unlock(&lock);
-    int r = SQLITE_OK;
-    if (!f->super)
-        r = flags & SQLITE_OPEN_CREATE ? SQLITE_IOERR_NOMEM : open_real(f, out_flags);
-    else if (out_flags)
+}
+
+/* Returns whether the main database's rollback journal is on the disk: SQLite adds 12 characters to its name. */
+static bool is_on_disk(const char *name)
+{
+    char journal[PATH_MAX];
+    (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
+    const struct connection *writer = database_find(journal, true);
+    const struct connection *c = writer ? writer : database_find(journal, false);
+    return c && (c->wants.journal_file || c->plays_back);
+}
+
+int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags)
+{
+    const bool is_new = flags & SQLITE_OPEN_CREATE;
+    const bool on_disk = is_new && is_on_disk(name);
+    pthread_mutex_lock(&lock);
+    struct super *s = find(name);
+    if (s)
+        s->prepared = false; /* SQLite only reads it to find out whether a rollback needs it */
+    else if (is_new && !on_disk)
+        s = make(name);
+    pthread_mutex_unlock(&lock);
+    if (!s)
+        return is_new && !on_disk ? SQLITE_IOERR_NOMEM
+                                  : below->xOpen(below, name, file, flags, out_flags);
+    if (out_flags)
         *out_flags = flags;
-    if (r != SQLITE_OK)
-        return r;
-    f->as_file.pMethods = &methods;
+    memory_file_open(file);
+    if (is_new) {
+        struct memory_file *f = (struct memory_file *)file;
+        f->owner = s;
+        f->before_write = before_write;
+        f->at_close = at_close;
+    }
     return SQLITE_OK;
 }

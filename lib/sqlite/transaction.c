@@ -30,28 +30,31 @@ int transaction_commit(struct connection *c, int code)
 
 void transaction_abandon(struct connection *c)
 {
-    super_give_up(c);
+    super_leave(c);
     pending_abort(&c->pending);
-    c->batch = c->refused = c->unguarded = c->becomes_wal = false;
+    c->refused = c->unguarded = c->becomes_wal = false;
 }
 
 /* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
- * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned. */
+ * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned, and the error makes SQLite
+ * drop its cache. */
 int transaction_sync(struct connection *c, const char *super)
 {
-    if (c->journal_file || c->plays_back)
+    if (!connection_journals_in_memory(c))
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
         if (guard_new_file(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
-        int r = super_bind(c, super);
+        int r = super_prepare(c, super);
         c->refused = r != SQLITE_OK;
         return r;
     }
-    super_give_up(c);
-    if (c->refused)
+    if (c->refused) {
         transaction_abandon(c);
+        return SQLITE_IOERR_FSYNC;
+    }
+    super_give_up(c);
     return transaction_commit(c, SQLITE_IOERR_FSYNC);
 }
 
@@ -59,7 +62,7 @@ int transaction_sync(struct connection *c, const char *super)
  * file is truncated later. */
 int transaction_end(struct connection *c)
 {
-    if (c->super)
+    if (super_holds(c))
         return SQLITE_OK;
     if (c->pending.tx && c->pending.writes) {
         int r = transaction_commit(c, SQLITE_IOERR_FSYNC);
@@ -73,11 +76,4 @@ int transaction_end(struct connection *c)
     direct_leave(c);
     c->becomes_wal = false;
     return SQLITE_OK;
-}
-
-void transaction_lose_journal(struct connection *c)
-{
-    pthread_mutex_lock(&c->in_call);
-    transaction_abandon(c);
-    pthread_mutex_unlock(&c->in_call);
 }

@@ -26,8 +26,4 @@ int transaction_sync(struct connection *c, const char *super);
 /* FCNTL_COMMIT_PHASETWO. */
 int transaction_end(struct connection *c);
 
-/* To be called by the connection's thread when it closes its rollback journal in memory, without locks: with nolock=1 SQLite
- * gives a transaction up that way after an error. (After a commit nothing is staged any more.) */
-void transaction_lose_journal(struct connection *c);
-
 #endif

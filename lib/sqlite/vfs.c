@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals
- * (memory_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
+ * (rollback_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
  * numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
@@ -9,179 +9,66 @@
 #include "ato.h"
 #include "database.h"
 #include "fault.h"
-#include "memory_journal.h"
+#include "memory_file.h"
 #include "methods.h"
+#include "rollback_journal.h"
 #include "super_journal.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 
-static sqlite3_vfs *below(sqlite3_vfs *vfs)
-{
-    return vfs->pAppData;
-}
+static sqlite3_vfs *below; /* NULL: not registered yet */
 
 /* ---- files ---- */
 
-/* If the name is a folder's, say, the VFS below reports the error. */
-static bool is_file(const char *name)
+/* Returns whether this VFS handles a database. If the name is a folder's, say, the VFS below reports the error. Without SQLite's
+ * locks (nolock=1) nothing keeps other connections from what is staged. */
+static bool is_mine(const char *name)
 {
     struct stat st;
-    return stat(name, &st) < 0 || S_ISREG(st.st_mode);
-}
-
-static int open_journal(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
-                        int *out_flags)
-{
-    struct connection *its_own;
-    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
-    if (!(flags & SQLITE_OPEN_READWRITE))
-        return vfs->xOpen(vfs, name, file, flags, out_flags);
-    /* A journal that is opened without CREATE was left on the disk by another process. If the name is a folder's, the VFS
-     * below reports the error. */
-    const bool is_new = flags & SQLITE_OPEN_CREATE;
-    const enum journal_left left = is_new ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (!database_opens_journal(name, is_new && left != JOURNAL_NO_FILE, &its_own))
-        return vfs->xOpen(vfs, name, file, flags, out_flags);
-    if (out_flags)
-        *out_flags = flags;
-    return memory_journal_open((struct memory_journal *)file, its_own, vfs, name, left);
+    return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) && !sqlite3_uri_boolean(name, "nolock", 0);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *out_flags)
 {
+    (void)vfs;
     file->pMethods = NULL;
-    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_file(name))
-        return methods_open((struct connection_file *)file, below(vfs), name, flags, out_flags);
+    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name))
+        return methods_open((struct connection_file *)file, below, name, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
-        return super_open((struct super_file *)file, below(vfs), name, flags, out_flags);
+        return super_open(below, name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
-        return open_journal(below(vfs), name, file, flags, out_flags);
-    return below(vfs)->xOpen(below(vfs), name, file, flags, out_flags);
+        return rollback_journal_open(below, name, file, flags, out_flags);
+    return below->xOpen(below, name, file, flags, out_flags);
 }
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
     bool mine;
-    int r = super_delete(name, &mine);
-    if (mine)
-        return r;
-    /* The transaction of a journal in memory is committed or rolled back by now. If there is no journal of this name on the
-     * disk there is nothing to delete. */
-    const bool in_memory = database_deletes_journal(name);
-    const enum journal_left left = in_memory ? memory_journal_on_disk(name) : JOURNAL_UNKNOWN;
-    if (in_memory && left != JOURNAL_HOT && left != JOURNAL_COLD)
-        return SQLITE_OK;
-    /* A journal on the disk was left by another process, and was played back or is cold. */
-    r = below(vfs)->xDelete(below(vfs), name, sync);
-    const bool is_done = r == SQLITE_IOERR_DELETE_NOENT && database_journals_in_memory(name);
-    return is_done || left == JOURNAL_COLD ? SQLITE_OK : r;
+    (void)vfs;
+    const int r = super_delete(name, &mine);
+    return mine ? r : rollback_journal_delete(below, name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
 {
+    (void)vfs;
     if (!super_exists(name))
-        return below(vfs)->xAccess(below(vfs), name, flags, result);
+        return below->xAccess(below, name, flags, result);
     *result = 1;
     return SQLITE_OK;
 }
 
-/* ---- calls of the VFS below ---- */
-
-static int vfs_full_pathname(sqlite3_vfs *vfs, const char *name, int n, char *out)
-{
-    return below(vfs)->xFullPathname(below(vfs), name, n, out);
-}
-
-static void *vfs_dl_open(sqlite3_vfs *vfs, const char *name)
-{
-    return below(vfs)->xDlOpen(below(vfs), name);
-}
-
-static void vfs_dl_error(sqlite3_vfs *vfs, int n, char *sentence)
-{
-    below(vfs)->xDlError(below(vfs), n, sentence);
-}
-
-static void (*vfs_dl_sym(sqlite3_vfs *vfs, void *handle, const char *symbol))(void)
-{
-    return below(vfs)->xDlSym(below(vfs), handle, symbol);
-}
-
-static void vfs_dl_close(sqlite3_vfs *vfs, void *handle)
-{
-    below(vfs)->xDlClose(below(vfs), handle);
-}
-
-static int vfs_randomness(sqlite3_vfs *vfs, int n, char *out)
-{
-    return below(vfs)->xRandomness(below(vfs), n, out);
-}
-
-static int vfs_sleep(sqlite3_vfs *vfs, int microseconds)
-{
-    return below(vfs)->xSleep(below(vfs), microseconds);
-}
-
-static int vfs_current_time(sqlite3_vfs *vfs, double *days)
-{
-    return below(vfs)->xCurrentTime(below(vfs), days);
-}
-
-static int vfs_get_last_error(sqlite3_vfs *vfs, int n, char *sentence)
-{
-    return below(vfs)->xGetLastError(below(vfs), n, sentence);
-}
-
-static int vfs_current_time64(sqlite3_vfs *vfs, sqlite3_int64 *milliseconds)
-{
-    return below(vfs)->xCurrentTimeInt64(below(vfs), milliseconds);
-}
-
-static int vfs_set_system_call(sqlite3_vfs *vfs, const char *name, sqlite3_syscall_ptr call)
-{
-    return below(vfs)->xSetSystemCall(below(vfs), name, call);
-}
-
-static sqlite3_syscall_ptr vfs_get_system_call(sqlite3_vfs *vfs, const char *name)
-{
-    return below(vfs)->xGetSystemCall(below(vfs), name);
-}
-
-static const char *vfs_next_system_call(sqlite3_vfs *vfs, const char *name)
-{
-    return below(vfs)->xNextSystemCall(below(vfs), name);
-}
-
 /* ---- registration ---- */
+
+/* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
+static sqlite3_vfs ato;
 
 /* The handles of this VFS. */
 union handle {
     struct connection_file connection;
-    struct memory_journal journal;
-    struct super_file super;
-};
-
-static sqlite3_vfs ato = {
-    .iVersion = 3,
-    .zName = "ato",
-    .xOpen = vfs_open,
-    .xDelete = vfs_delete,
-    .xAccess = vfs_access,
-    .xFullPathname = vfs_full_pathname,
-    .xDlOpen = vfs_dl_open,
-    .xDlError = vfs_dl_error,
-    .xDlSym = vfs_dl_sym,
-    .xDlClose = vfs_dl_close,
-    .xRandomness = vfs_randomness,
-    .xSleep = vfs_sleep,
-    .xCurrentTime = vfs_current_time,
-    .xGetLastError = vfs_get_last_error,
-    .xCurrentTimeInt64 = vfs_current_time64,
-    .xSetSystemCall = vfs_set_system_call,
-    .xGetSystemCall = vfs_get_system_call,
-    .xNextSystemCall = vfs_next_system_call,
+    struct memory_file journal;
 };
 
 static void before_fork(void)
@@ -209,32 +96,40 @@ static void __attribute__((destructor)) at_exit(void)
     database_at_exit();
 }
 
+/* Looks for the VFS below, and makes this one from it. */
+static int begin(void)
+{
+    sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
+    if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
+        (size_t)unix_vfs->szOsFile < sizeof(union handle))
+        return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
+    /* libato registers its fork handlers first. Handlers that are registered last run first before a fork, so that the locks of
+     * this VFS are taken before libato's, as in all other calls. */
+    ato_tx *nothing = ato_tx_begin(0);
+    if (!nothing)
+        return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
+    (void)ato_tx_abort(nothing);
+    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+        return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
+    below = unix_vfs;
+    ato = *below;
+    ato.zName = "ato";
+    ato.xOpen = vfs_open;
+    ato.xDelete = vfs_delete;
+    ato.xAccess = vfs_access;
+    return SQLITE_OK;
+}
+
 int vfs_register(bool make_default)
 {
     if (sqlite3_libversion_number() < OLDEST_SQLITE)
         return fault(SQLITE_ERROR, "SQLite %s is too old: 3.34 or newer is needed",
                      sqlite3_libversion());
     /* A VFS of this name that is registered already only changes its place in SQLite's list. */
-    sqlite3_vfs *other = sqlite3_vfs_find(ato.zName);
+    sqlite3_vfs *other = sqlite3_vfs_find("ato");
     if (other && other != &ato)
         /* The program has this code twice, linked and loaded: the two would drop each other's locks. */
         return sqlite3_vfs_register(other, make_default);
-    if (!ato.pAppData) {
-        sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
-        if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
-            (size_t)unix_vfs->szOsFile < sizeof(union handle))
-            return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
-        /* libato registers its fork handlers first. Handlers that are registered last run first before a fork, so that
-         * the locks of this VFS are taken before libato's, as in all other calls. */
-        ato_tx *nothing = ato_tx_begin(0);
-        if (!nothing)
-            return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
-        (void)ato_tx_abort(nothing);
-        if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-            return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
-        ato.pAppData = unix_vfs;
-        ato.mxPathname = unix_vfs->mxPathname;
-        ato.szOsFile = unix_vfs->szOsFile;
-    }
-    return sqlite3_vfs_register(&ato, make_default);
+    const int r = below ? SQLITE_OK : begin();
+    return r == SQLITE_OK ? sqlite3_vfs_register(&ato, make_default) : r;
 }

@@ -20,13 +20,14 @@ enum { LEAST_GROWTH = 4 };
 /* The length that an empty file is mapped with. */
 enum { LEAST_LENGTH = 4096 };
 
-struct ato_status view_status(void *view)
+struct ato_status view_status(void *view, bool all)
 {
+    const struct ato_status unknown = {
+        .domain = ATO_DOMAIN_PROCESS, .read_policy = -1, .slices_in_reflection = UINT64_MAX};
     /* The short struct_size saves counting slices. */
-    struct ato_status st = {.struct_size = offsetof(struct ato_status, slices_in_reflection)};
-    if (ato_stat(view, &st) < 0)
-        st = (struct ato_status){.domain = ATO_DOMAIN_PROCESS, .read_policy = -1};
-    return st;
+    struct ato_status st = {.struct_size = all ? sizeof(st)
+                                               : offsetof(struct ato_status, slices_in_reflection)};
+    return ato_stat(view, &st) < 0 ? unknown : st;
 }
 
 struct view view_map(int fd, const struct view_wish *wish, const struct stat *st)
@@ -83,12 +84,6 @@ void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const ch
         mask_unlock(fd);
 }
 
-bool view_has_reflection(void *view)
-{
-    struct ato_status st = {.struct_size = sizeof(st)};
-    return ato_stat(view, &st) == 0 && st.reflection_bytes;
-}
-
 void view_make_plain(const char *reflection_dir, const char *name)
 {
     struct stat st;
@@ -106,13 +101,4 @@ void view_make_plain(const char *reflection_dir, const char *name)
             name);
     if (fd >= 0)
         close(fd);
-}
-
-/* Deploying more than this takes longer than an exit should. */
-#define MOST_AT_EXIT (1ull << 30)
-
-bool view_is_quick(const struct view *v)
-{
-    struct ato_status st = {.struct_size = sizeof(st)};
-    return !v->at || (ato_stat(v->at, &st) == 0 && st.slices_in_reflection * 64 <= MOST_AT_EXIT);
 }

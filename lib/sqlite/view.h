@@ -25,13 +25,9 @@ struct view_wish {
 /* Maps all of the file, so that it can grow. If that fails, `at` is NULL, and errno is set. */
 struct view view_map(int fd, const struct view_wish *wish, const struct stat *st);
 
-/* Returns what ato_stat() says before slices_in_reflection. If that is not known the policy is -1, and the rest 0. */
-struct ato_status view_status(void *view);
-
-bool view_has_reflection(void *view);
-
-/* Returns true if it can be unmapped and made plain while the process exits. */
-bool view_is_quick(const struct view *v);
+/* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known the
+ * policy is -1, and there is an endless number of slices. */
+struct ato_status view_status(void *view, bool all);
 
 /* Unmaps it with ATO_UNMAP_FAST. Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
 bool view_unmap_fast(const struct view *v);

@@ -269,28 +269,15 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnError)
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
 }
 
-/* The connection has written before, with a journal in memory. Without locks SQLite does not tell the VFS when the
- * transaction is over. */
-class SqliteLeftoversOfOther : public SqliteLeftovers,
-                               public testing::WithParamInterface<const char *>
+/* The connection has written before, with a journal in memory. */
+TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnErrorAfterAnEarlierWrite)
 {
-};
-
-INSTANTIATE_TEST_SUITE_P(Locks, SqliteLeftoversOfOther, testing::Values("0", "1"),
-                         [](const auto &parameter) {
-                             return parameter.param == std::string("0") ? std::string("taken")
-                                                                        : std::string("none");
-                         });
-
-TEST_P(SqliteLeftoversOfOther, HotJournalThatCannotBeDeletedIsAnErrorAfterAnEarlierWrite)
-{
-    const std::string locks = std::string("nolock=") + GetParam();
     make();
     ASSERT_TRUE(give_to_nobody());
     const Nobody nobody;
-    const Db db(path(), locks);
+    const Db db(path());
     MUST(db, "INSERT INTO t VALUES(4, 'four')");
-    ASSERT_EQ(other.open(path(), "journal=file&" + locks), SQLITE_OK);
+    ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
     ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
     other.kill();
     ASSERT_EQ(names(), "a.db a.db-journal");

@@ -35,25 +35,11 @@ class SqliteNeighbours : public Lab
     }
 };
 
-TEST_F(SqliteNeighbours, WithoutLocksAFailedStatementLeavesNothing)
+/* While two other connections of the process are open and only read. */
+TEST_F(SqliteNeighbours, AFailedStatementLeavesNothing)
 {
     make();
-    Db db(path(), "nolock=1");
-    MUST(db, "PRAGMA cache_size=5");
-    fail_for_want_of_room(db);
-    (void)db.run("ROLLBACK");
-    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
-    MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    db.close();
-    EXPECT_EQ(stock_sum(path()), "6");
-}
-
-/* The same while two other connections of the process without locks are open and only read. */
-TEST_F(SqliteNeighbours, WithoutLocksTheJournalBelongsToTheWriter)
-{
-    make();
-    Db idle(path(), "nolock=1"), db(path(), "nolock=1"), late(path(), "nolock=1");
+    Db idle(path()), db(path()), late(path());
     MUST(db, "PRAGMA cache_size=5");
     fail_for_want_of_room(db);
     (void)db.run("ROLLBACK");
@@ -189,13 +175,21 @@ TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
               0);
 }
 
-/* A connection without locks beside one with locks does not take over its journal. */
-TEST_F(SqliteNeighbours, ReaderWithoutLocksHasNoJournal)
+/* A connection without locks is one of SQLite's own VFS: it keeps no journal in memory, and no mask off. */
+TEST_F(SqliteNeighbours, WithoutLocksSQLitesOwnVfsReadsThePlainFile)
 {
     make();
     const Db reader(path(), "mode=ro&nolock=1"), idle(path(), "nolock=1");
     EXPECT_EQ(reader.number("SELECT sum(a) FROM t"), 6);
     EXPECT_EQ(idle.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(idle.text("PRAGMA ato_stat"), "-");
+    Db masks(path());
+    MUST(masks, "INSERT INTO t VALUES(4, 'x')");
+    EXPECT_EQ(reader.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
+    EXPECT_EQ(idle.run("INSERT INTO t VALUES(5, 'x')"), SQLITE_NOTADB);
+    MUST(masks, "DELETE FROM t WHERE a=4");
+    EXPECT_EQ(masks.close(), SQLITE_OK);
+    EXPECT_EQ(reader.number("SELECT sum(a) FROM t"), 6);
     Db db(path(), "journal=file");
     MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=-a; " + fill("t", 10, 300));
     EXPECT_EQ(names(), "a.db a.db-journal");

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Is a transaction over several databases atomic, whether it succeeds or fails? */
 #include "lab.h"
+#include "support/child.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -265,7 +267,7 @@ std::vector<std::string> Removals::names;
 TEST_F(SqliteSeveral, BesideConnectionsThatDoNothing)
 {
     make_both();
-    for (const char *idle : {"journal=file", "journal=memory", "mode=ro&nolock=1"}) {
+    for (const char *idle : {"journal=file", "journal=memory", "mode=ro"}) {
         const Db first(path(), idle), last(second(), idle);
         EXPECT_EQ(first.number("SELECT sum(a) FROM t"), 6);
         EXPECT_EQ(last.number("SELECT sum(a) FROM t"), 6);
@@ -321,6 +323,72 @@ TEST_F(SqliteSeveral, WithTheMainDatabaseOfAnotherVfsAreRefused)
     db.close();
     EXPECT_EQ(stock_sum(path()), "6");
     EXPECT_EQ(stock_sum(second()), "56");
+}
+
+TEST_F(SqliteSeveral, WithAMainDatabaseInWalModeItsParameterCounts)
+{
+    make_both();
+    make("c.db");
+    for (const char *of_main : {"journal=memory", "journal=file"})
+        for (const char *of_others : {"journal=memory", "journal=file"}) {
+            Db db(path(), of_main);
+            MUST(db, "PRAGMA journal_mode=WAL; ATTACH '" + uri(second(), of_others) +
+                         "' AS other;"
+                         "ATTACH '" +
+                         uri(path("c.db"), of_others) + "' AS third");
+            MUST(db, std::string(CHANGE_BOTH) + "; INSERT INTO third.t VALUES(30, 'x')");
+            const bool alike = !strcmp(of_main, of_others);
+            EXPECT_EQ(db.run("COMMIT"), alike ? SQLITE_OK : SQLITE_IOERR) << of_main << of_others;
+            roll_back(db);
+            EXPECT_EQ(db.number("SELECT sum(a) FROM other.t"), alike ? 26 : 6);
+            EXPECT_EQ(db.number("SELECT sum(a) FROM third.t"), alike ? 36 : 6);
+            for (const char *name : {"main", "other", "third"})
+                MUST(db, std::string("DELETE FROM ") + name + ".t WHERE a>3");
+        }
+}
+
+/* A member that keeps its lock is one still in a child, which closes it. */
+TEST_F(SqliteSeveral, AForkedChildClosesAfterAFailedCommit)
+{
+    make_both();
+    chmod(path().c_str(), 0666);
+    chmod(second().c_str(), 0600);
+    Db db = open_both();
+    MUST(db, "PRAGMA locking_mode=EXCLUSIVE");
+    MUST(db, CHANGE_BOTH);
+    EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+    roll_back(db);
+    EXPECT_EQ(support::in_child([&] {
+                  (void)db.close();
+                  return 0;
+              }),
+              0);
+    EXPECT_EQ(both(db), "6 6");
+}
+
+/* It keeps its lock, so that SQLite would go on with the pages in its cache. */
+TEST_F(SqliteSeveral, ARefusedDatabaseIsRolledBackInExclusiveModeToo)
+{
+    make_both();
+    for (const bool stock : {true, false}) {
+        Db db = stock ? Db::stock(path()) : Db(path(), "journal=file");
+        MUST(db, "ATTACH '" + uri(second()) + "' AS other; PRAGMA other.locking_mode=EXCLUSIVE");
+        for (int turn = 0; turn < 2; turn++) {
+            MUST(db, CHANGE_BOTH);
+            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+            roll_back(db);
+            EXPECT_EQ(both(db), "6 6") << stock;
+            MUST(db, "INSERT INTO other.t VALUES(50, 50)");
+            EXPECT_EQ(both(db), "6 56") << stock;
+            MUST(db, "DELETE FROM other.t WHERE a=50; INSERT INTO main.t VALUES(50, 50);"
+                     "DELETE FROM main.t WHERE a=50");
+        }
+        MUST(db, "INSERT INTO other.t VALUES(50, 50)");
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(second()), "56");
+        MUST(Db::stock(second()), "DELETE FROM t WHERE a=50");
+    }
 }
 
 TEST_F(SqliteSeveral, ContainTemporaryTablesAndThreeFiles)

@@ -291,30 +291,28 @@ TEST_F(SqliteTakeover, OthersWaitWhileALastCloseMakesItPlain)
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "10");
 }
 
-/* With SQLite's locks; and without them, with libato's own locks around each transaction. */
 TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
 {
-    for (const std::string locks : {"", "nolock=1"})
-        for (int n = 0, died = CUT; died == CUT; n++) {
-            SCOPED_TRACE(locks + " " + std::to_string(n));
-            support::write_file(path(), {});
-            make();
-            {
-                const Db db = Db::stock(path());
-                MUST(db, fill("t", 10, 50) + "; CREATE TABLE u AS SELECT * FROM t");
-            }
-            ASSERT_EQ(other.open(path(), locks), SQLITE_OK);
-            ASSERT_EQ(other.run("PRAGMA cache_size=1"), SQLITE_OK);
-            ASSERT_EQ(other.text("SELECT count(*) FROM u WHERE b=a"), "0");
-            died = die_in_commit("UPDATE t SET b=a; UPDATE u SET b=a", n);
-            ASSERT_TRUE(died == CUT || died == 0) << died;
-            ASSERT_EQ(other.run("BEGIN"), SQLITE_OK) << other.error();
-            const std::string first = other.text("SELECT count(*) FROM t WHERE b=a");
-            another_opens();
-            EXPECT_EQ(other.text("SELECT count(*) FROM u WHERE b=a"), first);
-            EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
-            EXPECT_EQ(other.close(), SQLITE_OK);
+    for (int n = 0, died = CUT; died == CUT; n++) {
+        SCOPED_TRACE(n);
+        support::write_file(path(), {});
+        make();
+        {
+            const Db db = Db::stock(path());
+            MUST(db, fill("t", 10, 50) + "; CREATE TABLE u AS SELECT * FROM t");
         }
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        ASSERT_EQ(other.run("PRAGMA cache_size=1"), SQLITE_OK);
+        ASSERT_EQ(other.text("SELECT count(*) FROM u WHERE b=a"), "0");
+        died = die_in_commit("UPDATE t SET b=a; UPDATE u SET b=a", n);
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        ASSERT_EQ(other.run("BEGIN"), SQLITE_OK) << other.error();
+        const std::string first = other.text("SELECT count(*) FROM t WHERE b=a");
+        another_opens();
+        EXPECT_EQ(other.text("SELECT count(*) FROM u WHERE b=a"), first);
+        EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
 }
 
 /* A dying process loses its locks on the database before its death is visible to libato. Here the same: closing any

@@ -167,7 +167,7 @@ TEST_F(SqliteVfs, TemporaryTablesAreLeftToSqlite)
     EXPECT_EQ(nameless.text("PRAGMA integrity_check"), "ok");
 }
 
-TEST_F(SqliteVfs, TransactionsWorkWithoutLocks)
+TEST_F(SqliteVfs, WithoutLocksSQLitesOwnVfsWrites)
 {
     make();
     Db db(path(), "nolock=1");
@@ -267,44 +267,6 @@ TEST_F(SqliteVfs, ReadOnlyOpenAfterAKillReadsOrReturnsReadonly)
     reader.close();
     Db db(path());
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 16);
-}
-
-/* SQLite does this if it is built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE, for each commit to one file. */
-TEST_F(SqliteVfs, BatchesOfWritesAreAtomic)
-{
-    make();
-    Db db(path()), reader(path());
-    sqlite3_file *file = nullptr;
-    const auto control = [&](int what) {
-        return file->pMethods->xFileControl(file, what, nullptr);
-    };
-    const auto write = [&](const std::string &page, int number) {
-        return file->pMethods->xWrite(file, page.data(), 4096, number * sqlite3_int64(4096));
-    };
-    std::vector<std::string> pages(4, std::string(4096, 0));
-    MUST(reader, "SELECT sum(a) FROM t");
-    MUST(db, "BEGIN IMMEDIATE; CREATE TABLE u(a)");
-    ASSERT_EQ(sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
-    for (int i = 0; i < 4; i++)
-        ASSERT_EQ(file->pMethods->xRead(file, &pages[i][0], 4096, i * 4096) & 0xff,
-                  i < 3 ? SQLITE_OK : SQLITE_IOERR);
-    const std::string other(4096, 'x');
-    for (int end : {SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE}) {
-        EXPECT_EQ(control(SQLITE_FCNTL_BEGIN_ATOMIC_WRITE), SQLITE_OK);
-        EXPECT_EQ(write(other, 2), SQLITE_OK);
-        EXPECT_EQ(write(other, 3), SQLITE_OK);
-        EXPECT_EQ(reader.number("SELECT sum(a) FROM t"), 6) << reader.error();
-        EXPECT_EQ(reader.text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(control(end), SQLITE_OK);
-        std::string now(4096, 0);
-        sqlite3_int64 size = 0;
-        EXPECT_EQ(file->pMethods->xRead(file, &now[0], 4096, 2 * 4096), SQLITE_OK);
-        EXPECT_EQ(file->pMethods->xFileSize(file, &size), SQLITE_OK);
-        const bool rolled_back = end == SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE;
-        EXPECT_EQ(now, rolled_back ? pages[2] : other);
-        EXPECT_EQ(size, (rolled_back ? 3 : 4) * 4096);
-    }
-    EXPECT_NE(Db(path()).text("PRAGMA integrity_check"), "ok"); // with an empty cache
 }
 
 /* Writes without a lock, as a checkpoint does. The VFS below may read errno after its own errors. */

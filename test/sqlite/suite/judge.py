@@ -17,7 +17,7 @@ DIFFERENCES = os.path.join(HERE, 'differences.txt')
 MOST_DIFFERENCES = 40
 MOST_NAMED = 5 # errors of a script, and slow scripts
 
-STOCK, ATO, FILE, BATCH = 'stock', 'ato', 'journal=file', 'batch'
+STOCK, ATO, FILE = 'stock', 'ato', 'journal=file'
 
 NOTHING = 1  # a script that tests nothing still makes one test: that all memory was freed
 
@@ -79,8 +79,7 @@ class Judge:
             return errors + ([] if result.tests else [(SKIPPED, 'no test was made')])
         if result.tests <= NOTHING < stock.tests:
             errors.append((SKIPPED, f'{stock.tests} tests with stock'))
-        elif result.tests * LEAST_PART < stock.tests and self.variant != BATCH: # with BATCH, scripts that look for
-                                                                                # journals end early
+        elif result.tests * LEAST_PART < stock.tests:
             errors.append((FEWER, f'{result.tests} tests, {stock.tests} with stock'))
         return errors
 
@@ -100,8 +99,8 @@ class Judge:
                 self.excused += 1
             else:
                 rest.append((test, sentence))
-        unused = allowed.elements() if self.variant != BATCH else []
-        return rest + [(test, f'is in differences.txt with {value}, and does not get it') for test, value in unused]
+        return rest + [(test, f'is in differences.txt with {value}, and does not get it')
+                       for test, value in allowed.elements()]
 
     def take(self, script, result):
         stock = self.stock.get(script.name)

@@ -18,6 +18,7 @@
 
 #include "lib/sqlite/connection.h"
 #include "lib/sqlite/methods.h"
+#include "lib/sqlite/rollback_journal.h"
 #include "lib/sqlite/super_journal.h"
 
 #include "shown.h"
@@ -53,7 +54,7 @@ static struct connection *connection_of(const struct shown *s)
 static bool is_shown(const struct shown *s, const char *name)
 {
     return !s->nameless && strcmp(s->name, name) == 0 &&
-           !(s->is_database && connection_of(s)->journal_file);
+           !(s->is_database && connection_of(s)->wants.journal_file);
 }
 
 struct shown **shown_find(const char *name)
@@ -69,7 +70,7 @@ static void forget(struct shown **s)
 {
     struct shown *gone = *s;
     *s = gone->next;
-    bytes_free(&gone->kept);
+    free(gone->kept.at);
     free(gone);
 }
 
@@ -109,21 +110,23 @@ static bool read_all(const struct shown *s, void *to, int n)
 
 static bool copy_open(const struct shown *s, struct bytes *to)
 {
-    const sqlite3_int64 size = length_of(s);
-    if (size < 0 || size >= INT_MAX)
+    to->size = length_of(s);
+    if (to->size < 0 || to->size >= INT_MAX)
         return false;
-    char *at = malloc((size_t)size + 1);
-    const bool done = at && (!size || read_all(s, at, (int)size)) &&
-                      bytes_write(to, at, (int)size, 0) == SQLITE_OK;
-    free(at);
-    return done;
+    to->at = malloc((size_t)to->size + 1);
+    if (to->at && (!to->size || read_all(s, to->at, (int)to->size)))
+        return true;
+    free(to->at);
+    return false;
 }
 
 bool shown_copy(const struct shown *s, struct bytes *to)
 {
-    *to = (struct bytes){0};
-    if (!s->file)
-        return bytes_write(to, s->kept.at, (int)s->kept.size, 0) == SQLITE_OK;
+    *to = (struct bytes){.size = s->kept.size};
+    if (!s->file) {
+        to->at = malloc((size_t)to->size + 1);
+        return to->at && memcpy(to->at, s->kept.at, (size_t)to->size);
+    }
     if (!s->is_database)
         return copy_open(s, to);
     pthread_mutex_lock(&connection_of(s)->in_call); /* keeps the view where it is */
@@ -197,31 +200,36 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_unlock(&shown_lock);
 }
 
-int __real_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left);
-int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left);
-
-int __wrap_memory_journal_open(struct memory_journal *j, struct connection *its_own,
-                               sqlite3_vfs *below, const char *name, enum journal_left left)
+/* A super-journal that SQLite only reads keeps the content that it had. */
+static void show_journal(sqlite3_file *file, const char *name, int flags)
 {
-    const int r = __real_memory_journal_open(j, its_own, below, name, left);
-    if (r == SQLITE_OK)
-        show(&j->as_file, name, false);
+    if (file->pMethods == &memory_file_methods && flags & SQLITE_OPEN_CREATE)
+        show(file, name, false);
+}
+
+int __real_rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file,
+                                 int flags, int *out_flags);
+int __wrap_rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file,
+                                 int flags, int *out_flags);
+
+int __wrap_rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file,
+                                 int flags, int *out_flags)
+{
+    const int r = __real_rollback_journal_open(below, name, file, flags, out_flags);
+    show_journal(file, name, flags);
     return r;
 }
 
-int __real_super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __real_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                       int *out_flags);
-int __wrap_super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __wrap_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                       int *out_flags);
 
-int __wrap_super_open(struct super_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __wrap_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                       int *out_flags)
 {
-    const int r = __real_super_open(f, below, name, flags, out_flags);
-    if (r == SQLITE_OK && f->super)
-        show(&f->as_file, name, false);
+    const int r = __real_super_open(below, name, file, flags, out_flags);
+    show_journal(file, name, flags);
     return r;
 }
 
@@ -237,7 +245,7 @@ int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const cha
     if (r != SQLITE_OK)
         return r;
     /* Scripts copy open databases, and open the copy: it needs ?prefer=file. */
-    f->connection->takes_file = true;
+    f->connection->wants.prefer = ATO_PREFER_FILE;
     show(&f->as_file, name, true);
     return r;
 }

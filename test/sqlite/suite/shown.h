@@ -9,11 +9,16 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "lib/sqlite/memory_journal.h"
+#include "lib/sqlite/memory_file.h"
 
 /* The C library's function of this name; needs dlfcn.h. */
 #define REAL(call) ((call##_call *)dlsym(RTLD_NEXT, #call))
 typedef int stat_call(const char *name, struct stat *st);
+
+struct bytes {
+    char *at;
+    sqlite3_int64 size;
+};
 
 struct shown {
     struct shown *next;

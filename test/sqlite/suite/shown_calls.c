@@ -76,7 +76,7 @@ static int copy_of(const struct shown *s)
                       lseek(fd, 0, SEEK_SET) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
 
     pthread_mutex_unlock(&shown_lock);
-    bytes_free(&bytes);
+    free(bytes.at);
     if (!done && fd >= 0)
         close(fd);
     return done ? fd : -1;

@@ -26,7 +26,7 @@ import tempfile
 import time
 
 import world
-from judge import ATO, BATCH, FILE, STOCK, Judge, die, read_differences, say
+from judge import ATO, FILE, STOCK, Judge, die, read_differences, say
 from world import Result, Script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,7 +36,6 @@ WORDS = {
     STOCK: {'ATO_SUITE_VFS': 'stock'},
     ATO: {'ATO_SUITE_VFS': 'ato'},
     FILE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_JOURNAL': 'file'},
-    BATCH: {'ATO_SUITE_VFS': 'ato'},
 }
 
 # These scripts write to the file of an open database by other means than SQLite (hexio_write, channels of Tcl's), or
@@ -72,28 +71,15 @@ MORE = '''
     mptester:* threadtest3:*
 '''.split()
 
-# For an SQLite that relies on the VFS's statement that writes are atomic. Scripts that look for journals end early with
-# it.
-BATCHED = '''
-    atomic* writecrash crash* savepoint* trans trans2 trans3 rollback rollback2 diskfull quota attach* avtrans
-    autovacuum incrvacuum vacuum* pagerfault pagerfault2 ioerr ioerr2 lock lock[23567] exclusive
-    jrnlmode wal walmode backup backup2 io
-'''.split()
-
 THREAD_TESTS = ('walthread1', 'walthread2', 'walthread3', 'walthread4', 'walthread5', 'cgt_pager_1',
                 'dynamic_triggers', 'checkpoint_starvation_1', 'checkpoint_starvation_2',
                 'create_drop_index_1', 'lookaside1', 'vacuum1', 'stress1', 'stress2', 'shared1')
 
 # ---- The scripts ----
 
-def program_of(variant):
-    """Returns the name of the program: the variant BATCH needs SQLite built in another way."""
-    return 'batch-testfixture' if variant == BATCH else 'testfixture'
-
-
 def ask(place, variant, *words):
     """Runs a script of ours; returns the lines that it prints."""
-    command = [os.path.join(place.bin, program_of(variant)), *words]
+    command = [os.path.join(place.bin, 'testfixture'), *words]
     with tempfile.TemporaryDirectory(dir=place.top) as folder:
         return subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[variant]}, check=True,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.splitlines()
@@ -247,16 +233,9 @@ def choose(arguments, scripts, veryquick):
         return {ATO: matching(scripts, QUICK)}
     if arguments == ['--both']:
         return {ATO: matching(scripts, QUICK), FILE: matching(scripts, QUICK_FILE)}
-    if arguments == ['--all']:
-        names = sorted(veryquick.union(matching(scripts, MORE)))
-        return {ATO: names, FILE: names, BATCH: matching(scripts, BATCHED)}
-    names = matching(scripts, arguments)
+    all_names = arguments == ['--all']
+    names = sorted(veryquick.union(matching(scripts, MORE))) if all_names else matching(scripts, arguments)
     return {ATO: names, FILE: names}
-
-
-def of_variant(script, variant):
-    program = program_of(variant)
-    return dataclasses.replace(script, command=[word.replace('testfixture', program, 1) for word in script.command])
 
 
 def main():
@@ -271,8 +250,7 @@ def main():
         stock.complete(place, [scripts[name] for name in dict.fromkeys(sum(choice.values(), [])) if name in scripts])
         for variant, names in choice.items():
             check_default(place, variant)
-            chosen = [of_variant(limited(scripts[name], stock), variant) if name in scripts else programs[name]
-                      for name in names]
+            chosen = [limited(scripts[name], stock) if name in scripts else programs[name] for name in names]
             judge = Judge(variant, stock.results, differences, folder)
             run_all(place, variant, chosen, stock.results, judge.take)
             judge.sum_up()
