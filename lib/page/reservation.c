@@ -20,7 +20,9 @@ int reservation_look_after(struct file *f, const struct page_state *s, uint32_t 
     return peers_recover(f, holder);
 }
 
-int reservation_check_own(const struct file *f, const struct page_state *s)
+/* Only a transaction keeps pages from one call to the next. So a thread that waits for a page of a transaction of its own
+ * would wait in vain. An open epoch belongs to every thread of the process. */
+static int check_own(const struct file *f, const struct page_state *s)
 {
     if (__atomic_load_n(&s->holder, __ATOMIC_RELAXED) != f->holder)
         return 0;
@@ -58,7 +60,7 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
         now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms * 1000000);
     for (uint64_t left = until - now;;) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (reservation_check_own(f, s) < 0)
+        if (check_own(f, s) < 0)
             return -1;
         page_sleep(s, left);
         if (reservation_look_after(f, s, holder) < 0)

@@ -68,10 +68,6 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience);
  * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
 int reservation_await(struct file *f, const struct page_state *s, unsigned i);
 
-/* Returns -1 with EDEADLK if a transaction of the calling thread has the page, or an epoch of the process, which belongs to
- * every thread; else 0. Nothing else keeps pages from one call to the next. */
-int reservation_check_own(const struct file *f, const struct page_state *s);
-
 /* Frees the page if its holder is still `holder`, and dead. Returns 0; -1 with errno. */
 int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder);
 

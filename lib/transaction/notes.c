@@ -205,8 +205,6 @@ int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n)
     for (uint64_t i = 0; i < t->notes.n; i++) {
         const struct note *at = &t->notes.each[i];
         const uint32_t holder = other_holder(at, with, n);
-        if (holder && reservation_check_own(at->file, at->state) < 0)
-            return -1;
         if (holder) {
             (void)reservation_look_after(at->file, at->state, holder); /* for the next try */
             return has_changed(t, at->file);

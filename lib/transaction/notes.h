@@ -26,7 +26,7 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
 int notes_hold(struct tx *t);
 
 /* The same for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
- * holds a noted page. EDEADLK: the thread itself does. */
+ * holds a noted page. */
 int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
 
 /* Forgets the notes from the n-th on: the call that made them has failed. */
