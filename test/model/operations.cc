@@ -138,8 +138,8 @@ void Steps::commit_two(std::list<Transaction>::iterator t)
         went(ato_tx_commit_all(both, 2) == 0, EINVAL);
         return;
     }
-    const Refused refusal = std::max(moved(t->noted), moved(other->noted));
-    if (!went(ato_tx_commit_all(both, 2) == 0, kept({&*t, &*other}), refusal))
+    const Refused refusal = std::max({moved(t->noted), moved(other->noted), kept({&*t, &*other})});
+    if (!went(ato_tx_commit_all(both, 2) == 0, 0, refusal))
         return;
     together++;
     for (auto each : {t, other}) {
@@ -152,13 +152,12 @@ void Steps::commit_two(std::list<Transaction>::iterator t)
 void Steps::commit(std::list<Transaction>::iterator t)
 {
     const bool writes = !t->draft.puts.empty();
-    const Refused refusal = writes ? moved(t->noted) : Refused::No;
-    const int expected = writes ? kept({&*t}) : 0;
+    const Refused refusal = writes ? std::max(moved(t->noted), kept({&*t})) : Refused::No;
     const uint64_t before = refused;
     bool done = false;
     for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure();
          tries++)
-        done = went(ato_tx_commit(t->tx) == 0, expected, refusal);
+        done = went(ato_tx_commit(t->tx) == 0, 0, refusal);
     if (!done) {
         abort(t);
         return;

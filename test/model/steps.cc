@@ -173,16 +173,16 @@ Steps::Refused Steps::moved(const Notes &noted) const
 }
 
 /* Do others keep what one of these has read? */
-int Steps::kept(const std::vector<const Transaction *> &all) const
+Steps::Refused Steps::kept(const std::vector<const Transaction *> &all) const
 {
     for (const Transaction *t : all)
         for (const auto &n : t->noted) {
             const Draft *d = keeper(n.first);
             if (d &&
                 std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
-                return EDEADLK;
+                return Refused::Yes;
         }
-    return 0;
+    return Refused::No;
 }
 
 /* ---- comparing ---- */

@@ -93,7 +93,7 @@ class Steps
     /* Is a transaction refused? It may be if its pages were written to, and must be if they are different. */
     enum class Refused { No, Perhaps, Yes };
     Refused moved(const Notes &noted) const;
-    int kept(const std::vector<const Transaction *> &all) const;
+    Refused kept(const std::vector<const Transaction *> &all) const;
 
     /* Comparing. */
     std::vector<unsigned char> seen(const Range &r, const Draft *draft) const;
