@@ -20,7 +20,7 @@
 #include "lib/file/page.h"
 
 /* Place in page_state.tx for pages that the transaction holds without listing them. */
-#define SIZE_DRAINED UINT32_MAX
+#define SIZE_DRAINED 0x7fffffffu
 
 /* The whole pages of a file that are cut off. */
 struct size_range {

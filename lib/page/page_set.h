@@ -39,6 +39,9 @@ static inline uint64_t page_set_note(uint32_t tag, uint64_t place)
     return (uint64_t)tag << 32 | place;
 }
 
+/* Flag in page_state.tx, while the transaction commits what it has read and written (notes.h). */
+#define PAGE_SET_COMMITS (1ull << 31)
+
 /* Returns true if transaction `tag` of this process has the page: each process numbers its own transactions. */
 static inline bool page_set_is_of(const struct file *f, const struct page_state *s, uint32_t tag)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/notes.h"
 
+#include "lib/file/clock.h"
 #include "lib/file/under_way.h"
 #include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
@@ -155,6 +156,24 @@ static uint64_t moment(const struct tx *t)
     return sum;
 }
 
+/* Waits until no other transaction commits the page. Returns 0; -1 with EAGAIN: the transaction is refused. */
+static int await_commit(struct tx *t, const struct note *at)
+{
+    uint64_t until = 0;
+    for (unsigned i = 0; __atomic_load_n(&at->state->tx, __ATOMIC_ACQUIRE) & PAGE_SET_COMMITS;
+         i++) {
+        const uint64_t now = clock_ns();
+        until = until ? until : now + t->wait_ms * 1000000;
+        if (now >= until) {
+            const uint32_t holder = __atomic_load_n(&at->state->holder, __ATOMIC_RELAXED);
+            (void)reservation_look_after(at->file, at->state, holder);
+            return has_changed(t, at->file);
+        }
+        page_pause(i);
+    }
+    return 0;
+}
+
 int notes_hold(struct tx *t)
 {
     struct notes *n = &t->notes;
@@ -165,6 +184,8 @@ int notes_hold(struct tx *t)
         return 0;
     for (uint64_t i = 0; i < n->n; i++) {
         const struct note *at = &n->each[i];
+        if (await_commit(t, at) < 0)
+            return -1;
         const uint64_t version = read_steady_version(at->file, at->state);
         if (!version)
             return -1;
@@ -181,6 +202,35 @@ static bool is_of(const struct note *at, struct tx *const *with, unsigned n)
     while (i < n && !page_set_is_of(at->file, at->state, with[i]->set.tag))
         i++;
     return i < n;
+}
+
+static void mark_commit(struct tx *t, uint64_t flag)
+{
+    for (uint64_t i = 0; i < t->set.n; i++)
+        __atomic_store_n(&t->set.pages[i].state->tx, page_set_note(t->set.tag, i) | flag,
+                         __ATOMIC_RELEASE);
+}
+
+void notes_begin_commit(struct tx *t)
+{
+    if (!t->notes.n)
+        return;
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].written)
+            under_way_begin(t->parts[i].mapping->file);
+    mark_commit(t, PAGE_SET_COMMITS);
+    /* Whoever does not see the flag has read before it what the check below finds changed. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+void notes_end_commit(struct tx *t)
+{
+    if (!t->notes.n)
+        return;
+    mark_commit(t, 0);
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].written)
+            under_way_end(t->parts[i].mapping->file);
 }
 
 /* Returns the holder of the page, if that is none of these, after it had a moment to release it. */

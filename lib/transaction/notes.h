@@ -9,8 +9,11 @@
  * A transaction that writes holds the pages that it writes when it commits. Then it checks its notes once more, and that
  * nobody else holds one of these pages: otherwise two transactions, each of which reads what the other one
  * writes, could both commit (write skew). Between this check and the commit others may change what was
- * read: they come after this transaction, since what it writes can be neither changed nor read by a
- * transaction that commits meanwhile.
+ * read. They come after this transaction, which is not visible yet: so no other transaction may see their change and
+ * go on without seeing this one. For that its pages say that it commits, from before the check until it is visible,
+ * and transactions that have noted such a page wait, or are refused.
+ *
+ * Modelled in serial.pml.
  */
 #ifndef ATO_LIB_TRANSACTION_NOTES_H
 #define ATO_LIB_TRANSACTION_NOTES_H
@@ -24,6 +27,11 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
 
 /* Returns 0 if no noted page has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
 int notes_hold(struct tx *t);
+
+/* Called before the check at the commit, and when the commit is visible, or has failed: the pages of the transaction say that
+ * it commits. */
+void notes_begin_commit(struct tx *t);
+void notes_end_commit(struct tx *t);
 
 /* The same for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
  * holds a noted page. */

@@ -48,10 +48,15 @@ int tx_make_durable(struct tx *t)
 {
     struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
     int r = make_ready(t);
-    if (r == 0 && has_written(t))
+    if (r == 0 && t->notes.n && has_written(t)) {
+        notes_begin_commit(t);
         r = notes_hold_for_commit(t, &t, 1);
-    if (r == 0)
+        if (r == 0)
+            r = commit_run(&flip);
+        notes_end_commit(t);
+    } else if (r == 0) {
         r = commit_run(&flip);
+    }
     if (r == 0)
         resize_clear(t);
     commit_unprepare(&t->set);
@@ -119,10 +124,14 @@ static int commit_all(struct tx *const *t, unsigned n)
     struct all all;
     int r = make_all(&all, t, n);
     struct commit flip = {.set = &all.set, .parts = all.parts, .nparts = all.nparts};
+    for (unsigned i = 0; i < n; i++)
+        notes_begin_commit(t[i]);
     for (unsigned i = 0; r == 0 && i < n; i++)
         r = notes_hold_for_commit(t[i], t, n);
     if (r == 0)
         r = commit_run(&flip);
+    for (unsigned i = 0; i < n; i++)
+        notes_end_commit(t[i]);
     free(all.set.pages);
     free(all.parts);
     return r;

@@ -6,7 +6,9 @@
  *
  * Pages 0 and 1. A plain writer writes the same value to both, in one commit; somebody deploys page 0. A transaction
  * reads both pages, twice, and what it reads must be equal. With SKEW two transactions read both pages, which
- * are 1, and set one of them to 0 if none is: afterwards one must still be 1.
+ * are 1, and set one of them to 0 if none is: afterwards one must still be 1. With SEEN a transaction writes page 1 if page 0 is
+ * still 0, and a plain writer writes page 0; if a third transaction has seen that and not page 1, the first one may not commit: it
+ * comes before the plain writer.
  *
  * A page's version is one word in the code: three variables here, which change and are read in one step.
  * That a reader copies from the right homes is in read.pml. Memory is sequentially consistent: a page is reserved by
@@ -21,6 +23,9 @@
  *   MUTANT_NO_HOLDER       the check at the commit does not look who holds a page
  *   MUTANT_CONTENT_FIRST   that check looks at the content first, then at the holder
  *   MUTANT_CHECK_FIRST     a transaction reserves what it writes after that check
+ *   MUTANT_NO_FLAG         its pages do not say that it commits
+ *   MUTANT_FLAG_LATE       they say so after that check
+ *   MUTANT_BEGIN_AT_COMMIT it counts as under way after that check
  */
 #define UNKNOWN 255
 #define NONE    255
@@ -29,6 +34,7 @@ byte value[2];
 bit marked[2];     /* the version is even */
 byte flips[2];     /* lower half of the version */
 byte content[2];   /* upper half */
+bit committing[2]; /* PAGE_SET_COMMITS */
 byte holder[2];    /* page_state.holder: 1 + number of the thread; 0: none */
 byte done;         /* ghost: skewers that are over */
 byte commits[2];   /* shared_thread.commits of threads 0 and 1: twice those that are over, and 1: under way */
@@ -126,6 +132,7 @@ inline hold_page(p)
     if
     :: note[p] == NONE
     :: else ->
+        !committing[p]; /* or it is refused after a moment */
         if
         :: atomic { !marked[p] && content[p] == note[p] -> skip }
         :: atomic { !marked[p] && content[p] != note[p] -> refused = 1 }
@@ -148,6 +155,35 @@ inline notes_hold()
 #endif
         moment = now
     fi
+}
+
+inline notes_begin_commit(p)
+{
+#ifndef MUTANT_BEGIN_AT_COMMIT
+    commits[me]++;
+#endif
+#if !defined(MUTANT_NO_FLAG) && !defined(MUTANT_FLAG_LATE)
+    committing[p] = 1
+#endif
+}
+
+inline commit(p, to)
+{
+#ifdef MUTANT_FLAG_LATE
+    committing[p] = 1;
+#endif
+#ifdef MUTANT_BEGIN_AT_COMMIT
+    commits[me]++;
+#endif
+    mark(p);
+    value[p] = to;
+    unmark_changed(p)
+}
+
+inline notes_end_commit(p)
+{
+    committing[p] = 0;
+    if :: commits[me] & 1 -> commits[me]++ :: else fi
 }
 
 inline check(p)
@@ -206,6 +242,7 @@ proctype skewer(byte me)
 #ifndef MUTANT_CHECK_FIRST
         reserve(MINE);
 #endif
+        notes_begin_commit(MINE);
         check(0);
         check(1);
 #ifdef MUTANT_CHECK_FIRST
@@ -213,13 +250,9 @@ proctype skewer(byte me)
 #endif
         if
         :: refused
-        :: else ->
-            commits[me]++;
-            mark(MINE);
-            value[MINE] = 0;
-            unmark_changed(MINE);
-            commits[me]++
+        :: else -> commit(MINE, 0)
         fi;
+        notes_end_commit(MINE);
         if :: holder[MINE] == me + 1 -> holder[MINE] = 0 :: else fi
     fi;
     done++;
@@ -227,6 +260,62 @@ proctype skewer(byte me)
 }
 
 
+
+/* ---- what a third one sees ---- */
+
+bit saw; /* ghost: page 0 changed, page 1 not */
+
+/* Thread 1: page 1 becomes 1 if page 0 is 0. */
+proctype follower(byte me)
+{
+    byte seen, seen_flips, now = UNKNOWN, moment = UNKNOWN;
+    byte got[2], note[2];
+    bit refused;
+    note[0] = NONE;
+    note[1] = NONE;
+    read_page(0);
+    if
+    :: got[0] == 0 ->
+        reserve(1);
+        notes_begin_commit(1);
+        check(0);
+        if
+        :: refused
+        :: else -> commit(1, 1)
+        fi;
+        notes_end_commit(1);
+        holder[1] = 0
+    :: else
+    fi;
+    done++;
+    assert(!(saw && value[1] == 1))
+}
+
+proctype changer(byte me)
+{
+    reserve(0);
+    commits[me]++;
+    mark(0);
+    value[0] = 1;
+    unmark_changed(0);
+    commits[me]++;
+    holder[0] = 0
+}
+
+proctype watcher()
+{
+    byte seen, seen_flips, now = UNKNOWN, moment = UNKNOWN;
+    byte got[2], note[2];
+    bit refused;
+    note[0] = NONE;
+    note[1] = NONE;
+    if
+    :: read_page(0); notes_hold(); if :: !refused -> read_page(1); notes_hold() :: else fi
+    :: read_page(1); notes_hold(); if :: !refused -> read_page(0); notes_hold() :: else fi
+    fi;
+    if :: !refused && got[0] == 1 && got[1] == 0 -> saw = 1 :: else fi;
+    assert(!(saw && done && value[1] == 1))
+}
 
 init
 {
@@ -236,6 +325,10 @@ init
         value[1] = 1;
         run skewer(0);
         run skewer(1)
+#elif defined(SEEN)
+        run changer(0);
+        run follower(1);
+        run watcher()
 #else
         run writer(0);
         run deployer(2);
