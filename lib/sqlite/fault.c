@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* SQLite rolls a transaction back after SQLITE_FULL and all SQLITE_IOERR, and after nothing else. */
+/* SQLite rolls a transaction back after SQLITE_FULL and all SQLITE_IOERR, and after nothing else. EAGAIN means that the
+ * transaction is refused: nothing of it can be committed any more, and its program has to roll it back. */
 static int code_of(int code, int error)
 {
     switch (error) {
