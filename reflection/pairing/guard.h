@@ -4,8 +4,9 @@
  * that do not know libato refuse the file. The manifest keeps the plain values.
  *
  * They are put back when all slices are deployed and the manifest durably says `deployed`, before the
- * attribute is removed. So a process that finishes a removal knows by the attribute whether they were put
- * back. It puts them back only if each byte has either its masked or its plain value: other values were
+ * attribute is removed; one sync of the file makes both durable. So a process that finishes a removal knows by the attribute
+ * whether they were put back, unless the machine was restarted: then the removal of the attribute may be durable
+ * alone. It puts them back only if each byte has either its masked or its plain value: other values were
  * written by another program, and stay.
  */
 #ifndef ATO_REFLECTION_PAIRING_GUARD_H
@@ -20,7 +21,7 @@ bool guard_is_off(int file, const struct manifest_guard *g);
 /* Notes their masked values in pr->record. Returns 0; -1 with a sentence (EIO). */
 int guard_note(struct pairing *pr);
 
-/* Puts them back, durably. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
+/* Puts them back; the caller syncs the file. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
 int guard_put_back(struct pairing *pr);
 
 #endif

@@ -10,8 +10,9 @@
  *
  * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
  *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
- * Death:  all slices deployed; state `deployed` durable (persist-order P2); guarded bytes put back (P4);
- *         attribute, reflection, manifest removed. A process that finds `deployed` finishes the removal.
+ * Death:  all slices deployed; state `deployed` durable (persist-order P2); guarded bytes put back (P4), attribute
+ *         removed, both durable; reflection removed, durably; manifest removed. A process that finds `deployed`
+ *         finishes the removal.
  *
  * Identity (I5), checked in this order:
  *   attribute with the file's inode, and a manifest with its id and inode

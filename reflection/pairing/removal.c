@@ -36,12 +36,16 @@ static void remove_all_unfinished(const struct pairing *pr, const struct lookup_
 }
 
 /* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
- * file that still needs its reflection never lacks it. The manifest is removed last, durably so: without it an
- * interrupted removal would not be found. */
+ * file that still needs its reflection never lacks it; so are the guarded bytes and the removal of the attribute before that of
+ * the names. The manifest is removed last: without it an interrupted removal would not be found. A power cut may bring
+ * it back, alone: the next map removes it. */
 static int finish_removal(struct pairing *pr, const struct lookup_names *n)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
+    /* explorer: drop fsync survives: its file system has attributes. */
+    if (!pr->has_attributes && fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot sync %s", pr->path);
     if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
                             n->reflection);
@@ -72,11 +76,14 @@ int removal_start_over(struct pairing *pr, const struct lookup_names *n)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
                             n->manifest);
     /* P4: if the attribute is gone, the bytes were put back before, and another program may have
-     * written to them since. */
+     * written to them since; but after a restart of the machine they may be lost. */
     struct attribute a;
+    uint8_t boot[16];
+    identity_boot(boot);
     bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
     if (pr->record.state == MANIFEST_DEPLOYED &&
-        (!carried || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
+        (!carried || memcmp(boot, pr->record.boot_id, 16) != 0 ||
+         attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
         guard_put_back(pr) < 0)
         return -1;
     return finish_removal(pr, n);

@@ -217,13 +217,12 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(r.id[i / 8] >> i % 8 * 8 & 0xff));
     bool ours = original.attribute.compare(0, 37, std::string("ato1 ") + hex) == 0;
-    if (!ours)
-        return found;
     uint64_t copy_at = r.sequence == b.sequence && b.valid ? 4096 : 0;
     Guard guard = {m.word(copy_at + 136), bytes_of(m, copy_at + 152, half(m, copy_at + 144))};
-    if (r.state == DEPLOYED)
+    // After a power cut only the removal of the attribute may be durable.
+    if (r.state == DEPLOYED && (ours || original.attribute.empty()))
         put_back(guard, bytes_of(m, copy_at + 168, guard.plain.size()), found.content);
-    if (r.state == BORN || r.state == DEPLOYED)
+    if (!ours || r.state == BORN || r.state == DEPLOYED)
         return found;
     bool times = m.word(copy_at + 88) == original.size &&
                  m.word(copy_at + 96) == static_cast<uint64_t>(original.mtime.sec) &&

@@ -4,8 +4,13 @@
 // bytes after that? Also after a crash on the way to a plain file, and never over bytes that
 // another program wrote.
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
+
+extern "C" {
+#include "reflection/format/manifest.h"
+}
 
 #include <gtest/gtest.h>
 
@@ -290,6 +295,20 @@ TEST_P(Guard, IsNotPutBackAgainInAFileWithoutItsAttribute)
     EXPECT_EQ(m.read(at, n), Bytes(n, 0xee));
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_EQ(seen(), Bytes(n, 0xee));
+}
+
+// A power cut after the removal of the attribute may have lost the plain bytes.
+TEST_P(Guard, IsPutBackAfterARestartAlthoughTheAttributeIsGone)
+{
+    ASSERT_EQ(die_becoming_plain("unlinkat"), CUT);
+    ASSERT_EQ(attribute_of(path), "");
+    write_at(path, at, Bytes(n, 0xee).data(), n); // what was lost
+    edit_manifest(path, [](manifest_record &record) { record.boot_id[0]++; });
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(path), content);
 }
 
 // Another program removes the attribute while the file is mapped.
