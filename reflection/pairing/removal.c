@@ -55,7 +55,7 @@ static int finish_removal(struct pairing *pr, const struct lookup_names *n)
         return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
                             n->manifest);
     remove_all_unfinished(pr, n);
-    return folder_sync(&pr->folder);
+    return 0;
 }
 
 void removal_of_failed_birth(struct pairing *pr)

@@ -11,6 +11,15 @@ namespace crash
 namespace
 {
 
+bool is_deployed(const Inode &file)
+{
+    struct manifest_record record;
+    int which;
+    return file.size >= MANIFEST_BYTES &&
+           manifest_read(file.content().data(), &record, &which) == MANIFEST_VALID &&
+           record.state == MANIFEST_DEPLOYED;
+}
+
 bool is_plain(const Disk &disk)
 {
     for (const auto &name : disk.at(Disk::ROOT).names)
@@ -19,7 +28,9 @@ bool is_plain(const Disk &disk)
     for (const auto &folder : disk.at(Disk::ROOT).names) // originals have no names there
         for (const auto &name : disk.at(folder.second).names)
             if (folder.first.find(".tmp") == std::string::npos &&
-                name.first.find(".stale-") == std::string::npos)
+                name.first.find(".stale-") == std::string::npos &&
+                !(name.first.find(".manifest") != std::string::npos &&
+                  is_deployed(disk.at(name.second))))
                 return false;
     return true;
 }
