@@ -164,6 +164,8 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
         return -1;
     pr->size = pr->identity.size;
     manifest_put_size(&p, pr->manifest, pr->size);
+    /* So that the sync makes the space of copy B's page durable too, and its first flush need not. */
+    persist_store_word(&p, (uint64_t *)(pr->manifest + MANIFEST_COPY_BYTES), 0);
     /* The record needs no flush of its own. The reflection last: on journaling file systems it is durable by then. */
     if (manifest_write(&p, pr->manifest, &pr->record, &pr->copy) < 0 || fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
