@@ -20,7 +20,7 @@ bool is_deployed(const Inode &file)
            record.state == MANIFEST_DEPLOYED;
 }
 
-bool is_plain(const Disk &disk)
+bool is_plain(const Disk &disk, bool bare)
 {
     for (const auto &name : disk.at(Disk::ROOT).names)
         if (!disk.at(name.second).attribute.empty())
@@ -29,8 +29,8 @@ bool is_plain(const Disk &disk)
         for (const auto &name : disk.at(folder.second).names)
             if (folder.first.find(".tmp") == std::string::npos &&
                 name.first.find(".stale-") == std::string::npos &&
-                !(name.first.find(".manifest") != std::string::npos &&
-                  is_deployed(disk.at(name.second))))
+                (bare || name.first.find(".manifest") == std::string::npos ||
+                 !is_deployed(disk.at(name.second))))
                 return false;
     return true;
 }
@@ -83,7 +83,7 @@ bool is_settled(const Disk &disk, bool clean)
 
 std::string broken_demand(const Disk &disk, const Demand &demand)
 {
-    if (demand.plain && !is_plain(disk))
+    if (demand.plain && !is_plain(disk, demand.bare))
         return "the file was made plain, and something is left";
     if (demand.orderly && !is_orderly(disk))
         return "there is a reflection without a manifest";

@@ -12,6 +12,7 @@ namespace crash
 
 struct Demand {
     bool plain = false;    // at most a manifest in state `deployed` is left
+    bool bare = false;     // not even that
     bool orderly = false;  // each reflection has its manifest
     bool settled = false;  // no manifest records a growth under way
     std::vector<int> kept; // these inodes have a name

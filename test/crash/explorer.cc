@@ -343,7 +343,7 @@ void Explorer::recover(const Life &life, const Disk &image, After after,
                 throw Violation("made plain after the recovery, the file has another content");
         {
             Demand plain;
-            plain.plain = true;
+            plain.plain = plain.bare = true;
             if (!broken_demand(world->look(), plain).empty())
                 throw Violation(
                     "made plain after the recovery, the file leaves other files behind");
