@@ -165,7 +165,7 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
     pr->size = pr->identity.size;
     manifest_put_size(&p, pr->manifest, pr->size);
     /* So that the sync makes the space of copy B's page durable too, and its first flush need not. */
-    persist_store_word(&p, (uint64_t *)(pr->manifest + MANIFEST_COPY_BYTES), 0);
+    persist_copy(&p, pr->manifest + MANIFEST_COPY_BYTES, &(uint64_t){0}, sizeof(uint64_t));
     /* The record needs no flush of its own. The reflection last: on journaling file systems it is durable by then. */
     if (manifest_write(&p, pr->manifest, &pr->record, &pr->copy) < 0 || fsops_fsync(pr->lock) < 0)
         return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
