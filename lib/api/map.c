@@ -205,9 +205,9 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
 
 int ato_set_read_policy(void *addr, int policy)
 {
-    struct mapping *m = table_find_exactly(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
-        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+        return -1;
     CALL_ON(call, m);
     if (options_check_policy(policy) < 0)
         return -1;

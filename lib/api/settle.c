@@ -36,9 +36,8 @@ static int64_t now_ms(void)
 /* Returns the holder that the slot is given to; 0: none. */
 static uint32_t given_to(const struct shared *shared, unsigned slot)
 {
-    const struct shared_slot *s = &shared->slots[slot];
-    const uint32_t holder = shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
-    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
+    const uint32_t holder = shared_holder_of(shared, slot);
+    return __atomic_load_n(&shared->slots[slot].state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
 }
 
 static void pause_a_moment(unsigned i)
@@ -137,9 +136,9 @@ static int settle(struct file *f)
 
 int ato_settle(const void *addr)
 {
-    struct mapping *m = table_find_exactly(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
-        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+        return -1;
     CALL_ON(call, m);
     return settle(m->file);
 }

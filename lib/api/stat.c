@@ -36,15 +36,6 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     }
 }
 
-/* Returns the mapping; NULL with EINVAL. */
-static struct mapping *find(const void *addr)
-{
-    struct mapping *m = table_find_exactly(addr);
-    if (!m)
-        report_error(EINVAL, "%p does not lie in a mapping", addr);
-    return m;
-}
-
 /* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
 static int look_at_size(struct file *f, uint64_t *size)
 {
@@ -61,7 +52,7 @@ static int look_at_size(struct file *f, uint64_t *size)
 
 off_t ato_size(const void *addr)
 {
-    struct mapping *m = find(addr);
+    struct mapping *m = table_expect(addr);
     uint64_t size;
     if (!m)
         return -1;
@@ -71,7 +62,7 @@ off_t ato_size(const void *addr)
 
 int ato_stat(const void *addr, struct ato_status *st)
 {
-    struct mapping *m = find(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
         return -1;
     CALL_ON(call, m);

@@ -7,7 +7,6 @@
 #include "ato.h"
 
 #include "lib/api/writev.h"
-#include "lib/file/calls.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
@@ -161,26 +160,6 @@ int writev_across(const struct range *to, const struct range *from, uint64_t n, 
     return write_ranges(&r, flags);
 }
 
-#ifdef NDEBUG
-#define CALL_ON_ALL(r, enter) ((void)(r))
-#else
-/* As CALL_ON(), for each range. */
-static void call_on_all(struct transfers *r, bool enter)
-{
-    for (unsigned i = 0; i < r->n; i++) {
-        struct mapping *to = r->each[i].to.m, *from = r->each[i].from.m;
-        if (enter) {
-            (void)calls_enter(to);
-            (void)calls_enter(from);
-        } else {
-            calls_leave(&to);
-            calls_leave(&from);
-        }
-    }
-}
-#define CALL_ON_ALL(r, enter) call_on_all(r, enter)
-#endif
-
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
 {
     struct transfers r = {0};
@@ -193,10 +172,8 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
     int result = make_room(&r, (unsigned)count);
     for (int i = 0; i < count && result == 0; i++)
         result = add(&r, &iov[i]);
-    CALL_ON_ALL(&r, true);
     if (result == 0 && r.n)
         result = write_ranges(&r, flags);
-    CALL_ON_ALL(&r, false);
     for (unsigned i = 0; i < r.n && result == 0; i++) {
         range_count_write(r.each[i].to.m, r.each[i].n);
         if (r.each[i].from.m)

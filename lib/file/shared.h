@@ -156,7 +156,7 @@ enum {
 static_assert(SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4 <= SHARED_BLOCKS_AT, "layout");
 
 struct shared {
-    struct shared_header *header;
+    struct shared_header *header; /* first: a reader's changes last (reader_state.c) */
     struct shared_slot *slots;
     uint32_t *block_holders;
     struct shared_thread *threads;
@@ -201,6 +201,12 @@ int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 
 /* The name of a pairing's object in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
+
+/* Returns the value of page_state.holder for the process that the slot is given to. */
+static inline uint32_t shared_holder_of(const struct shared *s, unsigned slot)
+{
+    return shared_holder(slot, __atomic_load_n(&s->slots[slot].generation, __ATOMIC_RELAXED));
+}
 
 /* The entry of a thread, by its number, of a slot's process. */
 static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,

@@ -38,6 +38,9 @@ static inline struct mapping *table_find(const void *addr)
 /* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
 struct mapping *table_find_exactly(const void *addr);
 
+/* The same; NULL with EINVAL and a sentence. */
+struct mapping *table_expect(const void *addr);
+
 /* The same, if the caller may write to the mapping's file. NULL with a sentence: EINVAL, EACCES. */
 struct mapping *table_find_to_change(const void *addr);
 

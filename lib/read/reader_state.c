@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -132,17 +133,7 @@ static int watch(struct file *f)
         return r < 0 ? -1 : NOT_THERE;
     }
     f->settled = shared.header->settled;
-    f->shared.fd = shared.fd;
-    f->shared.slots = shared.slots;
-    f->shared.threads = shared.threads;
-    f->shared.directory = shared.directory;
-    f->shared.groups = shared.groups;
-    f->shared.ready = shared.ready;
-    f->shared.capacity = shared.capacity;
-    f->shared.last_group = shared.last_group;
-    f->shared.base = shared.base;
-    f->shared.mapped = shared.mapped;
-    memcpy(f->shared.name, shared.name, sizeof(shared.name));
+    memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
     /* Release: a thread that sees the header sees the other fields. */
     __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
     __atomic_store_n(&f->reader->state, READER_WATCHING, __ATOMIC_RELEASE);

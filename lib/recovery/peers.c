@@ -43,10 +43,10 @@ int peers_recover(struct file *f, uint32_t holder)
     t.slot = slot;
     t.holder = holder;
     /* If the slot is given to another process by now, what its journal word says is about that one. */
-    if (attach_holder_of(f, slot) == holder &&
+    if (shared_holder_of(&f->shared, slot) == holder &&
         area_journal(pr->lock, slot, pr->path, &t.journal) < 0)
         return -1;
-    if (attach_holder_of(f, slot) != holder)
+    if (shared_holder_of(&f->shared, slot) != holder)
         t.journal = 0;
     return takeover(&t);
 }
@@ -55,7 +55,7 @@ int peers_recover(struct file *f, uint32_t holder)
 static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {
-        const uint32_t holder = attach_holder_of(f, *slot);
+        const uint32_t holder = shared_holder_of(&f->shared, *slot);
         if (state_of(&f->shared.slots[*slot]) != SLOT_FREE && attach_is_dead(f, holder))
             return holder;
     }

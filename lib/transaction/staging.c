@@ -223,12 +223,6 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 
 /* ---- before the commit ---- */
 
-uint64_t staging_kept_bytes(const struct tx *t)
-{
-    const uint64_t pages = t->set.pages == t->set.small ? 0 : t->set.room;
-    return pages * sizeof(struct held_page) + queue_bytes(t) + notes_bytes(t);
-}
-
 static int by_order(const void *a, const void *b)
 {
     const struct held_page *x = a, *y = b;

@@ -200,15 +200,6 @@ void tx_unmake(struct tx *t)
     handle_close(t);
 }
 
-unsigned tx_kept(uint64_t *bytes)
-{
-    unsigned n = 0;
-    *bytes = 0;
-    for (const struct tx *t; (t = handle_nth(n + 1)); n++)
-        *bytes += staging_kept_bytes(t);
-    return n;
-}
-
 /* The pages are the parent's, and so are the places of threads that the child does not have. */
 void tx_forget_all(void)
 {

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* tx_kept() */
+/* Returns how many transactions are kept for later ones, open ones included, and sets *bytes to their address space. */
 unsigned use_tx_kept(uint64_t *bytes);
 
 #ifdef __cplusplus
