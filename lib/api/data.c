@@ -64,16 +64,10 @@ static int write_across(const struct range *to, const struct range *from, uint64
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
     struct range to, from;
-    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0)) {
-        report_error(EINVAL, "flags 0x%x are not known", flags);
-        return NULL;
-    }
-    if (__builtin_expect(n == 0, 0)) {
-        if (table_find_exactly(dst) || table_find_exactly(src))
-            return dst;
-        range_none(dst, src);
-        return NULL;
-    }
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
+        return report_null(EINVAL, "flags 0x%x are not known", flags);
+    if (__builtin_expect(n == 0, 0))
+        return range_empty(dst, src) < 0 ? NULL : dst;
     if (range_find(&to, dst, n) < 0 || range_find(&from, src, n) < 0)
         return NULL;
     CALL_ON(to_call, to.m);
@@ -119,18 +113,10 @@ static int fill_side(const struct range *to, int c, uint64_t n)
 void *ato_memset(void *dst, int c, size_t n)
 {
     struct range to;
-    if (n == 0) {
-        if (table_find_exactly(dst))
-            return dst;
-        range_none(dst, dst);
+    if (n == 0)
+        return range_empty(dst, dst) < 0 ? NULL : dst;
+    if (range_find(&to, dst, n) < 0 || (!to.m && range_none(dst, dst) < 0))
         return NULL;
-    }
-    if (range_find(&to, dst, n) < 0)
-        return NULL;
-    if (!to.m) {
-        range_none(dst, dst);
-        return NULL;
-    }
     CALL_ON(call, to.m);
     if (range_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
         return NULL;
@@ -142,7 +128,7 @@ int ato_deploy(const void *addr, size_t n)
 {
     struct range s;
     if (n == 0)
-        return table_find_exactly(addr) ? 0 : range_none(addr, addr);
+        return range_empty(addr, addr);
     if (range_find(&s, addr, n) < 0)
         return -1;
     if (!s.m)

@@ -5,11 +5,7 @@
 
 #include "lib/file/file.h"
 
-/* The lock is held during each change to the mappings of the process. */
-void files_lock(void);
-void files_unlock(void);
-
-/* The caller of the other functions, except files_exit(), holds the lock. */
+/* The caller of these functions, except files_exit(), holds MUTEX_FILES. */
 
 /* Returns the file with this inode, mapped for reading only or not; NULL if there is none. */
 struct file *files_find(const struct identity *identity, bool reader);

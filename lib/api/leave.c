@@ -150,10 +150,9 @@ static int detach_last(struct file *f, const struct leaving *l)
     /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
         sweep_journals(&pr->folder);
-    int saved = errno;
+    KEEP_ERRNO();
     if (!removed) /* try again: after this no manifest contains the name */
         (void)fsops->shm_unlink(shared);
-    errno = saved;
     files_destroy(f, true);
     return r;
 }
@@ -197,10 +196,9 @@ void leave_abandon(struct file *f)
 {
     if (--f->mappings)
         return;
-    int saved = errno;
+    KEEP_ERRNO();
     if (f->reader) {
         close_reader(f);
-        errno = saved;
         return;
     }
     files_remove(f);
@@ -211,5 +209,4 @@ void leave_abandon(struct file *f)
         removal_of_failed_birth(&f->pairing);
     attach_leave(f);
     files_destroy(f, last);
-    errno = saved;
 }

@@ -78,7 +78,7 @@ static int add(struct transfers *r, const struct ato_iovec *v)
 {
     struct transfer *at = &r->each[r->n];
     if (v->n == 0)
-        return table_find_exactly(v->dst) ? 0 : range_none(v->dst, v->dst);
+        return range_empty(v->dst, v->dst);
     if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
         return -1;
     if (!at->to.m)

@@ -120,9 +120,8 @@ static int remove_left(const char *name, const struct manifest_record *record,
         *again = fd;
         return 0;
     }
-    int saved = errno;
+    KEEP_ERRNO();
     close(fd);
-    errno = saved;
     return left < 0 ? -1 : removed;
 }
 
@@ -209,10 +208,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->sizing.version = 1;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
-fail:;
-    int saved = errno;
+fail:
     shared_close(s, true);
-    errno = saved;
     return -1;
 }
 
@@ -264,9 +261,7 @@ static int open_others(struct shared *s, const struct manifest_record *record,
     } else if (map_object(s, h.capacity, h.groups_at, prot) == 0) {
         return 0;
     }
-    int saved = errno;
     shared_close(s, false);
-    errno = saved;
     return -1;
 }
 
@@ -284,6 +279,7 @@ int shared_watch(struct shared *s, const struct manifest_record *record, const s
 
 bool shared_close(struct shared *s, bool remove)
 {
+    KEEP_ERRNO();
     bool removed = !remove || s->fd < 0 || fsops->shm_unlink(s->name) == 0;
     if (!removed)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);

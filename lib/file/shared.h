@@ -222,7 +222,7 @@ int shared_clear_threads(struct shared *s, unsigned slot);
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
-/* Unmaps the object. `remove`: also removes it, as the last user; returns false if that failed. */
+/* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user; returns false if that failed. */
 bool shared_close(struct shared *s, bool remove);
 
 /* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/page/handle.h"
 
+#include "lib/file/mutex.h"
 #include "lib/file/page.h"
 #include "lib/page/page_set.h"
 #include "reflection/media/report.h"
@@ -12,7 +13,6 @@
 struct tx *handle_places[PAGE_TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The transaction that this thread used last: most transactions are begun by the thread that ended the last one. */
 static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
@@ -24,10 +24,10 @@ static __thread bool armed __attribute__((tls_model("initial-exec")));
 
 static void put_away(struct tx *t)
 {
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_HANDLES);
     t->next_free = unused;
     unused = t;
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_HANDLES);
 }
 
 static void thread_ends(void *any)
@@ -53,15 +53,11 @@ static struct tx *new_place(void)
         unused = t->next_free;
         return t;
     }
-    if (made + 1 == PAGE_TX_PLACES) {
-        report_error(EAGAIN, "%d transactions are open", PAGE_TX_PLACES - 1);
-        return NULL;
-    }
+    if (made + 1 == PAGE_TX_PLACES)
+        return report_null(EAGAIN, "%d transactions are open", PAGE_TX_PLACES - 1);
     t = calloc(1, sizeof(*t));
-    if (!t) {
-        report_error(ENOMEM, "no memory for a transaction");
-        return NULL;
-    }
+    if (!t)
+        return report_null(ENOMEM, "no memory for a transaction");
     page_set_init(&t->set);
     t->parts = t->few;
     t->parts_room = TX_FEW_PARTS;
@@ -92,9 +88,9 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     if (__builtin_expect(!t, 0)) {
         pthread_once(&once, make_key);
         armed = have_key && pthread_setspecific(at_exit_of_thread, &kept) == 0;
-        pthread_mutex_lock(&lock);
+        mutex_lock(MUTEX_HANDLES);
         t = new_place();
-        pthread_mutex_unlock(&lock);
+        mutex_unlock(MUTEX_HANDLES);
         if (!t)
             return NULL;
     }
@@ -137,16 +133,6 @@ void handle_close(struct tx *t)
 struct tx *handle_nth(unsigned n)
 {
     return n <= made ? handle_places[n] : NULL;
-}
-
-void handle_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void handle_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
 }
 
 void handle_close_all(void)

@@ -97,9 +97,7 @@ void handle_close(struct tx *t);
 /* Returns the n-th transaction that was ever made, from 1 on, open or not; NULL: there are fewer. */
 struct tx *handle_nth(unsigned n);
 
-void handle_lock(void); /* around fork() */
-void handle_unlock(void);
-/* In a forked child, which has no open one: closes all. The caller holds the lock. */
+/* In a forked child, which has no open one: closes all. With MUTEX_HANDLES. */
 void handle_close_all(void);
 
 #endif

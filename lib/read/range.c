@@ -22,6 +22,11 @@ bool range_grew(struct range *s, const void *addr, size_t n)
     return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
 }
 
+int range_empty(const void *a, const void *b)
+{
+    return table_find_exactly(a) || table_find_exactly(b) ? 0 : range_none(a, b);
+}
+
 int range_none(const void *a, const void *b)
 {
     if (a == b)

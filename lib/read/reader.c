@@ -144,8 +144,10 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     struct pairing *pr = &f->pairing;
     struct reader *r = calloc(1, sizeof(*r));
     const char *folder = wish->options->reflection_dir;
-    if (!r)
+    if (!r) {
+        free(f);
         return report_error(ENOMEM, "no memory to map a file");
+    }
     if (!folder)
         folder = secure_getenv("ATO_REFLECTION_DIR");
     pthread_mutex_init(&r->lock, NULL);
@@ -189,9 +191,9 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     madvise(f->o, f->max_size, MADV_DONTFORK);
     return 0;
 fail:;
-    int saved = errno;
+    KEEP_ERRNO();
     reader_close(f);
-    errno = saved;
+    free(f);
     return -1;
 }
 
