@@ -4,20 +4,14 @@
 #include "lib/page/handle.h"
 #include "lib/transaction/queue.h"
 
-static uint64_t kept_by(const struct tx *t)
-{
-    const uint64_t pages =
-        t->set.pages == t->set.small ? 0 : t->set.room * sizeof(struct held_page);
-    const uint64_t queue =
-        t->queue ? (sizeof(struct queue) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
-    return pages + queue + t->notes.room * (sizeof(struct note) + 2 * sizeof(uint32_t));
-}
-
 unsigned use_tx_kept(uint64_t *bytes)
 {
-    unsigned n = 0;
+    const struct tx *t;
+    unsigned blocks = 0;
     *bytes = 0;
-    for (const struct tx *t; (t = handle_nth(n + 1)); n++)
-        *bytes += kept_by(t);
-    return n;
+    for (unsigned i = 1; (t = handle_nth(i)); i++) {
+        blocks += 1 + (t->set.pages != t->set.small) + !!t->notes.each + !!t->notes.index;
+        *bytes += t->queue ? (sizeof(struct queue) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
+    }
+    return blocks;
 }
