@@ -124,10 +124,9 @@ static int punch(int fd, uint64_t from, uint64_t to)
 /*
  * Makes the bytes of the file beyond `size`, up to `to`, read as zeros.
  *
- * Pages that were in the file before give their space back. Not where reading a hole may be SIGBUS, since readers
- * without a lock may still be there as long as the file is mapped: there zeros are stored. And not beside pages
- * that are within the file: other threads know that these have space, and may store to them at any time
- * (domain_neighbours_end()).
+ * Pages that were in the file before have given their space back when they were cut off (size_clear_behind()). What is
+ * left there is cleared and keeps its space: readers without a lock may still be there where reading a hole may be SIGBUS, and
+ * other threads may store to the pages beside them at any time (domain_neighbours_end()).
  *
  * Pages that were never in the file may exist too: if a large page backs the file, as on tmpfs, there may be pages
  * after the last one, and a process may have stored to them.
@@ -139,27 +138,14 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
 {
     int fd = f->pairing.original;
     uint64_t from = layout_pages(file_end(f)) * PAGE_BYTES, end = layout_pages(to) * PAGE_BYTES;
-    uint64_t once = once_pages(f, size) * PAGE_BYTES, known = min(once, end);
+    uint64_t once = once_pages(f, size) * PAGE_BYTES;
     if (shrink_from(&f->pairing) && clear_words(f, size) < 0)
         return -1;
-    int r = 0;
-    uint64_t kept = known;
-    if (!f->holes_fault) {
-        kept = min(known, domain_neighbours_end(f->persist.domain, from));
-        r = punch(fd, kept, known);
-        if (r < 0 && errno == EOPNOTSUPP) {
-            kept = known;
-            r = 0;
-        }
-    }
-    if (r == 0 && clear_in_place(f, from, kept) < 0)
+    if (clear_in_place(f, from, min(once, end)) < 0)
         return -1;
-    if (r == 0 && f->holes_fault && punch(fd, once > from ? once : from, end) < 0 &&
-        errno != EOPNOTSUPP)
-        r = -1;
-    return r < 0
-               ? report_errno(errno, "cannot clear the bytes beyond the end of %s", f->pairing.path)
-               : 0;
+    if (f->holes_fault && punch(fd, once > from ? once : from, end) < 0 && errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot clear the bytes beyond the end of %s", f->pairing.path);
+    return 0;
 }
 
 /* ---- growing ---- */

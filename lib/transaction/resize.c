@@ -151,7 +151,7 @@ static int clear_tail(struct tx *t, struct part *part)
     if (claim_range(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return tail_clear(part->mapping, claim_find(t, f, page));
+    return tail_clear(f, claim_find(t, f, page));
 }
 
 /* Gives both files the new length on the media. */
