@@ -224,11 +224,6 @@ int ato_set_read_policy(void *addr, int policy)
     return 0;
 }
 
-static bool has_transactions(const struct mapping *m)
-{
-    return open_total(m) != 0;
-}
-
 /* Drops an epoch that can never be committed, since its file is poisoned. Returns true if the mapping has no
  * open transaction after that. */
 static bool gives_up(struct mapping *m)
@@ -236,7 +231,7 @@ static bool gives_up(struct mapping *m)
     if (!m->epoch || !file_is_poisoned(m->file))
         return false;
     epoch_give_up(m);
-    return !has_transactions(m);
+    return open_total(m) == 0;
 }
 
 static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
@@ -253,7 +248,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
                      "the mapping at %p has %llu bytes, not %zu: only the whole can be "
                      "unmapped",
                      addr, (unsigned long long)m->length, length);
-    } else if (has_transactions(m) && !gives_up(m)) {
+    } else if (open_total(m) && !gives_up(m)) {
         report_error(
             EBUSY, "an open transaction or epoch uses the mapping at %p: commit or abort it first",
             addr);
@@ -265,7 +260,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         r = leave_file(m->file, o, &kept);
         if (!kept) {
             KEEP_ERRNO();
-            table_clear(m->base, m->reserved);
+            table_put(m->base, m->reserved, NULL);
             munmap(m->base, m->reserved);
             release_mapping(m);
         }

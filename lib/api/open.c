@@ -30,12 +30,10 @@ int open_flush_words(struct file *f)
     uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
     if (f->settled)
         return 0;
-    for (uint64_t chunk = 0;; chunk++) {
-        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    {
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
-        if (chunk == chunks)
-            break;
         /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
          * small blocks, parts of that page may be holes after a backup was restored: allocate them
          * first. */

@@ -21,10 +21,8 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
     uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    for (uint64_t chunk = 0;; chunk++) {
-        chunk = meta_next(f->pairing.reflection, chunk, chunks);
-        if (chunk == chunks)
-            return 0;
+    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    {
         uint64_t n = pages - chunk * CHUNK_PAGES;
         if (n > CHUNK_PAGES)
             n = CHUNK_PAGES;
@@ -34,6 +32,7 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
         for (uint64_t i = 0; i < n; i++)
             *slices += bitmap_count(words[i]);
     }
+    return 0;
 }
 
 /* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */

@@ -61,7 +61,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     if (__builtin_expect(r < 0, 0))
         return -1;
     r = load_page(f, page, s);
-    uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n), false) : 0;
+    uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n)) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, s, need);
     if (r == 0) {

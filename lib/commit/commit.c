@@ -17,16 +17,11 @@
 
 enum { RTM_TRIES = 6 };
 
-static int in_doubt(struct file *f)
-{
-    return file_in_doubt(f, "a commit");
-}
-
 static int all_in_doubt(struct file *const *files, unsigned n)
 {
     int r = -1;
     for (unsigned i = 0; i < n; i++)
-        r = in_doubt(files[i]);
+        r = file_in_doubt(files[i], "a commit");
     return r;
 }
 
@@ -116,7 +111,7 @@ static int commit_one(struct mapping *m, struct held_page *at)
     persist_fence(p);
     persist_store_word(p, word, value);
     if (file_flush_word(at->file, word) < 0)
-        return in_doubt(at->file);
+        return file_in_doubt(at->file, "a commit");
     /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
      * released and the homes that it made invalid may be stored to. I3. */
     persist_fence(p);
@@ -374,7 +369,7 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     const struct persist *p = &m->file->persist;
     persist_fence(p); /* W1 */
     if (store_words(h) < 0)
-        return in_doubt(m->file);
+        return file_in_doubt(m->file, "a commit");
     persist_fence(p); /* W2 */
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)

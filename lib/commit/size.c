@@ -53,12 +53,10 @@ static int clear_words(struct file *f, uint64_t size)
     uint64_t words[CHUNK_PAGES], first = size / PAGE_BYTES, end = once_pages(f, size);
     uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
     int fd = f->pairing.reflection;
-    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
-        chunk = meta_next(fd, chunk, chunks);
+    FOR_EACH_META(chunk, fd, first / CHUNK_PAGES, chunks)
+    {
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
-        if (chunk >= chunks)
-            break;
         uint64_t page = chunk * CHUNK_PAGES < first ? first : chunk * CHUNK_PAGES;
         uint64_t n = min(end, (chunk + 1) * CHUNK_PAGES) - page;
         ssize_t got = pread(fd, words, n * 8, (off_t)layout_word(page));
@@ -159,9 +157,7 @@ void size_forget_space(struct file *f)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
 }
 
-/* Runs a step that syncs. The kernel reports an earlier failed write-back once, possibly to these syncs: so one at
- * a time, and a lost write poisons the file, as in file_msync(). */
-static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
+int size_on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
 {
     pthread_mutex_lock(&f->medium);
     int r = step(&f->pairing, size);
@@ -171,16 +167,11 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
     return r < 0 ? -1 : 0;
 }
 
-int size_cut_leftover(struct file *f, uint64_t to)
-{
-    return on_media(f, growth_end, to);
-}
-
 int size_prepare_growth(struct file *f, uint64_t to)
 {
     if (clear_behind(f, f->pairing.size, to) < 0)
         return -1;
-    if (on_media(f, growth_prepare, to) == 0)
+    if (size_on_media(f, growth_prepare, to) == 0)
         return 0;
     size_forget_space(f);
     return -1;
@@ -255,7 +246,7 @@ static int announce(struct pairing *pr, uint64_t unused)
 
 int size_announce(struct file *f)
 {
-    return on_media(f, announce, 0);
+    return size_on_media(f, announce, 0);
 }
 
 void size_mark(const struct size_range *r)

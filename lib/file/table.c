@@ -79,8 +79,3 @@ void table_put(void *base, uint64_t n, struct mapping *m)
     for (uint64_t i = 0; i < whole(n) >> TABLE_SHIFT; i++)
         __atomic_store_n(&table_entries[first + i], m, __ATOMIC_RELEASE);
 }
-
-void table_clear(void *base, uint64_t n)
-{
-    table_put(base, n, NULL);
-}

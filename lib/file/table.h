@@ -61,7 +61,6 @@ static inline bool table_is_plain(const void *addr, size_t n)
 /* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is
  * used if it fits. Returns NULL with errno on failure. */
 void *table_reserve(void *hint, uint64_t n);
-void table_put(void *base, uint64_t n, struct mapping *m);
-void table_clear(void *base, uint64_t n);
+void table_put(void *base, uint64_t n, struct mapping *m); /* NULL: clears */
 
 #endif

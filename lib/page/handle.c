@@ -7,20 +7,18 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct tx *handle_places[PAGE_TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
 
-/* The transaction that this thread used last: most transactions are begun by the thread that ended the last one. */
-static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t at_exit_of_thread;
-static int have_key;
-/* The end of the thread puts `kept` back into the table. */
-static __thread bool armed __attribute__((tls_model("initial-exec")));
+/* The transactions that the threads used last, by thread number: most are begun by the thread that ended the last one. The
+ * next thread with that number finds it here. A cache line each. */
+static struct {
+    _Alignas(64) struct tx *tx;
+} kept[THREAD_SHARED];
 
 static void put_away(struct tx *t)
 {
@@ -28,21 +26,6 @@ static void put_away(struct tx *t)
     t->next_free = unused;
     unused = t;
     mutex_unlock(MUTEX_HANDLES);
-}
-
-static void thread_ends(void *any)
-{
-    (void)any;
-    struct tx *t = kept;
-    kept = NULL;
-    armed = false;
-    if (t)
-        put_away(t);
-}
-
-static void make_key(void)
-{
-    have_key = pthread_key_create(&at_exit_of_thread, thread_ends) == 0;
 }
 
 /* The caller holds the lock. */
@@ -84,17 +67,17 @@ static void next_generation(struct tx *t)
 
 struct tx *handle_make(uint64_t owner, unsigned flags)
 {
-    struct tx *t = kept;
+    const unsigned n = thread_number();
+    struct tx *t = n < THREAD_SHARED ? kept[n].tx : NULL;
     if (__builtin_expect(!t, 0)) {
-        pthread_once(&once, make_key);
-        armed = have_key && pthread_setspecific(at_exit_of_thread, &kept) == 0;
         mutex_lock(MUTEX_HANDLES);
         t = new_place();
         mutex_unlock(MUTEX_HANDLES);
         if (!t)
             return NULL;
+    } else {
+        kept[n].tx = NULL;
     }
-    kept = NULL;
     t->flags = flags;
     t->wait_ms = 0;
     t->refused = t->first = false;
@@ -124,8 +107,9 @@ void handle_close(struct tx *t)
 {
     close_handle(t);
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
-    if (__builtin_expect(!kept && armed, 1))
-        kept = t;
+    const unsigned n = thread_number();
+    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1))
+        kept[n].tx = t;
     else
         put_away(t);
 }
@@ -138,12 +122,11 @@ struct tx *handle_nth(unsigned n)
 void handle_close_all(void)
 {
     unused = NULL;
+    memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
         t->busy = false;
         close_handle(t);
-        if (t == kept)
-            continue;
         t->next_free = unused;
         unused = t;
     }

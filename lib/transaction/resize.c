@@ -15,6 +15,7 @@
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
 
 #include <errno.h>
 
@@ -57,7 +58,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f, size) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_on_media(f, growth_end, size) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -80,7 +81,7 @@ void resize_end(struct tx *t, struct part *part)
      * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)size_cut_leftover(f, 0);
+        (void)size_on_media(f, growth_end, 0);
     release_sizing(f);
     part->sized = part->resizes = false;
 }

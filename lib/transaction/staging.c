@@ -127,7 +127,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     {
         const struct held_page *at = claim_find(t, f, page);
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        if (space_run_add(&run, page, store_needs(at->state, mask, false)) < 0)
+        if (space_run_add(&run, page, store_needs(at->state, mask)) < 0)
             return -1;
     }
     return space_run_end(&run);
@@ -163,7 +163,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     struct held_page *at = claim_page(t, f, page);
     if (!at)
         return -1;
-    uint8_t need = store_needs(at->state, bitmap_touched(begin, n), false);
+    uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
         (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0)) {
         claim_give_back(t, before);
