@@ -72,7 +72,7 @@ static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
     const struct trust trust = identity_trust(&pr->identity);
-    int r = shared_join(&f->shared, &pr->record, &trust, pr->path);
+    int r = shared_join(&f->shared, &pr->record, &trust, pr->path, O_RDWR);
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
     f->settled = f->shared.header->settled;
@@ -121,10 +121,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->shared.fd = -1;
     pthread_mutex_init(&f->medium, NULL);
     pthread_mutex_init(&f->attach, NULL);
-    const char *folder = wish->options->reflection_dir;
-    if (!folder)
-        folder = secure_getenv("ATO_REFLECTION_DIR");
-    struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
+    struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .domain = wish->options->domain,
                               .domain_word = secure_getenv("ATO_DURABILITY"),
                               .borrow = wish->options->flags & ATO_BORROW_FD,

@@ -17,14 +17,6 @@
 
 enum { RTM_TRIES = 6 };
 
-static int all_in_doubt(struct file *const *files, unsigned n)
-{
-    int r = -1;
-    for (unsigned i = 0; i < n; i++)
-        r = file_in_doubt(files[i], "a commit");
-    return r;
-}
-
 /* ---- words ---- */
 
 /* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
@@ -282,11 +274,8 @@ static int commit_journal(struct commit *c, const struct sum *sum)
      * count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
     if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->set) < 0 ||
-        store_sizes(c) < 0) {
-        journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(files, sum->files);
-        goto out;
-    }
+        store_sizes(c) < 0)
+        goto doubt;
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
      * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
     persist_fence(p);
@@ -294,16 +283,18 @@ static int commit_journal(struct commit *c, const struct sum *sum)
      * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
      * as committed, or marked. */
     showing_all(c);
-    if (journals_step(&lane, journal_retire, &w) < 0) {
-        journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(files, sum->files);
-        goto out;
-    }
+    if (journals_step(&lane, journal_retire, &w) < 0)
+        goto doubt;
     journals_give_lane(&lane);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sum->files * sizeof(*names) +
               words * sizeof(struct journal_word) + 8);
     r = 0;
+    goto out;
+doubt:
+    journals_leave_lane(files, sum->files, &lane);
+    for (unsigned i = 0; i < sum->files; i++)
+        r = file_in_doubt(files[i], "a commit");
 out:
     if (files != few_files)
         free(files);

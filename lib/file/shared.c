@@ -224,8 +224,8 @@ static bool is_object_of(const struct shared_header *h, const struct manifest_re
            (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
 }
 
-static int open_others(struct shared *s, const struct manifest_record *record,
-                       const struct trust *file, const char *path, int access)
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path, int access)
 {
     const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
     struct shared_header h;
@@ -263,18 +263,6 @@ static int open_others(struct shared *s, const struct manifest_record *record,
     }
     shared_close(s, false);
     return -1;
-}
-
-int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path)
-{
-    return open_others(s, record, file, path, O_RDWR);
-}
-
-int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                 const char *path)
-{
-    return open_others(s, record, file, path, O_RDONLY);
 }
 
 bool shared_close(struct shared *s, bool remove)

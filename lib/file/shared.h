@@ -183,16 +183,12 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 
 /* Maps the object that other processes made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence,
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
- * sentences. */
+ * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */
 #define SHARED_NOT_THERE 1
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path);
+                const char *path, int access);
 
-/* The same for a process that may only read the file: the object is mapped read-only. */
-int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                 const char *path);
-
-/* shared_peek() for such a process, which makes no states: it also finds states that only other processes have
+/* shared_peek() for a process that may only read the file, and makes no states: it also finds states that only other processes have
  * seen. */
 struct page_state *shared_look(struct shared *s, uint64_t page);
 

@@ -51,20 +51,6 @@ static struct tx *new_place(void)
     return t;
 }
 
-static void open_handle(struct tx *t)
-{
-    uint64_t handle = t->generation << 16 | t->slot;
-    __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
-    __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
-}
-
-static void next_generation(struct tx *t)
-{
-    t->generation = (t->generation + 1) & ((1ull << 48) - 1);
-    if (__builtin_expect(!t->generation, 0))
-        t->generation = 1;
-}
-
 struct tx *handle_make(uint64_t owner, unsigned flags)
 {
     const unsigned n = thread_number();
@@ -83,7 +69,9 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     t->refused = t->first = false;
     t->max_pages = TX_PAGES;
     __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
-    open_handle(t);
+    const uint64_t handle = t->generation << 16 | t->slot;
+    __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
     return t;
 }
 
@@ -100,7 +88,7 @@ static void close_handle(struct tx *t)
 {
     __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->owner, TX_NONE, __ATOMIC_RELEASE);
-    next_generation(t);
+    t->generation++;
 }
 
 void handle_close(struct tx *t)

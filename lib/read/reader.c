@@ -20,11 +20,7 @@
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
  * another one died. While no process has the file mapped, each wait ends (reader_copy_note()), so it may be longer. */
 enum { QUIET_PATIENCE_MS = 2000 };
-#ifdef ATO_SEAM
-unsigned reader_patience_ms = 1000;
-#else
-static const unsigned reader_patience_ms = 1000;
-#endif
+unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 
 static uint64_t ms_since(uint64_t ns)
 {
@@ -148,8 +144,6 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
         free(f);
         return report_error(ENOMEM, "no memory to map a file");
     }
-    if (!folder)
-        folder = secure_getenv("ATO_REFLECTION_DIR");
     pthread_mutex_init(&r->lock, NULL);
     pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
     pr->slot = MANIFEST_SLOTS;
@@ -157,7 +151,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     f->reader = r;
     f->shared.header = &r->own;
     r->own.cut = r->own.gone = r->own.lowest = UINT64_MAX;
-    if (folder && *folder) {
+    if (folder) {
         if (strlen(folder) >= sizeof(r->folder)) {
             report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
             goto fail;

@@ -28,9 +28,7 @@
 
 struct reader;
 
-#ifdef ATO_SEAM
 extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
-#endif
 
 /* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of
  * ato_mmap(), and f is freed. */

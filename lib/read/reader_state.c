@@ -105,7 +105,7 @@ static int watch(struct file *f)
                    : due(pr);
     if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
-    int r = shared_watch(&shared, &pr->record, &trust, pr->path);
+    int r = shared_join(&shared, &pr->record, &trust, pr->path, O_RDONLY);
     if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
         r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
                          (unsigned long long)shared.capacity * PAGE_BYTES);

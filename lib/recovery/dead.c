@@ -25,6 +25,7 @@
 #include "reflection/pairing/pairing.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 /* ---- its pages ---- */
@@ -80,7 +81,7 @@ static int join(struct dead *d, const struct trust *trust)
             return 0;
         if (lives == LOCKS_FAILED)
             return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
-        joined = shared_join(&d->shared, &p->record, trust, p->path);
+        joined = shared_join(&d->shared, &p->record, trust, p->path, O_RDWR);
     }
     return joined == 0 ? 1 : -1;
 }

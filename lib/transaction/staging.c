@@ -229,7 +229,7 @@ static int by_order(const void *a, const void *b)
     return page_set_order(x->file, x->page, y->file, y->page);
 }
 
-bool staging_is_sorted(const struct tx *t)
+static bool is_sorted(const struct tx *t)
 {
     const struct page_set *h = &t->set;
     uint64_t i = 1;
@@ -238,16 +238,15 @@ bool staging_is_sorted(const struct tx *t)
     return i >= h->n;
 }
 
-void staging_sort(struct tx *t)
+static void sort(struct tx *t)
 {
     struct page_set *h = &t->set;
-    queue_drain(t);
     qsort(h->pages, h->n, sizeof(*h->pages), by_order);
     for (uint64_t i = 0; i < h->n; i++)
         __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
 }
 
-bool staging_has_to_be_flushed(const struct tx *t)
+static bool has_to_be_flushed(const struct tx *t)
 {
     /* Files that are only read may have another domain. */
     for (unsigned i = 0; i < t->nparts && t->set.n; i++)
@@ -256,19 +255,14 @@ bool staging_has_to_be_flushed(const struct tx *t)
     return false;
 }
 
-static bool goes_to_o(const struct held_page *at)
-{
-    return at->pending & at->state->bitmap;
-}
-
-static bool goes_to_r(const struct held_page *at)
-{
-    return at->pending & ~at->state->bitmap;
-}
-
 int staging_flush(struct tx *t)
 {
     struct page_set *h = &t->set;
+    if (!has_to_be_flushed(t))
+        return 0;
+    /* An epoch's pages, which readers look at, are mostly sorted already. */
+    if (!is_sorted(t))
+        sort(t);
     for (uint64_t i = 0, end; i < h->n; i = end) {
         const struct held_page *first = &h->pages[i];
         struct file *f = first->file;
@@ -281,8 +275,8 @@ int staging_flush(struct tx *t)
             const struct held_page *at = &h->pages[end];
             if (!at->pending)
                 continue;
-            o = o || goes_to_o(at);
-            r = r || goes_to_r(at);
+            o = o || (at->pending & at->state->bitmap);
+            r = r || (at->pending & ~at->state->bitmap);
             low = at->page < low ? at->page : low;
             high = at->page > high ? at->page : high;
         }
