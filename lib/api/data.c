@@ -39,13 +39,8 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
  * writes that from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
-    char *copy = malloc(n);
-    if (!copy)
-        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
-                            (unsigned long long)n);
-    int r = read_side(from, copy, n);
-    if (r == 0)
-        r = write_side(to, copy, n, flags);
+    char *copy = range_copy_buffer(n);
+    int r = copy && read_side(from, copy, n) == 0 ? write_side(to, copy, n, flags) : -1;
     free(copy);
     return r;
 }

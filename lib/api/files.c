@@ -51,10 +51,14 @@ void files_remove(struct file *f)
 void files_destroy(struct file *f, bool remove_shared)
 {
     KEEP_ERRNO();
-    views_unmap(f);
-    if (f->shared.header)
-        shared_close(&f->shared, remove_shared);
-    pairing_close(&f->pairing);
+    if (f->reader) {
+        reader_close(f);
+    } else {
+        views_unmap(f);
+        if (f->shared.header)
+            shared_close(&f->shared, remove_shared);
+        pairing_close(&f->pairing);
+    }
     free(f);
 }
 

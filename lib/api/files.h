@@ -16,7 +16,7 @@ const struct file *files_with_id(const uint8_t id[16]);
 void files_add(struct file *f);
 void files_remove(struct file *f);
 
-/* Frees a file that is mapped for writing and is not in the list (any more). Closing its descriptors drops its
+/* Frees a file that is not in the list (any more). Closing its descriptors drops its
  * locks. Keeps errno. `remove_shared`: no other process uses the shared memory. */
 void files_destroy(struct file *f, bool remove_shared);
 

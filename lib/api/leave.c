@@ -8,7 +8,6 @@
 #include "lib/file/attach.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/views.h"
-#include "lib/read/reader.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -157,13 +156,6 @@ static int detach_last(struct file *f, const struct leaving *l)
     return r;
 }
 
-static void close_reader(struct file *f)
-{
-    files_remove(f);
-    reader_close(f);
-    free(f);
-}
-
 int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept)
 {
     struct leaving l = {.job.options = options,
@@ -174,7 +166,8 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
         return 0;
     }
     if (f->reader) {
-        close_reader(f);
+        files_remove(f);
+        files_destroy(f, false);
         return 0;
     }
     *kept = true;
@@ -197,11 +190,11 @@ void leave_abandon(struct file *f)
     if (--f->mappings)
         return;
     KEEP_ERRNO();
+    files_remove(f);
     if (f->reader) {
-        close_reader(f);
+        files_destroy(f, false);
         return;
     }
-    files_remove(f);
     journals_detach(f);
     bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
     if (last && f->pairing.newborn &&

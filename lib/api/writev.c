@@ -66,11 +66,8 @@ static void add_spans(struct transfers *r, const struct transfer *at)
 /* Makes a consistent copy of the source in memory. */
 static int copy_source(struct transfer *at, const struct range *from, uint64_t n)
 {
-    at->copy = malloc(n);
-    if (!at->copy)
-        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
-                            (unsigned long long)n);
-    if (reader_read(from->m, from->offset, at->copy, n) < 0)
+    at->copy = range_copy_buffer(n);
+    if (!at->copy || reader_read(from->m, from->offset, at->copy, n) < 0)
         return -1;
     range_count_read(from->m, n);
     at->source = (struct staging_source){.bytes = at->copy};

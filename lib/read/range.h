@@ -65,6 +65,9 @@ static inline int range_find(struct range *s, const void *addr, size_t n)
     return file_check(s->m->file);
 }
 
+/* Returns memory for a copy of n bytes, which the caller frees; NULL with ENOMEM. */
+char *range_copy_buffer(uint64_t n);
+
 static inline int range_check_writable(const struct mapping *m, const void *addr)
 {
     return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);

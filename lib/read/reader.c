@@ -3,6 +3,7 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/file/views.h"
 #include "lib/read/read.h"
 #include "lib/read/reader_copy.h"
 #include "lib/read/reader_state.h"
@@ -200,10 +201,7 @@ void reader_forget(struct file *f)
 void reader_close(struct file *f)
 {
     struct reader *r = f->reader;
-    if (f->o)
-        munmap(f->o, f->max_size);
-    if (f->r)
-        munmap(f->r, f->r_bytes);
+    views_unmap(f);
     if (r->state == READER_WATCHING)
         shared_close(&f->shared, false);
     reader_state_close(f); /* drops the locks too */

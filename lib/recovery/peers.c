@@ -8,11 +8,6 @@
 
 #include <errno.h>
 
-static uint32_t state_of(const struct shared_slot *s)
-{
-    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
-}
-
 static struct takeover takeover_of(const struct pairing *pr)
 {
     return (struct takeover){.folder = &pr->folder,
@@ -56,7 +51,8 @@ static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {
         const uint32_t holder = shared_holder_of(&f->shared, *slot);
-        if (state_of(&f->shared.slots[*slot]) != SLOT_FREE && attach_is_dead(f, holder))
+        if (__atomic_load_n(&f->shared.slots[*slot].state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+            attach_is_dead(f, holder))
             return holder;
     }
     return 0;

@@ -169,11 +169,6 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
     return 0;
 }
 
-static uint64_t slice_end(uint64_t offset)
-{
-    return (offset + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
-}
-
 /* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
  * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
  * disk. */
@@ -181,7 +176,8 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     static const char zeros[PAGE_BYTES];
     const struct staging_source source = {.bytes = zeros, .repeats = true};
-    uint64_t from = part->size, to = slice_end(from < part->old ? part->old : from);
+    uint64_t from = part->size, to = from < part->old ? part->old : from;
+    to = (to + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
     if (to > size)
         to = size;
     if (to <= from ||

@@ -5,6 +5,7 @@
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
+#include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
@@ -137,10 +138,9 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                       const struct staging_source *src, unsigned flags)
 {
-    char *copy = malloc(n);
+    char *copy = range_copy_buffer(n);
     if (!copy)
-        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
-                            (unsigned long long)n);
+        return -1;
     struct staging_source plain = {.bytes = copy};
     uint64_t before = t->set.n, noted = t->notes.n;
     int r = staging_read(t, src->from, src->from_offset, copy, n);
