@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Guarded by MUTEX_FILES: one for the process, since mapping and unmapping are rare. No call that moves data takes it. */
+/* Guarded by MUTEX_FILES: one for the process, since mapping and unmapping are rare. No call that moves
+ * data takes it. */
 static struct file *all;
 
 struct file *files_find(const struct identity *identity, bool reader)

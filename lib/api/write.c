@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reserve the page; copy to invalid homes (I2); flip (commit.c); release. A write of several pages is a transaction of its
- * own (writev.c).
+ * Reserve the page; copy to invalid homes (I2); flip (commit.c); release. A write of several pages is a transaction of
+ * its own (writev.c).
  *
  * Until the flip no valid slice has changed, so the operation may end anywhere before it: by an error, by a fault
  * on the source that kills the process, by a power cut.

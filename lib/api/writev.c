@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes of several ranges, or of one that has several pages, in one step. All their pages are known before the first one is reserved. So they are
- * reserved in ascending order, like those of one range, and not in the order of calls, like those of a
- * transaction.
+ * Writes of several ranges, or of one that has several pages, in one step. All their pages are known before the first
+ * one is reserved. So they are reserved in ascending order, like those of one range, and not in the order of calls,
+ * like those of a transaction.
  */
 #include "ato.h"
 

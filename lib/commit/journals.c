@@ -42,8 +42,8 @@ struct journal_key {
     struct trust like;
 };
 
-/* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while one is
- * made or named. */
+/* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while
+ * one is made or named. */
 static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static unsigned waiting; /* threads that wait for a lane of a file */
 static struct journals *all;

@@ -123,8 +123,8 @@ static int punch(int fd, uint64_t from, uint64_t to)
  * Makes the bytes of the file beyond `size`, up to `to`, read as zeros.
  *
  * Pages that were in the file before have given their space back when they were cut off (size_clear_behind()). What is
- * left there is cleared and keeps its space: readers without a lock may still be there where reading a hole may be SIGBUS, and
- * other threads may store to the pages beside them at any time (domain_neighbours_end()).
+ * left there is cleared and keeps its space: readers without a lock may still be there where reading a hole may be
+ * SIGBUS, and other threads may store to the pages beside them at any time (domain_neighbours_end()).
  *
  * Pages that were never in the file may exist too: if a large page backs the file, as on tmpfs, there may be pages
  * after the last one, and a process may have stored to them.

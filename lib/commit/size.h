@@ -29,8 +29,9 @@ struct size_range {
     uint32_t tag; /* the transaction's */
 };
 
-/* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to these
- * syncs: so one at a time, and a lost write poisons the file, as in file_msync(). Returns 0; -1: errors of the step. */
+/* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
+ * these syncs: so one at a time, and a lost write poisons the file, as in file_msync(). Returns 0; -1: errors of the
+ * step. */
 int size_on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size);
 
 /* Makes the next write to the file's last page, which is held, ask for space again. */

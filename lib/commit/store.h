@@ -111,8 +111,8 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
-/* Returns which space is missing for a write of the slices in `mask`, which is not 0: that of their invalid homes, and that of
- * the word, which lies in the reflection. */
+/* Returns which space is missing for a write of the slices in `mask`, which is not 0: that of their invalid homes, and
+ * that of the word, which lies in the reflection. */
 static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
 {
     const uint8_t need = PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0);

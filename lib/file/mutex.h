@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The mutexes that the process has one of each, in the order in which they are taken. All of them are held around fork(), so
- * that a child finds nothing half done. */
+/* The mutexes that the process has one of each, in the order in which they are taken. All of them are held around
+ * fork(), so that a child finds nothing half done. */
 #ifndef ATO_LIB_FILE_MUTEX_H
 #define ATO_LIB_FILE_MUTEX_H
 

@@ -188,8 +188,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path, int access);
 
-/* shared_peek() for a process that may only read the file, and makes no states: it also finds states that only other processes have
- * seen. */
+/* shared_peek() for a process that may only read the file, and makes no states: it also finds states that only other
+ * processes have seen. */
 struct page_state *shared_look(struct shared *s, uint64_t page);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */

@@ -14,8 +14,8 @@ struct tx *handle_places[PAGE_TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
 
-/* The transactions that the threads used last, by thread number: most are begun by the thread that ended the last one. The
- * next thread with that number finds it here. A cache line each. */
+/* The transactions that the threads used last, by thread number: most are begun by the thread that ended the last one.
+ * The next thread with that number finds it here. A cache line each. */
 static struct {
     _Alignas(64) struct tx *tx;
 } kept[THREAD_SHARED];

@@ -43,8 +43,8 @@ int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uin
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
                  const struct staging_source *src, unsigned flags);
 
-/* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes. Sorts the
- * pages, so that adjacent ones are flushed in one call, and so are their words later. */
+/* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes.
+ * Sorts the pages, so that adjacent ones are flushed in one call, and so are their words later. */
 int staging_flush(struct tx *t);
 
 #endif
