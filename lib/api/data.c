@@ -39,13 +39,8 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
  * writes that from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
-    char *copy = malloc(n);
-    if (!copy)
-        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
-                            (unsigned long long)n);
-    int r = read_side(from, copy, n);
-    if (r == 0)
-        r = write_side(to, copy, n, flags);
+    char *copy = range_copy_buffer(n);
+    int r = copy && read_side(from, copy, n) == 0 ? write_side(to, copy, n, flags) : -1;
     free(copy);
     return r;
 }
@@ -53,9 +48,10 @@ static int write_copy(const struct range *to, const struct range *from, uint64_t
 static int write_across(const struct range *to, const struct range *from, uint64_t n,
                         unsigned flags)
 {
+    const struct staging_source source = {.from = from->m, .from_offset = from->offset};
     int r = to->m->epoch || from->m->epoch || from->m->file->reader
                 ? write_copy(to, from, n, flags)
-                : writev_across(to, from, n, flags);
+                : writev_one(to, &source, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;
@@ -64,16 +60,10 @@ static int write_across(const struct range *to, const struct range *from, uint64
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
     struct range to, from;
-    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0)) {
-        report_error(EINVAL, "flags 0x%x are not known", flags);
-        return NULL;
-    }
-    if (__builtin_expect(n == 0, 0)) {
-        if (table_find_exactly(dst) || table_find_exactly(src))
-            return dst;
-        range_none(dst, src);
-        return NULL;
-    }
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
+        return report_null(EINVAL, "flags 0x%x are not known", flags);
+    if (__builtin_expect(n == 0, 0))
+        return range_empty(dst, src) < 0 ? NULL : dst;
     if (range_find(&to, dst, n) < 0 || range_find(&from, src, n) < 0)
         return NULL;
     CALL_ON(to_call, to.m);
@@ -110,27 +100,20 @@ static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
     const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = page, .repeats = true};
-    if (!to->m->epoch)
-        return write_fill(to->m, to->offset, c, n, 0);
+    const struct staging_source source = {.bytes = page, .repeats = true};
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return epoch_write(to->m, &range, 1, 0);
+    if (n <= sizeof(page))
+        return write_side(to, page, n, 0);
+    return to->m->epoch ? epoch_write(to->m, &range, 1, 0) : writev_one(to, &source, n, 0);
 }
 
 void *ato_memset(void *dst, int c, size_t n)
 {
     struct range to;
-    if (n == 0) {
-        if (table_find_exactly(dst))
-            return dst;
-        range_none(dst, dst);
+    if (n == 0)
+        return range_empty(dst, dst) < 0 ? NULL : dst;
+    if (range_find(&to, dst, n) < 0 || (!to.m && range_none(dst, dst) < 0))
         return NULL;
-    }
-    if (range_find(&to, dst, n) < 0)
-        return NULL;
-    if (!to.m) {
-        range_none(dst, dst);
-        return NULL;
-    }
     CALL_ON(call, to.m);
     if (range_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
         return NULL;
@@ -142,7 +125,7 @@ int ato_deploy(const void *addr, size_t n)
 {
     struct range s;
     if (n == 0)
-        return table_find_exactly(addr) ? 0 : range_none(addr, addr);
+        return range_empty(addr, addr);
     if (range_find(&s, addr, n) < 0)
         return -1;
     if (!s.m)

@@ -2,31 +2,21 @@
 #include "lib/api/files.h"
 
 #include "lib/commit/journals.h"
+#include "lib/file/mutex.h"
 #include "lib/file/views.h"
 #include "lib/read/reader.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
+#include "reflection/media/report.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Guards `all`. One lock for the process, since mapping and unmapping are rare. No call that moves data takes
- * it. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by MUTEX_FILES: one for the process, since mapping and unmapping are rare. No call that moves
+ * data takes it. */
 static struct file *all;
-
-void files_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void files_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 struct file *files_find(const struct identity *identity, bool reader)
 {
@@ -61,20 +51,23 @@ void files_remove(struct file *f)
 
 void files_destroy(struct file *f, bool remove_shared)
 {
-    int saved = errno;
-    views_unmap(f);
-    if (f->shared.header)
-        shared_close(&f->shared, remove_shared);
-    pairing_close(&f->pairing);
+    KEEP_ERRNO();
+    if (f->reader) {
+        reader_close(f);
+    } else {
+        views_unmap(f);
+        if (f->shared.header)
+            shared_close(&f->shared, remove_shared);
+        pairing_close(&f->pairing);
+    }
     free(f);
-    errno = saved;
 }
 
 void files_exit(void)
 {
     /* The lock is taken if exit() was called within a call of the library, or another thread is in one.
      * Then the state is left as after a kill. */
-    if (pthread_mutex_trylock(&lock) != 0)
+    if (pthread_mutex_trylock(&mutexes[MUTEX_FILES]) != 0)
         return;
     /* Does not wait: if another process has the attach lock, the object stays, and the next map
      * removes it. */
@@ -85,26 +78,22 @@ void files_exit(void)
             (void)fsops->shm_unlink(f->shared.name);
         (void)locks_drop(f->pairing.lock, 0, 1);
     }
-    files_unlock();
+    mutex_unlock(MUTEX_FILES);
 }
 
 void files_forget(void)
 {
-    for (struct file *f = all; f;) {
-        struct file *next = f->next;
+    for (struct file *f = all, *next; f; f = next) {
+        next = f->next;
         if (f->reader) {
             reader_forget(f);
-            free(f);
-            f = next;
-            continue;
+        } else { /* the child did not inherit the views: there is nothing to unmap */
+            close(f->shared.fd);
+            free(f->shared.ready);
+            pairing_forget(&f->pairing);
+            free(f->chunks);
         }
-        /* The child did not inherit the views: there is nothing to unmap. */
-        close(f->shared.fd);
-        free(f->shared.ready);
-        pairing_forget(&f->pairing);
-        free(f->chunks);
         free(f);
-        f = next;
     }
     all = NULL;
 }

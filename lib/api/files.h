@@ -5,11 +5,7 @@
 
 #include "lib/file/file.h"
 
-/* The lock is held during each change to the mappings of the process. */
-void files_lock(void);
-void files_unlock(void);
-
-/* The caller of the other functions, except files_exit(), holds the lock. */
+/* The caller of these functions, except files_exit(), holds MUTEX_FILES. */
 
 /* Returns the file with this inode, mapped for reading only or not; NULL if there is none. */
 struct file *files_find(const struct identity *identity, bool reader);
@@ -20,7 +16,7 @@ const struct file *files_with_id(const uint8_t id[16]);
 void files_add(struct file *f);
 void files_remove(struct file *f);
 
-/* Frees a file that is mapped for writing and is not in the list (any more). Closing its descriptors drops its
+/* Frees a file that is not in the list (any more). Closing its descriptors drops its
  * locks. Keeps errno. `remove_shared`: no other process uses the shared memory. */
 void files_destroy(struct file *f, bool remove_shared);
 

@@ -8,7 +8,6 @@
 #include "lib/file/attach.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/views.h"
-#include "lib/read/reader.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -150,19 +149,11 @@ static int detach_last(struct file *f, const struct leaving *l)
     /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
         sweep_journals(&pr->folder);
-    int saved = errno;
+    KEEP_ERRNO();
     if (!removed) /* try again: after this no manifest contains the name */
         (void)fsops->shm_unlink(shared);
-    errno = saved;
     files_destroy(f, true);
     return r;
-}
-
-static void close_reader(struct file *f)
-{
-    files_remove(f);
-    reader_close(f);
-    free(f);
 }
 
 int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept)
@@ -175,7 +166,8 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
         return 0;
     }
     if (f->reader) {
-        close_reader(f);
+        files_remove(f);
+        files_destroy(f, false);
         return 0;
     }
     *kept = true;
@@ -197,13 +189,12 @@ void leave_abandon(struct file *f)
 {
     if (--f->mappings)
         return;
-    int saved = errno;
+    KEEP_ERRNO();
+    files_remove(f);
     if (f->reader) {
-        close_reader(f);
-        errno = saved;
+        files_destroy(f, false);
         return;
     }
-    files_remove(f);
     journals_detach(f);
     bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
     if (last && f->pairing.newborn &&
@@ -211,5 +202,4 @@ void leave_abandon(struct file *f)
         removal_of_failed_birth(&f->pairing);
     attach_leave(f);
     files_destroy(f, last);
-    errno = saved;
 }

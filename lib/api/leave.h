@@ -8,11 +8,11 @@
 
 /* Subtracts 1 from `mappings`; with the last mapping, leaves the file as `options` require. Returns 0; -1
  * with errno. The caller unmaps its view after that, unless *kept is set: then the call failed, and the
- * mapping still counts. With files_lock(). */
+ * mapping still counts. With MUTEX_FILES. */
 int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept);
 
 /* The same for a mapping that could not be made, in any state of the file, as if this process had died.
- * Keeps errno. With files_lock(). */
+ * Keeps errno. With MUTEX_FILES. */
 void leave_abandon(struct file *f);
 
 #endif

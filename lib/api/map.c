@@ -8,6 +8,7 @@
 #include "lib/api/options.h"
 #include "lib/api/process.h"
 #include "lib/file/calls.h"
+#include "lib/file/mutex.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/table.h"
 #include "lib/transaction/epoch.h"
@@ -67,9 +68,9 @@ static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsign
         return report_errno(errno, "no address space for %llu bytes", (unsigned long long)length);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
     if (domain_map(m->file->persist.domain, m->base, length, prot, fd, v->offset) == MAP_FAILED) {
-        int saved = errno;
+        report_errno(errno, "cannot map descriptor %d", fd);
         munmap(m->base, m->reserved);
-        return report_errno(saved, "cannot map descriptor %d", fd);
+        return -1;
     }
     madvise(m->base, length, MADV_DONTFORK);
     return 0;
@@ -87,10 +88,8 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
                                    int access)
 {
     struct mapping *m = calloc(1, sizeof(*m));
-    if (!m) {
-        report_error(ENOMEM, "no memory to map a file");
-        return NULL;
-    }
+    if (!m)
+        return report_null(ENOMEM, "no memory to map a file");
     m->length = v->length;
     m->offset = (uint64_t)v->offset;
     m->writable = v->prot & PROT_WRITE;
@@ -115,7 +114,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
-    files_lock();
+    mutex_lock(MUTEX_FILES);
     m->file = open_file(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
@@ -130,7 +129,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     }
     if (base == MAP_FAILED)
         release_mapping(m);
-    files_unlock();
+    mutex_unlock(MUTEX_FILES);
     return base;
 }
 
@@ -157,38 +156,43 @@ static int check_range(size_t length, off_t offset)
     return 0;
 }
 
+static int check_flags(int prot, int flags)
+{
+    const int ignored = MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_LOCKED;
+    int type = flags & MAP_TYPE, others = flags & ~(MAP_TYPE | ignored);
+    if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE)
+        return report_error(EINVAL, "only MAP_SHARED mappings are atomic; flags are 0x%x",
+                            (unsigned)flags);
+    if (others)
+        return report_error(EINVAL, "mapping flags 0x%x are not for atomic mappings",
+                            (unsigned)others);
+    if (!(prot & PROT_READ) || (prot & ~(PROT_READ | PROT_WRITE)))
+        return report_error(EINVAL, "protection 0x%x is not PROT_READ, with or without PROT_WRITE",
+                            (unsigned)prot);
+    return 0;
+}
+
+static int check_access(int prot, int access, int fd)
+{
+    if ((prot & PROT_WRITE) && access != O_RDWR)
+        return report_error(EACCES,
+                            "PROT_WRITE needs a descriptor that is open for writing, and "
+                            "descriptor %d is read-only",
+                            fd);
+    return 0;
+}
+
 /* ---- the calls ---- */
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
 {
     struct ato_options o;
-    const int ignored = MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_LOCKED;
-    int type = flags & MAP_TYPE;
-    if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) {
-        report_error(EINVAL, "only MAP_SHARED mappings are atomic; flags are 0x%x",
-                     (unsigned)flags);
+    if (check_flags(prot, flags) < 0)
         return MAP_FAILED;
-    }
-    if (flags & ~(MAP_TYPE | ignored)) {
-        report_error(EINVAL, "mapping flags 0x%x are not for atomic mappings",
-                     (unsigned)(flags & ~(MAP_TYPE | ignored)));
-        return MAP_FAILED;
-    }
-    if (!(prot & PROT_READ) || (prot & ~(PROT_READ | PROT_WRITE))) {
-        report_error(EINVAL, "protection 0x%x is not PROT_READ, with or without PROT_WRITE",
-                     (unsigned)prot);
-        return MAP_FAILED;
-    }
     int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0 ||
+        check_access(prot, access, fd) < 0)
         return MAP_FAILED;
-    if ((prot & PROT_WRITE) && access != O_RDWR) {
-        report_error(EACCES,
-                     "PROT_WRITE needs a descriptor that is open for writing, and descriptor %d is "
-                     "read-only",
-                     fd);
-        return MAP_FAILED;
-    }
     struct view_wish v = {addr, length, prot, offset};
     return map(fd, &o, &v, access);
 }
@@ -205,9 +209,9 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
 
 int ato_set_read_policy(void *addr, int policy)
 {
-    struct mapping *m = table_find_exactly(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
-        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+        return -1;
     CALL_ON(call, m);
     if (options_check_policy(policy) < 0)
         return -1;
@@ -220,11 +224,6 @@ int ato_set_read_policy(void *addr, int policy)
     return 0;
 }
 
-static bool has_transactions(const struct mapping *m)
-{
-    return open_total(m) != 0;
-}
-
 /* Drops an epoch that can never be committed, since its file is poisoned. Returns true if the mapping has no
  * open transaction after that. */
 static bool gives_up(struct mapping *m)
@@ -232,14 +231,14 @@ static bool gives_up(struct mapping *m)
     if (!m->epoch || !file_is_poisoned(m->file))
         return false;
     epoch_give_up(m);
-    return !has_transactions(m);
+    return open_total(m) == 0;
 }
 
 static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
 {
     if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
         return report_error(EINVAL, "unmap mode %d is not known", o->mode);
-    files_lock();
+    mutex_lock(MUTEX_FILES);
     struct mapping *m = table_find(addr);
     int r = -1;
     if (!m || addr != m->base) {
@@ -249,7 +248,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
                      "the mapping at %p has %llu bytes, not %zu: only the whole can be "
                      "unmapped",
                      addr, (unsigned long long)m->length, length);
-    } else if (has_transactions(m) && !gives_up(m)) {
+    } else if (open_total(m) && !gives_up(m)) {
         report_error(
             EBUSY, "an open transaction or epoch uses the mapping at %p: commit or abort it first",
             addr);
@@ -260,14 +259,13 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
             hide_counters(m);
         r = leave_file(m->file, o, &kept);
         if (!kept) {
-            int saved = errno;
-            table_clear(m->base, m->reserved);
+            KEEP_ERRNO();
+            table_put(m->base, m->reserved, NULL);
             munmap(m->base, m->reserved);
             release_mapping(m);
-            errno = saved;
         }
     }
-    files_unlock();
+    mutex_unlock(MUTEX_FILES);
     return r;
 }
 

@@ -30,12 +30,10 @@ int open_flush_words(struct file *f)
     uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
     if (f->settled)
         return 0;
-    for (uint64_t chunk = 0;; chunk++) {
-        chunk = meta_next(f->pairing.reflection, chunk, chunks);
+    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    {
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
-        if (chunk == chunks)
-            break;
         /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
          * small blocks, parts of that page may be holes after a backup was restored: allocate them
          * first. */
@@ -74,15 +72,13 @@ static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
     const struct trust trust = identity_trust(&pr->identity);
-    int r = shared_join(&f->shared, &pr->record, &trust, pr->path);
+    int r = shared_join(&f->shared, &pr->record, &trust, pr->path, O_RDWR);
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
     f->settled = f->shared.header->settled;
     if (attach_enter(f) == 0)
         return 0;
-    int saved = errno;
     shared_close(&f->shared, false);
-    errno = saved;
     return -1;
 }
 
@@ -118,40 +114,14 @@ static int check_not_mapped_twice(const struct file *f)
     return 0;
 }
 
-static struct file *make_reader(int fd, const struct identity *identity,
-                                const struct file_wish *wish)
+/* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and f is freed. */
+static int make_writer(struct file *f, int fd, const struct identity *identity,
+                       const struct file_wish *wish)
 {
-    struct file *f = calloc(1, sizeof(*f));
-    if (!f) {
-        report_error(ENOMEM, "no memory to map a file");
-        return NULL;
-    }
-    if (reader_open(f, fd, identity, wish) < 0) {
-        int saved = errno;
-        free(f);
-        errno = saved;
-        return NULL;
-    }
-    files_add(f);
-    return f;
-}
-
-static struct file *make(int fd, const struct identity *identity, const struct file_wish *wish)
-{
-    if (wish->access != O_RDWR)
-        return make_reader(fd, identity, wish);
-    struct file *f = calloc(1, sizeof(*f));
-    if (!f) {
-        report_error(ENOMEM, "no memory to map a file");
-        return NULL;
-    }
     f->shared.fd = -1;
     pthread_mutex_init(&f->medium, NULL);
     pthread_mutex_init(&f->attach, NULL);
-    const char *folder = wish->options->reflection_dir;
-    if (!folder)
-        folder = secure_getenv("ATO_REFLECTION_DIR");
-    struct pairing_wish pw = {.folder = folder && *folder ? folder : NULL,
+    struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .domain = wish->options->domain,
                               .domain_word = secure_getenv("ATO_DURABILITY"),
                               .borrow = wish->options->flags & ATO_BORROW_FD,
@@ -161,10 +131,8 @@ static struct file *make(int fd, const struct identity *identity, const struct f
                               .recover = peers_recover_journal,
                               .arg = f};
     if (pairing_open(&f->pairing, fd, identity, &pw) < 0) {
-        int saved = errno;
         free(f);
-        errno = saved;
-        return NULL;
+        return -1;
     }
     f->persist = f->pairing.persist;
     f->limit = file_limit(f->pairing.size, wish);
@@ -174,17 +142,27 @@ static struct file *make(int fd, const struct identity *identity, const struct f
     if (check_not_mapped_twice(f) == 0 && fit_others(f, wish) == 0 && views_map(f) == 0 &&
         (f->pairing.joined || attach_first(f) == 0) && file_check(f) == 0 &&
         pairing_unlock_attach(&f->pairing) == 0) {
-        files_add(f);
         if (f->pairing.joined)
             (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
-        return f;
+        return 0;
     }
     if (f->shared.header)
         attach_leave(f);
     if (f->pairing.newborn)
         removal_of_failed_birth(&f->pairing);
     files_destroy(f, !f->pairing.joined);
-    return NULL;
+    return -1;
+}
+
+static struct file *make(int fd, const struct identity *identity, const struct file_wish *wish)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return report_null(ENOMEM, "no memory to map a file");
+    if ((wish->access == O_RDWR ? make_writer : reader_open)(f, fd, identity, wish) < 0)
+        return NULL;
+    files_add(f);
+    return f;
 }
 
 static int fits(const struct file *f, const struct file_wish *wish)

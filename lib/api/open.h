@@ -6,7 +6,7 @@
 #include "lib/file/file.h"
 
 /* Returns the file of `fd`, which is one that this process has mapped or a new one, and adds 1 to its
- * `mappings`. NULL with errno of ato_mmap(). With files_lock(). */
+ * `mappings`. NULL with errno of ato_mmap(). With MUTEX_FILES. */
 struct file *open_file(int fd, const struct file_wish *wish);
 
 /* Makes all words durable as they are visible (R4, for the whole file), if they may not be. Meta pages that are holes

@@ -94,6 +94,10 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     }
     if (take_patience() < 0)
         return -1;
+    if (!o->reflection_dir)
+        o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");
+    if (o->reflection_dir && !*o->reflection_dir)
+        o->reflection_dir = NULL;
     const char *rtm = secure_getenv("ATO_RTM");
     if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
         return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);

@@ -3,12 +3,10 @@
 
 #include "lib/api/files.h"
 #include "lib/commit/journals.h"
+#include "lib/file/mutex.h"
 #include "lib/file/page.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
-#include "lib/page/handle.h"
-#include "lib/read/guard.h"
-#include "lib/read/reader_state.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -19,21 +17,15 @@
 
 static void before_fork(void)
 {
-    files_lock();
-    reader_state_lock_all();
-    journals_lock();
-    guard_lock();
-    handle_lock();
+    for (enum mutex i = 0; i < MUTEXES; i++)
+        mutex_lock(i);
     report_before_fork();
 }
 
 static void unlock_all(void)
 {
-    handle_unlock();
-    guard_unlock();
-    journals_unlock();
-    reader_state_unlock_all();
-    files_unlock();
+    for (enum mutex i = MUTEXES; i-- > 0;)
+        mutex_unlock(i);
 }
 
 static void in_parent(void)

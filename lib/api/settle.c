@@ -28,17 +28,16 @@
 /* How long to wait for a living process: a commit takes as long as its flushes. */
 enum { PATIENCE_MS = 1000 };
 
-static int64_t now_ms(void)
+static uint64_t limit(void)
 {
-    return (int64_t)(clock_ns() / 1000000);
+    return clock_ns() + PATIENCE_MS * 1000000ull;
 }
 
 /* Returns the holder that the slot is given to; 0: none. */
 static uint32_t given_to(const struct shared *shared, unsigned slot)
 {
-    const struct shared_slot *s = &shared->slots[slot];
-    const uint32_t holder = shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
-    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
+    const uint32_t holder = shared_holder_of(shared, slot);
+    return __atomic_load_n(&shared->slots[slot].state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
 }
 
 static void pause_a_moment(unsigned i)
@@ -50,17 +49,13 @@ static void pause_a_moment(unsigned i)
         clock_nap(50 * 1000);
 }
 
-/* Frees the pages of the holder, if it is dead. *until: when to give up; 0: not set yet. Returns
- * 0: try again; -1. */
-static int look_after(struct file *f, uint32_t holder, int64_t *until)
+/* Frees the pages of the holder, if it is dead. `until`: when to give up. Returns 0: try again; -1. */
+static int look_after(struct file *f, uint32_t holder, uint64_t until)
 {
     const bool freed = peers_recover(f, holder) == 0;
     if (!freed && (!f->reader || errno != EAGAIN))
         return -1;
-    const int64_t now = now_ms();
-    if (!*until)
-        *until = now + PATIENCE_MS;
-    if (now <= *until)
+    if (clock_ns() <= until)
         return 0;
     if (!freed)
         return -1; /* a reader cannot free them, and no writer has done so */
@@ -93,16 +88,16 @@ static int settle_slot(struct file *f, unsigned slot)
 {
     const struct shared *shared = &f->shared;
     struct commit c = {.holder = given_to(shared, slot), .slot = slot};
-    int64_t until = 0;
     if (!c.holder || c.holder == f->holder)
         return 0;
+    const uint64_t until = limit();
     unsigned threads = __atomic_load_n(&shared->slots[slot].threads, __ATOMIC_ACQUIRE);
     threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
     for (c.thread = 0; c.thread < threads; c.thread++) {
         c.noted =
             __atomic_load_n(&shared_thread_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
         for (unsigned i = 0; !is_over(f, &c); i++) {
-            if (i % 16 == 0 && look_after(f, c.holder, &until) < 0)
+            if (i % 16 == 0 && look_after(f, c.holder, until) < 0)
                 return -1;
             pause_a_moment(i);
         }
@@ -113,9 +108,9 @@ static int settle_slot(struct file *f, unsigned slot)
 /* For a reader: finds out whether a writer has the file mapped. */
 static int watch(struct file *f)
 {
-    const int64_t until = now_ms() + PATIENCE_MS;
+    const uint64_t until = limit();
     int r;
-    for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && now_ms() <= until; i++)
+    for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && clock_ns() <= until; i++)
         pause_a_moment(i);
     return r;
 }
@@ -137,9 +132,9 @@ static int settle(struct file *f)
 
 int ato_settle(const void *addr)
 {
-    struct mapping *m = table_find_exactly(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
-        return report_error(EINVAL, "%p does not lie in a mapping", addr);
+        return -1;
     CALL_ON(call, m);
     return settle(m->file);
 }

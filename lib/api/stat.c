@@ -21,10 +21,8 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
     uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    for (uint64_t chunk = 0;; chunk++) {
-        chunk = meta_next(f->pairing.reflection, chunk, chunks);
-        if (chunk == chunks)
-            return 0;
+    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    {
         uint64_t n = pages - chunk * CHUNK_PAGES;
         if (n > CHUNK_PAGES)
             n = CHUNK_PAGES;
@@ -34,15 +32,7 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
         for (uint64_t i = 0; i < n; i++)
             *slices += bitmap_count(words[i]);
     }
-}
-
-/* Returns the mapping; NULL with EINVAL. */
-static struct mapping *find(const void *addr)
-{
-    struct mapping *m = table_find_exactly(addr);
-    if (!m)
-        report_error(EINVAL, "%p does not lie in a mapping", addr);
-    return m;
+    return 0;
 }
 
 /* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
@@ -61,7 +51,7 @@ static int look_at_size(struct file *f, uint64_t *size)
 
 off_t ato_size(const void *addr)
 {
-    struct mapping *m = find(addr);
+    struct mapping *m = table_expect(addr);
     uint64_t size;
     if (!m)
         return -1;
@@ -71,7 +61,7 @@ off_t ato_size(const void *addr)
 
 int ato_stat(const void *addr, struct ato_status *st)
 {
-    struct mapping *m = find(addr);
+    struct mapping *m = table_expect(addr);
     if (!m)
         return -1;
     CALL_ON(call, m);

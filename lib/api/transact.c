@@ -75,9 +75,8 @@ static struct tx *enter_any(const ato_tx *tx)
 static void leave(struct tx *t)
 {
     if (__builtin_expect(t->refused, 0)) {
-        const int error = errno;
+        KEEP_ERRNO();
         tx_empty(t);
-        errno = error;
     }
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
 }
@@ -128,16 +127,12 @@ static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options
         check_flags(o->flags) < 0)
         return NULL;
     uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
-    if (pages > TX_MOST_PAGES) {
-        report_error(EINVAL, "max_bytes is more than 1 TiB");
-        return NULL;
-    }
+    if (pages > TX_MOST_PAGES)
+        return report_null(EINVAL, "max_bytes is more than 1 TiB");
     /* A larger value would overflow a deadline, which would then lie in the past. */
-    if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX) {
-        report_error(EINVAL, "%s is more than 2^32 - 1",
-                     o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
-        return NULL;
-    }
+    if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX)
+        return report_null(EINVAL, "%s is more than 2^32 - 1",
+                           o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
     return begin(o->flags, o->wait_ms, pages ? pages : TX_PAGES);
 }
 
@@ -237,7 +232,7 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
-        return table_find_exactly(dst) || table_find_exactly(src) ? 0 : range_none(dst, src);
+        return range_empty(dst, src);
     if (find(t, &to, dst, n) < 0 || find(t, &from, src, n) < 0)
         return -1;
     if (!to.m && !from.m)

@@ -17,19 +17,6 @@
 
 enum { RTM_TRIES = 6 };
 
-static int in_doubt(struct file *f)
-{
-    return file_in_doubt(f, "a commit");
-}
-
-static int all_in_doubt(struct file *const *files, unsigned n)
-{
-    int r = -1;
-    for (unsigned i = 0; i < n; i++)
-        r = in_doubt(files[i]);
-    return r;
-}
-
 /* ---- words ---- */
 
 /* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
@@ -116,7 +103,7 @@ static int commit_one(struct mapping *m, struct held_page *at)
     persist_fence(p);
     persist_store_word(p, word, value);
     if (file_flush_word(at->file, word) < 0)
-        return in_doubt(at->file);
+        return file_in_doubt(at->file, "a commit");
     /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
      * released and the homes that it made invalid may be stored to. I3. */
     persist_fence(p);
@@ -287,11 +274,8 @@ static int commit_journal(struct commit *c, const struct sum *sum)
      * count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
     if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->set) < 0 ||
-        store_sizes(c) < 0) {
-        journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(files, sum->files);
-        goto out;
-    }
+        store_sizes(c) < 0)
+        goto doubt;
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
      * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
     persist_fence(p);
@@ -299,16 +283,18 @@ static int commit_journal(struct commit *c, const struct sum *sum)
      * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
      * as committed, or marked. */
     showing_all(c);
-    if (journals_step(&lane, journal_retire, &w) < 0) {
-        journals_leave_lane(files, sum->files, &lane);
-        r = all_in_doubt(files, sum->files);
-        goto out;
-    }
+    if (journals_step(&lane, journal_retire, &w) < 0)
+        goto doubt;
     journals_give_lane(&lane);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sum->files * sizeof(*names) +
               words * sizeof(struct journal_word) + 8);
     r = 0;
+    goto out;
+doubt:
+    journals_leave_lane(files, sum->files, &lane);
+    for (unsigned i = 0; i < sum->files; i++)
+        r = file_in_doubt(files[i], "a commit");
 out:
     if (files != few_files)
         free(files);
@@ -374,7 +360,7 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     const struct persist *p = &m->file->persist;
     persist_fence(p); /* W1 */
     if (store_words(h) < 0)
-        return in_doubt(m->file);
+        return file_in_doubt(m->file, "a commit");
     persist_fence(p); /* W2 */
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)

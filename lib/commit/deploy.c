@@ -17,11 +17,6 @@
  * page, they share a flush of their homes and one of their words. */
 enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
-static uint64_t batch_of(const struct file *f)
-{
-    return f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
-}
-
 static int copy_home(struct mapping *m, struct held_page *at)
 {
     struct file *f = at->file;
@@ -115,7 +110,7 @@ static bool is_home(const struct file *f, uint64_t page)
 
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
-    const uint64_t batch = batch_of(m->file);
+    const uint64_t batch = m->file->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
     for (uint64_t page = first; page <= last; page += batch) {
         while (page <= last && is_home(m->file, page))
             page++;

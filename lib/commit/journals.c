@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/journals.h"
 
+#include "lib/file/mutex.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
@@ -41,8 +42,8 @@ struct journal_key {
     struct trust like;
 };
 
-/* Held for nanoseconds in each commit through a journal, and for milliseconds while one is made or named. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while
+ * one is made or named. */
 static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
 static unsigned waiting; /* threads that wait for a lane of a file */
 static struct journals *all;
@@ -89,16 +90,16 @@ static int map_area(struct file *f)
 static int wait_own(struct file *f, struct journal_lane *lane)
 {
     int r = 0;
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     if (!f->area)
         r = map_area(f);
     __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
     while (r == 0 && !try_own(f, lane)) {
-        pthread_cond_wait(&lane_free, &lock);
+        pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         r = file_check(f); /* lanes with a commit in doubt never become free */
     }
     __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
     return r;
 }
 
@@ -106,9 +107,9 @@ static void wake_waiters(void)
 {
     if (!__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
         return;
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     pthread_cond_broadcast(&lane_free);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
 }
 
 /* ---- one journal ---- */
@@ -151,14 +152,19 @@ static uint64_t choose_words(uint64_t words)
     return n;
 }
 
+/* Frees what the process has of the journal, which stays on the media. */
+static void free_journal(struct journals *j)
+{
+    folder_close(&j->folder);
+    free(j);
+}
+
 /* Makes a journal in the file's folder, with room for a commit of so many words. Returns NULL with errno. */
 static struct journals *make(struct file *f, const struct journal_key *k, uint64_t words)
 {
     struct journals *j = calloc(1, sizeof(*j));
-    if (!j) {
-        report_error(ENOMEM, "no memory for a journal");
-        return NULL;
-    }
+    if (!j)
+        return report_null(ENOMEM, "no memory for a journal");
     j->device = k->folder.st_dev;
     j->inode = k->folder.st_ino;
     j->like = k->like;
@@ -167,18 +173,9 @@ static struct journals *make(struct file *f, const struct journal_key *k, uint64
     if (copy_folder(&j->folder, &f->pairing.folder) == 0 &&
         pool_create(&j->pool, &j->folder, &f->persist, choose_words(words), &j->like) == 0)
         return j;
-    int saved = errno;
-    folder_close(&j->folder);
-    free(j);
-    errno = saved;
+    KEEP_ERRNO();
+    free_journal(j);
     return NULL;
-}
-
-/* Frees what the process has of the journal, which stays on the media. */
-static void free_journal(struct journals *j)
-{
-    folder_close(&j->folder);
-    free(j);
 }
 
 /* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
@@ -272,11 +269,10 @@ static int use(struct file *f, struct journals *j)
 static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
 {
     struct journal_key k;
-    if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS) {
-        report_error(E2BIG, "a commit of %llu words of %u files is more than a journal can hold",
-                     (unsigned long long)words, n);
-        return NULL;
-    }
+    if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
+        return report_null(E2BIG,
+                           "a commit of %llu words of %u files is more than a journal can hold",
+                           (unsigned long long)words, n);
     struct journals *j = f->journal;
     if (j && !j->over && pick(j, n, words) != LANE_NONE)
         return j;
@@ -305,7 +301,7 @@ static int use_for_all(struct file *const *files, unsigned n, struct journals *j
         if (f->journal == j)
             continue;
         if (f->journal && f->journal->busy) { /* perhaps with a commit of this file */
-            pthread_cond_wait(&lane_free, &lock);
+            pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
             return 0;
         }
         if (f->stuck)
@@ -357,15 +353,14 @@ static int take_in_journal(struct file *const *files, unsigned n, uint64_t words
     if (r == 0) /* another thread may have removed the journal during the wait */
         return 0;
     if (r < 0) {
-        const int error = errno;
+        KEEP_ERRNO();
         if (j)
             drop(j); /* a new one that no file uses */
-        errno = error;
         return -1;
     }
     const int idle = pick(j, n, words);
     if (idle < 0) {
-        pthread_cond_wait(&lane_free, &lock);
+        pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         return 0;
     }
     j->busy |= 1ull << idle;
@@ -379,10 +374,10 @@ int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
     if (n == 1 && words <= JOURNAL_SLOT_WORDS)
         return try_own(files[0], lane) ? 0 : wait_own(files[0], lane);
     int r = 0;
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     while (r == 0)
         r = take_in_journal(files, n, words, lane);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
     return r < 0 ? -1 : 0;
 }
 
@@ -418,11 +413,11 @@ void journals_give_lane(const struct journal_lane *lane)
         wake_waiters();
         return;
     }
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     j->busy &= ~(1ull << lane->lane);
     j->over |= j->failed;
     pthread_cond_broadcast(&lane_free);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
 }
 
 void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane)
@@ -432,26 +427,26 @@ void journals_leave_lane(struct file *const *files, unsigned n, const struct jou
         wake_waiters();
         return;
     }
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     lane->in->stuck |= 1ull << lane->lane;
     lane->in->busy &= ~(1ull << lane->lane);
     lane->in->over |= lane->in->failed;
     for (unsigned i = 0; i < n; i++)
         files[i]->stuck = true;
     pthread_cond_broadcast(&lane_free);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
 }
 
 void journals_detach(struct file *f)
 {
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_JOURNALS);
     if (f->journal) {
         f->journal->over |= f->stuck;
         while (f->stuck && f->journal->busy)
-            pthread_cond_wait(&lane_free, &lock);
+            pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         (void)leave_journal(f);
     }
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
     area_unmap(f->area);
     f->area = NULL;
 }
@@ -460,7 +455,7 @@ void journals_close_all(void)
 {
     /* A lock is taken if exit() was called within a call of the library, or another thread is in one. Then
      * everything stays as after a kill. */
-    if (pthread_mutex_trylock(&lock) != 0)
+    if (pthread_mutex_trylock(&mutexes[MUTEX_JOURNALS]) != 0)
         return;
     exiting = true;
     for (struct journals *j = all; j; j = j->next) {
@@ -472,7 +467,7 @@ void journals_close_all(void)
         if (!j->busy && !named)
             (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
     }
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_JOURNALS);
 }
 
 void journals_forget_all(void)
@@ -486,14 +481,4 @@ void journals_forget_all(void)
         free_journal(j);
     }
     all = NULL;
-}
-
-void journals_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void journals_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
 }

@@ -46,7 +46,5 @@ void journals_detach(struct file *f);
 
 void journals_close_all(void);  /* at exit */
 void journals_forget_all(void); /* in a forked child */
-void journals_lock(void);       /* around fork() */
-void journals_unlock(void);
 
 #endif

@@ -53,12 +53,10 @@ static int clear_words(struct file *f, uint64_t size)
     uint64_t words[CHUNK_PAGES], first = size / PAGE_BYTES, end = once_pages(f, size);
     uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
     int fd = f->pairing.reflection;
-    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
-        chunk = meta_next(fd, chunk, chunks);
+    FOR_EACH_META(chunk, fd, first / CHUNK_PAGES, chunks)
+    {
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
-        if (chunk >= chunks)
-            break;
         uint64_t page = chunk * CHUNK_PAGES < first ? first : chunk * CHUNK_PAGES;
         uint64_t n = min(end, (chunk + 1) * CHUNK_PAGES) - page;
         ssize_t got = pread(fd, words, n * 8, (off_t)layout_word(page));
@@ -124,10 +122,9 @@ static int punch(int fd, uint64_t from, uint64_t to)
 /*
  * Makes the bytes of the file beyond `size`, up to `to`, read as zeros.
  *
- * Pages that were in the file before give their space back. Not where reading a hole may be SIGBUS, since readers
- * without a lock may still be there as long as the file is mapped: there zeros are stored. And not beside pages
- * that are within the file: other threads know that these have space, and may store to them at any time
- * (domain_neighbours_end()).
+ * Pages that were in the file before have given their space back when they were cut off (size_clear_behind()). What is
+ * left there is cleared and keeps its space: readers without a lock may still be there where reading a hole may be
+ * SIGBUS, and other threads may store to the pages beside them at any time (domain_neighbours_end()).
  *
  * Pages that were never in the file may exist too: if a large page backs the file, as on tmpfs, there may be pages
  * after the last one, and a process may have stored to them.
@@ -139,27 +136,14 @@ static int clear_behind(struct file *f, uint64_t size, uint64_t to)
 {
     int fd = f->pairing.original;
     uint64_t from = layout_pages(file_end(f)) * PAGE_BYTES, end = layout_pages(to) * PAGE_BYTES;
-    uint64_t once = once_pages(f, size) * PAGE_BYTES, known = min(once, end);
+    uint64_t once = once_pages(f, size) * PAGE_BYTES;
     if (shrink_from(&f->pairing) && clear_words(f, size) < 0)
         return -1;
-    int r = 0;
-    uint64_t kept = known;
-    if (!f->holes_fault) {
-        kept = min(known, domain_neighbours_end(f->persist.domain, from));
-        r = punch(fd, kept, known);
-        if (r < 0 && errno == EOPNOTSUPP) {
-            kept = known;
-            r = 0;
-        }
-    }
-    if (r == 0 && clear_in_place(f, from, kept) < 0)
+    if (clear_in_place(f, from, min(once, end)) < 0)
         return -1;
-    if (r == 0 && f->holes_fault && punch(fd, once > from ? once : from, end) < 0 &&
-        errno != EOPNOTSUPP)
-        r = -1;
-    return r < 0
-               ? report_errno(errno, "cannot clear the bytes beyond the end of %s", f->pairing.path)
-               : 0;
+    if (f->holes_fault && punch(fd, once > from ? once : from, end) < 0 && errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot clear the bytes beyond the end of %s", f->pairing.path);
+    return 0;
 }
 
 /* ---- growing ---- */
@@ -173,9 +157,7 @@ void size_forget_space(struct file *f)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
 }
 
-/* Runs a step that syncs. The kernel reports an earlier failed write-back once, possibly to these syncs: so one at
- * a time, and a lost write poisons the file, as in file_msync(). */
-static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
+int size_on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
 {
     pthread_mutex_lock(&f->medium);
     int r = step(&f->pairing, size);
@@ -185,16 +167,11 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
     return r < 0 ? -1 : 0;
 }
 
-int size_cut_leftover(struct file *f, uint64_t to)
-{
-    return on_media(f, growth_end, to);
-}
-
 int size_prepare_growth(struct file *f, uint64_t to)
 {
     if (clear_behind(f, f->pairing.size, to) < 0)
         return -1;
-    if (on_media(f, growth_prepare, to) == 0)
+    if (size_on_media(f, growth_prepare, to) == 0)
         return 0;
     size_forget_space(f);
     return -1;
@@ -269,7 +246,7 @@ static int announce(struct pairing *pr, uint64_t unused)
 
 int size_announce(struct file *f)
 {
-    return on_media(f, announce, 0);
+    return size_on_media(f, announce, 0);
 }
 
 void size_mark(const struct size_range *r)

@@ -29,9 +29,10 @@ struct size_range {
     uint32_t tag; /* the transaction's */
 };
 
-/* growth_end() for the file, which is to get the size `to`: cuts off what an earlier growth left. Called before anything else
- * is done to its size. Returns 0; -1: its errors. */
-int size_cut_leftover(struct file *f, uint64_t to);
+/* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
+ * these syncs: so one at a time, and a lost write poisons the file, as in file_msync(). Returns 0; -1: errors of the
+ * step. */
+int size_on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size);
 
 /* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);

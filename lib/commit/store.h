@@ -111,18 +111,11 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
     return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
-/* Returns which space is missing for a write of the slices in `mask`: that of their invalid homes; and O, if
- * `eager`. */
-static inline uint8_t store_needs(const struct page_state *s, uint64_t mask, bool eager)
+/* Returns which space is missing for a write of the slices in `mask`, which is not 0: that of their invalid homes, and
+ * that of the word, which lies in the reflection. */
+static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
 {
-    uint8_t need = eager ? PAGE_O_ALLOCATED : 0;
-    if (mask & ~s->bitmap)
-        need |= PAGE_R_ALLOCATED;
-    if (mask & s->bitmap)
-        need |= PAGE_O_ALLOCATED;
-    /* The word lies in the reflection, so a write to O needs space there too. */
-    if (mask)
-        need |= PAGE_R_ALLOCATED;
+    const uint8_t need = PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0);
     return need & (uint8_t)~s->flags;
 }
 

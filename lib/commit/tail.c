@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/tail.h"
 
-#include "lib/commit/commit.h"
-#include "lib/commit/store.h"
 #include "lib/file/space.h"
 #include "lib/page/page_set.h"
-#include "reflection/media/bitmap.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
@@ -33,29 +30,6 @@ static int clear_behind_slice(struct file *f, struct held_page *last, unsigned e
     return 0;
 }
 
-/* Clears the end of the last slice, which is written as a whole. */
-static int clear_slice(struct mapping *m, struct held_page *last, unsigned begin, unsigned end)
-{
-    static const char zeros[SLICE_BYTES];
-    struct file *f = m->file;
-    struct page_state *s = last->state;
-    struct target t = {
-        .file = f, .o = file_o(f, last->page), .r = file_r(f, last->page), .bitmap = s->bitmap};
-    char tail[PAGE_BYTES];
-    copy_gather_range(f->persist.kernel, tail, t.o, t.r, t.bitmap, begin, end - begin);
-    if (memcmp(tail, zeros, end - begin) == 0)
-        return 0;
-    uint8_t need = store_needs(s, bitmap_touched(begin, end - begin), false);
-    if (need && space_make(f, last->page, s, need) < 0)
-        return -1;
-    store_bytes(&t, begin, end - begin, zeros);
-    last->pending = t.pending;
-    char *home = s->bitmap & t.pending ? t.o : t.r;
-    if (file_flush_data(f, home, PAGE_BYTES) < 0)
-        return -1;
-    return commit_page(m, last);
-}
-
 /* Returns true if the file's last page must have all its space before the file grows: where reading a hole may be
  * SIGBUS, or where a store to a neighbour would need its space in the page cache (domain_make_storable()). With
  * blocks that are smaller than a page, the end of the page is a hole. */
@@ -71,9 +45,8 @@ static bool wants_whole_page(const struct file *f)
  * The bytes beyond the end may hold anything: the kernel lets any process that has the page mapped store there, and
  * some file systems keep it.
  */
-int tail_clear(struct mapping *m, struct held_page *last)
+int tail_clear(struct file *f, struct held_page *last)
 {
-    struct file *f = m->file;
     unsigned begin = (unsigned)(f->pairing.size % PAGE_BYTES), end = (begin + 63) / 64 * 64;
     /* Another process may have cut the page off, and made it anew without space. */
     if (wants_whole_page(f) && space_make(f, last->page, last->state, PAGE_O_ALLOCATED) < 0)
@@ -83,9 +56,8 @@ int tail_clear(struct mapping *m, struct held_page *last)
     /* Visible zeros may have been stored by another process, and not be durable yet; G2 makes them
      * durable.
      * explorer: drop flush survives: no process in its worlds stores beyond the end of a file. */
-    if (f->persist.domain != PERSIST_MSYNC &&
-        persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
-                          PAGE_BYTES - begin / 64 * 64) < 0)
-        return -1;
-    return begin % 64 && !last->pending ? clear_slice(m, last, begin, end) : 0;
+    if (f->persist.domain == PERSIST_MSYNC)
+        return 0;
+    return persist_flush_any(&f->persist, file_o(f, last->page) + begin / 64 * 64,
+                             PAGE_BYTES - begin / 64 * 64);
 }

@@ -5,8 +5,8 @@
 
 #include "lib/page/page_set.h"
 
-/* Clears the last page of the file, which is held, beyond the end of the file. Leaves out the last slice if the
- * page has pending slices. Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
-int tail_clear(struct mapping *m, struct held_page *last);
+/* Clears the last page of the file, which is held, after the slice in which the file ends: the transaction writes zeros
+ * to the rest of that (resize.c). Returns 0; -1: ENOSPC, EUCLEAN, EIO. */
+int tail_clear(struct file *f, struct held_page *last);
 
 #endif

@@ -58,7 +58,7 @@ int attach_enter(struct file *f)
     s->threads = 0;
     s->pid = (uint32_t)getpid();
     s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-    f->holder = attach_holder_of(f, pr->slot);
+    f->holder = shared_holder_of(&f->shared, pr->slot);
     f->shared.header->entered++;
     if (f->shared.header->slots_used <= pr->slot)
         __atomic_store_n(&f->shared.header->slots_used, pr->slot + 1, __ATOMIC_RELEASE);
@@ -78,7 +78,7 @@ bool attach_is_dead(const struct file *f, uint32_t holder)
     const unsigned slot = shared_slot_of(holder);
     if (holder == f->holder || slot >= MANIFEST_SLOTS)
         return false;
-    if (attach_holder_of(f, slot) != holder) /* the slot was given to another process */
+    if (shared_holder_of(&f->shared, slot) != holder) /* the slot was given to another process */
         return true;
     /* This process's own slot is not tested: a process sees its own lock as free. */
     return slot != f->pairing.slot && locks_ask(f->pairing.lock, 1 + (off_t)slot, 1) == LOCKS_FREE;

@@ -15,13 +15,6 @@
 int attach_lock(struct file *f);
 int attach_unlock(struct file *f);
 
-/* Returns the value of page_state.holder for the slot's process. */
-static inline uint32_t attach_holder_of(const struct file *f, unsigned slot)
-{
-    const struct shared_slot *s = &f->shared.slots[slot];
-    return shared_holder(slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
-}
-
 /* Gives this process a slot, and sets f->holder. The caller holds the attach lock. Returns 0; -1: EAGAIN if all
  * slots are given out, ENOSPC, or no randomness. */
 int attach_enter(struct file *f);

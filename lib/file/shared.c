@@ -120,9 +120,8 @@ static int remove_left(const char *name, const struct manifest_record *record,
         *again = fd;
         return 0;
     }
-    int saved = errno;
+    KEEP_ERRNO();
     close(fd);
-    errno = saved;
     return left < 0 ? -1 : removed;
 }
 
@@ -209,10 +208,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->sizing.version = 1;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
-fail:;
-    int saved = errno;
+fail:
     shared_close(s, true);
-    errno = saved;
     return -1;
 }
 
@@ -227,8 +224,8 @@ static bool is_object_of(const struct shared_header *h, const struct manifest_re
            (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
 }
 
-static int open_others(struct shared *s, const struct manifest_record *record,
-                       const struct trust *file, const char *path, int access)
+int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
+                const char *path, int access)
 {
     const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
     struct shared_header h;
@@ -264,26 +261,13 @@ static int open_others(struct shared *s, const struct manifest_record *record,
     } else if (map_object(s, h.capacity, h.groups_at, prot) == 0) {
         return 0;
     }
-    int saved = errno;
     shared_close(s, false);
-    errno = saved;
     return -1;
-}
-
-int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path)
-{
-    return open_others(s, record, file, path, O_RDWR);
-}
-
-int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                 const char *path)
-{
-    return open_others(s, record, file, path, O_RDONLY);
 }
 
 bool shared_close(struct shared *s, bool remove)
 {
+    KEEP_ERRNO();
     bool removed = !remove || s->fd < 0 || fsops->shm_unlink(s->name) == 0;
     if (!removed)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);

@@ -156,7 +156,7 @@ enum {
 static_assert(SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4 <= SHARED_BLOCKS_AT, "layout");
 
 struct shared {
-    struct shared_header *header;
+    struct shared_header *header; /* first: a reader's changes last (reader_state.c) */
     struct shared_slot *slots;
     uint32_t *block_holders;
     struct shared_thread *threads;
@@ -183,17 +183,13 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 
 /* Maps the object that other processes made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence,
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
- * sentences. */
+ * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */
 #define SHARED_NOT_THERE 1
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path);
+                const char *path, int access);
 
-/* The same for a process that may only read the file: the object is mapped read-only. */
-int shared_watch(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                 const char *path);
-
-/* shared_peek() for such a process, which makes no states: it also finds states that only other processes have
- * seen. */
+/* shared_peek() for a process that may only read the file, and makes no states: it also finds states that only other
+ * processes have seen. */
 struct page_state *shared_look(struct shared *s, uint64_t page);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
@@ -201,6 +197,12 @@ int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 
 /* The name of a pairing's object in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
+
+/* Returns the value of page_state.holder for the process that the slot is given to. */
+static inline uint32_t shared_holder_of(const struct shared *s, unsigned slot)
+{
+    return shared_holder(slot, __atomic_load_n(&s->slots[slot].generation, __ATOMIC_RELAXED));
+}
 
 /* The entry of a thread, by its number, of a slot's process. */
 static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,
@@ -216,7 +218,7 @@ int shared_clear_threads(struct shared *s, unsigned slot);
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
-/* Unmaps the object. `remove`: also removes it, as the last user; returns false if that failed. */
+/* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user; returns false if that failed. */
 bool shared_close(struct shared *s, bool remove);
 
 /* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */

@@ -15,12 +15,18 @@ struct mapping *table_find_exactly(const void *addr)
     return m && (uint64_t)((const char *)addr - m->base) <= m->reach ? m : NULL;
 }
 
-struct mapping *table_find_to_change(const void *addr)
+struct mapping *table_expect(const void *addr)
 {
     struct mapping *m = table_find_exactly(addr);
     if (!m)
         report_error(EINVAL, "%p does not lie in a mapping of this process", addr);
-    else if (!m->writable)
+    return m;
+}
+
+struct mapping *table_find_to_change(const void *addr)
+{
+    struct mapping *m = table_expect(addr);
+    if (m && !m->writable)
         report_error(EACCES, "the mapping at %p was made for reading only", addr);
     return m && m->writable ? m : NULL;
 }
@@ -72,9 +78,4 @@ void table_put(void *base, uint64_t n, struct mapping *m)
     uint64_t first = (uint64_t)(uintptr_t)base >> TABLE_SHIFT;
     for (uint64_t i = 0; i < whole(n) >> TABLE_SHIFT; i++)
         __atomic_store_n(&table_entries[first + i], m, __ATOMIC_RELEASE);
-}
-
-void table_clear(void *base, uint64_t n)
-{
-    table_put(base, n, NULL);
 }

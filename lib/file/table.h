@@ -38,6 +38,9 @@ static inline struct mapping *table_find(const void *addr)
 /* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
 struct mapping *table_find_exactly(const void *addr);
 
+/* The same; NULL with EINVAL and a sentence. */
+struct mapping *table_expect(const void *addr);
+
 /* The same, if the caller may write to the mapping's file. NULL with a sentence: EINVAL, EACCES. */
 struct mapping *table_find_to_change(const void *addr);
 
@@ -58,7 +61,6 @@ static inline bool table_is_plain(const void *addr, size_t n)
 /* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is
  * used if it fits. Returns NULL with errno on failure. */
 void *table_reserve(void *hint, uint64_t n);
-void table_put(void *base, uint64_t n, struct mapping *m);
-void table_clear(void *base, uint64_t n);
+void table_put(void *base, uint64_t n, struct mapping *m); /* NULL: clears */
 
 #endif

@@ -1,48 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/page/handle.h"
 
+#include "lib/file/mutex.h"
 #include "lib/file/page.h"
 #include "lib/page/page_set.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct tx *handle_places[PAGE_TX_PLACES];
 static unsigned made; /* places in use, from 1 on */
 static struct tx *unused;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The transaction that this thread used last: most transactions are begun by the thread that ended the last one. */
-static __thread struct tx *kept __attribute__((tls_model("initial-exec")));
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t at_exit_of_thread;
-static int have_key;
-/* The end of the thread puts `kept` back into the table. */
-static __thread bool armed __attribute__((tls_model("initial-exec")));
+/* The transactions that the threads used last, by thread number: most are begun by the thread that ended the last one.
+ * The next thread with that number finds it here. A cache line each. */
+static struct {
+    _Alignas(64) struct tx *tx;
+} kept[THREAD_SHARED];
 
 static void put_away(struct tx *t)
 {
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_HANDLES);
     t->next_free = unused;
     unused = t;
-    pthread_mutex_unlock(&lock);
-}
-
-static void thread_ends(void *any)
-{
-    (void)any;
-    struct tx *t = kept;
-    kept = NULL;
-    armed = false;
-    if (t)
-        put_away(t);
-}
-
-static void make_key(void)
-{
-    have_key = pthread_key_create(&at_exit_of_thread, thread_ends) == 0;
+    mutex_unlock(MUTEX_HANDLES);
 }
 
 /* The caller holds the lock. */
@@ -53,15 +36,11 @@ static struct tx *new_place(void)
         unused = t->next_free;
         return t;
     }
-    if (made + 1 == PAGE_TX_PLACES) {
-        report_error(EAGAIN, "%d transactions are open", PAGE_TX_PLACES - 1);
-        return NULL;
-    }
+    if (made + 1 == PAGE_TX_PLACES)
+        return report_null(EAGAIN, "%d transactions are open", PAGE_TX_PLACES - 1);
     t = calloc(1, sizeof(*t));
-    if (!t) {
-        report_error(ENOMEM, "no memory for a transaction");
-        return NULL;
-    }
+    if (!t)
+        return report_null(ENOMEM, "no memory for a transaction");
     page_set_init(&t->set);
     t->parts = t->few;
     t->parts_room = TX_FEW_PARTS;
@@ -72,39 +51,27 @@ static struct tx *new_place(void)
     return t;
 }
 
-static void open_handle(struct tx *t)
-{
-    uint64_t handle = t->generation << 16 | t->slot;
-    __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
-    __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
-}
-
-static void next_generation(struct tx *t)
-{
-    t->generation = (t->generation + 1) & ((1ull << 48) - 1);
-    if (__builtin_expect(!t->generation, 0))
-        t->generation = 1;
-}
-
 struct tx *handle_make(uint64_t owner, unsigned flags)
 {
-    struct tx *t = kept;
+    const unsigned n = thread_number();
+    struct tx *t = n < THREAD_SHARED ? kept[n].tx : NULL;
     if (__builtin_expect(!t, 0)) {
-        pthread_once(&once, make_key);
-        armed = have_key && pthread_setspecific(at_exit_of_thread, &kept) == 0;
-        pthread_mutex_lock(&lock);
+        mutex_lock(MUTEX_HANDLES);
         t = new_place();
-        pthread_mutex_unlock(&lock);
+        mutex_unlock(MUTEX_HANDLES);
         if (!t)
             return NULL;
+    } else {
+        kept[n].tx = NULL;
     }
-    kept = NULL;
     t->flags = flags;
     t->wait_ms = 0;
     t->refused = t->first = false;
     t->max_pages = TX_PAGES;
     __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
-    open_handle(t);
+    const uint64_t handle = t->generation << 16 | t->slot;
+    __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
     return t;
 }
 
@@ -121,15 +88,16 @@ static void close_handle(struct tx *t)
 {
     __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->owner, TX_NONE, __ATOMIC_RELEASE);
-    next_generation(t);
+    t->generation++;
 }
 
 void handle_close(struct tx *t)
 {
     close_handle(t);
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
-    if (__builtin_expect(!kept && armed, 1))
-        kept = t;
+    const unsigned n = thread_number();
+    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1))
+        kept[n].tx = t;
     else
         put_away(t);
 }
@@ -139,25 +107,14 @@ struct tx *handle_nth(unsigned n)
     return n <= made ? handle_places[n] : NULL;
 }
 
-void handle_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void handle_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
 void handle_close_all(void)
 {
     unused = NULL;
+    memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
         t->busy = false;
         close_handle(t);
-        if (t == kept)
-            continue;
         t->next_free = unused;
         unused = t;
     }

@@ -33,6 +33,12 @@ enum { TX_FEW_PARTS = 4 };
 struct queue;
 
 /* What a transaction has read and does not hold (notes.h). The memory is kept for the next transaction. */
+struct note {
+    struct file *file;
+    const struct page_state *state;
+    uint32_t content;
+    uint32_t at; /* its place in the hash table */
+};
 struct notes {
     struct note *each;
     uint32_t *index; /* 2 * room places of a hash table: 0, or one more than an index of `each` */
@@ -91,9 +97,7 @@ void handle_close(struct tx *t);
 /* Returns the n-th transaction that was ever made, from 1 on, open or not; NULL: there are fewer. */
 struct tx *handle_nth(unsigned n);
 
-void handle_lock(void); /* around fork() */
-void handle_unlock(void);
-/* In a forked child, which has no open one: closes all. The caller holds the lock. */
+/* In a forked child, which has no open one: closes all. With MUTEX_HANDLES. */
 void handle_close_all(void);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "lib/file/attach.h"
 #include "lib/file/calls.h"
+#include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
@@ -16,19 +17,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Held while this module reads or writes the manifest record of a file. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-void guard_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void guard_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
 struct manifest_guard guard_of(struct file *f)
 {
     struct manifest_record record = {0};
@@ -38,11 +26,11 @@ struct manifest_guard guard_of(struct file *f)
         (void)reader_record(f, &record);
         return record.guard;
     }
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_GUARD);
     /* Another process may have written both copies, one after the other, meanwhile: try again. */
     for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
         found = manifest_read(f->pairing.manifest, &record, &which);
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_GUARD);
     return record.guard;
 }
 
@@ -72,7 +60,7 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
     return 0;
 }
 
-/* Does not take files_lock(): its holder may be waiting for another process. The file stays mapped while
+/* Does not take MUTEX_FILES: its holder may be waiting for another process. The file stays mapped while
  * the call runs. */
 static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
 {
@@ -93,7 +81,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
         return -1;
     /* One flush at a time, as in file_msync(): size word and record lie in one file. */
     pthread_mutex_lock(&f->medium);
-    pthread_mutex_lock(&lock);
+    mutex_lock(MUTEX_GUARD);
     int r = pairing_refresh(pr);
     /* Another thread or process may have set one since it was looked at. */
     const bool again = r == 0 && memcmp(&pr->record.guard, &before, sizeof(before)) != 0;
@@ -103,7 +91,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
         if (r < 0)
             r = file_in_doubt(f, "its guard");
     }
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(MUTEX_GUARD);
     pthread_mutex_unlock(&f->medium);
     (void)attach_unlock(f); /* the result stays r; the next attach reports a failed unlock */
     return again ? set(m, offset, plain, n) : r;

@@ -8,8 +8,4 @@
 /* Returns the guard in the manifest; 0 bytes if the file has none. */
 struct manifest_guard guard_of(struct file *f);
 
-/* Held around fork(), so that no thread is in the middle of the above. */
-void guard_lock(void);
-void guard_unlock(void);
-
 #endif

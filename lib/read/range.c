@@ -3,6 +3,8 @@
 
 #include "lib/read/reader.h"
 
+#include <stdlib.h>
+
 int range_outside(const void *addr, size_t n)
 {
     if (!addr)
@@ -20,6 +22,19 @@ bool range_grew(struct range *s, const void *addr, size_t n)
     (void)reader_refresh(s->m->file);
     uint64_t size;
     return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
+}
+
+char *range_copy_buffer(uint64_t n)
+{
+    char *copy = malloc(n);
+    return copy ? copy
+                : report_null(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
+                              (unsigned long long)n);
+}
+
+int range_empty(const void *a, const void *b)
+{
+    return table_find_exactly(a) || table_find_exactly(b) ? 0 : range_none(a, b);
 }
 
 int range_none(const void *a, const void *b)

@@ -18,6 +18,9 @@ struct range {
 int range_outside(const void *addr, size_t n);
 int range_none(const void *a, const void *b);
 
+/* For calls that move no bytes. Returns 0; -1 with EINVAL if neither address lies in a mapping, or just behind one. */
+int range_empty(const void *a, const void *b);
+
 /* Checks that [addr, addr + n) lies in the part of s->m that may be used, and within `size` bytes of its file. Sets
  * s->offset. Returns 0; -1 with EFAULT. */
 static inline int range_within(struct range *s, const void *addr, size_t n, uint64_t size)
@@ -61,6 +64,9 @@ static inline int range_find(struct range *s, const void *addr, size_t n)
         return -1;
     return file_check(s->m->file);
 }
+
+/* Returns memory for a copy of n bytes, which the caller frees; NULL with ENOMEM. */
+char *range_copy_buffer(uint64_t n);
 
 static inline int range_check_writable(const struct mapping *m, const void *addr)
 {

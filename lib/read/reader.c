@@ -3,6 +3,7 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/file/views.h"
 #include "lib/read/read.h"
 #include "lib/read/reader_copy.h"
 #include "lib/read/reader_state.h"
@@ -20,11 +21,7 @@
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
  * another one died. While no process has the file mapped, each wait ends (reader_copy_note()), so it may be longer. */
 enum { QUIET_PATIENCE_MS = 2000 };
-#ifdef ATO_SEAM
-unsigned reader_patience_ms = 1000;
-#else
-static const unsigned reader_patience_ms = 1000;
-#endif
+unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 
 static uint64_t ms_since(uint64_t ns)
 {
@@ -144,10 +141,10 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     struct pairing *pr = &f->pairing;
     struct reader *r = calloc(1, sizeof(*r));
     const char *folder = wish->options->reflection_dir;
-    if (!r)
+    if (!r) {
+        free(f);
         return report_error(ENOMEM, "no memory to map a file");
-    if (!folder)
-        folder = secure_getenv("ATO_REFLECTION_DIR");
+    }
     pthread_mutex_init(&r->lock, NULL);
     pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
     pr->slot = MANIFEST_SLOTS;
@@ -155,7 +152,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     f->reader = r;
     f->shared.header = &r->own;
     r->own.cut = r->own.gone = r->own.lowest = UINT64_MAX;
-    if (folder && *folder) {
+    if (folder) {
         if (strlen(folder) >= sizeof(r->folder)) {
             report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
             goto fail;
@@ -189,9 +186,9 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     madvise(f->o, f->max_size, MADV_DONTFORK);
     return 0;
 fail:;
-    int saved = errno;
+    KEEP_ERRNO();
     reader_close(f);
-    errno = saved;
+    free(f);
     return -1;
 }
 
@@ -204,10 +201,7 @@ void reader_forget(struct file *f)
 void reader_close(struct file *f)
 {
     struct reader *r = f->reader;
-    if (f->o)
-        munmap(f->o, f->max_size);
-    if (f->r)
-        munmap(f->r, f->r_bytes);
+    views_unmap(f);
     if (r->state == READER_WATCHING)
         shared_close(&f->shared, false);
     reader_state_close(f); /* drops the locks too */

@@ -28,12 +28,10 @@
 
 struct reader;
 
-#ifdef ATO_SEAM
 extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
-#endif
 
 /* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of
- * ato_mmap(), and the caller frees f. */
+ * ato_mmap(), and f is freed. */
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish);
 

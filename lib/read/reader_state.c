@@ -2,6 +2,7 @@
 #include "lib/read/reader_state.h"
 
 #include "lib/file/clock.h"
+#include "lib/file/mutex.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -9,24 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Held while a manifest may be opened, and around a fork: otherwise a child could inherit the descriptor of a
- * manifest that is not noted anywhere, and with it a lock. */
-static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-
-void reader_state_lock_all(void)
-{
-    pthread_mutex_lock(&looking);
-}
-
-void reader_state_unlock_all(void)
-{
-    pthread_mutex_unlock(&looking);
-}
 
 void reader_state_close(struct file *f)
 {
@@ -50,9 +38,8 @@ static int open_in(const struct pairing *pr, const char *name)
         return report_errno(errno, "cannot open %s/%s for reading", pr->folder.path, name);
     if (ownership_check(&trust, fd, pr->folder.path, name) == 0)
         return fd;
-    int saved = errno;
+    KEEP_ERRNO();
     close(fd);
-    errno = saved;
     return -1;
 }
 
@@ -118,31 +105,20 @@ static int watch(struct file *f)
                    : due(pr);
     if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
-    int r = shared_watch(&shared, &pr->record, &trust, pr->path);
+    int r = shared_join(&shared, &pr->record, &trust, pr->path, O_RDONLY);
     if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
         r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
                          (unsigned long long)shared.capacity * PAGE_BYTES);
     if (r == 0)
         r = map_reflection(f);
     if (r != 0) {
-        int saved = errno;
+        KEEP_ERRNO();
         (void)locks_drop(pr->lock, PAIRING_READERS, 1);
         shared_close(&shared, false);
-        errno = saved;
         return r < 0 ? -1 : NOT_THERE;
     }
     f->settled = shared.header->settled;
-    f->shared.fd = shared.fd;
-    f->shared.slots = shared.slots;
-    f->shared.threads = shared.threads;
-    f->shared.directory = shared.directory;
-    f->shared.groups = shared.groups;
-    f->shared.ready = shared.ready;
-    f->shared.capacity = shared.capacity;
-    f->shared.last_group = shared.last_group;
-    f->shared.base = shared.base;
-    f->shared.mapped = shared.mapped;
-    memcpy(f->shared.name, shared.name, sizeof(shared.name));
+    memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
     /* Release: a thread that sees the header sees the other fields. */
     __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
     __atomic_store_n(&f->reader->state, READER_WATCHING, __ATOMIC_RELEASE);
@@ -234,9 +210,8 @@ static int look_once(struct file *f)
                    ? 0
                    : report_errno(errno, "cannot lock the manifest of %s", pr->path);
     int known = look_locked(f, &n);
-    int saved = errno;
+    KEEP_ERRNO();
     (void)locks_drop(pr->lock, 0, 1);
-    errno = saved;
     return known;
 }
 
@@ -246,9 +221,11 @@ int reader_state_find(struct file *f)
     int known = 0;
     unsigned ends = 0;
     for (unsigned i = 0; i < PATIENCE_MS && (known == 0 || known == NOT_THERE); i++) {
-        pthread_mutex_lock(&looking);
+        /* Otherwise a forked child could inherit the descriptor of a manifest that is not noted anywhere, and with it
+         * a lock. */
+        mutex_lock(MUTEX_LOOKING);
         known = look_once(f);
-        pthread_mutex_unlock(&looking);
+        mutex_unlock(MUTEX_LOOKING);
         if (known == NOT_THERE && ends++ == ENDING_MS)
             return -1;
         if (known == 0 || known == NOT_THERE)

@@ -47,7 +47,4 @@ int reader_state_manifest(const struct pairing *pr, struct manifest_record *reco
 /* Closes the manifest, the reflection and their folder, and so drops the locks. */
 void reader_state_close(struct file *f);
 
-void reader_state_lock_all(void); /* around a fork, with the files' lock */
-void reader_state_unlock_all(void);
-
 #endif

@@ -25,6 +25,7 @@
 #include "reflection/pairing/pairing.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 /* ---- its pages ---- */
@@ -49,13 +50,6 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
 static bool has(const struct dead *d, const struct page_state *s)
 {
     return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == d->holder;
-}
-
-/* The value of page_state.holder for the process that the dead one's slot is given to. */
-static uint32_t holder_of(const struct dead *d)
-{
-    const struct shared_slot *s = &d->shared.slots[d->file->slot];
-    return shared_holder(d->file->slot, __atomic_load_n(&s->generation, __ATOMIC_RELAXED));
 }
 
 /* The kernel drops the locks of a dying process one by one: waits until its slot is free. */
@@ -87,7 +81,7 @@ static int join(struct dead *d, const struct trust *trust)
             return 0;
         if (lives == LOCKS_FAILED)
             return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
-        joined = shared_join(&d->shared, &p->record, trust, p->path);
+        joined = shared_join(&d->shared, &p->record, trust, p->path, O_RDWR);
     }
     return joined == 0 ? 1 : -1;
 }
@@ -99,9 +93,9 @@ int dead_find(struct dead *d, const struct trust *trust, uint32_t holder)
     const int joined = join(d, trust);
     if (joined <= 0)
         return joined;
-    d->holder = holder ? holder : holder_of(d);
-    if (d->holder !=
-        holder_of(d)) { /* another process is in the slot by now: its lanes are not touched */
+    const uint32_t now = shared_holder_of(&d->shared, p->slot);
+    d->holder = holder ? holder : now;
+    if (d->holder != now) { /* another process is in the slot by now: its lanes are not touched */
         p->slot = MANIFEST_SLOTS;
     } else if (__atomic_load_n(&d->shared.header->poisoned, __ATOMIC_ACQUIRE) &&
                locks_ask(p->lock, 1 + (off_t)p->slot, 1) == LOCKS_TAKEN) {
@@ -159,12 +153,7 @@ void dead_take_marks_off(struct dead *d)
 
 static int flush(const struct dead *d, const void *words, uint64_t n)
 {
-    /* persist-order R5 (writers: W2, G4, S2 in commit.c): what the dead process stored may be visible and not durable. It
-     * becomes durable before it becomes visible in memory (I4). */
-    if (persist_flush_any(&d->file->persist, words, n * sizeof(uint64_t)) < 0)
-        return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
-    persist_fence(&d->file->persist);
-    return 0;
+    return page_flush_words(&d->file->persist, words, n, d->file->path); /* R5 */
 }
 
 static int reload_size(struct dead *d)

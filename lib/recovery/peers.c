@@ -8,11 +8,6 @@
 
 #include <errno.h>
 
-static uint32_t state_of(const struct shared_slot *s)
-{
-    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
-}
-
 static struct takeover takeover_of(const struct pairing *pr)
 {
     return (struct takeover){.folder = &pr->folder,
@@ -43,10 +38,10 @@ int peers_recover(struct file *f, uint32_t holder)
     t.slot = slot;
     t.holder = holder;
     /* If the slot is given to another process by now, what its journal word says is about that one. */
-    if (attach_holder_of(f, slot) == holder &&
+    if (shared_holder_of(&f->shared, slot) == holder &&
         area_journal(pr->lock, slot, pr->path, &t.journal) < 0)
         return -1;
-    if (attach_holder_of(f, slot) != holder)
+    if (shared_holder_of(&f->shared, slot) != holder)
         t.journal = 0;
     return takeover(&t);
 }
@@ -55,8 +50,9 @@ int peers_recover(struct file *f, uint32_t holder)
 static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {
-        const uint32_t holder = attach_holder_of(f, *slot);
-        if (state_of(&f->shared.slots[*slot]) != SLOT_FREE && attach_is_dead(f, holder))
+        const uint32_t holder = shared_holder_of(&f->shared, *slot);
+        if (__atomic_load_n(&f->shared.slots[*slot].state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+            attach_is_dead(f, holder))
             return holder;
     }
     return 0;

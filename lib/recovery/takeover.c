@@ -133,7 +133,7 @@ int takeover(const struct takeover *t)
                               .journal = t->journal},
                     .pool = {.lock = -1}};
     int r = run(&s);
-    const int error = errno;
+    KEEP_ERRNO();
     for (size_t i = 0; i < s.n; i++) {
         if (s.dead[i].shared.header)
             shared_close(&s.dead[i].shared, false);
@@ -146,6 +146,5 @@ int takeover(const struct takeover *t)
         if (r == 0)
             sweep_journals(t->folder);
     }
-    errno = error;
     return r;
 }

@@ -45,15 +45,6 @@ void epoch_unmake(struct mapping *m)
 
 /* ---- writing ---- */
 
-/* As staging_ready(), for one range: on failure the epoch may keep some of the pages. */
-static int get_range(struct epoch *e, struct mapping *m, const struct epoch_range *range,
-                     uint64_t *blocked)
-{
-    if (!parts_add(e->t, m, true))
-        return -1;
-    return staging_ready(e->t, m->file, range->offset, range->n, blocked);
-}
-
 /*
  * Does everything in a write that may fail. With the lock. While this waits for a transaction, the lock and
  * the pages that the write has reserved are released: the transaction's thread may be about to enter this
@@ -66,9 +57,9 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
     int r;
     do {
         uint64_t before = t->set.n, blocked = 0;
-        r = 0;
+        r = parts_add(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = get_range(e, m, &ranges[i], &blocked);
+            r = staging_ready(t, m->file, ranges[i].offset, ranges[i].n, &blocked);
         if (r == 0) {
             t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
             return 0;

@@ -13,13 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct note {
-    struct file *file;
-    const struct page_state *state;
-    uint32_t content;
-    uint32_t at; /* its place in the hash table */
-};
-
 enum { LEAST_ROOM = 64 };
 
 static int has_changed(struct tx *t, const struct file *f)
@@ -101,11 +94,6 @@ void notes_drop(struct notes *n)
         *n = (struct notes){0};
     }
     notes_give_back(n, 0);
-}
-
-uint64_t notes_bytes(const struct tx *t)
-{
-    return t->notes.room * (sizeof(struct note) + 2 * sizeof(uint32_t));
 }
 
 /* ---- the check ---- */

@@ -48,7 +48,4 @@ static inline void notes_forget(struct tx *t)
         notes_drop(&t->notes);
 }
 
-/* Returns the bytes that are kept for notes. */
-uint64_t notes_bytes(const struct tx *t);
-
 #endif

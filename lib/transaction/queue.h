@@ -47,10 +47,4 @@ void queue_forget(struct tx *t);
  * journal can hold them. */
 bool queue_is_for_several(const struct tx *t);
 
-/* Returns the bytes of address space that the queue takes. */
-static inline uint64_t queue_bytes(const struct tx *t)
-{
-    return t->queue ? (sizeof(struct queue) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
-}
-
 #endif

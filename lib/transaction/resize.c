@@ -15,6 +15,7 @@
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/growth.h"
 
 #include <errno.h>
 
@@ -57,7 +58,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || size_cut_leftover(f, size) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || size_on_media(f, growth_end, size) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -80,7 +81,7 @@ void resize_end(struct tx *t, struct part *part)
      * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)size_cut_leftover(f, 0);
+        (void)size_on_media(f, growth_end, 0);
     release_sizing(f);
     part->sized = part->resizes = false;
 }
@@ -151,7 +152,7 @@ static int clear_tail(struct tx *t, struct part *part)
     if (claim_range(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return tail_clear(part->mapping, claim_find(t, f, page));
+    return tail_clear(f, claim_find(t, f, page));
 }
 
 /* Gives both files the new length on the media. */
@@ -168,11 +169,6 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
     return 0;
 }
 
-static uint64_t slice_end(uint64_t offset)
-{
-    return (offset + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
-}
-
 /* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
  * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
  * disk. */
@@ -180,7 +176,8 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     static const char zeros[PAGE_BYTES];
     const struct staging_source source = {.bytes = zeros, .repeats = true};
-    uint64_t from = part->size, to = slice_end(from < part->old ? part->old : from);
+    uint64_t from = part->size, to = from < part->old ? part->old : from;
+    to = (to + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
     if (to > size)
         to = size;
     if (to <= from ||

@@ -5,6 +5,7 @@
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
+#include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
@@ -127,7 +128,7 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
     {
         const struct held_page *at = claim_find(t, f, page);
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        if (space_run_add(&run, page, store_needs(at->state, mask, false)) < 0)
+        if (space_run_add(&run, page, store_needs(at->state, mask)) < 0)
             return -1;
     }
     return space_run_end(&run);
@@ -137,10 +138,9 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
                       const struct staging_source *src, unsigned flags)
 {
-    char *copy = malloc(n);
+    char *copy = range_copy_buffer(n);
     if (!copy)
-        return report_error(ENOMEM, "no memory to copy %llu bytes from mapping to mapping",
-                            (unsigned long long)n);
+        return -1;
     struct staging_source plain = {.bytes = copy};
     uint64_t before = t->set.n, noted = t->notes.n;
     int r = staging_read(t, src->from, src->from_offset, copy, n);
@@ -163,7 +163,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     struct held_page *at = claim_page(t, f, page);
     if (!at)
         return -1;
-    uint8_t need = store_needs(at->state, bitmap_touched(begin, n), false);
+    uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
         (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0)) {
         claim_give_back(t, before);
@@ -223,19 +223,13 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 
 /* ---- before the commit ---- */
 
-uint64_t staging_kept_bytes(const struct tx *t)
-{
-    const uint64_t pages = t->set.pages == t->set.small ? 0 : t->set.room;
-    return pages * sizeof(struct held_page) + queue_bytes(t) + notes_bytes(t);
-}
-
 static int by_order(const void *a, const void *b)
 {
     const struct held_page *x = a, *y = b;
     return page_set_order(x->file, x->page, y->file, y->page);
 }
 
-bool staging_is_sorted(const struct tx *t)
+static bool is_sorted(const struct tx *t)
 {
     const struct page_set *h = &t->set;
     uint64_t i = 1;
@@ -244,16 +238,15 @@ bool staging_is_sorted(const struct tx *t)
     return i >= h->n;
 }
 
-void staging_sort(struct tx *t)
+static void sort(struct tx *t)
 {
     struct page_set *h = &t->set;
-    queue_drain(t);
     qsort(h->pages, h->n, sizeof(*h->pages), by_order);
     for (uint64_t i = 0; i < h->n; i++)
         __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
 }
 
-bool staging_has_to_be_flushed(const struct tx *t)
+static bool has_to_be_flushed(const struct tx *t)
 {
     /* Files that are only read may have another domain. */
     for (unsigned i = 0; i < t->nparts && t->set.n; i++)
@@ -262,19 +255,14 @@ bool staging_has_to_be_flushed(const struct tx *t)
     return false;
 }
 
-static bool goes_to_o(const struct held_page *at)
-{
-    return at->pending & at->state->bitmap;
-}
-
-static bool goes_to_r(const struct held_page *at)
-{
-    return at->pending & ~at->state->bitmap;
-}
-
 int staging_flush(struct tx *t)
 {
     struct page_set *h = &t->set;
+    if (!has_to_be_flushed(t))
+        return 0;
+    /* An epoch's pages, which readers look at, are mostly sorted already. */
+    if (!is_sorted(t))
+        sort(t);
     for (uint64_t i = 0, end; i < h->n; i = end) {
         const struct held_page *first = &h->pages[i];
         struct file *f = first->file;
@@ -287,8 +275,8 @@ int staging_flush(struct tx *t)
             const struct held_page *at = &h->pages[end];
             if (!at->pending)
                 continue;
-            o = o || goes_to_o(at);
-            r = r || goes_to_r(at);
+            o = o || (at->pending & at->state->bitmap);
+            r = r || (at->pending & ~at->state->bitmap);
             low = at->page < low ? at->page : low;
             high = at->page > high ? at->page : high;
         }

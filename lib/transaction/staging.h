@@ -43,14 +43,8 @@ int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uin
 void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
                  const struct staging_source *src, unsigned flags);
 
-/* Bytes of address space that the transaction uses for its queue and its pages, and keeps when it is over. */
-uint64_t staging_kept_bytes(const struct tx *t);
-
-/* Before the commit, in domain msync: staging_flush() makes pending slices durable in their invalid homes. If the
- * pages are sorted, adjacent ones are flushed in one call, and so are their words later. */
-bool staging_has_to_be_flushed(const struct tx *t);
-bool staging_is_sorted(const struct tx *t);
-void staging_sort(struct tx *t);
+/* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes.
+ * Sorts the pages, so that adjacent ones are flushed in one call, and so are their words later. */
 int staging_flush(struct tx *t);
 
 #endif

@@ -24,14 +24,7 @@ static int make_ready(struct tx *t)
         commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
         return -1;
     queue_drain(t);
-    if (staging_has_to_be_flushed(t)) {
-        /* An epoch's pages, which readers look at, are sorted already (epoch_commit()). */
-        if (!staging_is_sorted(t))
-            staging_sort(t);
-        if (staging_flush(t) < 0)
-            return -1;
-    }
-    return resize_announce(t);
+    return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 
 /* Returns true if the transaction has written something. One that only reads needs no check: all that it has read
@@ -207,15 +200,6 @@ void tx_unmake(struct tx *t)
 {
     tx_empty(t);
     handle_close(t);
-}
-
-unsigned tx_kept(uint64_t *bytes)
-{
-    unsigned n = 0;
-    *bytes = 0;
-    for (const struct tx *t; (t = handle_nth(n + 1)); n++)
-        *bytes += staging_kept_bytes(t);
-    return n;
 }
 
 /* The pages are the parent's, and so are the places of threads that the child does not have. */

@@ -21,11 +21,7 @@ int tx_make_all_durable(struct tx *const *t, unsigned n);
 /* After the commit: deploys what the eager policy asks for. A failure is ignored. */
 void tx_bring_home(struct tx *t);
 
-/* Returns how many transactions are kept for later ones, open ones included, and sets *bytes to their address
- * space. */
-unsigned tx_kept(uint64_t *bytes);
-
-/* In a forked child: forgets all transactions, which are the parent's. With handle_lock(). */
+/* In a forked child: forgets all transactions, which are the parent's. With MUTEX_HANDLES. */
 void tx_forget_all(void);
 
 #endif

@@ -8,11 +8,24 @@
 #ifndef ATO_REFLECTION_MEDIA_REPORT_H
 #define ATO_REFLECTION_MEDIA_REPORT_H
 
+#include <errno.h>
+#include <stddef.h>
+
 enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
 
 /* Sets errno to `err` and the thread's sentence, and logs it at REPORT_ERROR. Returns -1, so that a failing
  * function can `return report_error(...)`. */
 int report_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for a function that returns a pointer: returns NULL. */
+#define report_null(...) ((void)report_error(__VA_ARGS__), NULL)
+
+/* Restores errno at the end of the block: for a function that cleans up after a failure. */
+#define KEEP_ERRNO() int errno_kept_ __attribute__((cleanup(report_restore), unused)) = errno
+static inline void report_restore(const int *kept)
+{
+    errno = *kept;
+}
 
 /* As report_error(), with ": <strerror(err)>" appended to the sentence. */
 int report_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));

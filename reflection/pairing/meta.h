@@ -9,4 +9,10 @@
  * UINT64_MAX with errno if the file system does not tell. Changes nothing. */
 uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks);
 
+/* Iterates over these chunks, from `from` on. The body ends the loop if `chunk` is UINT64_MAX. */
+#define FOR_EACH_META(chunk, reflection, from, chunks)                                             \
+    for (uint64_t chunk = meta_next(reflection, from, chunks);                                     \
+         chunk < (chunks) || chunk == UINT64_MAX;                                                  \
+         chunk = meta_next(reflection, chunk + 1, chunks))
+
 #endif

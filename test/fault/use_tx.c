@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "use_tx.h"
 
-#include "lib/transaction/tx.h"
+#include "lib/page/handle.h"
+#include "lib/transaction/queue.h"
 
 unsigned use_tx_kept(uint64_t *bytes)
 {
-    return tx_kept(bytes);
+    const struct tx *t;
+    unsigned blocks = 0;
+    *bytes = 0;
+    for (unsigned i = 1; (t = handle_nth(i)); i++) {
+        blocks += 1 + (t->set.pages != t->set.small) + !!t->notes.each + !!t->notes.index;
+        *bytes += t->queue ? (sizeof(struct queue) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
+    }
+    return blocks;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/transaction/tx.h for tests in C++, which cannot read it. */
+/* lib/page/handle.h for tests in C++, which cannot read it. */
 #ifndef ATO_TEST_FAULT_USE_TX_H
 #define ATO_TEST_FAULT_USE_TX_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* tx_kept() */
+/* Returns how many blocks of memory ended transactions keep for later ones, and sets *bytes to their address space. */
 unsigned use_tx_kept(uint64_t *bytes);
 
 #ifdef __cplusplus

@@ -55,8 +55,11 @@ TEST_P(Model, HoldsTheSameAsAByteArrayAfterAnyOperations)
             return;
     }
     EXPECT_GT(sum.single, 0u);
-    EXPECT_EQ(sum.rtm > 0, s.commit == Commit::Rtm);
-    EXPECT_EQ(sum.journal > 0, s.commit == Commit::Journal);
+    // A growth that finds other bytes than zeros after the end, in the last slice, commits zeros with the size.
+    if (s.commit != Commit::Single) {
+        EXPECT_EQ(sum.rtm > 0, s.commit == Commit::Rtm);
+        EXPECT_EQ(sum.journal > 0, s.commit == Commit::Journal);
+    }
     EXPECT_GT(sum.deployed, 0u);
     RecordProperty("refused", static_cast<int>(sum.refused));
 }

@@ -101,13 +101,13 @@ TEST_F(Shared, ObjectCanBeJoinedAndWatched)
     shared_state(&s, 7)->bitmap = 77;
     const trust file = {geteuid(), getegid(), 0640};
     shared other = {};
-    ASSERT_EQ(shared_join(&other, &record, &file, "file"), 0) << report_sentence();
+    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), 0) << report_sentence();
     EXPECT_EQ(shared_state(&other, 7)->bitmap, 77u);
     shared_state(&other, 9000)->bitmap = 9;
     EXPECT_EQ(shared_state(&s, 9000)->bitmap, 9u);
     EXPECT_EQ(other.header->size, 12345u);
     shared_close(&other, false);
-    ASSERT_EQ(shared_watch(&other, &record, &file, "file"), 0) << report_sentence();
+    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), 0) << report_sentence();
     const page_state *seen = shared_look(&other, 9000);
     ASSERT_NE(seen, nullptr);
     EXPECT_EQ(seen->bitmap, 9u);
@@ -141,22 +141,22 @@ TEST_F(Shared, ObjectThatDoesNotMatchTheManifestIsNotJoined)
         SCOPED_TRACE(&change - wrong);
         *s.header = good;
         change(*s.header);
-        ASSERT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
         EXPECT_NE(std::string(report_sentence()).find(s.name), std::string::npos);
-        ASSERT_EQ(shared_watch(&other, &record, &file, "file"), SHARED_NOT_THERE);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), SHARED_NOT_THERE);
     }
     *s.header = good;
     const std::string path = std::string("/dev/shm") + s.name;
     if (geteuid() == 0) { // of another user
         ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
-        EXPECT_EQ(shared_join(&other, &record, &file, "file"), -1);
+        EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), -1);
         EXPECT_EQ(errno, EACCES) << report_sentence();
         ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
     }
     ASSERT_EQ(truncate(path.c_str(), 4096), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
     ASSERT_EQ(unlink(path.c_str()), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file"), SHARED_NOT_THERE);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
     EXPECT_NE(std::string(report_sentence()).find("containers"), std::string::npos);
 }
 

@@ -71,7 +71,7 @@ TEST_F(Table, FindsEveryAddressOfAMappingAndNoneBeside)
     EXPECT_EQ(table_find(at + 3 * TABLE_GRAIN - 1), fake(16));
     EXPECT_EQ(table_find(at - 1), nullptr);
     EXPECT_EQ(table_find(at + 3 * TABLE_GRAIN), nullptr);
-    table_clear(at, 2 * TABLE_GRAIN + 1);
+    table_put(at, 2 * TABLE_GRAIN + 1, nullptr);
     EXPECT_EQ(table_find(at), nullptr);
     EXPECT_EQ(table_find(at + 3 * TABLE_GRAIN - 1), nullptr);
     munmap(at, 3 * TABLE_GRAIN);
@@ -97,7 +97,7 @@ TEST_F(Table, TellsWhetherARangeTouchesAnotherMapping)
     EXPECT_TRUE(table_touches_other(at + TABLE_GRAIN, 1, nullptr));
     EXPECT_FALSE(table_touches_other(at + 3 * TABLE_GRAIN, 1, nullptr));
     EXPECT_FALSE(table_touches_other(at, 0, nullptr));
-    table_clear(at + TABLE_GRAIN, 2 * TABLE_GRAIN);
+    table_put(at + TABLE_GRAIN, 2 * TABLE_GRAIN, nullptr);
     munmap(at, 4 * TABLE_GRAIN);
 }
 

@@ -2,12 +2,14 @@
 #include "use_tx.h"
 
 #include "lib/file/table.h"
-#include "lib/transaction/tx.h"
+#include "lib/page/handle.h"
 
 unsigned use_tx_places(void)
 {
-    uint64_t bytes;
-    return tx_kept(&bytes);
+    unsigned n = 0;
+    while (handle_nth(n + 1))
+        n++;
+    return n;
 }
 
 uint8_t use_tx_flags(const void *base, uint64_t page)
