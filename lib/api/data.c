@@ -48,10 +48,9 @@ static int write_copy(const struct range *to, const struct range *from, uint64_t
 static int write_across(const struct range *to, const struct range *from, uint64_t n,
                         unsigned flags)
 {
-    const struct staging_source source = {.from = from->m, .from_offset = from->offset};
     int r = to->m->epoch || from->m->epoch || from->m->file->reader
                 ? write_copy(to, from, n, flags)
-                : writev_one(to, &source, n, flags);
+                : writev_across(to, from, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;
@@ -100,11 +99,10 @@ static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
     const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = page, .repeats = true};
-    const struct staging_source source = {.bytes = page, .repeats = true};
+    if (!to->m->epoch)
+        return write_fill(to->m, to->offset, c, n, 0);
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    if (n <= sizeof(page))
-        return write_side(to, page, n, 0);
-    return to->m->epoch ? epoch_write(to->m, &range, 1, 0) : writev_one(to, &source, n, 0);
+    return epoch_write(to->m, &range, 1, 0);
 }
 
 void *ato_memset(void *dst, int c, size_t n)

@@ -1,30 +1,97 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reserve the page; copy to invalid homes (I2); flip (commit.c); release. A write of several pages is a transaction of
- * its own (writev.c).
+ * Reserve all pages; copy to invalid homes (I2); flip (commit.c); release.
  *
  * Until the flip no valid slice has changed, so the operation may end anywhere before it: by an error, by a fault
  * on the source that kills the process, by a power cut.
  */
 #include "lib/api/write.h"
 
-#include "lib/api/writev.h"
 #include "lib/commit/commit.h"
+#include "lib/commit/deploy.h"
 #include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/file/under_way.h"
 #include "lib/page/load.h"
+#include "lib/page/page_set_reserve.h"
+#include "lib/page/part.h"
 #include "lib/page/reservation.h"
+#include "reflection/media/report.h"
 
 #include <string.h>
 
-/* Flushes both homes of a page, in domain msync, before the fence of the flip. */
-static int flush_page(struct file *f, uint64_t page)
+/* ---- where the bytes come from ---- */
+
+struct source {
+    const char *bytes; /* consecutive; or a page of one byte */
+    bool repeats;      /* it is a page of one byte */
+};
+
+/* ---- the operation ---- */
+
+/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
+enum { FETCHED = 4 };
+
+/* Allocates space for all homes of the operation. */
+static int make_space(const struct held_page *at, uint64_t offset, uint64_t n)
 {
-    return file_flush_data(f, file_o(f, page), PAGE_BYTES) < 0
-               ? -1
-               : file_flush_data(f, file_r(f, page), PAGE_BYTES);
+    struct space_run run = {.file = at->file};
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (space_run_add(&run, page, store_needs(at++->state, mask)) < 0)
+            return -1;
+    }
+    return space_run_end(&run);
+}
+
+/* Flushes the homes of a range, in domain msync, before the fence of the flip. */
+static int flush_range(struct file *f, uint64_t offset, uint64_t n)
+{
+    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
+    if (f->persist.domain != PERSIST_MSYNC)
+        return 0;
+    if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0)
+        return -1;
+    return file_flush_data(f, file_r(f, first),
+                           (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
+}
+
+/* Writes to the pages of the range, all of which are held. */
+static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
+                      const struct source *src, unsigned flags)
+{
+    struct file *f = m->file;
+    struct held_page *at = h->pages;
+    const char *from = src->bytes;
+    uint64_t stored = 0;
+    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    if (make_space(at, offset, n) < 0)
+        return -1;
+    /* With SKIP_EQUAL the number of pages that flip is not known yet. */
+    if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
+        return -1;
+    for (uint64_t i = 0; i < h->n; i++)
+        store_begin(h->pages[i].state);
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);
+        stored |= at++->pending;
+        from += src->repeats ? 0 : bytes;
+    }
+    if (stored) {
+        struct part part = {.mapping = m};
+        struct commit flip = {.set = h, .parts = &part, .nparts = 1};
+        if (flush_range(f, offset, n) < 0 || commit_run(&flip) < 0)
+            return -1;
+    }
+    store_end(f);
+    /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
+     * call reports), it stays committed. */
+    if (eager)
+        (void)deploy_committed(m, h);
+    return 0;
 }
 
 /* Reserves one page, as page_set_reserve() does. Returns 0; -1: it is not reserved. */
@@ -46,7 +113,7 @@ static inline int reserve_page(struct file *f, struct page_state *s, uint64_t en
     }
 }
 
-/* A write within one page, the common case. */
+/* write_held() for plain memory and one page, the common case. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
 {
@@ -69,7 +136,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         store_begin(s);
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
-            r = flush_page(f, page);
+            r = flush_range(f, offset, n);
             if (r == 0)
                 r = commit_page(m, &at);
         }
@@ -126,6 +193,25 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     return r;
 }
 
+static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const struct source *src,
+                        unsigned flags)
+{
+    const struct page_span pages = page_span_of(m->file, offset, n);
+    struct page_set h;
+    page_set_init(&h);
+    for (uint64_t page = pages.first; page <= pages.last && page < pages.first + FETCHED; page++) {
+        const struct page_state *s = shared_peek(&m->file->shared, page);
+        if (s)
+            page_fetch(m->file, s, page, 0);
+    }
+    int r = page_set_reserve(&h, &pages, 1);
+    if (r == 0)
+        r = write_held(m, &h, offset, n, src, flags);
+    commit_unprepare(&h);
+    page_set_release(&h);
+    return r;
+}
+
 int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, unsigned flags)
 {
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
@@ -135,7 +221,14 @@ int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t 
     const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
     if (r <= 0)
         return r;
-    const struct range to = {m, offset};
-    const struct staging_source source = {.bytes = bytes};
-    return writev_one(&to, &source, n, flags);
+    struct source src = {.bytes = bytes};
+    return write_source(m, offset, n, &src, flags);
+}
+
+int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags)
+{
+    char page[PAGE_BYTES];
+    struct source src = {.bytes = page, .repeats = true};
+    memset(page, byte, n < sizeof(page) ? n : sizeof(page));
+    return write_source(m, offset, n, &src, flags);
 }

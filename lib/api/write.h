@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Atomic writes of one range from memory. */
+/* Atomic writes of one range: from memory, and of a repeated byte. */
 #ifndef ATO_LIB_API_WRITE_H
 #define ATO_LIB_API_WRITE_H
 
@@ -8,5 +8,7 @@
 /* Writes n bytes at `offset` of m's file; the caller has checked that they lie within it. `flags`: ATO_EAGER,
  * ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
 int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
+
+int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags);
 
 #endif

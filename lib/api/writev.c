@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes of several ranges, or of one that has several pages, in one step. All their pages are known before the first
- * one is reserved. So they are reserved in ascending order, like those of one range, and not in the order of calls,
- * like those of a transaction.
+ * Writes of several ranges in one step. All their pages are known before the first one is reserved. So they are
+ * reserved in ascending order, like those of one range, and not in the order of calls, like those of a
+ * transaction.
  */
 #include "ato.h"
 
 #include "lib/api/writev.h"
-#include "lib/commit/commit.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
@@ -22,8 +21,8 @@
 #include <stdlib.h>
 
 struct transfer {
-    struct range to;
-    struct staging_source source;
+    struct range to, from;
+    const char *src;
     char *copy; /* of a source whose pages cannot be held; or NULL */
     uint64_t n;
 };
@@ -55,45 +54,43 @@ static int make_room(struct transfers *r, unsigned n)
     return report_error(ENOMEM, "no memory to write %u ranges", n);
 }
 
-static void add_spans(struct transfers *r, const struct transfer *at)
+static void add_span(struct transfers *r, const struct range *s, uint64_t n)
 {
-    const struct staging_source *from = &at->source;
-    r->spans[r->nspans++] = page_span_of(at->to.m->file, at->to.offset, at->n);
-    if (from->from)
-        r->spans[r->nspans++] = page_span_of(from->from->file, from->from_offset, at->n);
+    r->spans[r->nspans++] = page_span_of(s->m->file, s->offset, n);
 }
 
 /* Makes a consistent copy of the source in memory. */
-static int copy_source(struct transfer *at, const struct range *from, uint64_t n)
+static int copy_source(struct transfer *at, uint64_t n)
 {
     at->copy = range_copy_buffer(n);
-    if (!at->copy || reader_read(from->m, from->offset, at->copy, n) < 0)
+    if (!at->copy || reader_read(at->from.m, at->from.offset, at->copy, n) < 0)
         return -1;
-    range_count_read(from->m, n);
-    at->source = (struct staging_source){.bytes = at->copy};
+    range_count_read(at->from.m, n);
+    at->src = at->copy;
+    at->from.m = NULL;
     return 0;
 }
 
 static int add(struct transfers *r, const struct ato_iovec *v)
 {
     struct transfer *at = &r->each[r->n];
-    struct range from;
     if (v->n == 0)
         return range_empty(v->dst, v->dst);
-    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&from, v->src, v->n) < 0)
+    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
         return -1;
     if (!at->to.m)
         return range_none(v->dst, v->dst);
     if (range_check_writable(at->to.m, v->dst) < 0)
         return -1;
-    at->n = v->n;
-    at->source =
-        (struct staging_source){.bytes = v->src, .from = from.m, .from_offset = from.offset};
-    if (from.m && from.m->file->reader && copy_source(at, &from, v->n) < 0)
+    at->src = v->src;
+    if (at->from.m && at->from.m->file->reader && copy_source(at, v->n) < 0)
         return -1;
-    add_spans(r, at);
-    bool epoch = at->to.m->epoch || (from.m && from.m->epoch);
-    if (epoch && (at->source.from || at->to.m != r->each[0].to.m))
+    at->n = v->n;
+    add_span(r, &at->to, v->n);
+    if (at->from.m)
+        add_span(r, &at->from, v->n);
+    bool epoch = at->to.m->epoch || (at->from.m && at->from.m->epoch);
+    if (epoch && (at->from.m || at->to.m != r->each[0].to.m))
         return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
                                     "of that mapping, and their sources in memory");
     r->epoch[r->n] = (struct epoch_range){at->to.offset, v->n, v->src, false};
@@ -121,13 +118,11 @@ static int write_all(struct tx *t, struct transfers *r, unsigned flags)
     }
     if (claim_in_order(t, r->spans, r->nspans) < 0)
         return -1;
-    /* With SKIP_EQUAL the number of pages that flip is not known yet. */
-    if (r->nspans == 1 && !(flags & ATO_SKIP_EQUAL) &&
-        commit_prepare(r->each[0].to.m, &t->set, t->set.n) < 0)
-        return -1;
     for (unsigned i = 0; i < r->n; i++) {
         const struct transfer *at = &r->each[i];
-        if (staging_write(t, at->to.m, at->to.offset, at->n, &at->source, flags) < 0)
+        struct staging_source source = {
+            .bytes = at->src, .from = at->from.m, .from_offset = at->from.offset};
+        if (staging_write(t, at->to.m, at->to.offset, at->n, &source, flags) < 0)
             return -1;
     }
     if (tx_make_durable(t) < 0)
@@ -148,27 +143,17 @@ static int write_ranges(struct transfers *r, unsigned flags)
     if (!t)
         return -1;
     int result = write_all(t, r, flags);
-    commit_unprepare(&t->set);
     tx_unmake(t);
     return result;
 }
 
-/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
-enum { FETCHED = 4 };
-
-int writev_one(const struct range *to, const struct staging_source *source, uint64_t n,
-               unsigned flags)
+int writev_across(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
-    struct transfer one = {.to = *to, .source = *source, .n = n};
+    struct transfer one = {.to = *to, .from = *from, .n = n};
     struct page_span spans[2];
     struct transfers r = {.each = &one, .spans = spans, .n = 1};
-    add_spans(&r, &one);
-    for (uint64_t page = spans[0].first; page <= spans[0].last && page < spans[0].first + FETCHED;
-         page++) {
-        const struct page_state *s = shared_peek(&to->m->file->shared, page);
-        if (s)
-            page_fetch(to->m->file, s, page, 0);
-    }
+    add_span(&r, to, n);
+    add_span(&r, from, n);
     return write_ranges(&r, flags);
 }
 
@@ -188,8 +173,8 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
         result = write_ranges(&r, flags);
     for (unsigned i = 0; i < r.n && result == 0; i++) {
         range_count_write(r.each[i].to.m, r.each[i].n);
-        if (r.each[i].source.from)
-            range_count_read(r.each[i].source.from, r.each[i].n);
+        if (r.each[i].from.m)
+            range_count_read(r.each[i].from.m, r.each[i].n);
     }
     release(&r);
     return result;

@@ -118,11 +118,11 @@ const Operation operations[] = {
     // Data to O, data to R, word.
     write("Slice", 100, 64, 0, "ood"),
     write("Page", 4096, 4096, 0, "ood"),
-    // Data to R, the lane's list with its commit line, words, retired.
-    write("Pages", 3000, 6000, 0, "oddd"),
+    // O, R, the lane's list with its commit line, words, retired.
+    write("Pages", 3000, 6000, 0, "ooddd"),
     // The same, followed by the deploy: data, word.
-    write("EagerSlice", 100, 64, ATO_EAGER, "odss"),
-    write("EagerPages", 3000, 6000, ATO_EAGER, "odddss"),
+    write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
+    write("EagerPages", 3000, 6000, ATO_EAGER, "oodddss"),
     {"Deploy", "dd", NEWS, NEWS, deploy},
     {"Unmap", "ddg", NEWS, NEWS, make_plain}, // and the manifest
 };

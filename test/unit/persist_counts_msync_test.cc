@@ -30,7 +30,7 @@ TEST_F(PersistCountsTest, MsyncWriteOfSeveralPagesFlushesTheirMetaPageOnce)
                   c.scatter = 20;
                   c.copy = 2;
                   c.line = 1;
-                  c.flush_data = 2; // R as one range, the journal's list with its line
+                  c.flush_data = 3; // O and R as two ranges, the journal's list with its line
                   c.store_word = 21;
                   c.flush_word = 2; // one meta page, retired
                   c.fence = 4;
