@@ -60,7 +60,7 @@ static int take_patience(void)
                                 "ATO_WAIT_MS '%.40s' is not a number of milliseconds, from 1 to %d",
                                 word, RESERVATION_PATIENCE_MOST_MS);
     }
-    __atomic_store_n(&reservation_patience_ms, ms, __ATOMIC_RELAXED);
+    __atomic_store_n(&reservation_plain_ms, ms, __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -415,7 +415,7 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
         if (t)
             (void)ato_tx_abort(tx);
         errno = error;
-        const uint64_t limit = o.run_ms ? o.run_ms : reservation_patience_ms;
+        const uint64_t limit = o.run_ms ? o.run_ms : reservation_patience_ms();
         if (!refused)
             return r;
         if (clock_ns() - began >= limit * 1000000)

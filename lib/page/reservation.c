@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <immintrin.h>
 
-uint64_t reservation_patience_ms = RESERVATION_PATIENCE_MS;
+uint64_t reservation_plain_ms = RESERVATION_PATIENCE_MS;
 
 int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder)
 {
@@ -48,7 +48,7 @@ static int ran_out(const struct file *f, const struct patience *patience)
         ETIMEDOUT,
         "a part of %s stayed with a transaction that is open, or with a process that "
         "is stopped, for %llu ms (ATO_WAIT_MS)",
-        f->pairing.path, (unsigned long long)reservation_patience_ms);
+        f->pairing.path, (unsigned long long)reservation_patience_ms());
 }
 
 /* Waits for a page that did not become free within PAGE_SPINS. Its holder may be dead: that is found out after each
@@ -57,7 +57,7 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
 {
     const uint64_t now = clock_ns();
     const uint64_t until =
-        now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms * 1000000);
+        now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
     for (uint64_t left = until - now;;) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
         if (check_own(f, s) < 0)

@@ -25,7 +25,7 @@
  */
 #define RESERVATION_OF_TX 1
 /* How long a plain call waits. Set once, from ATO_WAIT_MS. */
-extern uint64_t reservation_patience_ms;
+extern uint64_t reservation_plain_ms;
 enum { RESERVATION_PATIENCE_MS = 10000, RESERVATION_PATIENCE_MOST_MS = 1000 * 1000 * 1000 };
 int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience);
 
@@ -67,6 +67,11 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience);
 /* Pauses in iteration i of a loop that waits for the holder of a page, which may be another process and may have
  * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
 int reservation_await(struct file *f, const struct page_state *s, unsigned i);
+
+static inline uint64_t reservation_patience_ms(void)
+{
+    return __atomic_load_n(&reservation_plain_ms, __ATOMIC_RELAXED);
+}
 
 /* Frees the page if its holder is still `holder`, and dead. Returns 0; -1 with errno. */
 int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder);
