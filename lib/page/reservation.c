@@ -22,11 +22,15 @@ int reservation_look_after(struct file *f, const struct page_state *s, uint32_t 
 
 /* Only a transaction keeps pages from one call to the next. So a thread that waits for a page of a transaction of its own
  * would wait in vain. An open epoch belongs to every thread of the process. */
-static int check_own(const struct file *f, const struct page_state *s)
+static int check_own(const struct file *f, const struct page_state *s,
+                     const struct patience *patience)
 {
     if (__atomic_load_n(&s->holder, __ATOMIC_RELAXED) != f->holder)
         return 0;
-    const uint64_t owner = handle_owner_of(__atomic_load_n(&s->tx, __ATOMIC_RELAXED));
+    const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED), owner = handle_owner_of(tx);
+    /* The epoch for which the caller writes may just have got the page by another write: that is no wait for itself. */
+    if (patience->epoch && page_tx_place(tx) == patience->epoch)
+        return 0;
     if (owner != thread_id() && owner != TX_ALL_THREADS)
         return 0;
     return report_error(
@@ -60,7 +64,7 @@ static int wait_long(struct file *f, struct page_state *s, const struct patience
         now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
     for (uint64_t left = until - now;;) {
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        if (check_own(f, s) < 0)
+        if (check_own(f, s, patience) < 0)
             return -1;
         page_sleep(s, left);
         if (reservation_look_after(f, s, holder) < 0)

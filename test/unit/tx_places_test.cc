@@ -78,7 +78,9 @@ TEST_F(TxPlaces, OwnerIsNotRefusedWhenAnotherThreadIs)
     });
     unsigned lost = 0;
     for (int i = 0; refused < 100 && taken < 10000 && i < 1000000; i++) {
-        ato_tx *t = ato_tx_begin(0);
+        const struct ato_tx_options patient = {sizeof(patient), 0, 60000, 0, 0};
+        ato_tx *t =
+            ato_tx_begin_opt(&patient); // the other thread may not run for some milliseconds
         shared = t;
         bool good = true;
         for (size_t k = 0; k < 10 && good; k++)
