@@ -99,10 +99,8 @@ static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
     const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = page, .repeats = true};
-    if (!to->m->epoch)
-        return write_fill(to->m, to->offset, c, n, 0);
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return epoch_write(to->m, &range, 1, 0);
+    return to->m->epoch ? epoch_write(to->m, &range, 1, 0) : write_fill(to->m, to->offset, page, n);
 }
 
 void *ato_memset(void *dst, int c, size_t n)

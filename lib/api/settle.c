@@ -33,13 +33,6 @@ static uint64_t limit(void)
     return clock_ns() + PATIENCE_MS * 1000000ull;
 }
 
-/* Returns the holder that the slot is given to; 0: none. */
-static uint32_t given_to(const struct shared *shared, unsigned slot)
-{
-    const uint32_t holder = shared_holder_of(shared, slot);
-    return __atomic_load_n(&shared->slots[slot].state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
-}
-
 static void pause_a_moment(unsigned i)
 {
     enum { SPINS = 100 };
@@ -76,9 +69,8 @@ struct commit {
 static bool is_over(const struct file *f, const struct commit *c)
 {
     const struct shared *shared = &f->shared;
-    const uint64_t now =
-        __atomic_load_n(&shared_thread_of(shared, c->slot, c->thread)->commits, __ATOMIC_ACQUIRE);
-    return !(now & UNDER_WAY_NOW) || given_to(shared, c->slot) != c->holder ||
+    const uint64_t now = under_way_look(shared, c->slot, c->thread);
+    return !(now & UNDER_WAY_NOW) || shared_given_to(shared, c->slot) != c->holder ||
            (c->thread < THREAD_SHARED && now / UNDER_WAY_OVER != c->noted / UNDER_WAY_OVER);
 }
 
@@ -87,15 +79,13 @@ static bool is_over(const struct file *f, const struct commit *c)
 static int settle_slot(struct file *f, unsigned slot)
 {
     const struct shared *shared = &f->shared;
-    struct commit c = {.holder = given_to(shared, slot), .slot = slot};
+    struct commit c = {.holder = shared_given_to(shared, slot), .slot = slot};
     if (!c.holder || c.holder == f->holder)
         return 0;
     const uint64_t until = limit();
-    unsigned threads = __atomic_load_n(&shared->slots[slot].threads, __ATOMIC_ACQUIRE);
-    threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+    const unsigned threads = under_way_threads(shared, slot);
     for (c.thread = 0; c.thread < threads; c.thread++) {
-        c.noted =
-            __atomic_load_n(&shared_thread_of(shared, slot, c.thread)->commits, __ATOMIC_ACQUIRE);
+        c.noted = under_way_look(shared, slot, c.thread);
         for (unsigned i = 0; !is_over(f, &c); i++) {
             if (i % 16 == 0 && look_after(f, c.holder, until) < 0)
                 return -1;
@@ -121,9 +111,7 @@ static int settle(struct file *f)
         return -1;
     if (f->reader && !reader_state_watches(f))
         return 0;
-    const struct shared_header *h = f->shared.header;
-    unsigned slots = __atomic_load_n(&h->slots_used, __ATOMIC_ACQUIRE);
-    slots = slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
+    const unsigned slots = under_way_slots(&f->shared);
     for (unsigned slot = 0; slot < slots; slot++)
         if (settle_slot(f, slot) < 0)
             return -1;

@@ -21,15 +21,6 @@
 
 #include <string.h>
 
-/* ---- where the bytes come from ---- */
-
-struct source {
-    const char *bytes; /* consecutive; or a page of one byte */
-    bool repeats;      /* it is a page of one byte */
-};
-
-/* ---- the operation ---- */
-
 /* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
 enum { FETCHED = 4 };
 
@@ -58,13 +49,12 @@ static int flush_range(struct file *f, uint64_t offset, uint64_t n)
                            (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
 }
 
-/* Writes to the pages of the range, all of which are held. */
+/* Writes to the pages of the range, all of which are held. `repeats`: `from` is a page of one repeated byte. */
 static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
-                      const struct source *src, unsigned flags)
+                      const char *from, bool repeats, unsigned flags)
 {
     struct file *f = m->file;
     struct held_page *at = h->pages;
-    const char *from = src->bytes;
     uint64_t stored = 0;
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     if (make_space(at, offset, n) < 0)
@@ -78,7 +68,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     {
         at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);
         stored |= at++->pending;
-        from += src->repeats ? 0 : bytes;
+        from += repeats ? 0 : bytes;
     }
     if (stored) {
         struct part part = {.mapping = m};
@@ -193,8 +183,8 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     return r;
 }
 
-static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const struct source *src,
-                        unsigned flags)
+static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from,
+                         bool repeats, unsigned flags)
 {
     const struct page_span pages = page_span_of(m->file, offset, n);
     struct page_set h;
@@ -206,7 +196,7 @@ static int write_source(struct mapping *m, uint64_t offset, uint64_t n, const st
     }
     int r = page_set_reserve(&h, &pages, 1);
     if (r == 0)
-        r = write_held(m, &h, offset, n, src, flags);
+        r = write_held(m, &h, offset, n, from, repeats, flags);
     commit_unprepare(&h);
     page_set_release(&h);
     return r;
@@ -221,14 +211,10 @@ int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t 
     const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
     if (r <= 0)
         return r;
-    struct source src = {.bytes = bytes};
-    return write_source(m, offset, n, &src, flags);
+    return write_several(m, offset, n, bytes, false, flags);
 }
 
-int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags)
+int write_fill(struct mapping *m, uint64_t offset, const char *page, uint64_t n)
 {
-    char page[PAGE_BYTES];
-    struct source src = {.bytes = page, .repeats = true};
-    memset(page, byte, n < sizeof(page) ? n : sizeof(page));
-    return write_source(m, offset, n, &src, flags);
+    return write_several(m, offset, n, page, true, 0);
 }

@@ -9,6 +9,7 @@
  * ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
 int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
 
-int write_fill(struct mapping *m, uint64_t offset, int byte, uint64_t n, unsigned flags);
+/* Writes n bytes of a page of one repeated byte. */
+int write_fill(struct mapping *m, uint64_t offset, const char *page, uint64_t n);
 
 #endif

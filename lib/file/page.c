@@ -70,7 +70,7 @@ bool page_is_not_for(const struct file *f, const struct page_state *s,
     const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED);
     /* The same transaction number may be used in several processes. */
     return tx &&
-           (patience->not_for_tx || (patience->epoch && page_tx_place(tx) == patience->epoch &&
+           (patience->not_for_tx || (page_is_for_epoch(tx, patience) &&
                                      __atomic_load_n(&s->holder, __ATOMIC_RELAXED) == f->holder));
 }
 

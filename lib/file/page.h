@@ -44,6 +44,12 @@ struct patience {
     uint64_t tx_ns;  /* how long, if a transaction waits; 0: a plain call, ATO_WAIT_MS */
 };
 
+/* Returns true if the caller writes for the epoch that page_state.tx names, in its process. */
+static inline bool page_is_for_epoch(uint64_t tx, const struct patience *patience)
+{
+    return patience->epoch && page_tx_place(tx) == patience->epoch;
+}
+
 /* Returns true if `patience` says not to wait for the transaction or epoch that holds the page. */
 bool page_is_not_for(const struct file *f, const struct page_state *s,
                      const struct patience *patience);

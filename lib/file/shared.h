@@ -204,6 +204,13 @@ static inline uint32_t shared_holder_of(const struct shared *s, unsigned slot)
     return shared_holder(slot, __atomic_load_n(&s->slots[slot].generation, __ATOMIC_RELAXED));
 }
 
+/* Returns the holder to which a slot is given now; 0: to none. */
+static inline uint32_t shared_given_to(const struct shared *s, unsigned slot)
+{
+    const uint32_t holder = shared_holder_of(s, slot);
+    return __atomic_load_n(&s->slots[slot].state, __ATOMIC_ACQUIRE) == SLOT_FREE ? 0 : holder;
+}
+
 /* The entry of a thread, by its number, of a slot's process. */
 static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,
                                                      unsigned thread)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which commits of a process are under way: noted in shared memory for ato_settle() (settle.c). */
+/* Which commits of a process are under way: noted in shared memory for ato_settle() (settle.c), and for
+ * transactions that have read the file (notes.c). */
 #ifndef ATO_LIB_FILE_UNDER_WAY_H
 #define ATO_LIB_FILE_UNDER_WAY_H
 
@@ -14,6 +15,24 @@ void under_way_raise_threads(uint16_t *threads, unsigned thread);
 static inline uint64_t *under_way_commits(const struct file *f, unsigned thread)
 {
     return &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
+}
+
+/* Return how many slots may have commits, and how many threads of a slot. Limited to what the object has room for. */
+static inline unsigned under_way_slots(const struct shared *s)
+{
+    const unsigned slots = __atomic_load_n(&s->header->slots_used, __ATOMIC_ACQUIRE);
+    return slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
+}
+
+static inline unsigned under_way_threads(const struct shared *s, unsigned slot)
+{
+    const unsigned threads = __atomic_load_n(&s->slots[slot].threads, __ATOMIC_ACQUIRE);
+    return threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+}
+
+static inline uint64_t under_way_look(const struct shared *s, unsigned slot, unsigned thread)
+{
+    return __atomic_load_n(&shared_thread_of(s, slot, thread)->commits, __ATOMIC_ACQUIRE);
 }
 
 /* Notes that the calling thread begins a commit to the file. Called before the first word is stored; may be nested. */

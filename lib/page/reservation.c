@@ -29,7 +29,7 @@ static int check_own(const struct file *f, const struct page_state *s,
         return 0;
     const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED), owner = handle_owner_of(tx);
     /* The epoch for which the caller writes may just have got the page by another write: that is no wait for itself. */
-    if (patience->epoch && page_tx_place(tx) == patience->epoch)
+    if (page_is_for_epoch(tx, patience))
         return 0;
     if (owner != thread_id() && owner != TX_ALL_THREADS)
         return 0;

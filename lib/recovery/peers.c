@@ -50,9 +50,8 @@ int peers_recover(struct file *f, uint32_t holder)
 static uint32_t next_dead(const struct file *f, unsigned *slot)
 {
     for (; *slot < MANIFEST_SLOTS; (*slot)++) {
-        const uint32_t holder = shared_holder_of(&f->shared, *slot);
-        if (__atomic_load_n(&f->shared.slots[*slot].state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
-            attach_is_dead(f, holder))
+        const uint32_t holder = shared_given_to(&f->shared, *slot);
+        if (holder && attach_is_dead(f, holder))
             return holder;
     }
     return 0;

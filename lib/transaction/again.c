@@ -51,11 +51,11 @@ static uint64_t own_number(const struct file *f)
     return (uint64_t)f->holder << 32 | (thread_number() + 1);
 }
 
-/* Returns how long, in ns, others are asked to wait for a transaction that goes first. */
-static uint64_t left(const struct shared_header *h)
+/* Returns whether others are still asked to wait for a transaction that goes first. */
+static bool may_go_first(const struct shared_header *h)
 {
     const uint64_t until = __atomic_load_n(&h->first_until, __ATOMIC_RELAXED), now = clock_ns();
-    return until > now && until - now <= FIRST_NS ? until - now : 0;
+    return until > now && until - now <= FIRST_NS;
 }
 
 void again_let_first(const struct tx *t, struct file *f)
@@ -66,7 +66,7 @@ void again_let_first(const struct tx *t, struct file *f)
     uint64_t first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
     const uint64_t own = t->first ? own_number(f) : 0;
     /* One that holds pages goes on: the other one may be waiting for them. */
-    for (unsigned i = 0; first && first != own && !t->set.n && left(h); i++) {
+    for (unsigned i = 0; first && first != own && !t->set.n && may_go_first(h); i++) {
         page_pause(i);
         first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
     }

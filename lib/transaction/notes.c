@@ -112,18 +112,15 @@ static uint64_t mix(uint64_t a, uint64_t b)
 static uint64_t moment_of(const struct file *f, uint64_t sum)
 {
     const struct shared *shared = &f->shared;
-    unsigned slots = __atomic_load_n(&shared->header->slots_used, __ATOMIC_ACQUIRE);
-    slots = slots < MANIFEST_SLOTS ? slots : MANIFEST_SLOTS;
+    const unsigned slots = under_way_slots(shared);
     for (unsigned slot = 0; slot < slots; slot++) {
-        const struct shared_slot *s = &shared->slots[slot];
-        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SLOT_FREE)
+        const uint32_t holder = shared_given_to(shared, slot);
+        if (!holder)
             continue;
-        sum = mix(sum, (uint64_t)__atomic_load_n(&s->generation, __ATOMIC_RELAXED) << 32 | slot);
-        unsigned threads = __atomic_load_n(&s->threads, __ATOMIC_ACQUIRE);
-        threads = threads <= THREAD_SHARED ? threads : THREAD_SHARED + 1;
+        sum = mix(sum, holder);
+        const unsigned threads = under_way_threads(shared, slot);
         for (unsigned thread = 0; thread < threads; thread++) {
-            const uint64_t commits =
-                __atomic_load_n(&shared_thread_of(shared, slot, thread)->commits, __ATOMIC_ACQUIRE);
+            const uint64_t commits = under_way_look(shared, slot, thread);
             if (commits & UNDER_WAY_NOW)
                 return 0;
             sum = mix(sum, commits);
@@ -207,7 +204,8 @@ void notes_begin_commit(struct tx *t)
         if (t->parts[i].written)
             under_way_begin(t->parts[i].mapping->file);
     mark_commit(t, PAGE_SET_COMMITS);
-    /* Whoever does not see the flag has read before it what the check below finds changed. */
+    /* The check that follows comes after the flags, for all CPUs. If another transaction misses a flag, it has seen a change
+     * of what this one has read, and this check finds that change, too. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 

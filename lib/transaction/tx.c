@@ -37,19 +37,27 @@ static bool has_written(const struct tx *t)
     return i < t->nparts;
 }
 
+/* Commits what the transactions have written, if nobody has changed what they have read. */
+static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
+{
+    int r = 0;
+    for (unsigned i = 0; i < n; i++)
+        notes_begin_commit(t[i]);
+    for (unsigned i = 0; r == 0 && i < n; i++)
+        r = notes_hold_for_commit(t[i], t, n);
+    if (r == 0)
+        r = commit_run(flip);
+    for (unsigned i = 0; i < n; i++)
+        notes_end_commit(t[i]);
+    return r;
+}
+
 int tx_make_durable(struct tx *t)
 {
     struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
     int r = make_ready(t);
-    if (r == 0 && t->notes.n && has_written(t)) {
-        notes_begin_commit(t);
-        r = notes_hold_for_commit(t, &t, 1);
-        if (r == 0)
-            r = commit_run(&flip);
-        notes_end_commit(t);
-    } else if (r == 0) {
-        r = commit_run(&flip);
-    }
+    if (r == 0)
+        r = t->notes.n && has_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
     if (r == 0)
         resize_clear(t);
     commit_unprepare(&t->set);
@@ -57,6 +65,14 @@ int tx_make_durable(struct tx *t)
 }
 
 /* ---- several at once ---- */
+
+static void give_list_back(struct page_set *h)
+{
+    if (h->pages != h->small)
+        free(h->pages);
+    h->pages = h->small;
+    h->room = PAGE_SET_SMALL;
+}
 
 /* The pages and parts of all of them, as if they were one. */
 struct all {
@@ -84,10 +100,11 @@ static int make_all(struct all *all, struct tx *const *t, unsigned n)
         pages += t[i]->set.n;
         parts += t[i]->nparts;
     }
-    all->set.pages = malloc(pages * sizeof(*all->set.pages) + 1);
     all->parts = malloc(parts * sizeof(*all->parts) + 1);
-    if (!all->set.pages || !all->parts)
+    if (!all->parts)
         return report_error(ENOMEM, "no memory to commit %u transactions at once", n);
+    if (page_set_make_room(&all->set, pages) < 0)
+        return -1;
     add_parts(all, t, n, true);
     add_parts(all, t, n, false);
     for (unsigned i = 0; i < n; i++) {
@@ -117,15 +134,9 @@ static int commit_all(struct tx *const *t, unsigned n)
     struct all all;
     int r = make_all(&all, t, n);
     struct commit flip = {.set = &all.set, .parts = all.parts, .nparts = all.nparts};
-    for (unsigned i = 0; i < n; i++)
-        notes_begin_commit(t[i]);
-    for (unsigned i = 0; r == 0 && i < n; i++)
-        r = notes_hold_for_commit(t[i], t, n);
     if (r == 0)
-        r = commit_run(&flip);
-    for (unsigned i = 0; i < n; i++)
-        notes_end_commit(t[i]);
-    free(all.set.pages);
+        r = commit_checked(&flip, t, n);
+    give_list_back(&all.set);
     free(all.parts);
     return r;
 }
@@ -157,14 +168,6 @@ void tx_bring_home(struct tx *t)
 
 /* The list of pages is kept for the next transaction if it is not longer than this. */
 enum { MUCH = 4096 };
-
-static void give_list_back(struct page_set *h)
-{
-    if (h->pages != h->small)
-        free(h->pages);
-    h->pages = h->small;
-    h->room = PAGE_SET_SMALL;
-}
 
 /* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
 static __attribute__((noinline)) void forget_behind(struct tx *t)
