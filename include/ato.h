@@ -332,9 +332,9 @@ int ato_settle(const void *addr);
  * grows with the file reaches them at once, at its address. Durable when it returns.
  *
  * A shrink waits for calls that write to the part that is cut off, and for transactions that hold pages there;
- * then calls that reach beyond the new end are EFAULT. The part gives its space back (on tmpfs
- * when the file is unmapped), and reads as zeros if the file gets longer again. Other programs see the new length
- * when the last mapping of the file is gone; until then plain loads beyond the end may read any bytes.
+ * then calls that reach beyond the new end are EFAULT. The part reads as zeros if the file gets longer again. It gives its
+ * space back, and other programs see the new length, when the last mapping of the file is gone; until then plain loads
+ * beyond the end may read any bytes.
  *   EACCES    the mapping has no PROT_WRITE
  *   EAGAIN, ENOMEM  as ato_tx_begin()
  *   EDEADLK, ETIMEDOUT  as for ato_memcpy(): the last page, one that is cut off, or the size
@@ -450,7 +450,7 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 /*
  * ato_ftruncate() in a transaction: its own reads and writes see the new size at once, others when it commits.
  * Until then others that change the file's size, or write to a part that will be cut off, wait; readers go on.
- * A part that is cut off and comes back in the transaction is zeros, which count against max_bytes. After a growth
+ * A part that was cut off while the file was mapped comes back as zeros, which count against max_bytes. After a growth
  * other programs see a longer file, with zeros, until the transaction ends; after a crash, until its size changes or
  * it is mapped. Errors: those of ato_ftruncate() and ato_tx_memcpy(), but for ETIMEDOUT. Unless it is refused, the
  * transaction is as it was before the call. Since 0.1.

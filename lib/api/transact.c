@@ -314,6 +314,7 @@ int ato_ftruncate(void *addr, off_t size)
     if (!t)
         return -1;
     CALL_ON(call, m);
+    t->max_pages = UINT64_MAX; /* for zeros over what the file had before */
     int r = change_size(t, m, size);
     if (r == 0)
         r = tx_make_durable(t);

@@ -128,8 +128,8 @@ static int resize_one(struct commit *c, struct part *part)
     if (store_sizes(c) < 0)
         return file_in_doubt(f, "a new size");
     /* persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
-     * becomes visible. persist-order S2 (reader: clear_words in size.c): a smaller one is durable before what
-     * lies behind the end is thrown away. */
+     * becomes visible. persist-order S2 (reader: clear_words in shrink.c): a smaller one is durable before
+     * the words behind the end are cleared. */
     persist_fence(&f->persist);
     showing_all(c);
     return 0;

@@ -2,27 +2,30 @@
 /*
  * The parts of a change of size, for the transaction that makes it (resize.c), which holds `sizing` throughout.
  *
- *   longer    tail_clear(), size_prepare_growth(), the commit
- *   shorter   size_drain(), size_announce(), the commit, size_clear_behind()
- *   both      size_release()
+ *   longer    size_prepare_growth(), the commit
+ *   shorter   size_keep_out(), size_announce(), the commit
+ *   both      size_let_in()
  *
  * The commit is in commit.c: the size word alone, or with words of pages. For the steps on the media see
  * reflection/pairing/growth.h and shrink.h.
  *
- * A drain keeps all others from whole pages that are going to be cut off. `cut` in the shared header tells a thread
- * that has just reserved a page there that it may not have it (reservation_within()). The transaction reserves the pages
- * that have states, with SIZE_DRAINED in page_state.tx, so no operation on them is under way. Readers without a
- * lock go on, and may load pages, until the new size becomes visible.
+ * A shrink only moves the end. Pages behind it keep their states, bitmaps and space until no process has the file
+ * mapped. So a reader without a lock that began before may go on, and a growth finds there what the file had: the
+ * transaction that makes the file longer writes zeros over it, as over any page.
+ *
+ * But nobody else may commit to the pages that are cut off when the file already is shorter for others. `cut` in the shared
+ * header tells a thread that has just reserved a page there that it may not have it (reservation_within()), and the
+ * shrink waits for those that reserved one before.
+ *
+ * Writers and readers go by the size in memory. Writers read it again under their reservations (reservation_within()),
+ * readers after the versions (read.c).
  */
 #ifndef ATO_LIB_COMMIT_SIZE_H
 #define ATO_LIB_COMMIT_SIZE_H
 
 #include "lib/file/page.h"
 
-/* Place in page_state.tx for pages that the transaction holds without listing them. */
-#define SIZE_DRAINED 0x7fffffffu
-
-/* The whole pages of a file that are cut off. */
+/* Whole pages that a transaction cuts off. */
 struct size_range {
     struct file *file;
     uint64_t first, end;
@@ -37,27 +40,18 @@ int size_on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size)
 /* Makes the next write to the file's last page, which is held, ask for space again. */
 void size_forget_space(struct file *f);
 
-/* Prepares a larger size, durably: both files get that length, and the new bytes are zeros, except in the last
- * page. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
+/* Prepares a larger size, durably: both files get that length. The new bytes are zeros, except where the file had others
+ * since it was mapped, and in the last page. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
 int size_prepare_growth(struct file *f, uint64_t to);
-
-/* Drains the pages of a range; `cut` becomes its beginning. Returns 0; -1 with ENOSPC, EIO, or an error of
- * reservation_wait(): no page is drained. */
-int size_drain(const struct size_range *r, const struct patience *patience);
 
 /* S1: announces a shrink. Returns 0; -1 with EIO. */
 int size_announce(struct file *f);
 
-/* Before and after a durable new size that cuts the range off becomes visible: marks all pages that a reader may
- * use; then sets their bitmaps to 0 and unmarks them (read.c, point 5). */
-void size_mark(const struct size_range *r);
-void size_unmark(const struct size_range *r);
+/* Keeps all others from the pages of a range, and waits for those who hold one; `cut` becomes its beginning. Returns
+ * 0; -1 with EIO, or an error of reservation_wait(): `cut` is as it was. */
+int size_keep_out(const struct size_range *r, const struct patience *patience);
 
-/* Step 3 of shrink.h, for a file that has `to` bytes now. Errors are ignored, since the shrink is done: the next
- * growth, or the end of the last mapping, clears what is left. */
-void size_clear_behind(const struct size_range *r, uint64_t to);
-
-/* Releases the drained pages of the range, and withdraws `cut`. */
-void size_release(const struct size_range *r);
+/* Withdraws `cut`. */
+void size_let_in(struct file *f);
 
 #endif

@@ -21,14 +21,13 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only a shrink
- * frees space (and space_give_back(), which clears these bits), and growth makes no earlier page a hole. */
+/* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only
+ * space_give_back() frees space, and clears these bits; and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
 #define CHUNK_O_PAGES                                                                              \
-    0x03ffu /* how many pages of the original, from the first of the 512 on, have space, except those
-               that were cut off since (shared_header.lowest) */
+    0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 
 struct reader;
 

@@ -201,7 +201,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->capacity = pages;
     h->groups_at = groups_behind(pages);
     h->size = size;
-    h->cut = h->gone = h->lowest = UINT64_MAX;
+    h->cut = UINT64_MAX;
     h->domain = record->domain;
     h->inode = record->inode;
     h->device = record->device;

@@ -118,10 +118,6 @@ struct shared_header {
     uint32_t domain;
     uint64_t inode, device; /* of the original */
     uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
-    uint64_t gone;          /* bytes: the same, while the shrink becomes visible */
-    /* Bytes: the smallest size that the file was made shorter to; pages beyond it may have no
-     * space. */
-    uint64_t lowest;
     /* A transaction that others let go first (again.h): whose, and until when, CLOCK_MONOTONIC, ns; 0: none. */
     uint64_t first, first_until;
     uint64_t entered;    /* number of slots given out so far */
@@ -140,7 +136,7 @@ static_assert(sizeof(struct shared_thread) == 64, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 7
+#define SHARED_VERSION 8
 
 enum {
     SHARED_SLOTS_AT = 4096,

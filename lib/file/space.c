@@ -83,12 +83,6 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     return known | found;
 }
 
-/* Returns true if the page was ever cut off, by any process: then its space is given back, or is about to be. */
-static bool was_cut_off(const struct file *f, uint64_t page)
-{
-    return page * PAGE_BYTES >= __atomic_load_n(&f->shared.header->lowest, __ATOMIC_SEQ_CST);
-}
-
 static int no_space(const struct file *f, const char *beside, uint64_t at, uint64_t n,
                     const char *what)
 {
@@ -144,7 +138,7 @@ int space_look(struct file *f, uint64_t page, uint8_t *flags)
     *flags = 0;
     if (chunk < 0)
         return -1;
-    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES) && !was_cut_off(f, page)) {
+    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES)) {
         *flags = PAGE_O_ALLOCATED;
     } else if (f->holes_fault) {
         if (make_readable(f, page) < 0)
@@ -164,18 +158,9 @@ int space_look_r(struct file *f, uint64_t page)
     return data < at + PAGE_BYTES ? 0 : allocate(f, f->r, at, PAGE_BYTES, "the reflection of");
 }
 
-/* Returns true if a meta page has its own space, but may have lost that of its neighbours, which a store needs
- * in a page cache: the file was made shorter there. */
-static bool lost_neighbours(const struct file *f, uint64_t chunk)
-{
-    return !f->r_holes_fault && domain_is_cached(f->persist.domain) &&
-           was_cut_off(f, chunk * CHUNK_PAGES);
-}
-
 int space_make_meta(struct file *f, uint64_t chunk)
 {
-    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE &&
-        !lost_neighbours(f, chunk))
+    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
         return 0;
     if (allocate(f, f->r, layout_meta_page(chunk), PAGE_BYTES, "a meta page of the reflection of") <
         0)
@@ -251,8 +236,7 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n)
 }
 
 /*
- * The next growth cuts off pages that never were within the file, or takes their space (growth.h, clear_behind());
- * a shrink takes the space of their reflection. Where reading a hole may be SIGBUS, such a page goes back to 'not
+ * The end of the transaction, or the next growth, cuts off pages that never were within the file (growth.h). Where reading a hole may be SIGBUS, such a page goes back to 'not
  * loaded': loading it asks for space.
  *
  * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
@@ -276,12 +260,4 @@ void space_forget_behind_in(const struct file *f, uint64_t page, struct page_sta
     /* Not file_size(): the file may be longer than the views. */
     const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
     space_forget_behind(size, shrink_from(&f->pairing), f->holes_fault, page, s);
-}
-
-void space_note_lowest(struct shared_header *h, uint64_t size)
-{
-    /* Changed only by the holder of `sizing`. Pairs with space_look(). */
-    uint64_t *lowest = &h->lowest;
-    if (size < *lowest)
-        __atomic_store_n(lowest, size, __ATOMIC_SEQ_CST);
 }

@@ -57,8 +57,4 @@ void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint6
 /* The same for a file that this process has mapped. */
 void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s);
 
-/* Notes, for all processes, that pages beyond `size` bytes may have no space from now on. Called before the space
- * is taken. */
-void space_note_lowest(struct shared_header *h, uint64_t size);
-
 #endif

@@ -36,6 +36,7 @@ struct queue;
 struct note {
     struct file *file;
     const struct page_state *state;
+    uint64_t page;
     uint32_t content;
     uint32_t at; /* its place in the hash table */
 };

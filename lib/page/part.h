@@ -12,11 +12,10 @@ struct part {
     bool written, eager; /* used by transactions only */
     /* For a transaction that changes the file's size (resize.h): */
     bool sized;    /* it holds `sizing`, and the next fields are valid */
-    uint32_t tag;  /* the transaction's: of the pages that are drained */
     bool resizes;  /* `size` is not the file's: the commit makes it so */
     uint64_t size; /* bytes, as the transaction sees it */
     uint64_t old;  /* before the transaction */
-    uint64_t low;  /* the smallest in between: whole pages from there on are drained */
+    uint64_t low;  /* the smallest in between: others are kept from whole pages behind it */
     /* For the commit itself: */
     uint64_t pages, slices; /* that flip */
     unsigned index;         /* of the file in a lane */

@@ -121,8 +121,6 @@ void reservation_end_shrink(struct file *f)
     struct shared_header *h = f->shared.header;
     if (h->cut != UINT64_MAX)
         __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
-    if (h->gone != UINT64_MAX)
-        __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
 }
 
 int reservation_wait_for_size(struct file *f, const struct patience *patience)

@@ -21,11 +21,10 @@
  *      marks all of them before it changes the first bitmap, and unmarks the first one after it has changed the last
  *      bitmap: so at t it had not begun to become visible, or was entirely visible.
  *   4. Bitmaps in memory change only when the flip is durable (I4): bytes that were read cannot be lost.
- *   5. The end of the file is checked after the version is noted, and before the copy. A shrink marks each page that it cuts, the
- *      last one too, before the new size becomes visible, and unmarks it after. So a reader that saw the old
- *      size after a version, and the same version after its copy, copied before the shrink became visible.
- *      Only then are the bytes beyond the end made zeros, or given back. A page without a state, or one that
- *      is not loaded, must be loaded first, under a reservation (load_look()).
+ *   5. The end of the file is checked after the version is noted, and before the copy. A shrink leaves
+ *      what it cuts off as it is, so a reader that saw the old size copies what the file had then. A growth stores zeros
+ *      there, as a commit like others. A page without a state, or one that is not loaded, must be loaded first, under a
+ *      reservation (load_look()).
  *
  * No barriers are needed: x86 does not let a load pass an earlier load. The fence below is for the compiler, and
  * for ports to other CPUs. A stale version (the load was executed before another CPU's store was visible) only

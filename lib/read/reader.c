@@ -151,7 +151,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     pr->identity = *identity;
     f->reader = r;
     f->shared.header = &r->own;
-    r->own.cut = r->own.gone = r->own.lowest = UINT64_MAX;
+    r->own.cut = UINT64_MAX;
     if (folder) {
         if (strlen(folder) >= sizeof(r->folder)) {
             report_error(ENAMETOOLONG, "the path of the reflection folder is too long");

@@ -168,50 +168,6 @@ static int reload_size(struct dead *d)
     return 0;
 }
 
-/* Takes a page that is cut off and that the dead process does not hold. */
-static int claim(struct dead *d, struct page_state *s, uint64_t page)
-{
-    for (unsigned i = 0;; i++) {
-        uint32_t holder = 0;
-        if (__atomic_compare_exchange_n(&s->holder, &holder, d->holder, false, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            break;
-        if (holder == d->holder) /* the dead process had it all the time */
-            return 0;
-        /* Another dead holder: it did no more than load the page, since the end was before it. */
-        const unsigned slot = shared_slot_of(holder);
-        if (i % 1024 == 1023 && slot < MANIFEST_SLOTS &&
-            locks_ask(d->file->lock, 1 + (off_t)slot, 1) == LOCKS_FREE &&
-            __atomic_compare_exchange_n(&s->holder, &holder, d->holder, false, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            break;
-        page_pause(i);
-    }
-    if (add(d, s, page) < 0) {
-        page_release(s);
-        return -1;
-    }
-    d->pages[d->n - 1].marked = mark(s);
-    return 0;
-}
-
-/* Takes the pages that a smaller size cuts off, as size_mark(). */
-static int claim_cut_off(struct dead *d)
-{
-    struct shared_header *h = d->shared.header;
-    uint64_t page = layout_pages(d->size);
-    space_note_lowest(h, d->size);
-    if (d->size >= __atomic_load_n(&h->size, __ATOMIC_RELAXED))
-        return 0;
-    __atomic_store_n(&h->gone, page * PAGE_BYTES, __ATOMIC_RELEASE);
-    /* Pairs with may_load() in load.c. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    for (struct page_state *s; (s = shared_next_state(&d->shared, &page, UINT64_MAX));)
-        if (!has(d, s) && claim(d, s, page - 1) < 0)
-            return -1;
-    return 0;
-}
-
 /* ---- words ---- */
 
 /* Sets *words to the words of a chunk; to NULL if they are 0 in a hole, where a load might be SIGBUS. Returns 0;
@@ -241,7 +197,7 @@ static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
         struct dead_page *p = &d->pages[i];
         const uint64_t at = p->page % CHUNK_PAGES;
         const uint64_t word = words ? __atomic_load_n(&words[at], __ATOMIC_RELAXED) : 0;
-        p->bitmap = word & bitmap_within(p->page, d->size);
+        p->bitmap = word;
         /* It was flipping, and does not flip. */
         const bool in_place = p->showed && word == p->state->bitmap;
         d->in_place |= in_place;
@@ -281,13 +237,10 @@ static int note_bitmaps(struct dead *d)
 
 /* ---- what becomes visible ---- */
 
-/* The pages are in ascending order, except those that were claimed. */
 void dead_reload(struct dead *d)
 {
     struct shared_header *h = d->shared.header;
     int r = d->sizing ? reload_size(d) : 0;
-    if (r == 0 && d->sizing)
-        r = claim_cut_off(d);
     if (r == 0)
         r = note_bitmaps(d);
     if (r < 0) {
@@ -311,10 +264,8 @@ void dead_show(struct dead *d)
         if (!d->pages[i].left)
             unmark(d->pages[i].state);
     }
-    if (d->sizing) {
-        __atomic_store_n(&h->gone, UINT64_MAX, __ATOMIC_RELEASE);
+    if (d->sizing)
         unmark(&h->sizing);
-    }
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
     __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
 }

@@ -42,12 +42,6 @@ static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t 
                    bool not_for_tx)
 {
     seam_point(SEAM_RESERVE, s);
-    /* The transaction has drained the page itself (resize.c). */
-    if (__builtin_expect(__atomic_load_n(&s->tx, __ATOMIC_RELAXED) ==
-                                 page_set_note(t->set.tag, SIZE_DRAINED) &&
-                             page_set_is_of(f, s, t->set.tag),
-                         0))
-        return 0;
     for (;;) {
         int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
         struct patience patience;
@@ -89,18 +83,10 @@ static int take(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
 
 void claim_give_back(struct tx *t, uint64_t n)
 {
-    for (uint64_t i = t->set.n; i > n; i--) {
-        struct held_page *at = &t->set.pages[i - 1];
-        const struct part *part = parts_sizing(t, at->file);
-        if (part)
+    for (uint64_t i = n; i < t->set.n; i++) {
+        const struct held_page *at = &t->set.pages[i];
+        if (parts_sizing(t, at->file))
             space_forget_behind_in(at->file, at->page, at->state);
-        if (!part || at->page < layout_pages(part->low) || at->page >= layout_pages(part->old))
-            continue;
-        /* It was taken from the drained pages, and goes back there. The last page takes its place. */
-        __atomic_store_n(&at->state->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
-        *at = t->set.pages[--t->set.n];
-        if (i - 1 < t->set.n)
-            __atomic_store_n(&at->state->tx, page_set_note(t->set.tag, i - 1), __ATOMIC_RELAXED);
     }
     page_set_release_from(&t->set, n);
 }

@@ -6,6 +6,8 @@
 #include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
+#include "lib/transaction/claim.h"
+#include "lib/transaction/parts.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -56,8 +58,9 @@ static int make_room(struct notes *n)
     return 0;
 }
 
-int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t version)
+int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version)
 {
+    const struct page_state *s = shared_peek(&f->shared, page);
     struct notes *n = &t->notes;
     const uint32_t content = page_content(version);
     if (n->n == n->room && make_room(n) < 0)
@@ -70,7 +73,8 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
                             "a transaction that reads %llu pages: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
                             (unsigned long long)n->n + 1, (unsigned long long)t->max_pages);
-    n->each[n->n++] = (struct note){.file = f, .state = s, .content = content, .at = at};
+    n->each[n->n++] =
+        (struct note){.file = f, .state = s, .page = page, .content = content, .at = at};
     n->index[at] = (uint32_t)n->n;
     return 0;
 }
@@ -141,22 +145,44 @@ static uint64_t moment(const struct tx *t)
     return sum;
 }
 
-/* Waits until no other transaction commits the page. Returns 0; -1 with EAGAIN: the transaction is refused. */
+/* Returns true if another transaction is going to cut the page off, or has cut it off. The transactions in `with` are
+ * not others. */
+static bool is_cut(const struct note *at, struct tx *const *with, unsigned n)
+{
+    const uint64_t end = at->page * PAGE_BYTES + 1;
+    const struct shared_header *h = at->file->shared.header;
+    unsigned i = 0;
+    /* `cut` first, as in reservation_within(). */
+    if (end <= __atomic_load_n(&h->cut, __ATOMIC_ACQUIRE) && end <= file_size(at->file))
+        return false;
+    while (i < n && !parts_sizing(with[i], at->file))
+        i++;
+    return i == n;
+}
+
+/* Waits until no other transaction commits the page, or cuts it off. Returns 0; -1 with EAGAIN: the transaction is
+ * refused. */
 static int await_commit(struct tx *t, const struct note *at)
 {
+    const struct page_state *s = is_cut(at, &t, 1) ? &at->file->shared.header->sizing : at->state;
     uint64_t until = 0;
-    for (unsigned i = 0; __atomic_load_n(&at->state->tx, __ATOMIC_ACQUIRE) & PAGE_SET_COMMITS;
-         i++) {
+    for (unsigned i = 0; __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) & PAGE_SET_COMMITS; i++) {
         const uint64_t now = clock_ns();
         until = until ? until : now + t->wait_ms * 1000000;
         if (now >= until) {
-            const uint32_t holder = __atomic_load_n(&at->state->holder, __ATOMIC_RELAXED);
-            (void)reservation_look_after(at->file, at->state, holder);
+            const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+            (void)reservation_look_after(at->file, s, holder);
             return has_changed(t, at->file);
         }
         page_pause(i);
     }
     return 0;
+}
+
+/* Returns true if another transaction has cut the page off. */
+static bool is_behind(const struct tx *t, const struct note *at)
+{
+    return at->page * PAGE_BYTES >= file_size(at->file) && !parts_sizing(t, at->file);
 }
 
 int notes_hold(struct tx *t)
@@ -174,7 +200,7 @@ int notes_hold(struct tx *t)
         const uint64_t version = read_steady_version(at->file, at->state);
         if (!version)
             return -1;
-        if (page_content(version) != at->content)
+        if (page_content(version) != at->content || is_behind(t, at))
             return has_changed(t, at->file);
     }
     n->moment = now;
@@ -191,6 +217,10 @@ static bool is_of(const struct note *at, struct tx *const *with, unsigned n)
 
 static void mark_commit(struct tx *t, uint64_t flag)
 {
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].sized)
+            __atomic_store_n(&t->parts[i].mapping->file->shared.header->sizing.tx,
+                             page_set_note(t->set.tag, 0) | flag, __ATOMIC_RELEASE);
     for (uint64_t i = 0; i < t->set.n; i++)
         __atomic_store_n(&t->set.pages[i].state->tx, page_set_note(t->set.tag, i) | flag,
                          __ATOMIC_RELEASE);
@@ -246,6 +276,10 @@ int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n)
             return has_changed(t, at->file);
         }
         if (page_content(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
+            return has_changed(t, at->file);
+        const struct patience patience = claim_patience(t);
+        if (is_cut(at, with, n) &&
+            (reservation_wait_for_size(at->file, &patience) < 0 || is_cut(at, with, n)))
             return has_changed(t, at->file);
     }
     return 0;

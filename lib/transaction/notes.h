@@ -13,6 +13,9 @@
  * go on without seeing this one. For that its pages say that it commits, from before the check until it is visible,
  * and transactions that have noted such a page wait, or are refused.
  *
+ * A page that is cut off keeps its content. So a page behind the end has changed, too. Whoever cuts it off holds the size and
+ * not the page: the size says whether it commits, and `cut` (size.h) which pages it has.
+ *
  * Modelled in serial.pml.
  */
 #ifndef ATO_LIB_TRANSACTION_NOTES_H
@@ -23,7 +26,7 @@
 
 /* Notes a page that was read when it had `version`. Returns 0; -1 with EAGAIN: it was read before with another
  * content; E2BIG, ENOMEM. */
-int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t version);
+int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version);
 
 /* Returns 0 if no noted page has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
 int notes_hold(struct tx *t);

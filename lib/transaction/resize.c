@@ -2,8 +2,8 @@
 #include "lib/transaction/resize.h"
 
 #include "lib/commit/size.h"
-#include "lib/commit/tail.h"
 #include "lib/file/page.h"
+#include "lib/file/space.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/part.h"
@@ -12,12 +12,17 @@
 #include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
+#include "lib/transaction/staged.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/growth.h"
+#include "reflection/pairing/meta.h"
+#include "reflection/pairing/shrink.h"
 
 #include <errno.h>
+#include <string.h>
+#include <unistd.h>
 
 /* The whole pages of the file between `from` and `to` bytes. */
 static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
@@ -56,25 +61,23 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
     struct patience patience = claim_patience(t);
     if (claim_waited(t, reservation_take(f, s, &patience)) < 0)
         return -1;
-    __atomic_store_n(&s->tx, page_set_note(t->set.tag, SIZE_DRAINED), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->tx, page_set_note(t->set.tag, 0), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || refresh_size(f) < 0 || size_on_media(f, growth_end, size) < 0) {
         release_sizing(f);
         return -1;
     }
     part->sized = true;
-    part->tag = t->set.tag;
     part->size = part->old = part->low = f->pairing.size;
     return 0;
 }
 
-void resize_end(struct tx *t, struct part *part)
+void resize_end(struct part *part)
 {
     struct file *f = part->mapping->file;
-    struct size_range drained = range_of(t, f, part->low, part->old);
     if (!part->sized)
         return;
-    size_release(&drained);
+    size_let_in(f);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
@@ -110,10 +113,10 @@ static int cut_lower(struct tx *t, struct part *part, uint64_t size)
     struct size_range range = range_of(t, f, size, part->low);
     struct patience patience = claim_patience(t);
     uint64_t before = t->set.n, last = size / PAGE_BYTES;
-    /* The last page keeps its bytes up to the end, so it is held, and not drained. */
+    /* The last page keeps its bytes up to the end, so it is held. */
     if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
         return -1;
-    if (claim_waited(t, size_drain(&range, &patience)) < 0) {
+    if (claim_waited(t, size_keep_out(&range, &patience)) < 0) {
         page_set_release_from(&t->set, before);
         return -1;
     }
@@ -144,15 +147,14 @@ static int shrink(struct tx *t, struct part *part, uint64_t size)
 
 /* ---- longer ---- */
 
-/* Clears the last page beyond the end that the file has for others. */
-static int clear_tail(struct tx *t, struct part *part)
+/* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
+static int fill_last_page(struct tx *t, struct file *f)
 {
-    struct file *f = part->mapping->file;
-    uint64_t page = part->old / PAGE_BYTES;
+    const uint64_t page = f->pairing.size / PAGE_BYTES;
     if (claim_range(t, f, page, page) < 0)
         return -1;
     size_forget_space(f);
-    return tail_clear(f, claim_find(t, f, page));
+    return space_make(f, page, claim_find(t, f, page)->state, PAGE_O_ALLOCATED);
 }
 
 /* Gives both files the new length on the media. */
@@ -162,28 +164,77 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
     uint64_t old = part->old;
     if (size <= old || size <= f->growing)
         return 0;
-    if ((!f->growing && old % PAGE_BYTES && clear_tail(t, part) < 0) ||
+    if ((!f->growing && old % PAGE_BYTES && fill_last_page(t, f) < 0) ||
         size_prepare_growth(f, size) < 0)
         return -1;
     __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
     return 0;
 }
 
-/* Writes zeros from the transaction's old end to its new end, as far as there may be anything else: in what it cut
- * off before, and in the last slice. Elsewhere nothing is written and no space is taken: a file may grow on a full
- * disk. */
+/* Moves *page to the next one before `end` that has space in the original or a bitmap other than 0; or to `end`. Others are
+ * zeros. Returns 0; -1 with errno. */
+static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
+{
+    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+    bool failed = data < 0 && errno != ENXIO;
+    if (data >= 0 && (uint64_t)data / PAGE_BYTES < end)
+        end = (uint64_t)data / PAGE_BYTES;
+    FOR_EACH_META(chunk, f->pairing.reflection, *page / CHUNK_PAGES,
+                  (end + CHUNK_PAGES - 1) / CHUNK_PAGES)
+    {
+        if ((failed |= chunk == UINT64_MAX))
+            break;
+        const uint64_t next = (chunk + 1) * CHUNK_PAGES;
+        if (*page < chunk * CHUNK_PAGES)
+            *page = chunk * CHUNK_PAGES;
+        for (; *page < end && *page < next; ++*page)
+            if (__atomic_load_n(file_word(f, *page), __ATOMIC_RELAXED))
+                return 0;
+    }
+    *page = end;
+    return failed ? report_errno(errno, "cannot find out which parts of %s have space",
+                                 f->pairing.path)
+                  : 0;
+}
+
+static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
+{
+    static const char zeros[PAGE_BYTES];
+    char bytes[PAGE_BYTES];
+    staged_get(at, begin, n, bytes);
+    return memcmp(bytes, zeros, n) == 0;
+}
+
+/* Writes zeros from the transaction's end to its new end, as far as there may be anything else: in what it cut off, in what the
+ * file had before it was made shorter, and in the last page, whose end any process can store to. Elsewhere nothing is written
+ * and no space is taken: a file may grow on a full disk. */
 static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     static const char zeros[PAGE_BYTES];
     const struct staging_source source = {.bytes = zeros, .repeats = true};
-    uint64_t from = part->size, to = from < part->old ? part->old : from;
-    to = (to + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES;
-    if (to > size)
-        to = size;
-    if (to <= from ||
-        (from >= part->old && staging_is_zeros(t, part->mapping->file, from, to - from)))
-        return 0;
-    return staging_write(t, part->mapping, from, to - from, &source, ATO_SKIP_EQUAL);
+    struct file *f = part->mapping->file;
+    uint64_t at = part->size, once = growth_longest(part->old, shrink_from(&f->pairing)),
+             end = layout_pages(once) * PAGE_BYTES, n;
+    end = end < size ? end : size;
+    while (at < end) {
+        uint64_t page = at / PAGE_BYTES, before = t->set.n;
+        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end)) < 0)
+            return -1;
+        if (at < page * PAGE_BYTES)
+            at = page * PAGE_BYTES;
+        if (at >= end)
+            break;
+        n = PAGE_BYTES - at % PAGE_BYTES;
+        n = n < end - at ? n : end - at;
+        if (claim_range(t, f, page, page) < 0)
+            return -1;
+        if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
+            claim_give_back(t, before);
+        else if (staging_write(t, part->mapping, at, n, &source, 0) < 0)
+            return -1;
+        at += n;
+    }
+    return 0;
 }
 
 static int grow(struct tx *t, struct part *part, uint64_t size)
@@ -218,7 +269,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
         claim_give_back(t, before);
         __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
         if (!begun)
-            resize_end(t, part);
+            resize_end(part);
         return -1;
     }
     file_note_written(m->file);
@@ -235,15 +286,4 @@ int resize_announce(const struct tx *t)
             return -1;
     }
     return 0;
-}
-
-void resize_clear(const struct tx *t)
-{
-    for (unsigned i = 0; i < t->nparts; i++) {
-        const struct part *part = &t->parts[i];
-        struct file *f = part->mapping->file;
-        struct size_range range = range_of(t, f, part->size, part->old);
-        if (part->sized && part->size < part->old)
-            size_clear_behind(&range, part->size);
-    }
 }

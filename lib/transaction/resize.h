@@ -10,7 +10,8 @@
  *             last mapping (growth.h)
  *   shorter   all others are kept from the pages that are cut off (size.h); what the transaction wrote there
  *             is forgotten
- *   shorter, then longer again: the bytes in between are written as zeros, like other data
+ *   longer than what was cut off, in this transaction or an earlier one: the bytes in between are written as zeros,
+ *             like other data
  */
 #ifndef ATO_LIB_TRANSACTION_RESIZE_H
 #define ATO_LIB_TRANSACTION_RESIZE_H
@@ -25,10 +26,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size);
 /* Called before the commit: S1 for each file that gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);
 
-/* Called after the commit: discards the bytes that were cut off. */
-void resize_clear(const struct tx *t);
-
 /* Gives `sizing` back, because the transaction ends, or because the call that made the part has failed. */
-void resize_end(struct tx *t, struct part *part);
+void resize_end(struct part *part);
 
 #endif

@@ -33,7 +33,7 @@ static int note(struct tx *t, struct file *f, uint64_t offset, uint64_t n, const
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const uint64_t version = *versions++;
-        if (!claim_find(t, f, page) && notes_add(t, f, shared_peek(&f->shared, page), version) < 0)
+        if (!claim_find(t, f, page) && notes_add(t, f, page, version) < 0)
             return -1;
     }
     return notes_hold(t);
@@ -103,19 +103,6 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
     }
     put_own(t, f, offset, dst, n);
     return held < offset + n ? notes_hold(t) : 0;
-}
-
-bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
-{
-    char bytes[SLICE_BYTES];
-    const struct held_page *at = claim_find(t, f, offset / PAGE_BYTES);
-    if (!at) /* no write went there */
-        return true;
-    staged_get(at, (unsigned)(offset % PAGE_BYTES), (unsigned)n, bytes);
-    for (uint64_t i = 0; i < n; i++)
-        if (bytes[i])
-            return false;
-    return true;
 }
 
 /* ---- writing ---- */

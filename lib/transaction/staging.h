@@ -32,10 +32,6 @@ int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Returns true if the transaction sees n bytes as zeros. They lie within one slice, beyond the end that the file
- * has for others. */
-bool staging_is_zeros(struct tx *t, struct file *f, uint64_t offset, uint64_t n);
-
 /* The steps of staging_write() from memory, for an epoch. The first does all that may fail. Without `blocked` it waits as the transaction does. With it, it does not wait for
  * transactions: returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *blocked (page_set_await()). Returns 0; -1. On failure some
  * pages may be reserved. */

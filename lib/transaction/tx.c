@@ -58,8 +58,6 @@ int tx_make_durable(struct tx *t)
     int r = make_ready(t);
     if (r == 0)
         r = t->notes.n && has_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
-    if (r == 0)
-        resize_clear(t);
     commit_unprepare(&t->set);
     return r;
 }
@@ -150,11 +148,9 @@ int tx_make_all_durable(struct tx *const *t, unsigned n)
     }
     if (r == 0)
         r = commit_all(t, n);
-    for (unsigned i = 0; r == 0 && i < n; i++) {
+    for (unsigned i = 0; r == 0 && i < n; i++)
         for (uint64_t k = 0; k < t[i]->set.n; k++)
             t[i]->set.pages[k].pending = 0;
-        resize_clear(t[i]);
-    }
     return r;
 }
 
@@ -187,7 +183,7 @@ void tx_empty(struct tx *t)
         forget_behind(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
-            resize_end(t, &t->parts[i]);
+            resize_end(&t->parts[i]);
     page_set_release_from(&t->set, 0);
     if (__builtin_expect(t->set.room > MUCH, 0))
         give_list_back(&t->set);

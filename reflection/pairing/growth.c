@@ -88,10 +88,10 @@ uint64_t *growth_size_word(const struct pairing *pr)
     return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
 }
 
-/* I5: the bits of new pages must be 0. Bits in holes are 0. */
-static int check_words(const struct pairing *pr, uint64_t to)
+/* I5: the bits of new pages must be 0, but for those that the file had before. Bits in holes are 0. */
+static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
 {
-    uint64_t words[CHUNK_PAGES], first = layout_pages(pr->size), end = layout_pages(to);
+    uint64_t words[CHUNK_PAGES], first = layout_pages(longest), end = layout_pages(to);
     uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
     for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
         chunk = meta_next(pr->reflection, chunk, chunks);
@@ -158,7 +158,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
     uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
     struct stat st;
-    if (check_words(pr, to) < 0)
+    if (check_words(pr, longest, to) < 0)
         return -1;
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot stat %s", pr->path);
@@ -176,14 +176,11 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
                             pr->path, layout_reflection_bytes(to));
-    /* Also S3: words that were cleared. */
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
     if (!has_it && fsops->ftruncate(pr->original, (off_t)to) < 0)
         return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
-    /* persist-order G2 (reader: adopt): both files have the new length before the size word says it.
-     * persist-order S3 (reader: a read behind the old end): space given back there, or zeros, are
-     * durable before they are in the file again. */
+    /* persist-order G2 (reader: adopt): both files have the new length before the size word says it. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
     int r = lost(pr, "the length of");

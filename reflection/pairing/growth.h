@@ -33,10 +33,10 @@ static inline uint64_t growth_longest(uint64_t size, uint64_t shrunk)
  * except holes. */
 int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth);
 
-/* Steps 1 and 2, from pr->size to `to`, which is more. growth_settle() has been called, and all that both
- * files have behind pr->size is zeros (S3), durably so when it returns 0. On failure (-1, GROWTH_LOST) the
- * original has its old length, or growth_settle() restores it. EUCLEAN: the reflection has bitmaps of pages
- * behind the end; ENOSPC, EFBIG, EIO, ... */
+/* Steps 1 and 2, from pr->size to `to`, which is more. growth_settle() has been called. What both files had before
+ * stays: the caller stores zeros over it. On failure (-1, GROWTH_LOST) the original has its old length, or
+ * growth_settle() restores it. EUCLEAN: the reflection has bitmaps of pages that were never in the file; ENOSPC, EFBIG,
+ * EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
 /* The word where step 3 stores manifest_encode_size(). */

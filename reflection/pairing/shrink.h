@@ -4,16 +4,14 @@
  *
  *   1. the shrink word of the manifest says the old length           (persist-order S1)
  *   2. the size word says the new one: the step that counts          (persist-order S2)
- *   3. what lies behind the end is cleared: words and the last page's bits become 0; space may be given
- *      back
- *   4. when no process has it mapped any more, both files are cut    (persist-order S4)
+ *   3. when no process has it mapped any more, words behind the end and the last page's bits become 0
+ *   4. both files are cut                                             (persist-order S4)
  *   5. the shrink word is withdrawn: 0                               (persist-order S5)
  *
- * Each is durable before the next. Step 4 waits because a reader without a lock may still be in the pages
- * that are cut off: a hole there reads as zeros, but a load behind the end of the file is SIGBUS. So while it
+ * Each is durable before the next. Step 3 waits because a reader without a lock may still be in the pages
+ * that are cut off, and a load behind the end of the file is SIGBUS. So while it
  * is mapped the original may be longer than its size word says, up to the shrink word. Within that it may get
- * longer again, when all that is behind the end is durably zeros (persist-order S3); beyond that, as growth.h
- * says.
+ * longer again, by a commit that also makes zeros of what is there; beyond that, as growth.h says.
  *
  * What an interruption may leave, with size s, growth word g, shrink word k (counting: k > s) and length l:
  *

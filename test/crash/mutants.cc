@@ -80,8 +80,6 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"drop fsync", "reflection/pairing/growth.c", "grow after a cut"},
         {"", "reflection/pairing/shrink.c", "shrink|transaction, size"},
         {"", "reflection/pairing/guard.c", "guarded"},
-        {"", "lib/commit/size.c", "shrink"},
-        {"", "lib/commit/tail.c", "shrink"},
         {"", "lib/recovery/takeover.c", "peers, in a deploy|peers, two files|peers, in a word"},
         {"", "lib/recovery/dead.c", "peers, in a deploy|peers, two files|peers, in a word"},
     };

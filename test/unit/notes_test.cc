@@ -120,40 +120,47 @@ TEST_F(Notes, ChangeByACommitThatIsUnderWayIsFound)
     EXPECT_GE(reads, 1u);
 }
 
-// t has read x and writes y; it has checked its notes. Then another thread writes x. A transaction that sees that x, and not
-// yet y, comes after the write and before t; but t comes before the write.
+// t has read x and writes y, or cuts it off; it has checked its notes. Then another thread writes x. A transaction that sees
+// that x, and not yet what t does with y, comes after the write and before t; but t comes before the write.
 TEST_F(Notes, ReadersSeeNoTransactionThatComesBeforeAnotherOneTooLate)
 {
     static Mapped *m;
     static char x, y;
     static int result;
-    Mapped own(large, opt());
-    ASSERT_TRUE(own) << own.sentence;
-    m = &own;
-    x = y = 0;
-    result = -1;
-    ato_tx *t = ato_tx_begin(0);
-    ASSERT_TRUE(look(t, own, 3));
-    ASSERT_NE(ato_tx_memcpy(t, own.base + 7 * PAGE, "Y", 1, 0), nullptr);
-    seam_hook = [](enum seam_point point, const void *) {
-        if (point != SEAM_DURABLE)
-            return;
+    for (bool cuts : {false, true}) {
+        Mapped own(large, opt());
+        ASSERT_TRUE(own) << own.sentence;
+        ASSERT_NE(ato_memset(own.base + 7 * PAGE, 0, 1), nullptr) << ato_errormsg();
+        m = &own;
+        x = y = 0;
+        result = -1;
+        ato_tx *t = ato_tx_begin(0);
+        ASSERT_TRUE(look(t, own, 3));
+        if (cuts) {
+            ASSERT_EQ(ato_tx_ftruncate(t, own.base, 7 * PAGE), 0) << ato_errormsg();
+        } else {
+            ASSERT_NE(ato_tx_memcpy(t, own.base + 7 * PAGE, "Y", 1, 0), nullptr);
+        }
+        seam_hook = [](enum seam_point point, const void *) {
+            if (point != SEAM_DURABLE)
+                return;
+            seam_hook = nullptr;
+            std::thread([] {
+                EXPECT_NE(ato_memcpy(m->base + 3 * PAGE, "X", 1), nullptr);
+                ato_tx *u = ato_tx_begin(0);
+                const bool read = ato_tx_memcpy(u, &y, m->base + 7 * PAGE, 1, 0) &&
+                                  ato_tx_memcpy(u, &x, m->base + 3 * PAGE, 1, 0);
+                result = read ? ato_tx_commit(u) : -1;
+                if (result < 0) {
+                    EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
+                    ato_tx_abort(u);
+                }
+            }).join();
+        };
+        EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
         seam_hook = nullptr;
-        std::thread([] {
-            EXPECT_NE(ato_memcpy(m->base + 3 * PAGE, "X", 1), nullptr);
-            ato_tx *u = ato_tx_begin(0);
-            const bool read = ato_tx_memcpy(u, &x, m->base + 3 * PAGE, 1, 0) &&
-                              ato_tx_memcpy(u, &y, m->base + 7 * PAGE, 1, 0);
-            result = read ? ato_tx_commit(u) : -1;
-            if (result < 0) {
-                EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
-                ato_tx_abort(u);
-            }
-        }).join();
-    };
-    EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
-    seam_hook = nullptr;
-    EXPECT_FALSE(result == 0 && x == 'X' && y != 'Y') << "not serializable";
+        EXPECT_FALSE(result == 0 && x == 'X' && y != 'Y') << "not serializable, cuts " << cuts;
+    }
 }
 
 } // namespace

@@ -122,6 +122,8 @@ TEST_P(TxReads, RefusedTransactionHoldsNothing)
 TEST_P(TxReads, BeyondAnEndThatOthersHaveMovedAreRefused)
 {
     for (bool grows_again : {false, true}) {
+        ASSERT_TRUE(m->write(60 * PAGE, pattern(10, 1))) << m->sentence;
+        model = m->read();
         ato_tx *t = begin();
         ASSERT_TRUE(look(t, 60));
         others([&] {
@@ -153,6 +155,30 @@ TEST_P(TxReads, NoTwoTransactionsWriteWhatTheOtherOneRead)
     others([&] { EXPECT_TRUE(ato_tx_adopt(u) == 0 && ato_tx_commit(u) == 0) << ato_errormsg(); });
     model = mine;
     expect_refused(t);
+}
+
+// t reads page 60 and writes page 3; the other one reads page 3 and cuts page 60 off.
+TEST_P(TxReads, NoTransactionCutsOffWhatAnotherOneRead)
+{
+    for (bool cut_first : {false, true}) {
+        ato_tx *t = begin(), *u = nullptr;
+        ASSERT_TRUE(look(t, 60));
+        others([&] {
+            u = ato_tx_begin(0);
+            EXPECT_TRUE(look(u, 3)) << ato_errormsg();
+            EXPECT_EQ(ato_tx_ftruncate(u, m->base, 40 * PAGE), 0) << ato_errormsg();
+            if (cut_first) {
+                EXPECT_EQ(ato_tx_commit(u), 0) << ato_errormsg();
+            }
+        });
+        ASSERT_NE(ato_tx_memcpy(t, m->base + 3 * PAGE, "X", 1, 0), nullptr) << ato_errormsg();
+        EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EAGAIN, "changed"));
+        ASSERT_EQ(ato_tx_abort(t), 0);
+        if (!cut_first) {
+            others([&] { EXPECT_EQ(ato_tx_adopt(u) == 0 && ato_tx_abort(u) == 0, true); });
+        }
+        ASSERT_EQ(ato_ftruncate(m->base, SIZE), 0) << ato_errormsg();
+    }
 }
 
 // The same by two threads: at most one of two bytes becomes 1.
