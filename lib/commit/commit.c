@@ -9,7 +9,7 @@
 #include "lib/page/part.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/growth.h"
+#include "reflection/pairing/length.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static int resize_one(struct commit *c, struct part *part)
     if (store_sizes(c) < 0)
         return file_in_doubt(f, "a new size");
     /* persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
-     * becomes visible. persist-order S2 (reader: clear_words in shrink.c): a smaller one is durable before
+     * becomes visible. persist-order S2 (reader: clear_words in length.c): a smaller one is durable before
      * the words behind the end are cleared. */
     persist_fence(&f->persist);
     showing_all(c);

@@ -117,7 +117,7 @@ struct shared_header {
     uint32_t poisoned;         /* a commit is in doubt: every call is EIO */
     uint32_t domain;
     uint64_t inode, device; /* of the original */
-    uint64_t cut;           /* bytes: size of a shrink under way (size.h); UINT64_MAX: none */
+    uint64_t cut;           /* bytes: size of a shrink under way (resize.h); UINT64_MAX: none */
     /* A transaction that others let go first (again.h): whose, and until when, CLOCK_MONOTONIC, ns; 0: none. */
     uint64_t first, first_until;
     uint64_t entered;    /* number of slots given out so far */

@@ -4,8 +4,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/growth.h"
-#include "reflection/pairing/shrink.h"
+#include "reflection/pairing/length.h"
 #include "reflection/recovery/pool.h"
 
 #include <errno.h>
@@ -236,7 +235,7 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n)
 }
 
 /*
- * The end of the transaction, or the next growth, cuts off pages that never were within the file (growth.h). Where reading a hole may be SIGBUS, such a page goes back to 'not
+ * The end of the transaction, or the next growth, cuts off pages that never were within the file (length.h). Where reading a hole may be SIGBUS, such a page goes back to 'not
  * loaded': loading it asks for space.
  *
  * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,

@@ -44,7 +44,7 @@ static inline int reservation_take(struct file *f, struct page_state *s,
  * 0; -1 with EFAULT if the file is shorter; RESERVATION_AGAIN if a shrink to less than `end` is under way, which waits
  * for reserved pages: then the caller releases the page, calls reservation_wait_for_size() and starts again.
  *
- * The caller must check this right after reserving, before load_page(). A shrink (size.h) first stores `cut`, then
+ * The caller must check this right after reserving, before load_page(). A shrink (resize.h) first stores `cut`, then
  * looks for page states and their holders, and a reservation is a locked instruction. So if the shrink did not see
  * this page's state or reservation, this load sees `cut`. `cut` is read before the size: when `cut` is withdrawn,
  * the new size is already there.

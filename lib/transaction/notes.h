@@ -14,7 +14,7 @@
  * and transactions that have noted such a page wait, or are refused.
  *
  * A page that is cut off keeps its content. So a page behind the end has changed, too. Whoever cuts it off holds the size and
- * not the page: the size says whether it commits, and `cut` (size.h) which pages it has.
+ * not the page: the size says whether it commits, and `cut` (resize.h) which pages it has.
  *
  * Modelled in serial.pml.
  */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/resize.h"
 
-#include "lib/commit/size.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/handle.h"
@@ -15,22 +14,29 @@
 #include "lib/transaction/staged.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
+#include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/growth.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
-#include "reflection/pairing/shrink.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The whole pages of the file between `from` and `to` bytes. */
-static struct size_range range_of(const struct tx *t, struct file *f, uint64_t from, uint64_t to)
-{
-    return (struct size_range){f, layout_pages(from), layout_pages(to), t->set.tag};
-}
-
 /* ---- begin and end ---- */
+
+/* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
+ * these syncs: so one at a time, and a lost write poisons the file, as in file_msync(). Returns 0; -1: errors of the
+ * step. */
+static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
+{
+    pthread_mutex_lock(&f->medium);
+    int r = step(&f->pairing, size);
+    if (r == GROWTH_LOST)
+        file_poison(f);
+    pthread_mutex_unlock(&f->medium);
+    return r < 0 ? -1 : 0;
+}
 
 static void release_sizing(struct file *f)
 {
@@ -63,7 +69,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, 0), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || size_on_media(f, growth_end, size) < 0) {
+    if (file_check(f) < 0 || refresh_size(f) < 0 || on_media(f, growth_end, size) < 0) {
         release_sizing(f);
         return -1;
     }
@@ -77,14 +83,14 @@ void resize_end(struct part *part)
     struct file *f = part->mapping->file;
     if (!part->sized)
         return;
-    size_let_in(f);
+    __atomic_store_n(&f->shared.header->cut, UINT64_MAX, __ATOMIC_RELEASE);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
      * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)size_on_media(f, growth_end, 0);
+        (void)on_media(f, growth_end, 0);
     release_sizing(f);
     part->sized = part->resizes = false;
 }
@@ -105,18 +111,40 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
+/* Keeps all others from the pages of the file from `first` on, and waits for those who hold one; `cut` is there then. Returns
+ * 0; -1 with EIO, or an error of reservation_wait(): `cut` is as it was. */
+static int keep_out(const struct tx *t, struct file *f, uint64_t first, uint64_t end)
+{
+    struct shared_header *h = f->shared.header;
+    struct patience patience = claim_patience(t);
+    uint64_t page = first, before = h->cut;
+    __atomic_store_n(&h->cut, first * PAGE_BYTES, __ATOMIC_RELEASE);
+    /* Pairs with reservation_within(): a thread that is not seen to hold a page below sees `cut`. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    int result = 0;
+    for (struct page_state *s; result == 0 && (s = shared_next_state(&f->shared, &page, end));) {
+        if (!__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) || page_set_is_of(f, s, t->set.tag))
+            continue;
+        result = reservation_take(f, s, &patience);
+        if (result == 0)
+            page_release(s);
+    }
+    if (result == 0)
+        return file_check(f);
+    __atomic_store_n(&h->cut, before, __ATOMIC_RELEASE);
+    return -1;
+}
+
 /* Makes the file shorter than it was so far in the transaction: all others are kept from the
  * part that is cut off. */
 static int cut_lower(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    struct size_range range = range_of(t, f, size, part->low);
-    struct patience patience = claim_patience(t);
     uint64_t before = t->set.n, last = size / PAGE_BYTES;
     /* The last page keeps its bytes up to the end, so it is held. */
     if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
         return -1;
-    if (claim_waited(t, size_keep_out(&range, &patience)) < 0) {
+    if (claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0) {
         page_set_release_from(&t->set, before);
         return -1;
     }
@@ -147,13 +175,54 @@ static int shrink(struct tx *t, struct part *part, uint64_t size)
 
 /* ---- longer ---- */
 
+/* Makes the next write to the file's last page, which is held, ask for space again. */
+static void forget_space(struct file *f)
+{
+    uint64_t size = f->pairing.size;
+    struct page_state *s = size % PAGE_BYTES ? shared_peek(&f->shared, size / PAGE_BYTES) : NULL;
+    if (s)
+        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
+}
+
+/* Makes the bytes behind the original's end zeros: any process that has its last page mapped may have stored there, and
+ * some file systems keep that. If a large page backs the file, as on tmpfs, there may be more pages behind the last one.
+ * No reader goes there, and no slice wholly behind the end is valid. */
+static int clear_behind(struct file *f, uint64_t to)
+{
+    static const char zeros[PAGE_BYTES];
+    const uint64_t was = growth_longest(file_end(f), shrink_from(&f->pairing)),
+                   from = (was + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES,
+                   n = layout_pages(was) * PAGE_BYTES - from;
+    if (f->holes_fault) {
+        if (from < to && fsops_punch(f->pairing.original, (off_t)from, (off_t)(to - from)) < 0 &&
+            errno != EOPNOTSUPP)
+            return report_errno(errno, "cannot clear the bytes behind the end of %s",
+                                f->pairing.path);
+    } else if (from < to && memcmp(f->o + from, zeros, n) != 0) {
+        persist_copy(&f->persist, f->o + from, zeros, n); /* durable with G2 */
+    }
+    return 0;
+}
+
+/* Prepares a larger size, durably: both files get that length. The new bytes are zeros, except where the file had others
+ * since it was mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
+static int prepare_growth(struct file *f, uint64_t to)
+{
+    if (clear_behind(f, to) < 0)
+        return -1;
+    if (on_media(f, growth_prepare, to) == 0)
+        return 0;
+    forget_space(f);
+    return -1;
+}
+
 /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
 static int fill_last_page(struct tx *t, struct file *f)
 {
     const uint64_t page = f->pairing.size / PAGE_BYTES;
     if (claim_range(t, f, page, page) < 0)
         return -1;
-    size_forget_space(f);
+    forget_space(f);
     return space_make(f, page, claim_find(t, f, page)->state, PAGE_O_ALLOCATED);
 }
 
@@ -165,7 +234,7 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
     if (size <= old || size <= f->growing)
         return 0;
     if ((!f->growing && old % PAGE_BYTES && fill_last_page(t, f) < 0) ||
-        size_prepare_growth(f, size) < 0)
+        prepare_growth(f, size) < 0)
         return -1;
     __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
     return 0;
@@ -278,11 +347,18 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     return 0;
 }
 
+static int announce(struct pairing *pr, uint64_t unused)
+{
+    (void)unused;
+    return shrink_announce(pr);
+}
+
 int resize_announce(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
         const struct part *part = &t->parts[i];
-        if (part->resizes && part->size < part->old && size_announce(part->mapping->file) < 0)
+        if (part->resizes && part->size < part->old &&
+            on_media(part->mapping->file, announce, 0) < 0)
             return -1;
     }
     return 0;

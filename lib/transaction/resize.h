@@ -7,11 +7,22 @@
  *
  *   longer    both files get their new length on the media. When the transaction ends, what is not needed is
  *             cut off. If that fails, or after a crash, the next change of the size does it, or the end of the
- *             last mapping (growth.h)
- *   shorter   all others are kept from the pages that are cut off (size.h); what the transaction wrote there
+ *             last mapping (length.h)
+ *   shorter   all others are kept from the pages that are cut off; what the transaction wrote there
  *             is forgotten
  *   longer than what was cut off, in this transaction or an earlier one: the bytes in between are written as zeros,
  *             like other data
+ *
+ * A shrink only moves the end. Pages behind it keep their states, bitmaps and space until no process has the file
+ * mapped. So a reader without a lock that began before may go on, and a growth finds there what the file had: the
+ * transaction that makes the file longer writes zeros over it, as over any page.
+ *
+ * But nobody else may commit to the pages that are cut off when the file already is shorter for others. `cut` in the shared
+ * header tells a thread that has just reserved a page there that it may not have it (reservation_within()), and the
+ * shrink waits for those that reserved one before.
+ *
+ * Writers and readers go by the size in memory. Writers read it again under their reservations (reservation_within()),
+ * readers after the versions (read.c).
  */
 #ifndef ATO_LIB_TRANSACTION_RESIZE_H
 #define ATO_LIB_TRANSACTION_RESIZE_H

@@ -5,9 +5,8 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/birth.h"
-#include "reflection/pairing/growth.h"
 #include "reflection/pairing/guard.h"
-#include "reflection/pairing/shrink.h"
+#include "reflection/pairing/length.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,11 +9,10 @@
 #include "reflection/pairing/adoption.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/birth.h"
-#include "reflection/pairing/growth.h"
 #include "reflection/pairing/identity_check.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/pairing/shrink.h"
 #include "reflection/recovery/replay.h"
 #include "reflection/recovery/sweep.h"
 

@@ -15,7 +15,7 @@ extern "C" {
 #include "lib/file/table.h"
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
-#include "reflection/pairing/growth.h"
+#include "reflection/pairing/length.h"
 #include "reflection/recovery/pool.h"
 }
 

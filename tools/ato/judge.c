@@ -3,8 +3,8 @@
 
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/growth.h"
 #include "reflection/pairing/guard.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 
 #include <errno.h>
