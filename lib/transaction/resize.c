@@ -23,6 +23,11 @@
 #include <string.h>
 #include <unistd.h>
 
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- begin and end ---- */
 
 /* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
@@ -244,26 +249,28 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
  * zeros. Returns 0; -1 with errno. */
 static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
 {
-    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
-    bool failed = data < 0 && errno != ENXIO;
-    if (data >= 0 && (uint64_t)data / PAGE_BYTES < end)
-        end = (uint64_t)data / PAGE_BYTES;
-    FOR_EACH_META(chunk, f->pairing.reflection, *page / CHUNK_PAGES,
-                  (end + CHUNK_PAGES - 1) / CHUNK_PAGES)
-    {
-        if ((failed |= chunk == UINT64_MAX))
-            break;
-        const uint64_t next = (chunk + 1) * CHUNK_PAGES;
-        if (*page < chunk * CHUNK_PAGES)
-            *page = chunk * CHUNK_PAGES;
-        for (; *page < end && *page < next; ++*page)
-            if (__atomic_load_n(file_word(f, *page), __ATOMIC_RELAXED))
-                return 0;
+    const uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    while (*page < end) {
+        const uint64_t chunk = *page / CHUNK_PAGES,
+                       meta = meta_next(f->pairing.reflection, chunk, chunks);
+        uint64_t next = meta == UINT64_MAX ? end : meta * CHUNK_PAGES,
+                 last = min((chunk + 1) * CHUNK_PAGES, end);
+        /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
+         * original before the word becomes 0. */
+        if (meta == chunk)
+            for (next = *page;
+                 next < last && !__atomic_load_n(file_word(f, next), __ATOMIC_ACQUIRE);)
+                next++;
+        const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+        if (meta == UINT64_MAX || (data < 0 && errno != ENXIO))
+            return report_errno(errno, "cannot find out which parts of %s have space",
+                                f->pairing.path);
+        *page = min(next, data < 0 ? end : (uint64_t)data / PAGE_BYTES);
+        if (*page < last)
+            return 0;
     }
     *page = end;
-    return failed ? report_errno(errno, "cannot find out which parts of %s have space",
-                                 f->pairing.path)
-                  : 0;
+    return 0;
 }
 
 static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
@@ -282,10 +289,9 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
     static const char zeros[PAGE_BYTES];
     const struct staging_source source = {.bytes = zeros, .repeats = true};
     struct file *f = part->mapping->file;
-    uint64_t at = part->size, once = growth_longest(part->old, shrink_from(&f->pairing)),
-             end = layout_pages(once) * PAGE_BYTES, n;
-    end = end < size ? end : size;
-    while (at < end) {
+    const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
+                   end = min(layout_pages(once) * PAGE_BYTES, size);
+    for (uint64_t at = part->size; at < end;) {
         uint64_t page = at / PAGE_BYTES, before = t->set.n;
         if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end)) < 0)
             return -1;
@@ -293,8 +299,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
             at = page * PAGE_BYTES;
         if (at >= end)
             break;
-        n = PAGE_BYTES - at % PAGE_BYTES;
-        n = n < end - at ? n : end - at;
+        const uint64_t n = min(PAGE_BYTES - at % PAGE_BYTES, end - at);
         if (claim_range(t, f, page, page) < 0)
             return -1;
         if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
