@@ -47,6 +47,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TRIES = 8, PASSES = 10 };
 
@@ -107,27 +108,70 @@ void read_versions_free(struct read_versions *v)
         free(v->of);
 }
 
-/* One pass. Returns 1: all is copied, as it was at one moment; 0: one more pass is necessary; -1: an error, such as
- * ENOSPC for a page state. */
-static int pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version)
+static int read_exactly(const struct file *f, int fd, char *to, uint64_t n, uint64_t at)
+{
+    ssize_t got = pread(fd, to, n, (off_t)at);
+    if (got < 0)
+        return report_errno(errno, "cannot read %s", f->pairing.path);
+    memset(to + got, 0, n - (uint64_t)got);
+    return 0;
+}
+
+int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
+{
+    _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
+    const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
+    const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
+    const int reflection = f->pairing.reflection;
+    uint64_t word = 0;
+    if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
+        return -1;
+    /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
+     * all words are settled (open.h). */
+    if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
+        page_flush_words(&f->persist, file_word(f, page), 1, f->pairing.path) < 0)
+        return -1;
+    const uint64_t touched = word & bitmap_touched(begin, n);
+    if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
+        (touched && read_exactly(f, reflection, r + from, bytes,
+                                 layout_reflected(page * PAGE_BYTES) + from) < 0))
+        return -1;
+    copy_gather_range(f->persist.kernel, dst, o, r, word, begin, n);
+    return 0;
+}
+
+int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
+              uint32_t *marked)
 {
     int r = 1;
     seam_point(SEAM_CHECK, f);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct page_state *s = load_look(f, page);
-        if (!s)
+        const struct page_state *s = marked ? shared_look(&f->shared, page) : load_look(f, page);
+        if (!s && !marked)
             return -1;
-        if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != *version) {
-            *version = read_steady_version(f, s);
-            if (!*version || check_end(f, offset + n) < 0)
+        uint64_t now = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0; /* 0: not loaded */
+        const bool is_marked = marked && now && !(now & 1);
+        if (is_marked)
+            *marked = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+        if (now != *version)
+            r = 0;
+        if (now != *version && !is_marked) {
+            if (!marked && !(now = read_steady_version(f, s)))
                 return -1;
+            if (check_end(f, offset + n) < 0)
+                return -1;
+            *version = now;
             seam_point(SEAM_VERSION, f);
             RACES_MEANT_BEGIN(); /* as in read_try() */
-            read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
+            if (now)
+                read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
+            else if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+                r = -1;
             RACES_MEANT_END(dst, bytes);
-            r = 0;
+            if (r < 0)
+                return -1;
         }
         dst += bytes;
         version++;
@@ -145,7 +189,7 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
         page_set_init(&h);
         r = page_set_reserve_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
         for (int i = 0; r == 0 && i < 2; i++)
-            r = pass(f, offset, dst, n, versions);
+            r = read_pass(f, offset, dst, n, versions, NULL);
         page_set_release(&h);
     }
     return r;
@@ -161,7 +205,7 @@ static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, 
     if (read_versions_init(v, page_span_count(offset, n)) < 0)
         return -1;
     for (unsigned i = 0; r == 0 && i < PASSES; i++) {
-        r = pass(m->file, offset, dst, n, v->of);
+        r = read_pass(m->file, offset, dst, n, v->of, NULL);
         *retries += i > 1;
     }
     if (r == 0)

@@ -27,6 +27,18 @@ void read_versions_free(struct read_versions *v);
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
                struct read_versions *versions);
 
+/* One pass of a read over its pages; *version is the first one's. Returns 1: all is copied, as it was at one moment; 0: one more
+ * pass is necessary; -1: an error, such as ENOSPC for a page state.
+ *
+ * With `marked` the process may only read the file: it waits for nothing, and changes nothing. Then *marked is set to the
+ * holder of a page that is marked as flipping, if there is one, and a page that is not loaded, which was not flipped since the
+ * shared memory was made, is copied by its word on the media. */
+int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
+              uint32_t *marked);
+
+/* Copies bytes of a page by its word on the media. It uses pread(), so nothing can fault. Returns 0; -1 with errno. */
+int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst);
+
 /* Returns an odd version of a loaded page. Waits while the page is flipping, which takes as long as a few stores.
  * 0: its holder is dead and the page cannot be freed, or the file is poisoned. */
 static inline uint64_t read_steady_version(struct file *f, const struct page_state *s)

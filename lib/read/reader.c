@@ -42,8 +42,12 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
 {
     struct reader *r = f->reader;
     int done = 0;
-    if (reader_state_watches(f))
-        return reader_copy_beside(f, offset, dst, n, versions, marked);
+    if (reader_state_watches(f)) {
+        *marked = 0;
+        done = read_pass(f, offset, dst, n, versions, marked);
+        /* After the versions: a takeover that fails poisons the file before it removes a mark. */
+        return file_check(f) < 0 ? -1 : done;
+    }
     pthread_mutex_lock(&r->lock);
     if (r->state != READER_WATCHING) {
         done = reader_copy_quiet(f, offset, dst, n);
@@ -86,7 +90,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct read_versions v;
     unsigned tries = 0;
-    if (read_versions_init(&v, page_span_count(offset, n) + 1) < 0)
+    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
         return -1;
     const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
     read_versions_free(&v);

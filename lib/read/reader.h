@@ -9,7 +9,7 @@
  *             memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer
  *             does not remove the shared memory and the reflection. It reads as read.c says. A page without a state,
  *             or one that is not loaded, was not flipped since the shared memory was made: its word on the media is
- *             current, unless a shrink has cut the page off, which the size's version shows.
+ *             current.
  *   quiet     No writer has the file mapped, so the media do not change. The reader checks that again after each
  *             read: by the manifest's record, in a mapping, and its name, and the file's mtime.
  *   plain     The same without a manifest: by the file's attribute and ctime.
@@ -17,7 +17,7 @@
  * A process that begins to write changes what is checked, durably, before its first store. Then the reader begins to
  * watch.
  *
- * A reader recovers nothing. If the last writer died, or a dead one has left a page or the size marked that is read,
+ * A reader recovers nothing. If the last writer died, or a dead one has left a page marked that is read,
  * the reader waits for a moment, and then fails with EAGAIN until a process that may write has recovered the file
  * or the page. So a read sees an operation of a dead process as a whole or not at all, just as recovery leaves it.
  */

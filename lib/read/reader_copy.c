@@ -4,8 +4,6 @@
 #include "lib/file/page.h"
 #include "lib/read/read.h"
 #include "lib/read/reader_state.h"
-#include "reflection/media/copy.h"
-#include "reflection/media/races.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/lookup.h"
 
@@ -15,98 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- by the words on the media ---- */
-
-static int read_exactly(const struct file *f, int fd, char *to, uint64_t n, uint64_t at)
-{
-    ssize_t got = pread(fd, to, n, (off_t)at);
-    if (got < 0)
-        return report_errno(errno, "cannot read %s", f->pairing.path);
-    memset(to + got, 0, n - (uint64_t)got);
-    return 0;
-}
-
-/* Copies bytes of a page by its word on the media. It uses pread(), so nothing can fault. Returns 0; -1 with errno. */
-static int copy_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
-{
-    _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
-    const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
-    const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
-    const int reflection = f->pairing.reflection;
-    uint64_t word = 0;
-    if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
-        return -1;
-    /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
-     * all words are settled (open.h). */
-    if (word && !f->settled && f->persist.domain != PERSIST_MSYNC &&
-        page_flush_words(&f->persist, file_word(f, page), 1, f->pairing.path) < 0)
-        return -1;
-    const uint64_t touched = word & bitmap_touched(begin, n);
-    if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
-        (touched && read_exactly(f, reflection, r + from, bytes,
-                                 layout_reflected(page * PAGE_BYTES) + from) < 0))
-        return -1;
-    copy_gather_range(f->persist.kernel, dst, o, r, word, begin, n);
-    return 0;
-}
-
 static int beyond(const struct file *f, uint64_t end)
 {
     return report_error(EFAULT, "up to byte %llu of %s, which is not that long by now",
                         (unsigned long long)end, f->pairing.path);
 }
-
-/* ---- beside writers ---- */
-
-int reader_copy_beside(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
-                       uint32_t *marked)
-{
-    const struct page_state *s = &f->shared.header->sizing;
-    uint64_t now;
-    int r = 1;
-    *marked = 0;
-    seam_point(SEAM_CHECK, f);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    now = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
-    if (!(now & 1)) {
-        *marked = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-        return file_check(f);
-    }
-    /* A shrink cuts off pages that are not loaded without a change of their states. */
-    if (now != *version)
-        memset(version + 1, 0xff,
-               page_span_count(offset, n) * sizeof(*version)); /* READ_NOT_COPIED */
-    *version = now;
-    if (offset + n > file_size(f))
-        return beyond(f, offset + n);
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        s = shared_look(&f->shared, page);
-        now = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0; /* 0: not loaded */
-        if (now != *++version) {
-            r = 0;
-            if (now && !(now & 1)) {
-                *marked = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-            } else {
-                *version = now;
-                seam_point(SEAM_VERSION, f);
-                RACES_MEANT_BEGIN(); /* as in read_try() */
-                if (now)
-                    read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
-                else
-                    r = copy_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst);
-                RACES_MEANT_END(dst, bytes);
-                if (r < 0)
-                    return -1;
-            }
-        }
-        dst += bytes;
-    }
-    /* After the versions: a takeover that fails poisons the file before it removes a mark. */
-    return file_check(f) < 0 ? -1 : r;
-}
-
-/* ---- while no process writes ---- */
 
 static int64_t ns_between(struct timespec from, struct timespec to)
 {
@@ -169,7 +80,7 @@ int reader_copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);
-        if (copy_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+        if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
             return -1;
         dst += bytes;
     }

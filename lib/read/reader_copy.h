@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One try of a read by a process that may only read the file, in each of its states (reader_state.h). Changes nothing. */
+/* One try of a read by a process that may only read the file, while no process writes to it (reader_state.h). Changes
+ * nothing. */
 #ifndef ATO_LIB_READ_READER_COPY_H
 #define ATO_LIB_READ_READER_COPY_H
 
 #include "lib/file/file.h"
 
-/* READER_WATCHING: a pass over the range, as read.c has it. version[0] belongs to the size, the next ones to the
- * pages; all are READ_NOT_COPIED at first. Returns 1: all is copied, as it was at one moment; 0: one more pass is
- * necessary. Then *marked is the holder of a page that is marked as flipping, or of the size; 0 if none is. -1 with
- * errno. */
-int reader_copy_beside(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
-                       uint32_t *marked);
-
-/* The other states, with the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
+/* With the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
  * to write, or may just have done so; -1 with errno. */
 int reader_copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n);
 

@@ -187,7 +187,7 @@ inline want(f)
 
 #define REFUSED 2
 
-/* read.c, or reader_copy_beside() in reader_copy.c */
+/* read_pass() in read.c */
 inline read(f, got)
 {
     do

@@ -295,7 +295,7 @@ proctype newcomer(byte id)
 
 /* ---- the reader ---- */
 
-/* load_look(), read_steady_version(), or reader_copy_beside() in reader_copy.c */
+/* load_look(), read_steady_version(), or read_pass() in read.c */
 inline note(p)
 {
     do
