@@ -199,7 +199,7 @@ struct ato_status {
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has
  *             ATO_BORROW_FD; or a lock on the manifest is not free for half a minute
  *   EFBIG     the file is larger than the maximum that the first mapping fixed, or than 256 TiB
- *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED; not a regular file, or one of proc or sysfs; a file that is
+ *   EINVAL    MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED; not a regular file; a file that is
  *             unlinked, or to which its path does not lead any more, or that has several links where the file
  *             system has no extended attributes; unknown options, flags or values of environment variables
  *   EIO       the medium failed

@@ -10,12 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define UNFINISHED ".tmp"
@@ -57,64 +55,32 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
-static int cannot_make(int around, const char *path)
+int folder_finish(int around, const char *unfinished, const char *name, const struct trust *like,
+                  int fd, int remove_flags)
 {
-    const int error = errno;
-    struct statfs fs;
-    if (fstatfs(around, &fs) == 0 && (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC))
-        return report_error(EINVAL,
-                            "cannot make the reflection folder %s: files of the file systems proc "
-                            "and sysfs cannot be mapped",
-                            path);
-    return report_errno(error,
-                        "cannot make the reflection folder %s (ATO_REFLECTION_DIR or "
-                        "reflection_dir names another one)",
-                        path);
+    int r = fd < 0 ? -1 : ownership_give(like, fd);
+    if (r == 0)
+        r = fsops->renameat(around, unfinished, name);
+    KEEP_ERRNO();
+    if (fd >= 0)
+        close(fd);
+    (void)fsops->unlinkat(around, unfinished, remove_flags); /* there only if it was not renamed */
+    return r;
 }
 
 /* Makes the folder under another name first, so that other processes find it only when it is
- * complete. */
-static int make_folder(int around, const struct stat *like, const char *name, const char *path)
+ * complete. It is for the users that may write beside the file. Without privileges its maker stays the owner, which is
+ * trusted too. */
+static int make_folder(int around, const struct stat *st, const char *name)
 {
+    const struct trust like = {st->st_uid, st->st_gid, ownership_mode(around, st->st_mode)};
     char unfinished[NAME_MAX + 1];
-    if (!folder_unfinished(unfinished, name))
+    if (!folder_unfinished(unfinished, name) || fsops->mkdirat(around, unfinished, 0700) < 0)
         return -1;
-    if (fsops->mkdirat(around, unfinished, 0700) < 0)
-        return cannot_make(around, path);
-    int result = -1, fd = openat(around, unfinished, OPEN_FLAGS);
-    if (fd < 0) {
-        report_errno(errno, "cannot open the new reflection folder %s", path);
-        goto out;
-    }
-    /* The folder is for the users that may write beside the file. Changing the owner takes privileges;
-     * without them the maker stays the owner, which is trusted too. If the group cannot be set, all users get
-     * at most what that group had. */
-    struct stat st;
-    mode_t mode = ownership_mode(around, like->st_mode & 07777);
-    if (fsops->fchown(fd, like->st_uid, like->st_gid) < 0 &&
-        fsops->fchown(fd, (uid_t)-1, like->st_gid) < 0)
-        report_log(REPORT_INFO,
-                   "cannot give the reflection folder %s the owner and group of the folder around "
-                   "it: its maker stays the owner",
-                   path);
-    if (fstat(fd, &st) == 0 && st.st_gid != like->st_gid)
-        mode = (mode & 01700) | (mode & mode >> 3 & 0007);
-    if (fsops->fchmod(fd, mode) < 0)
-        report_errno(errno, "cannot set the mode of the reflection folder %s", path);
-    else if (fsops->renameat(around, unfinished, name) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-        report_errno(errno,
-                     "cannot make the reflection folder %s (ATO_REFLECTION_DIR or reflection_dir "
-                     "names another one)",
-                     path);
-    else
-        result = 0;
-out:;
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    (void)fsops->unlinkat(around, unfinished, AT_REMOVEDIR); /* there only if it was not renamed */
-    errno = saved;
-    return result;
+    int fd = openat(around, unfinished, OPEN_FLAGS);
+    if (folder_finish(around, unfinished, name, &like, fd, AT_REMOVEDIR) == 0)
+        return 0;
+    return errno == EEXIST || errno == ENOTEMPTY ? 0 : -1;
 }
 
 /* Returns true if the maker of the folder is a member of the group that may rename names around it: only
@@ -125,11 +91,13 @@ static bool is_of_the_group(const struct stat *folder, const struct stat *parent
            folder->st_gid == parent->st_gid;
 }
 
-static int check_trust(const struct folder *f, const struct stat *parent)
+static int check_trust(struct folder *f, const struct stat *parent)
 {
     struct stat st;
     if (fstat(f->fd, &st) < 0)
         return report_errno(errno, "cannot stat %s", f->path);
+    f->device = st.st_dev;
+    f->inode = st.st_ino;
     if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid &&
         !is_of_the_group(&st, parent))
         return report_error(
@@ -141,56 +109,46 @@ static int check_trust(const struct folder *f, const struct stat *parent)
     return 0;
 }
 
+/* Opens the folder as f->fd, whose name in `parent` is `name`. */
+static int open_in(struct folder *f, int parent, const char *name, bool make)
+{
+    struct stat around;
+    if (fstat(parent, &around) < 0)
+        return report_errno(errno, "cannot stat the folder around %s", f->path);
+    f->fd = openat(parent, name, OPEN_FLAGS);
+    if (f->fd < 0 && errno == ENOENT && make && make_folder(parent, &around, name) == 0)
+        f->fd = openat(parent, name, OPEN_FLAGS);
+    if (f->fd >= 0)
+        return check_trust(f, &around);
+    if (errno == ELOOP || errno == ENOTDIR)
+        return report_error(EACCES,
+                            "%s is a symbolic link or not a folder, and is refused as reflection "
+                            "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
+                            f->path);
+    return report_errno(errno,
+                        "cannot %s the reflection folder %s (for a file without a reflection, "
+                        "ATO_REFLECTION_DIR or reflection_dir names another one)",
+                        make ? "open or make" : "open", f->path);
+}
+
 int folder_open(struct folder *f, const char *path, bool make)
 {
+    char cwd[PATH_MAX] = "";
+    const char *name;
+    const bool relative = path[0] != '/';
     f->fd = -1;
-    if (path[0] == '/') {
-        if (strlen(path) >= sizeof(f->path))
-            return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
-        strcpy(f->path, path);
-    } else {
-        char cwd[PATH_MAX];
-        if (!getcwd(cwd, sizeof(cwd)))
-            return report_errno(errno, "cannot find the working directory");
-        if (strlen(cwd) + 1 + strlen(path) >= sizeof(f->path))
-            return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
-        strcat(strcat(strcpy(f->path, cwd), "/"), path);
-    }
-    size_t n = strlen(f->path);
-    while (n > 1 && f->path[n - 1] == '/')
+    if (relative && !getcwd(cwd, sizeof(cwd)))
+        return report_errno(errno, "cannot find the working directory");
+    if (snprintf(f->path, PATH_MAX, "%s%s%s", cwd, relative ? "/" : "", path) >= PATH_MAX)
+        return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
+    for (size_t n = strlen(f->path); n > 1 && f->path[n - 1] == '/';)
         f->path[--n] = '\0';
 
-    const char *name;
     int parent = open_parent(f->path, &name);
     if (parent < 0)
         return -1;
-    struct stat around;
-    int result = -1;
-    if (fstat(parent, &around) < 0) {
-        report_errno(errno, "cannot stat the folder around %s", f->path);
-        goto out;
-    }
-    f->fd = openat(parent, name, OPEN_FLAGS);
-    if (f->fd < 0 && errno == ENOENT && make) {
-        if (make_folder(parent, &around, name, f->path) < 0)
-            goto out;
-        f->fd = openat(parent, name, OPEN_FLAGS);
-    }
-    if (f->fd < 0) {
-        if (errno == ELOOP || errno == ENOTDIR)
-            report_error(EACCES,
-                         "%s is a symbolic link or not a folder, and is refused as reflection "
-                         "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
-                         f->path);
-        else
-            report_errno(errno,
-                         "cannot open the reflection folder %s (for a file without a reflection, "
-                         "ATO_REFLECTION_DIR or reflection_dir names another one)",
-                         f->path);
-        goto out;
-    }
-    result = check_trust(f, &around);
-out:
+    int result = open_in(f, parent, name, make);
+    KEEP_ERRNO();
     close(parent);
     if (result < 0)
         folder_close(f);
@@ -199,21 +157,24 @@ out:
 
 void folder_close(struct folder *f)
 {
-    if (f->fd >= 0) {
-        int saved = errno;
+    KEEP_ERRNO();
+    if (f->fd >= 0)
         close(f->fd);
-        errno = saved;
-    }
     f->fd = -1;
+}
+
+int folder_error(const struct folder *f, const char *name, const char *what)
+{
+    return report_errno(errno, "%s %s/%s", what, f->path, name);
 }
 
 int folder_names(const struct folder *f, const char *name, int fd)
 {
     struct stat held, named;
     if (fstat(fd, &held) < 0)
-        return report_errno(errno, "cannot stat %s/%s", f->path, name);
+        return folder_error(f, name, "cannot stat");
     if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : report_errno(errno, "cannot stat %s/%s", f->path, name);
+        return errno == ENOENT ? 0 : folder_error(f, name, "cannot stat");
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
@@ -247,27 +208,21 @@ bool folder_has(const struct folder *f, const char *name)
 
 int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
 {
-    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int result = 0, fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        int r = report_errno(errno, "cannot list the reflection folder %s", f->path);
-        if (fd >= 0)
-            close(fd);
-        return r;
-    }
-    int result = 0;
-    while (result == 0) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        if (!entry && errno)
-            result = report_errno(errno, "cannot list the reflection folder %s", f->path);
-        if (!entry)
-            break;
+    const struct dirent *entry = NULL;
+    errno = dir ? 0 : errno;
+    while (dir && result == 0 && (entry = readdir(dir))) {
         result = visit(arg, entry->d_name);
+        errno = 0;
     }
-    int saved = errno;
-    closedir(dir);
-    errno = saved;
+    if (!entry && errno)
+        result = report_errno(errno, "cannot list the reflection folder %s", f->path);
+    KEEP_ERRNO();
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
     return result;
 }
 
@@ -277,13 +232,11 @@ int folder_sync_name(const struct folder *f)
     int parent = open_parent(f->path, &name);
     if (parent < 0)
         return -1;
-    int result = 0;
-    if (fsops_fsync(parent) < 0)
-        result =
-            report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
-    int saved = errno;
+    int result = fsops_fsync(parent);
+    if (result < 0)
+        report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
+    KEEP_ERRNO();
     close(parent);
-    errno = saved;
     return result;
 }
 

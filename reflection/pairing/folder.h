@@ -11,6 +11,7 @@
 
 #include "reflection/media/persist.h"
 #include "reflection/media/seam.h"
+#include "reflection/pairing/ownership.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -19,7 +20,9 @@
 #define FOLDER_NAME ".ato"
 
 struct folder {
-    int fd;              /* open for reading: for looking up and syncing names */
+    int fd; /* open for reading: for looking up and syncing names */
+    dev_t device;
+    ino_t inode;
     char path[PATH_MAX]; /* absolute, for the attribute and for sentences */
 };
 
@@ -28,6 +31,9 @@ struct folder {
  * not trusted), ENOENT, ... */
 int folder_open(struct folder *f, const char *path, bool make);
 void folder_close(struct folder *f);
+
+/* Reports errno with the sentence "WHAT folder/name: ...". Returns -1. */
+int folder_error(const struct folder *f, const char *name, const char *what);
 
 /* Returns 1 if `name` in the folder is (still) the name of the file open as `fd`, else 0; -1 with a
  * sentence on error. */
@@ -51,6 +57,12 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
 /* Makes the name NAME.R.tmp under which `name` is made (R: 16 random hex digits). NULL if there is no
  * randomness, or it is too long. */
 char *folder_unfinished(char to[NAME_MAX + 1], const char *name);
+
+/* Gives what was made as `unfinished` in the folder open as `around`, and is open as `fd` (-1: opening failed), its owner, group and mode, then
+ * its name: even if its maker dies, no user finds a name that it cannot open. Closes it; removes what got no name, with
+ * these flags of unlinkat(). Returns 0; -1 and errno: EEXIST if the name is taken, ... */
+int folder_finish(int around, const char *unfinished, const char *name, const struct trust *like,
+                  int fd, int remove_flags);
 
 /* Returns true if `found` is such a name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);

@@ -56,9 +56,8 @@ static enum verdict of_attribute(struct pairing *pr, const struct lookup_names *
                  "the manifest %s/%s belongs to another file or pairing than the attribute of "
                  "%s says: was it copied together with its attribute?",
                  pr->folder.path, n->manifest, pr->path);
-    /* In a folder that only the attribute names, this may be the pairing of a file that is in use
-     * there. */
-    return lookup_is_own(pr, wish) ? stale(wish) : VERDICT_REFUSE;
+    /* In a folder that the attribute names this may be the pairing of a file of another file system, which is in use. */
+    return pr->record.device == pr->identity.device ? stale(wish) : VERDICT_REFUSE;
 }
 
 /* The file has no attribute, and the manifest is of its inode. `lost`: the file once had an attribute. */

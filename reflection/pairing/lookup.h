@@ -21,9 +21,6 @@ struct lookup_names lookup_names(uint64_t inode);
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);
 
-/* Returns true if pr->folder is the one beside the file, or the one that is wished for. */
-bool lookup_is_own(const struct pairing *pr, const struct pairing_wish *wish);
-
 /* Opens pr->folder, making it if needed, and sets pr->has_attributes. `name` points into pr->path, behind its
  * last slash. Returns 0; -1 with those errors of ato_mmap() that concern folders, attributes and missing
  * reflections. */

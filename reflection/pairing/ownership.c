@@ -4,42 +4,15 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* The kernel's form of an access list: a version, then these entries, little-endian. */
-struct acl_entry {
-    uint16_t tag, permissions;
-    uint32_t id;
-};
-enum { ACL_VERSION = 2, ACL_GROUP = 0x04, ACL_MASK = 0x10, ACL_BYTES = 4096 };
-
 mode_t ownership_mode(int fd, mode_t mode)
 {
-    _Alignas(4) char list[ACL_BYTES];
-    uint32_t version;
-    mode_t group = 0, mask = 7;
-    ssize_t n = fgetxattr(fd, "system.posix_acl_access", list, sizeof(list));
-    if (n < 0) /* no list, or one that is too long */
-        return errno == ENODATA || errno == ENOTSUP ? mode : mode & ~(mode_t)S_IRWXG;
-    if (n >= (ssize_t)sizeof(version))
-        memcpy(&version, list, sizeof(version));
-    if (n < (ssize_t)sizeof(version) || le32toh(version) != ACL_VERSION)
-        return mode & ~(mode_t)S_IRWXG;
-    for (size_t at = sizeof(version); at + sizeof(struct acl_entry) <= (size_t)n;
-         at += sizeof(struct acl_entry)) {
-        struct acl_entry e;
-        memcpy(&e, list + at, sizeof(e));
-        if (le16toh(e.tag) == ACL_GROUP)
-            group = le16toh(e.permissions) & 7;
-        if (le16toh(e.tag) == ACL_MASK)
-            mask = le16toh(e.permissions) & 7;
-    }
-    return (mode & ~(mode_t)S_IRWXG) | (group & mask) << 3;
+    const bool has_list = fgetxattr(fd, "system.posix_acl_access", NULL, 0) >= 0 ||
+                          (errno != ENODATA && errno != ENOTSUP);
+    return has_list ? mode & ~(mode_t)S_IRWXG : mode;
 }
 
 mode_t ownership_writers(mode_t mode)
@@ -51,12 +24,13 @@ mode_t ownership_writers(mode_t mode)
     return mode;
 }
 
-static mode_t mode_for(const struct trust *file, gid_t group)
+/* The mode of what is made with this group; `made`: what it is. */
+static mode_t mode_for(const struct trust *file, const struct stat *made)
 {
-    mode_t mode = file->mode & 0666;
-    if (group == file->group)
+    const mode_t mode = file->mode & (S_ISDIR(made->st_mode) ? 07777 : 0666);
+    if (made->st_gid == file->group)
         return mode;
-    return (mode & 0600) | (mode & mode >> 3 & 0006);
+    return (mode & 01700) | (mode & mode >> 3 & 0007);
 }
 
 int ownership_give(const struct trust *file, int fd)
@@ -64,16 +38,16 @@ int ownership_give(const struct trust *file, int fd)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -1;
-    mode_t narrow = st.st_mode & mode_for(file, st.st_gid);
-    if ((st.st_mode & 0777) != narrow && fsops->fchmod(fd, narrow) < 0)
+    mode_t narrow = st.st_mode & mode_for(file, &st);
+    if ((st.st_mode & 07777) != narrow && fsops->fchmod(fd, narrow) < 0)
         return -1;
     if ((st.st_uid != file->owner || st.st_gid != file->group) &&
         fsops->fchown(fd, file->owner, file->group) < 0)
         (void)fsops->fchown(fd, (uid_t)-1, file->group); /* the maker stays the owner */
     if (fstat(fd, &st) < 0)
         return -1;
-    mode_t mode = mode_for(file, st.st_gid);
-    return (st.st_mode & 0777) == mode ? 0 : fsops->fchmod(fd, mode);
+    mode_t mode = mode_for(file, &st);
+    return (st.st_mode & 07777) == mode ? 0 : fsops->fchmod(fd, mode);
 }
 
 bool ownership_maker(const struct trust *file, const struct stat *found)

@@ -23,14 +23,14 @@ struct trust {
     mode_t mode;
 };
 
-/* Returns `mode` without what an access list grants to others than the owner, the group and all users: with a
- * list the group's bits of st_mode are a mask, wider than the group's own permissions. */
+/* Returns `mode`, without permissions for the group if the file has an access list: then the group's bits of st_mode are a
+ * mask, wider than the group's own permissions. */
 mode_t ownership_mode(int fd, mode_t mode);
 
 /* Returns `mode` without permissions for users that may only read: they could lock the file. */
 mode_t ownership_writers(mode_t mode);
 
-/* Gives `fd` the file's owner, group and mode, as far as the caller may. Without that group it gets no
+/* Gives `fd`, a new file or folder, the owner, group and mode of `file`, as far as the caller may. Without that group it gets no
  * group permissions, and for all users no more than the group had. Meanwhile the permissions are never
  * wider than that. Returns 0; -1 and errno if its mode could not be set. */
 int ownership_give(const struct trust *file, int fd);

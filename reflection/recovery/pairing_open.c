@@ -26,28 +26,19 @@
 
 /* ---- taking the manifest ---- */
 
-/* Makes an empty manifest under its name, unless there is one already. It gets owner, group and mode
- * before its name: even if its maker dies, no user that may write to the file finds a manifest that
- * cannot be opened. */
+/* Makes an empty manifest under its name, unless there is one already. */
 static int make_manifest(struct pairing *pr, const struct lookup_names *n)
 {
     const struct trust trust = identity_trust(&pr->identity);
+    const int around = pr->folder.fd;
     char unfinished[NAME_MAX + 1];
     if (!folder_unfinished(unfinished, n->manifest))
         return -1;
-    int fd = fsops->create(pr->folder.fd, unfinished, O_RDWR | O_EXCL, 0600);
-    if (fd < 0)
-        return errno == EEXIST ? 0 : -1; /* the random name is taken: try another one */
-    int r = ownership_give(&trust, fd);
-    if (r == 0)
-        r = fsops->renameat(pr->folder.fd, unfinished, n->manifest);
-    if (r < 0 && (errno == EEXIST || errno == ENOENT)) /* made by another process, or removed */
-        r = 0;
-    int saved = errno;
-    close(fd);
-    (void)fsops->unlinkat(pr->folder.fd, unfinished, 0); /* there only if it was not renamed */
-    errno = saved;
-    return r;
+    int fd = fsops->create(around, unfinished, O_RDWR | O_EXCL, 0600);
+    if (fd >= 0 && folder_finish(around, unfinished, n->manifest, &trust, fd, 0) == 0)
+        return 0;
+    /* The random name is taken; or another process has made the manifest, or removed this one. */
+    return errno == EEXIST || errno == ENOENT ? 0 : -1;
 }
 
 /* Opens the manifest, making it if need be, and takes the attach lock. */

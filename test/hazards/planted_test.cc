@@ -345,7 +345,7 @@ TEST_F(Planted, PairingOfAnotherFileNamedByTheAttributeIsNotChanged)
     const std::string elsewhere = dir / "elsewhere", inode = std::to_string(inode_of(file));
     ASSERT_EQ(mkdir(elsewhere.c_str(), 0700), 0);
     manifest_record r = record_of(file);
-    r.birth_sec++; // a file of another file system with this inode number
+    r.birth_sec++, r.device++; // a file of another file system with this inode number
     make(elsewhere + "/" + inode + ".manifest", manifest_bytes(r, SIZE));
     make(elsewhere + "/" + inode, reflection_bytes());
     set_attribute(file, "ato1 " + std::string(32, 'a') + " " + inode + " " + elsewhere);
@@ -387,7 +387,7 @@ TEST_F(Planted, GroupThatCannotBeSetIsNotReplacedByAnother)
     }
 }
 
-// With an access list the group bits of a mode are the mask of the list, not the group's rights.
+// With an access list the group bits of a mode are the mask of the list, not the group's rights: the group gets none.
 TEST_F(Planted, MaskOfAnAccessListIsNotTheGroupsMode)
 {
     const unsigned char list[] = {2,  0, 0, 0,                      // version
@@ -405,7 +405,7 @@ TEST_F(Planted, MaskOfAnAccessListIsNotTheGroupsMode)
         EXPECT_TRUE(m.write(0, pattern(100, 2)));
     });
     for (const std::string &path : {reflection_of(file), manifest_of(file)})
-        EXPECT_EQ(stat_of(path).st_mode & 0777, 0644u) << path;
+        EXPECT_EQ(stat_of(path).st_mode & 0777, 0604u) << path;
 }
 
 TEST_F(Planted, MemberThatMayWriteTheFileMayMakeItsPairing)

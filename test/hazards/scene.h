@@ -224,7 +224,7 @@ class Stage : public Hazard
         const Bytes stale = read_file(now);
         const Everything before(dir.path());
         for (int i = 0; i < 2; i++)
-            expect_error(now, ESTALE, {now + " is a copy"});
+            expect_error(now, ESTALE, {now + " was copied"});
         EXPECT_TRUE(before == Everything(dir.path()));
         {
             Mapped m(now, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE));
