@@ -23,23 +23,14 @@ struct journals {
     struct journals *next;
     dev_t device; /* of the folder */
     ino_t inode;
-    /* Owner, group and mode of all its files: a process that may recover one may recover all. */
-    struct trust like;
-    struct folder folder;
+    struct trust like; /* of all its files: see like_of() */
     struct pool pool;
-    uint64_t busy, stuck; /* one bit per lane */
-    struct file *users;   /* by next_user: their manifests name the journal */
+    uint64_t busy;      /* one bit per lane */
+    struct file *users; /* by next_user: their manifests name the journal */
     pthread_mutex_t medium;
     bool failed; /* its medium failed */
     bool over;   /* takes no new commits: failed, replaced, or with a commit in doubt */
     bool named;  /* a manifest may go on naming it, so it stays */
-};
-
-/* What a journal has to match: its folder, and owner, group and mode of the original. (Those of its
- * reflection are as near to them as its maker could set them.) */
-struct journal_key {
-    struct stat folder;
-    struct trust like;
 };
 
 /* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while
@@ -114,31 +105,20 @@ static void wake_waiters(void)
 
 /* ---- one journal ---- */
 
-/* Sets *k for a journal in the file's folder. Returns 0; -1 with errno. */
-static int key_of(const struct file *f, struct journal_key *k)
+/* Returns the users that may write to the original. (Owner, group and mode of its reflection are as near to the original's as
+ * its maker could set them.) */
+static struct trust like_of(const struct file *f)
 {
     const struct identity *identity = &f->pairing.identity;
-    if (fstat(f->pairing.folder.fd, &k->folder) < 0)
-        return report_errno(errno, "cannot look at %s", f->pairing.folder.path);
-    /* No permission to read: a user that may only read could lock the journal and block all others. */
-    k->like =
-        (struct trust){identity->owner, identity->group, ownership_writers(identity->mode & 0666)};
-    return 0;
+    return (struct trust){identity->owner, identity->group,
+                          ownership_writers(identity->mode & 0666)};
 }
 
-/* Returns true if the journal is for files like `f`, whose key is `k`. */
-static bool matches(const struct journals *j, const struct journal_key *k, const struct file *f)
+/* Returns true if a process that may recover the one may recover the other. */
+static bool same_writers(const struct trust *x, const struct trust *y)
 {
-    return j->device == k->folder.st_dev && j->inode == k->folder.st_ino &&
-           j->like.owner == k->like.owner && j->like.group == k->like.group &&
-           j->like.mode == k->like.mode && j->pool.journal.domain == f->persist.domain;
-}
-
-static int copy_folder(struct folder *to, const struct folder *from)
-{
-    memcpy(to->path, from->path, sizeof(to->path));
-    to->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
-    return to->fd < 0 ? report_errno(errno, "cannot duplicate a descriptor") : 0;
+    return x->owner == y->owner && x->mode == y->mode &&
+           (x->group == y->group || !(x->mode & S_IWGRP));
 }
 
 /* Returns the capacity of a new journal: the usual one, or if `words` is more a power of two, so that later
@@ -152,30 +132,24 @@ static uint64_t choose_words(uint64_t words)
     return n;
 }
 
-/* Frees what the process has of the journal, which stays on the media. */
-static void free_journal(struct journals *j)
-{
-    folder_close(&j->folder);
-    free(j);
-}
-
 /* Makes a journal in the file's folder, with room for a commit of so many words. Returns NULL with errno. */
-static struct journals *make(struct file *f, const struct journal_key *k, uint64_t words)
+static struct journals *make(struct file *f, uint64_t words)
 {
     struct journals *j = calloc(1, sizeof(*j));
     if (!j)
         return report_null(ENOMEM, "no memory for a journal");
-    j->device = k->folder.st_dev;
-    j->inode = k->folder.st_ino;
-    j->like = k->like;
+    j->device = f->pairing.folder.device;
+    j->inode = f->pairing.folder.inode;
+    j->like = like_of(f);
     pthread_mutex_init(&j->medium, NULL);
     sweep_journals(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
-    if (copy_folder(&j->folder, &f->pairing.folder) == 0 &&
-        pool_create(&j->pool, &j->folder, &f->persist, choose_words(words), &j->like) == 0)
-        return j;
-    KEEP_ERRNO();
-    free_journal(j);
-    return NULL;
+    if (pool_create(&j->pool, &f->pairing.folder, &f->persist, choose_words(words), &j->like) < 0) {
+        free(j);
+        return NULL;
+    }
+    j->next = all;
+    all = j;
+    return j;
 }
 
 /* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
@@ -185,7 +159,7 @@ static int pick(const struct journals *j, unsigned files, uint64_t words)
 {
     int found = LANE_NONE;
     for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
-        if (words > journal_capacity(&j->pool.journal, lane, files) || (j->stuck >> lane & 1))
+        if (words > journal_capacity(&j->pool.journal, lane, files))
             continue;
         if (!(j->busy >> lane & 1))
             return (int)lane;
@@ -196,16 +170,20 @@ static int pick(const struct journals *j, unsigned files, uint64_t words)
 
 /* ---- all journals; with the lock ---- */
 
-static struct journals *find(const struct file *f, const struct journal_key *k)
+/* Finds one for files like `f`. */
+static struct journals *find(const struct file *f)
 {
+    const struct trust like = like_of(f);
     for (struct journals *j = all; j; j = j->next)
-        if (matches(j, k, f) && !j->over)
+        if (!j->over && j->pool.journal.domain == f->persist.domain &&
+            j->device == f->pairing.folder.device && j->inode == f->pairing.folder.inode &&
+            same_writers(&j->like, &like))
             return j;
     return NULL;
 }
 
-/* Removes a journal that no file uses. */
-static void drop(struct journals *j)
+/* Removes a journal from the file's folder, unless a file uses it. */
+static void drop(struct journals *j, const struct file *f)
 {
     struct journals **at = &all;
     if (j->users)
@@ -214,8 +192,8 @@ static void drop(struct journals *j)
         at = &(*at)->next;
     *at = j->next;
     /* If it cannot be removed it is swept up some time. */
-    (void)pool_close(&j->pool, &j->folder, !j->named);
-    free_journal(j);
+    (void)pool_close(&j->pool, &f->pairing.folder, !j->named);
+    free(j);
 }
 
 /* Stores the journal word of the file's slot, as journals_step(). With f->medium, which is released. */
@@ -245,7 +223,7 @@ static int leave_journal(struct file *f)
         at = &(*at)->next_user;
     *at = f->next_user;
     f->journal = NULL;
-    drop(j);
+    drop(j, f);
     return r;
 }
 
@@ -268,28 +246,18 @@ static int use(struct file *f, struct journals *j)
  * need be. NULL with errno. */
 static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
 {
-    struct journal_key k;
     if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
         return report_null(E2BIG,
                            "a commit of %llu words of %u files is more than a journal can hold",
                            (unsigned long long)words, n);
     struct journals *j = f->journal;
-    if (j && !j->over && pick(j, n, words) != LANE_NONE)
-        return j;
-    if (key_of(f, &k) < 0)
-        return NULL;
-    j = find(f, &k);
+    if (!j || j->over)
+        j = find(f);
     if (j && pick(j, n, words) != LANE_NONE)
         return j;
-    struct journals *larger = make(f, &k, words);
-    if (larger) {
-        larger->next = all;
-        all = larger;
-        if (j) {
-            j->over = true;
-            drop(j); /* no file uses it any more */
-        }
-    }
+    struct journals *larger = make(f, words);
+    if (larger && j)
+        j->over = true;
     return larger;
 }
 
@@ -316,24 +284,21 @@ static int use_for_all(struct file *const *files, unsigned n, struct journals *j
 
 int journals_alike(const struct file *a, const struct file *b)
 {
-    struct journal_key x, y;
+    const struct trust x = like_of(a), y = like_of(b);
     if (a->persist.domain != b->persist.domain)
         return report_error(
             EXDEV, "%s is mapped in domain %s, and %s in domain %s: no commit can be of both",
             a->pairing.path, domain_name(a->persist.domain), b->pairing.path,
             domain_name(b->persist.domain));
-    if (key_of(a, &x) < 0 || key_of(b, &y) < 0)
-        return -1;
-    if (x.folder.st_dev != y.folder.st_dev || x.folder.st_ino != y.folder.st_ino)
+    if (a->pairing.folder.device != b->pairing.folder.device ||
+        a->pairing.folder.inode != b->pairing.folder.inode)
         return report_error(
             EXDEV,
             "%s and %s have their reflections in two folders, %s and %s: no commit "
             "can be of both. Make them plain ('ato deploy'), then map both with one "
             "reflection_dir or ATO_REFLECTION_DIR",
             a->pairing.path, b->pairing.path, a->pairing.folder.path, b->pairing.folder.path);
-    const bool groups = (x.like.mode | y.like.mode) & S_IWGRP;
-    if (x.like.owner == y.like.owner && x.like.mode == y.like.mode &&
-        (!groups || x.like.group == y.like.group))
+    if (same_writers(&x, &y))
         return 0;
     return report_error(
         EXDEV,
@@ -355,7 +320,7 @@ static int take_in_journal(struct file *const *files, unsigned n, uint64_t words
     if (r < 0) {
         KEEP_ERRNO();
         if (j)
-            drop(j); /* a new one that no file uses */
+            drop(j, files[0]); /* a new one that no file uses */
         return -1;
     }
     const int idle = pick(j, n, words);
@@ -428,9 +393,8 @@ void journals_leave_lane(struct file *const *files, unsigned n, const struct jou
         return;
     }
     mutex_lock(MUTEX_JOURNALS);
-    lane->in->stuck |= 1ull << lane->lane;
+    lane->in->over = true;
     lane->in->busy &= ~(1ull << lane->lane);
-    lane->in->over |= lane->in->failed;
     for (unsigned i = 0; i < n; i++)
         files[i]->stuck = true;
     pthread_cond_broadcast(&lane_free);
@@ -441,7 +405,6 @@ void journals_detach(struct file *f)
 {
     mutex_lock(MUTEX_JOURNALS);
     if (f->journal) {
-        f->journal->over |= f->stuck;
         while (f->stuck && f->journal->busy)
             pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         (void)leave_journal(f);
@@ -464,8 +427,8 @@ void journals_close_all(void)
          * mapped, since these threads go on until the process ends. */
         for (struct file *f = j->users; f && !j->busy; f = f->next_user)
             named |= f->stuck || pthread_mutex_trylock(&f->medium) != 0 || name_locked(f, 0) < 0;
-        if (!j->busy && !named)
-            (void)fsops->unlinkat(j->folder.fd, j->pool.name, 0);
+        if (j->users && !j->busy && !named)
+            (void)fsops->unlinkat(j->users->pairing.folder.fd, j->pool.name, 0);
     }
     mutex_unlock(MUTEX_JOURNALS);
 }
@@ -478,7 +441,7 @@ void journals_forget_all(void)
     for (struct journals *j = all; j; j = next) {
         next = j->next;
         pool_forget(&j->pool);
-        free_journal(j);
+        free(j);
     }
     all = NULL;
 }

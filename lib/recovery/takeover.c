@@ -28,7 +28,7 @@ static int open_journal(struct set *s)
     if (pool_open(&s->pool, t->folder, t->journal, &t->trust) < 0)
         return errno == ENOENT ? 0 : -1;
     snprintf(s->path, sizeof(s->path), "%s/%s", t->folder->path, s->pool.name);
-    return replay_collect(&s->pool.journal, &s->files, s->path) < 0 ? -1 : 1;
+    return replay_lanes(&s->pool.journal, REPLAY_COLLECT, &s->files, s->path) < 0 ? -1 : 1;
 }
 
 /* Takes all locks. Returns 1; 0 if there is nothing to do any more; -1. */
@@ -77,10 +77,12 @@ static int find_all(struct set *s)
 
 static int replay_all(struct set *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (replay_slot(&s->files, s->dead[i].file) < 0)
+    for (size_t i = 0; i < s->n; i++) {
+        struct participant *p = s->dead[i].file;
+        if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p, p->slot, p->slot + 1) < 0)
             return -1;
-    return s->pool.map ? replay_lanes(&s->pool.journal, &s->files, s->path) : 0;
+    }
+    return s->pool.map ? replay_lanes(&s->pool.journal, REPLAY_APPLY, &s->files, s->path) : 0;
 }
 
 /* The manifests no longer name the journal. */
@@ -113,7 +115,7 @@ static int run(struct set *s)
     }
     /* All lanes are replayed before the first is retired: the next recovery learns from the lanes which files belong
      * together. From here on the marks stay, until all of it is shown. */
-    if (s->pool.map && replay_retire(&s->pool.journal, s->path) < 0)
+    if (s->pool.map && replay_lanes(&s->pool.journal, REPLAY_RETIRE, &s->files, s->path) < 0)
         return -1;
     in_memory(s, dead_reload);
     in_memory(s, dead_show);

@@ -74,39 +74,24 @@ bool journal_is_at(const void *bytes)
     return magic == JOURNAL_MAGIC;
 }
 
-uint64_t journal_length(const void *header, uint64_t n, const char *name)
-{
-    struct journal_header h;
-    memcpy(&h, header, sizeof(h));
-    if (h.magic != JOURNAL_MAGIC ||
-        h.checksum != checksum(&h, offsetof(struct journal_header, checksum))) {
-        report_error(EUCLEAN, "journal %s has no valid header", name);
-        return 0;
-    }
-    if (h.version != JOURNAL_VERSION) {
-        report_error(EUCLEAN, "journal %s has version %u, this library reads %u", name, h.version,
-                     JOURNAL_VERSION);
-        return 0;
-    }
-    uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
-    if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
-        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
-        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
-        h.domain > PERSIST_PROCESS) {
-        report_error(EUCLEAN, "journal %s has an invalid header", name);
-        return 0;
-    }
-    return 4096 + h.lanes * h.lane_bytes + h.large_bytes;
-}
-
-int journal_take(struct journal *j, void *bytes, size_t n, uint64_t number, const char *name)
+int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name)
 {
     struct journal_header h;
     if (n < 4096)
         return report_error(EUCLEAN, "journal %s is shorter than its header", name);
     memcpy(&h, bytes, sizeof(h));
-    if (!journal_length(&h, n, name))
-        return -1;
+    if (h.magic != JOURNAL_MAGIC ||
+        h.checksum != checksum(&h, offsetof(struct journal_header, checksum)))
+        return report_error(EUCLEAN, "journal %s has no valid header", name);
+    if (h.version != JOURNAL_VERSION)
+        return report_error(EUCLEAN, "journal %s has version %u, this library reads %u", name,
+                            h.version, JOURNAL_VERSION);
+    uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
+    if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
+        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
+        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
+        h.domain > PERSIST_PROCESS)
+        return report_error(EUCLEAN, "journal %s has an invalid header", name);
     if (h.number != number)
         return report_error(EUCLEAN, "the journal %s has another number: it was renamed", name);
     adopt(j, bytes, &h);

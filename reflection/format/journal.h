@@ -121,6 +121,11 @@ struct journal {
     unsigned lanes; /* with the large one, which is the last */
 };
 
+static inline char *journal_end(const struct journal *j)
+{
+    return j->lanes_at + (j->lanes - 1) * j->lane_bytes + j->large_bytes;
+}
+
 /* Writes an empty journal over zeros, with a large lane for `words` words (at most JOURNAL_MAX_WORDS).
  * `bytes` is 64-byte aligned and journal_bytes(words) long. Not durable when it returns: the caller syncs the
  * whole file before the journal gets its name (J0). */
@@ -130,16 +135,13 @@ void journal_make(const struct persist *p, struct journal *j, void *bytes, uint6
 /* Returns the lanes of a slot of a manifest, which are at `bytes`, 64-byte aligned. */
 struct journal journal_of_slot(void *bytes, enum persist_domain domain);
 
-/* Begins to use the journal `number`. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not a journal,
+/* Begins to use the journal `number`. Reads only the header; the rest of the n bytes may be
+ * elsewhere. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not a journal,
  * damaged, or another one. */
-int journal_take(struct journal *j, void *bytes, size_t n, uint64_t number, const char *name);
+int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name);
 
 /* Returns true if this looks like the beginning of a journal. */
 bool journal_is_at(const void *bytes);
-
-/* Returns the length of the journal with this header; 0 with a sentence if it is not valid, or longer than
- * `n` bytes. For a check before the journal is mapped; journal_take() checks again. */
-uint64_t journal_length(const void *header, uint64_t n, const char *name);
 
 /* ---- writing ---- */
 

@@ -107,27 +107,16 @@ static int take_slots(struct pairing *pr, const struct lookup_names *n)
 enum { DUE = 2, NOT_YET = 3 };
 
 /* Replays the lanes in the manifest, of all slots. */
-static int replay_slots(struct pairing *pr)
+static int replay_all_slots(struct pairing *pr)
 {
     struct participants n = {.folder = &pr->folder, .trust = identity_trust(&pr->identity)};
     const struct journal_file file = pairing_in_journals(pr);
-    const struct lookup_names names = lookup_names(pr->record.inode);
-    int slot = area_next(pr->lock, 0, pr->path);
+    const int slot = area_next(pr->lock, 0, pr->path);
     if (slot < 0 || slot == MANIFEST_SLOTS)
         return slot < 0 ? -1 : 0;
     int r = participants_add(&n, &file);
-    if (r == 0 && (r = participants_acquire_locked(&n, &pr->record, pr->lock)) < 0 &&
-        errno == ESTALE)
-        report_error(ESTALE, "the reflection %s/%s of %s is missing", pr->folder.path,
-                     names.reflection, pr->path);
-    while (r == 0 && slot < MANIFEST_SLOTS) {
-        n.files[0].slot = (unsigned)slot;
-        r = replay_slot(&n, &n.files[0]);
-        area_unmap(n.files[0].area);
-        n.files[0].area = NULL;
-        if (r == 0 && (slot = area_next(pr->lock, (unsigned)slot + 1, pr->path)) < 0)
-            r = -1;
-    }
+    if (r == 0 && (r = participants_acquire_locked(&n, &pr->record, pr->lock)) == 0)
+        r = replay_slots(&n, &n.files[0], 0, MANIFEST_SLOTS);
     participants_end(&n);
     return r;
 }
@@ -143,7 +132,7 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
     const int slot = area_find_journal(pr->lock, journal, pr->path);
     if (slot != MANIFEST_SLOTS)
         return slot < 0 ? -1 : DUE;
-    if (replay_slots(pr) < 0)
+    if (replay_all_slots(pr) < 0)
         return -1;
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) /* sizes may have changed */
         return report_errno(errno, "cannot read the manifest of %s", pr->path);

@@ -3,7 +3,6 @@
 
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
-#include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -12,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,30 +231,6 @@ int participants_acquire(struct participants *n)
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",
                    n->folder->path, p->file.inode);
-    }
-    return 0;
-}
-
-/* ---- their space ---- */
-
-int participants_make_space(const struct participants *n, const struct journal_view *v)
-{
-    uint64_t last = UINT64_MAX;
-    const struct participant *of = NULL;
-    for (uint64_t k = 0; k < v->nwords; k++) {
-        const struct journal_word w = *(const volatile struct journal_word *)&v->words[k];
-        const uint64_t page = journal_word_offset(&w) & ~4095ull;
-        if (journal_word_is_size(&w) || journal_word_file(&w) >= v->nfiles)
-            continue;
-        const struct participant *p = participants_find(n, &v->files[journal_word_file(&w)]);
-        if (!p || !p->held || page >= p->bytes || (page == last && p == of))
-            continue;
-        last = page;
-        of = p;
-        const bool hole = lseek(p->reflection, (off_t)page, SEEK_HOLE) < (off_t)page + 4096;
-        if ((hole && fsops->fallocate(p->reflection, FALLOC_FL_KEEP_SIZE, (off_t)page, 4096) < 0) ||
-            domain_make_storable(p->persist.domain, p->map + page, 4096) < 0)
-            return report_errno(errno, "cannot allocate the bitmaps in %s", p->path);
     }
     return 0;
 }

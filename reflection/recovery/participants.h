@@ -20,7 +20,7 @@ struct participant {
     bool held;     /* locked and mapped; if not, its words are skipped */
     bool borrowed; /* the caller keeps `lock` */
     unsigned slot; /* of the dead process */
-    char *area;    /* of that slot, if it was used */
+    char *area;    /* of that slot, if it was used and its lanes were replayed */
     int lock;      /* the manifest, with its attach lock */
     int reflection;
     char *map; /* the reflection; NULL: it is empty */
@@ -54,10 +54,6 @@ int participants_acquire_locked(struct participants *n, const struct manifest_re
 /* Returns NULL if the file was not added. */
 struct participant *participants_find(const struct participants *n,
                                       const struct journal_file *file);
-
-/* Allocates space under the bitmap words of a lane: a copied reflection may have a hole instead of a meta page of
- * zeros. Returns 0; -1 with a sentence. */
-int participants_make_space(const struct participants *n, const struct journal_view *v);
 
 /* Closes all files, also after a failure. */
 void participants_end(struct participants *n);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/recovery/pool.h"
 
-#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -11,12 +10,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libpmemobj.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define LAYOUT "libato-journal"
@@ -35,36 +34,20 @@ uint64_t pool_bytes(uint64_t words)
 enum { ROOT_SLACK = 4096 };
 
 /* Has libpmemobj make a pool in an empty file, with a root object for the journal. Returns the journal's
- * offset in the file; 0 on error. */
-static uint64_t make_pool(const struct folder *f, const char *unfinished, int fd, uint64_t words)
+ * offset in the file; 0 and errno on error. */
+static uint64_t make_pool(int fd, uint64_t words)
 {
     char path[64];
     /* Not by its name: another user could replace the name by a link, which libpmemobj would
      * follow. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     PMEMobjpool *pop = pmemobj_create(path, LAYOUT, 0, 0600);
-    if (!pop) {
-        report_errno(errno, "libpmemobj cannot make the journal %s/%s (%s)", f->path, unfinished,
-                     pmemobj_errormsg());
+    if (!pop)
         return 0;
-    }
     PMEMoid root = pmemobj_root(pop, journal_bytes(words) + ROOT_SLACK);
-    if (OID_IS_NULL(root))
-        report_errno(errno, "libpmemobj has no room for the journal %s/%s (%s)", f->path,
-                     unfinished, pmemobj_errormsg());
-    uint64_t at = OID_IS_NULL(root) ? 0 : (root.off + 4095) & ~4095ull;
-    int saved = errno;
+    KEEP_ERRNO();
     pmemobj_close(pop);
-    errno = saved;
-    return at;
-}
-
-static int map_new(struct pool *pool, const struct folder *f, const char *unfinished,
-                   enum persist_domain domain)
-{
-    pool->map = folder_map(pool->lock, domain, pool->bytes, 0);
-    return pool->map ? 0
-                     : report_errno(errno, "cannot map the new journal %s/%s", f->path, unfinished);
+    return OID_IS_NULL(root) ? 0 : (root.off + 4095) & ~4095ull;
 }
 
 void pool_name(char name[POOL_NAME_BYTES], uint64_t number)
@@ -86,11 +69,40 @@ enum pool_name pool_name_of(const char *name, uint64_t *number)
     return strcmp(rest, POOL_UNFINISHED) == 0 ? POOL_NAME_UNFINISHED : POOL_NO_NAME;
 }
 
-static void unmap(struct pool *pool)
+/* Makes an empty file, locked before it is filled: a process that clears away unfinished journals skips locked ones. If
+ * the file was removed before it was locked, another one is made. */
+static int make_file(struct pool *pool, const struct folder *f, const char *unfinished)
 {
-    if (pool->map)
-        munmap(pool->map, pool->bytes);
-    pool->map = NULL;
+    int named = 0;
+    while (named == 0) {
+        locks_close(pool->lock);
+        pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
+        if (pool->lock < 0 || locks_wait(pool->lock, 0, 1) < 0)
+            return -1;
+        named = folder_names(f, unfinished, pool->lock);
+    }
+    return named < 0 ? -1 : fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes);
+}
+
+/* Fills it, and gives it its name. */
+static int fill(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
+                const struct trust *like, char *unfinished)
+{
+    const uint64_t at = make_pool(pool->lock, words);
+    if (!at || !(pool->map = folder_map(pool->lock, p->domain, pool->bytes, 0)))
+        return -1;
+    journal_make(p, &pool->journal, (char *)pool->map + at, pool->number, words);
+    /* The owner only now: libpmemobj, which was used until here, trusts the bytes that it reads.
+     * persist-order J0: the journal's content is durable before it has its name. */
+    if (ownership_give(like, pool->lock) < 0 || fsops_fsync(pool->lock) < 0 ||
+        fsops->renameat(f->fd, unfinished, pool->name) < 0)
+        return -1;
+    strcpy(unfinished, pool->name);
+    /* persist-order J0 (reader: pool_open): the journal's name is durable before a manifest names it (N1). */
+    const int named = folder_names(f, pool->name, pool->lock);
+    if (named == 0) /* another file took its place before the renaming */
+        errno = EACCES;
+    return named == 1 ? folder_sync(f) : -1;
 }
 
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
@@ -105,84 +117,26 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
     pool->number = (pool->number >> 17) + 1; /* not 0, and within what a journal word holds */
     pool_name(pool->name, pool->number);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
-
-    /* Locked before it is filled: a process that clears away unfinished journals skips locked ones. If
-     * the file was removed before it was locked, another one is made. */
-    int named;
-    do {
-        locks_close(pool->lock);
-        pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
-        if (pool->lock < 0)
-            return report_errno(errno, "cannot make the journal %s/%s", f->path, unfinished);
-        if (locks_wait(pool->lock, 0, 1) < 0) {
-            report_errno(errno, "cannot lock the new journal %s/%s", f->path, unfinished);
-            goto fail;
-        }
-        named = folder_names(f, unfinished, pool->lock);
-        if (named < 0)
-            goto fail;
-    } while (named == 0);
-    if (fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes) < 0) {
-        report_errno(errno,
-                     "cannot allocate the journal %s/%s: a commit of several pages needs a "
-                     "journal, which takes %" PRIu64 " bytes in that folder",
-                     f->path, unfinished, pool->bytes);
-        goto fail;
-    }
-    uint64_t at = make_pool(f, unfinished, pool->lock, words);
-    if (!at || map_new(pool, f, unfinished, p->domain) < 0)
-        goto fail;
-    journal_make(p, &pool->journal, (char *)pool->map + at, pool->number, words);
-    /* Only now: libpmemobj, which was used until here, trusts the bytes that it reads. */
-    if (ownership_give(like, pool->lock) < 0) {
-        report_errno(errno, "cannot set the mode of the journal %s/%s", f->path, unfinished);
-        goto fail;
-    }
-    /* persist-order J0: the journal's content is durable before it has its name. */
-    if (fsops_fsync(pool->lock) < 0 || fsops->renameat(f->fd, unfinished, pool->name) < 0) {
-        report_errno(errno, "cannot finish the journal %s/%s", f->path, pool->name);
-        goto fail;
-    }
-    /* persist-order J0 (reader: pool_open): the journal's name is durable before a manifest names it (N1). */
-    named = folder_names(f, pool->name, pool->lock);
-    if (named == 0) /* another file took its place before the renaming */
-        report_error(EACCES, "the journal %s/%s was replaced by another file while it was made",
-                     f->path, pool->name);
-    if (named == 1 && folder_sync(f) == 0)
+    if (make_file(pool, f, unfinished) == 0 && fill(pool, f, p, words, like, unfinished) == 0)
         return 0;
-    snprintf(unfinished, sizeof(unfinished), "%s", pool->name);
-fail:;
-    int saved = errno;
+    report_errno(errno,
+                 "cannot make the journal %s/%s: a large commit, or one of several files, needs a "
+                 "journal, which takes %" PRIu64 " bytes in that folder",
+                 f->path, pool->name, pool->bytes);
+    KEEP_ERRNO();
     (void)fsops->unlinkat(f->fd, unfinished, 0);
-    unmap(pool);
-    locks_close(pool->lock);
-    pool->lock = -1;
-    errno = saved;
+    (void)pool_close(pool, f, false);
     return -1;
 }
 
-/* Returns true if there may be too little space to fill the holes of a pool. */
-static bool is_tight(int fd, uint64_t bytes)
-{
-    struct statfs fs;
-    return fstatfs(fd, &fs) < 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 16 * bytes;
-}
-
 /* The journal lies on a page boundary (make_pool); which one depends on libpmemobj. */
-int pool_find(int fd, uint64_t length, const char *full, struct pool_place *place)
+int pool_find(struct journal *j, char *bytes, uint64_t length, uint64_t number, const char *full)
 {
-    _Alignas(8) char head[sizeof(struct journal_header)];
     bool broken = false;
     for (uint64_t at = 4096; at < POOL_HEAD_BYTES && at + 4096 <= length; at += 4096) {
-        ssize_t n = pread(fd, head, sizeof(head), (off_t)at);
-        if (n < 0)
-            return report_errno(errno, "cannot read the journal %s", full);
-        if (n < (ssize_t)sizeof(head))
-            break;
-        if (!journal_is_at(head))
+        if (!journal_is_at(bytes + at))
             continue;
-        *place = (struct pool_place){at, journal_length(head, length - at, full)};
-        if (place->bytes)
+        if (journal_take(j, bytes + at, length - at, number, full) == 0)
             return 0;
         broken = true;
     }
@@ -191,38 +145,37 @@ int pool_find(int fd, uint64_t length, const char *full, struct pool_place *plac
                                  "the journal %s is damaged: no valid header is found in it", full);
 }
 
-/* Maps the journal that lies at `place` of the file. */
-static int map_found(struct pool *pool, int fd, const struct pool_place *place, const char *full)
+/* Maps the first n bytes. */
+static int map_found(struct pool *pool, const struct stat *st, uint64_t n, const char *full)
 {
-    const uint64_t bytes = place->begin + place->bytes;
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return report_errno(errno, "cannot stat the journal %s", full);
-    /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS.
-     * Not needed if there is space enough, and filling up a pool takes longer than all the rest. */
-    if ((uint64_t)st.st_blocks * 512 < bytes && is_tight(fd, bytes) &&
-        fsops->fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
-        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full,
-                            bytes);
-    char *map = domain_map(PERSIST_PMEM, NULL, bytes, PROT_READ | PROT_WRITE, fd, 0);
-    if (map == MAP_FAILED)
-        return report_errno(errno, "cannot map the journal %s", full);
-    madvise(map, bytes, MADV_DONTFORK);
-    pool->map = map;
-    pool->bytes = bytes;
-    return journal_take(&pool->journal, map + place->begin, place->bytes, pool->number, full);
+    if (pool->map)
+        munmap(pool->map, pool->bytes);
+    pool->bytes = n;
+    /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
+    if ((uint64_t)st->st_blocks * 512 < n &&
+        fsops->fallocate(pool->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, n);
+    pool->map = folder_map(pool->lock, PERSIST_PMEM, n, 0);
+    return pool->map ? 0 : report_errno(errno, "cannot map the journal %s", full);
 }
 
 /* Not by libpmemobj (I5): see the head of pool.h. */
-static int open_locked(struct pool *pool, int fd, const char *full)
+static int open_locked(struct pool *pool, const char *full)
 {
     struct stat st;
-    struct pool_place place;
-    if (fstat(fd, &st) < 0)
+    if (fstat(pool->lock, &st) < 0)
         return report_errno(errno, "cannot stat the journal %s", full);
-    if (pool_find(fd, (uint64_t)st.st_size, full, &place) < 0)
-        return -1;
-    return map_found(pool, fd, &place, full);
+    if (st.st_size < 4096)
+        return report_error(EUCLEAN, "the journal %s is damaged: it is too short", full);
+    const uint64_t length = (uint64_t)st.st_size;
+    uint64_t n = length < POOL_LEAST_BYTES ? length : POOL_LEAST_BYTES;
+    for (uint64_t mapped = 0; mapped < n; n = pool_end(pool)) {
+        mapped = n;
+        if (map_found(pool, &st, n, full) < 0 ||
+            pool_find(&pool->journal, pool->map, length, pool->number, full) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file)
@@ -243,12 +196,9 @@ int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const 
     if (r == 0 && (r = folder_names(f, pool->name, pool->lock)) >= 0) /* not removed meanwhile? */
         r = r ? 0 : report_error(ENOENT, "the journal %s is gone", full);
     if (r == 0)
-        r = open_locked(pool, pool->lock, full);
-    if (r < 0) {
-        int saved = errno;
+        r = open_locked(pool, full);
+    if (r < 0)
         (void)pool_close(pool, f, false);
-        errno = saved;
-    }
     return r;
 }
 
@@ -257,12 +207,13 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     int result = 0;
     /* Not synced: if a power cut brings the file back, no manifest names it. */
     if (remove && fsops->unlinkat(f->fd, pool->name, 0) < 0 && errno != ENOENT)
-        result = report_errno(errno, "cannot remove the journal %s/%s", f->path, pool->name);
-    int saved = errno;
-    unmap(pool);
+        result = folder_error(f, pool->name, "cannot remove the journal");
+    KEEP_ERRNO();
+    if (pool->map)
+        munmap(pool->map, pool->bytes);
     locks_close(pool->lock);
+    pool->map = NULL;
     pool->lock = -1;
-    errno = saved;
     return result;
 }
 

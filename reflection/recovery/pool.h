@@ -50,6 +50,12 @@ struct pool {
     char name[POOL_NAME_BYTES];
 };
 
+/* The offset in the file at which the journal ends. */
+static inline uint64_t pool_end(const struct pool *pool)
+{
+    return (uint64_t)(journal_end(&pool->journal) - (char *)pool->map);
+}
+
 /* Makes a new journal in `f`, with a large lane for `words` words, and locks it as its owner. It gets the
  * given owner, group and mode, as far as the caller may. Returns 0; -1 with a sentence: ENOSPC, EACCES,
  * ... */
@@ -64,12 +70,9 @@ int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const 
  * holds a commit. Returns 0; -1 with a sentence if removing failed. */
 int pool_close(struct pool *pool, const struct folder *f, bool remove);
 
-/* Finds where in a pool's file, `length` bytes long, the journal lies. Read, not mapped: the file is not
- * trusted yet. Returns 0; -1 with a sentence, in which `full` names the file: EUCLEAN if there is no valid one, ... */
-struct pool_place {
-    uint64_t begin, bytes;
-};
-int pool_find(int fd, uint64_t length, const char *full, struct pool_place *place);
+/* Finds the journal `number` in a pool whose file has `length` bytes. `bytes` are the first POOL_HEAD_BYTES of them, if it
+ * has so many. Returns 0; -1 with EUCLEAN and a sentence, in which `full` names the file. */
+int pool_find(struct journal *j, char *bytes, uint64_t length, uint64_t number, const char *full);
 
 /* In a forked child: closes the descriptor and touches nothing else. */
 void pool_forget(struct pool *pool);

@@ -5,41 +5,27 @@
 
 #include "reflection/recovery/participants.h"
 
-#ifdef ATO_SEAM
-extern unsigned replay_few_flushes; /* most flushes in domain msync that are done one by one */
-#endif
+/* The steps of finishing the commits in a dead process's lanes, each for all of them:
+ *   collect  makes durable what is visible of the lanes, and adds the files of those with a commit to the participants,
+ *            unless `n` is NULL
+ *   apply    stores their words, durably; the files are acquired
+ *   retire   retires them
+ * Each can be repeated. */
+enum replay_step { REPLAY_COLLECT, REPLAY_APPLY, REPLAY_RETIRE };
 
-/* Makes the lanes of a dead process durable as they are visible, and adds the files of those with a commit to `n`, which
- * may be NULL. `path`: of the journal or manifest, for sentences. Returns 0; -1 with a sentence: EUCLEAN if a lane is damaged. */
-int replay_collect(const struct journal *j, struct participants *n, const char *path);
+/* Does one step. `path`: of the journal or manifest, for sentences. Returns 0; -1 with a sentence, and no commit is lost:
+ * EUCLEAN if a lane is damaged, EIO, ... */
+int replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
+                 const char *path);
 
-/* Replays the lanes with a commit; their files are acquired. Returns 0; -1 with a sentence: no commit is lost, and the call
- * can be repeated. */
-int replay_lanes(const struct journal *j, const struct participants *n, const char *path);
+/* Does all three for the lanes in the manifest of one file, of the dead processes in slots [slot, end); keeps the area of
+ * the last one mapped as p->area. */
+int replay_slots(struct participants *n, struct participant *p, unsigned slot, unsigned end);
 
-/* Retires them. Returns 0; -1 with EIO. */
-int replay_retire(const struct journal *j, const char *path);
-
-/* All three for the lanes in the manifest of one file, of the dead process in slot p->slot; maps p->area, if that slot was
- * used. */
-int replay_slot(const struct participants *n, struct participant *p);
-
-/* Where the words of a lane go for one of its files: to the bytes of its reflection, and to the size word of
- * its manifest. */
-struct replay_target {
-    struct persist persist;
-    char *
-        reflection; /* NULL: it is empty; if `size` is NULL too, the file is gone, and its words are skipped */
-    uint64_t bytes;
-    uint64_t *size;
-    const char *path; /* of the reflection, for sentences */
-    int fd;           /* the reflection; 0: never sync all of it */
-};
-
-/* Applies the words of a committed lane; `targets` has one entry for each of its files. Durable when it
- * returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its reflection,
- * or a size is not valid or more than the reflection has pages for. (If another process changes the lane
+/* Applies the words of a committed lane; `targets` has an entry for each of its files, NULL for one that is gone: its words are
+ * skipped. Durable when it returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its
+ * reflection, or a size is not valid or more than the reflection has pages for. (If another process changes the lane
  * meanwhile, words before the bad one may be stored.) */
-int replay_apply(const struct journal_view *v, const struct replay_target *targets);
+int replay_apply(const struct journal_view *v, struct participant *const *targets);
 
 #endif

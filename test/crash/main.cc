@@ -6,7 +6,6 @@
 #include "mutants.h"
 
 extern "C" {
-#include "reflection/recovery/replay.h"
 }
 
 #include <cstdio>
@@ -235,7 +234,6 @@ int main(int argc, char **argv)
     Options o;
     if (!parse(argc, argv, o))
         return 2;
-    replay_few_flushes = 1; // too slow for files of more than two pages of bitmaps
     char name[] = "/dev/shm/libato-explore-XXXXXX";
     if (!mkdtemp(name)) {
         perror("a folder in /dev/shm");

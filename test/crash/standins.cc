@@ -120,7 +120,8 @@ enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __real_journal_retire(struct journal_writer *w);
 int __real_takeover(const struct takeover *t);
-int __real_replay_collect(const struct journal *j, struct participants *n, const char *path);
+int __real_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
+                        const char *path);
 int __real_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
@@ -136,7 +137,8 @@ enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __wrap_journal_retire(struct journal_writer *w);
 int __wrap_takeover(const struct takeover *t);
-int __wrap_replay_collect(const struct journal *j, struct participants *n, const char *path);
+int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
+                        const char *path);
 int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode);
 PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size);
@@ -282,9 +284,11 @@ int __wrap_takeover(const struct takeover *t)
     return r;
 }
 
-int __wrap_replay_collect(const struct journal *j, struct participants *n, const char *path)
+int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
+                        const char *path)
 {
-    return __real_replay_collect(j, code_fault == CodeFault::OneFile ? nullptr : n, path);
+    const bool forgets = code_fault == CodeFault::OneFile && step == REPLAY_COLLECT;
+    return __real_replay_lanes(j, step, forgets ? nullptr : n, path);
 }
 
 int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)

@@ -145,11 +145,17 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<replay_target> targets(v.nfiles);
-    struct persist p;
-    persist_init(&p, j.domain);
-    uint64_t size = 0, expected_size = 0, bytes;
-    targets[file] = {p, r.begin, r.n, &size, "the reflection", 0};
+    std::vector<participant *> targets(v.nfiles);
+    std::vector<uint64_t> manifest(MANIFEST_BYTES / 8);
+    uint64_t &size = manifest[MANIFEST_SIZE_WORD / 8], expected_size = 0, bytes;
+    participant target = {};
+    // In domain msync all of the file is synced, and these bytes are in no file.
+    persist_init(&target.persist, j.domain == PERSIST_MSYNC ? PERSIST_PROCESS : j.domain);
+    target.map = r.begin;
+    target.bytes = r.n;
+    target.manifest = reinterpret_cast<char *>(manifest.data());
+    snprintf(target.path, sizeof(target.path), "the reflection");
+    targets[file] = &target;
     Bytes expected(r.begin, r.begin + r.n);
     bool good = true;
     for (uint64_t i = 0; i < v.nwords; i++) {

@@ -75,7 +75,7 @@ inline free_dead(p)
     }
 }
 
-/* replay_slot() of replay.c: settle, apply, retire. Words are the dead one's: it holds the pages. */
+/* replay_slots() of replay.c: settle, apply, retire. Words are the dead one's: it holds the pages. */
 inline replay(s)
 {
 #ifndef MUTANT_NO_REPLAY

@@ -202,38 +202,4 @@ TEST_F(PeersOfAFile, MakeScatteredWordsOfADeadCommitDurableByOneSync)
         EXPECT_EQ(m.read(i * STEP, 5), Bytes({'p', 'i', 'e', 'c', 'e'})) << i;
 }
 
-// The words of neighbouring pages lie together.
-TEST_F(PeersOfAFile, FlushNeighbouringWordsOfADeadCommitByMetaPage)
-{
-    constexpr size_t LONG = 600 * 4096;
-    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
-    write_file(path, pattern(LONG, 1));
-    Mapped m(path, o);
-    ASSERT_TRUE(m) << m.sentence;
-    ASSERT_EQ(in_child([&] {
-                  Mapped own(path, o);
-                  PersistFaults faults;
-                  faults.die_at_flip(1);
-                  own.write(0, pattern(LONG, 2));
-                  return 1;
-              }),
-              CUT);
-    long stores = 0, flushes = 0;
-    {
-        PersistFaults recovery;
-        recovery.before = [&](const PersistCall &c) {
-            stores += is_of_recovery(c) && std::string(c.op) == "store_word";
-            flushes += is_of_recovery(c) && std::string(c.op).find("flush") == 0;
-            return GO_ON;
-        };
-        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
-    }
-    EXPECT_EQ(stores, 600);
-    EXPECT_EQ(flushes, 2); // 512 words a page
-    EXPECT_EQ(m.read(4096, LONG - 4096), [&] {
-        const Bytes all = pattern(LONG, 2);
-        return Bytes(all.begin() + 4096, all.end());
-    }());
-}
-
 } // namespace

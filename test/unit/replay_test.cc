@@ -28,14 +28,15 @@ constexpr uint64_t PAGES = 515;
 class Recover : public testing::Test
 {
   protected:
-    Recover() : size(layout_reflection_bytes(PAGES * PAGE_BYTES)), reflection(size + 8, 0x11)
+    Recover()
+        : size(layout_reflection_bytes(PAGES * PAGE_BYTES)), reflection(size + 8, 0x11),
+          manifest(MANIFEST_BYTES / 8, 7)
     {
-    }
-
-    // 8-byte aligned, as a mapping is.
-    char *start()
-    {
-        return reinterpret_cast<char *>(reflection.data());
+        target.persist = lab.p;
+        target.map = reinterpret_cast<char *>(reflection.data());
+        target.bytes = size;
+        target.manifest = reinterpret_cast<char *>(manifest.data());
+        snprintf(target.path, sizeof(target.path), "FOLDER/NAME");
     }
 
     journal_view committed(const std::vector<std::pair<uint64_t, uint64_t>> &words,
@@ -50,14 +51,17 @@ class Recover : public testing::Test
     // Replays for this file; the other file is gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
-        replay_target targets[2] = {};
-        targets[file] = {lab.p, start(), size, nullptr, "FOLDER/NAME", 0};
+        participant *targets[2] = {};
+        targets[file] = &target;
         return replay_apply(&v, targets);
     }
 
     JournalLab lab{PERSIST_PMEM};
     uint64_t size;
-    Bytes reflection;
+    Bytes reflection; // 8-byte aligned, as a mapping is
+    std::vector<uint64_t> manifest;
+    uint64_t &size_word = manifest[MANIFEST_SIZE_WORD / 8];
+    participant target = {};
 };
 
 TEST_F(Recover, StoresTheWordsAndNothingElse)
@@ -136,37 +140,32 @@ TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndStoresNothing)
 TEST_F(Recover, StoresASizeInTheSizeWordAndNowhereElse)
 {
     Bytes before = reflection;
-    uint64_t size_words[3] = {7, 7, 7};
+    std::vector<uint64_t> others = manifest;
     for (uint64_t bytes : {0ull, 1ull, PAGES * PAGE_BYTES}) {
         JournalLab own(PERSIST_PMEM);
         own.write(0, {JournalLab::file(1, 10)},
                   {{JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(bytes)}});
         journal_view v;
         ASSERT_EQ(journal_look(&own.j, 0, &v), JOURNAL_COMMITTED);
-        replay_target target = {lab.p, start(), size, &size_words[1], "FOLDER/NAME", 0};
-        ASSERT_EQ(replay_apply(&v, &target), 0);
-        EXPECT_EQ(size_words[1], manifest_encode_size(bytes));
-        target.reflection = nullptr;
-        target.size = nullptr; // the file is gone
-        ASSERT_EQ(replay_apply(&v, &target), 0);
+        ASSERT_EQ(apply(v), 0);
+        EXPECT_EQ(size_word, manifest_encode_size(bytes));
+        ASSERT_EQ(apply(v, 1), 0); // the file is gone
     }
-    EXPECT_EQ(size_words[0], 7u);
-    EXPECT_EQ(size_words[2], 7u);
+    size_word = 7;
+    EXPECT_TRUE(manifest == others);
     EXPECT_TRUE(reflection == before);
 }
 
 TEST_F(Recover, RefusesASizeBeyondTheReflectionAndStoresNothing)
 {
     Bytes before = reflection;
-    uint64_t size_word = 7;
     lab.write(
         0, {JournalLab::file(1, 10)},
         {{layout_word(0), 1},
          {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
-    const replay_target target = {lab.p, start(), size, &size_word, "FOLDER/NAME", 0};
-    EXPECT_EQ(replay_apply(&v, &target), -1);
+    EXPECT_EQ(apply(v), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("FOLDER/NAME"), std::string::npos);
     EXPECT_EQ(size_word, 7u);

@@ -22,8 +22,12 @@ struct visits {
     void *arg;
 };
 
+struct range {
+    uint64_t begin, bytes;
+};
+
 /* Returns the bytes in memory that the caller frees, with zeros for those behind the file's end; NULL. */
-static char *read_range(int fd, const struct pool_place *at)
+static char *read_range(int fd, const struct range *at)
 {
     const size_t room = ((size_t)at->bytes + 4095) & ~(size_t)4095;
     char *bytes = aligned_alloc(4096, room);
@@ -49,11 +53,10 @@ static int locate(const struct lanes *l, const struct visits *v, char *bytes, ui
         *j = journal_of_slot(bytes + MANIFEST_AREA_LANES, v->manifest->record.domain);
         return 0;
     }
-    return journal_take(j, bytes, n, l->number, l->path);
+    return pool_find(j, bytes, n, l->number, l->path);
 }
 
-static void visit_range(struct lanes *l, const struct visits *v, int fd,
-                        const struct pool_place *at)
+static void visit_range(struct lanes *l, const struct visits *v, int fd, const struct range *at)
 {
     char *first = read_range(fd, at), *second = NULL;
     int r = locate(l, v, first, at->bytes, &l->journal);
@@ -70,7 +73,7 @@ static void visit_range(struct lanes *l, const struct visits *v, int fd,
 
 /* Finds the journal, with the checks of pool_open(). Returns 0; -1 with errno. */
 static int find_journal(const struct visits *v, const char *name, const struct lanes *l, int fd,
-                        struct pool_place *at)
+                        struct range *at)
 {
     if (fd < 0)
         return report_errno(errno, "cannot open the journal %s, which the manifest names", l->path);
@@ -78,14 +81,22 @@ static int find_journal(const struct visits *v, const char *name, const struct l
         errno = EUCLEAN;
         return -1;
     }
-    return pool_find(fd, (uint64_t)l->st.st_size, l->path, at);
+    const uint64_t length = (uint64_t)l->st.st_size;
+    struct range first = {0, length < POOL_LEAST_BYTES ? length : POOL_LEAST_BYTES};
+    struct journal j;
+    char *head = read_range(fd, &first);
+    int r = head ? pool_find(&j, head, length, l->number, l->path) : -1;
+    if (r == 0)
+        *at = (struct range){0, (uint64_t)(journal_end(&j) - head)};
+    free(head);
+    return r;
 }
 
 static void visit_journal(struct lanes *l, const struct visits *v)
 {
     const struct look_manifest *m = v->manifest;
     char name[POOL_NAME_BYTES];
-    struct pool_place at;
+    struct range at;
     uint64_t now;
     pool_name(name, l->number);
     snprintf(l->path, sizeof(l->path), "%s/%s", v->folder->path, name);
@@ -106,7 +117,7 @@ static void visit_journal(struct lanes *l, const struct visits *v)
 static void visit_slot(const struct visits *v, unsigned slot)
 {
     const struct look_manifest *m = v->manifest;
-    const struct pool_place area = {manifest_area(slot), MANIFEST_AREA_BYTES};
+    const struct range area = {manifest_area(slot), MANIFEST_AREA_BYTES};
     struct lanes l = {.slot = slot};
     uint64_t number;
     l.alive = l.changing = locks_ask(m->fd, 1 + (off_t)slot, 1) == LOCKS_TAKEN;
