@@ -170,61 +170,38 @@ static int reload_size(struct dead *d)
 
 /* ---- words ---- */
 
-/* Sets *words to the words of a chunk; to NULL if they are 0 in a hole, where a load might be SIGBUS. Returns 0;
- * -1. */
-static int find_words(const struct dead *d, uint64_t chunk, const uint64_t **words)
+/* Notes the bitmap of a page, and makes it durable. Not where memory has the same bitmap: then it is durable already (I4; and
+ * no word ever returns to an earlier value). This avoids a wait until all that a transaction has stored is durable, though no
+ * process will ever read it. */
+static int note_bitmap(struct dead *d, struct dead_page *p)
 {
-    const struct participant *p = d->file;
-    const uint64_t there = meta_next(p->reflection, chunk, chunk + 1);
+    const struct participant *file = d->file;
+    const uint64_t chunk = p->page / CHUNK_PAGES, at = layout_word(p->page);
+    const uint64_t there = meta_next(file->reflection, chunk, chunk + 1);
     if (there == UINT64_MAX)
-        return report_errno(errno, "cannot search the bitmaps of %s", p->path);
-    *words = there == chunk && layout_meta_page(chunk) + PAGE_BYTES <= p->bytes
-                 ? (const uint64_t *)(p->map + layout_meta_page(chunk))
-                 : NULL;
-    return 0;
-}
-
-/* Notes the bitmaps of pages [first, end) of `d`, which share a meta page, and makes them durable. Not where memory
- * has the same bitmap: then it is durable already (I4; and no word ever returns to an earlier value). This avoids a
- * wait until all that a transaction has stored is durable, though no process will ever read it. */
-static int note_chunk(struct dead *d, uint64_t first, uint64_t end)
-{
-    const uint64_t *words = NULL;
-    uint64_t low = CHUNK_PAGES, high = 0;
-    if (find_words(d, d->pages[first].page / CHUNK_PAGES, &words) < 0)
-        return -1;
-    for (uint64_t i = first; i < end; i++) {
-        struct dead_page *p = &d->pages[i];
-        const uint64_t at = p->page % CHUNK_PAGES;
-        const uint64_t word = words ? __atomic_load_n(&words[at], __ATOMIC_RELAXED) : 0;
-        p->bitmap = word;
-        /* It was flipping, and does not flip. */
-        const bool in_place = p->showed && word == p->state->bitmap;
-        d->in_place |= in_place;
-        p->left = in_place && d->original < 0 && d->file->persist.domain != PERSIST_PROCESS;
-        d->left |= p->left;
-        if (!words || !p->state->version || word == p->state->bitmap)
-            continue;
-        low = at < low ? at : low;
-        high = at > high ? at : high;
-    }
-    if (low > high)
+        return report_errno(errno, "cannot search the bitmaps of %s", file->path);
+    /* A load from a hole, which holds zeros, might be SIGBUS. */
+    const char *word = there == chunk && at + 8 <= file->bytes ? file->map + at : NULL;
+    const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
+    const bool same = is == p->state->bitmap;
+    const bool in_place = p->showed && same; /* it was flipping, and does not flip */
+    p->bitmap = is;
+    p->left = in_place && d->original < 0 && file->persist.domain != PERSIST_PROCESS;
+    d->in_place |= in_place;
+    d->left |= p->left;
+    if (!word || !p->state->version || same)
         return 0;
     /* In domain msync each call takes as long as one for all words. */
-    d->unsettled = d->file->persist.domain == PERSIST_MSYNC && d->n > 1;
-    return d->unsettled ? 0 : flush(d, words + low, high - low + 1);
+    d->unsettled = file->persist.domain == PERSIST_MSYNC;
+    return d->unsettled ? 0 : flush(d, word, 1);
 }
 
 static int note_bitmaps(struct dead *d)
 {
     const struct participant *p = d->file;
     int r = 0;
-    for (uint64_t first = 0, end; r == 0 && first < d->n; first = end) {
-        const uint64_t chunk = d->pages[first].page / CHUNK_PAGES;
-        for (end = first + 1; end < d->n && d->pages[end].page / CHUNK_PAGES == chunk;)
-            end++;
-        r = note_chunk(d, first, end);
-    }
+    for (uint64_t i = 0; r == 0 && i < d->n; i++)
+        r = note_bitmap(d, &d->pages[i]);
     /* persist-order R5 (writer: W2 in commit.c): as in flush(). */
     if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +27,10 @@ static void log_to_environment(int level, const char *text)
     const char *target = secure_getenv("ATO_LOG");
     if (!target || !*target)
         return;
-    char line[REPORT_SENTENCE + 64];
+    char line[REPORT_SENTENCE + 64]; /* longer than any line */
     int n = snprintf(line, sizeof(line), "libato[%d] %s: %s\n", (int)getpid(), names[level], text);
     if (n < 0)
         return;
-    if ((size_t)n >= sizeof(line)) {
-        n = sizeof(line) - 1;
-        line[n - 1] = '\n';
-    }
     bool to_stderr = strcmp(target, "stderr") == 0;
     /* O_NONBLOCK: opening a named pipe without a reader would block. */
     const int flags =
@@ -51,14 +46,13 @@ static void log_to_environment(int level, const char *text)
 
 static void pass_on(int level, const char *text)
 {
-    int saved = errno;
+    KEEP_ERRNO();
     pthread_mutex_lock(&sink_lock);
     if (sink)
         sink(sink_arg, level, text);
     else
         log_to_environment(level, text);
     pthread_mutex_unlock(&sink_lock);
-    errno = saved;
 }
 
 /* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
@@ -80,22 +74,11 @@ static void compose(char *out, int err, const char *format, va_list args)
     clean(out);
 }
 
-int report_error(int err, const char *format, ...)
+int report_failure(int err, bool explained, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    compose(sentence, 0, format, args);
-    va_end(args);
-    errno = err;
-    pass_on(REPORT_ERROR, sentence);
-    return -1;
-}
-
-int report_errno(int err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    compose(sentence, err, format, args);
+    compose(sentence, explained ? err : 0, format, args);
     va_end(args);
     errno = err;
     pass_on(REPORT_ERROR, sentence);
@@ -105,12 +88,11 @@ int report_errno(int err, const char *format, ...)
 void report_log(enum report_level level, const char *format, ...)
 {
     char text[REPORT_SENTENCE];
-    int saved = errno;
     va_list args;
+    KEEP_ERRNO();
     va_start(args, format);
     compose(text, 0, format, args);
     va_end(args);
-    errno = saved;
     pass_on(level, text);
 }
 

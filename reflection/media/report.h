@@ -9,13 +9,14 @@
 #define ATO_REFLECTION_MEDIA_REPORT_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
 
 /* Sets errno to `err` and the thread's sentence, and logs it at REPORT_ERROR. Returns -1, so that a failing
  * function can `return report_error(...)`. */
-int report_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define report_error(err, ...) report_failure(err, false, __VA_ARGS__)
 
 /* The same for a function that returns a pointer: returns NULL. */
 #define report_null(...) ((void)report_error(__VA_ARGS__), NULL)
@@ -28,7 +29,9 @@ static inline void report_restore(const int *kept)
 }
 
 /* As report_error(), with ": <strerror(err)>" appended to the sentence. */
-int report_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define report_errno(err, ...) report_failure(err, true, __VA_ARGS__)
+int report_failure(int err, bool explained, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Logs an event that no return value reports. Keeps errno and the thread's sentence. */
 void report_log(enum report_level level, const char *format, ...)

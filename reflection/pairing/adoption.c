@@ -29,21 +29,12 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
                    pr->path);
         return 0;
     }
-    char why[128];
-    if (identity->size != r->clean_size)
-        snprintf(why, sizeof(why), "its size is %" PRIu64 ", it was %" PRIu64, identity->size,
-                 r->clean_size);
-    else
-        snprintf(why, sizeof(why),
-                 "its mtime is %" PRId64 ".%09" PRIu32 ", it was %" PRId64 ".%09" PRIu64,
-                 identity->mtime_sec, identity->mtime_nsec, r->clean_mtime_sec,
-                 r->clean_mtime_nsec);
     return report_error(
         ESTALE,
-        "another program wrote to %s since it was unmapped (%s), and its reflection %s/%" PRIu64
-        " holds parts of the content: choose a side with ATO_PREFER_FILE or ATO_PREFER_REFLECTION "
-        "('ato deploy --prefer=')",
-        pr->path, why, pr->folder.path, identity->inode);
+        "another program wrote to %s since it was unmapped (it has %" PRIu64 " bytes, and had "
+        "%" PRIu64 "), and its reflection %s/%" PRIu64 " holds parts of the content: choose a side "
+        "with ATO_PREFER_FILE or ATO_PREFER_REFLECTION ('ato deploy --prefer=')",
+        pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
 }
 
 static int check_reflection(struct pairing *pr, const struct lookup_names *n, uint64_t size)
@@ -59,7 +50,7 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
     if (ownership_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
         return -1;
     if (fstat(pr->reflection, &st) < 0)
-        return report_errno(errno, "cannot stat %s/%s", pr->folder.path, n->reflection);
+        return folder_error(&pr->folder, n->reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
      * the owner of that file, would then open it to all users of the original, and write to it. So it must
      * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
@@ -163,24 +154,14 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",
                    pr->path);
-    /* The dead processes did not flush: their bytes must become durable before their words (I1). */
-    bool unflushed = pr->record.state != MANIFEST_CLEAN && pr->record.domain == PERSIST_PROCESS &&
-                     pr->persist.domain != PERSIST_PROCESS;
-    /* persist-order R6 (writer: W6 in lib/api/write.c): a word that a dead process stored in place may be visible and not durable. */
-    const bool may_have_words =
-        pr->record.state == MANIFEST_IN_USE && pr->persist.domain != PERSIST_PROCESS;
-    if ((unflushed || may_have_words) && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot make %s durable", pr->path);
-    if (unflushed && fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    /* The lanes in the manifest too, or that they are cut off (recover_slots()), before the record has a domain in which
-     * lanes count after a power cut. */
-    if (unflushed && fsops_fsync(pr->lock) < 0)
-        return report_errno(errno, "cannot make the manifest of %s durable", pr->path);
-    /* persist-order R3 (writer: P1): the attribute may be visible and not durable too, if a birth was
-     * interrupted right after setting it. */
-    if (pr->record.state == MANIFEST_BORN && fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot sync %s", pr->path);
+    /* After a kill, and in domain process, what is visible may not be durable: bytes, before the words that make them valid
+     * (I1); lanes, or that they are cut off (recover_slots()), before the record has a domain in which lanes count after a power
+     * cut. persist-order R6 (writer: W6 in lib/api/write.c): a word that was stored in place.
+     * persist-order R3 (writer: P1): the attribute, if a birth was interrupted right after setting it. */
+    const bool unflushed = pr->record.state != MANIFEST_CLEAN;
+    if (unflushed && (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0 ||
+                      fsops_fsync(pr->lock) < 0))
+        return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
     if (settle_manifest(pr, n) < 0)
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,

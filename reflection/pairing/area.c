@@ -35,15 +35,12 @@ char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *
     const off_t at = (off_t)manifest_area(slot);
     char *area =
         make_space(lock, at) < 0 ? NULL : folder_map(lock, domain, MANIFEST_AREA_BYTES, at);
-    int saved = errno;
-    if (area && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) < 0) {
-        saved = errno;
-        area_unmap(area);
-        area = NULL;
-    }
-    if (!area)
-        report_errno(saved, "no space for commits of several pages in the manifest of %s", path);
-    return area;
+    if (area && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) == 0)
+        return area;
+    report_errno(errno, "no space for commits of several pages in the manifest of %s", path);
+    KEEP_ERRNO();
+    area_unmap(area);
+    return NULL;
 }
 
 void area_unmap(char *area)

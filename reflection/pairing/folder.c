@@ -191,9 +191,8 @@ void *folder_map(int fd, enum persist_domain domain, size_t n, off_t at)
     if (own < 0)
         return NULL;
     void *map = domain_map(domain, NULL, n, PROT_READ | PROT_WRITE, own, at);
-    const int saved = errno;
+    KEEP_ERRNO();
     close(own);
-    errno = saved;
     if (map == MAP_FAILED)
         return NULL;
     madvise(map, n, MADV_DONTFORK);

@@ -38,8 +38,8 @@ int identity_of(int fd, struct identity *identity)
     identity->device = makedev(sx.stx_dev_major, sx.stx_dev_minor);
     identity->size = sx.stx_size;
     identity->links = sx.stx_nlink;
-    identity->has_birth = sx.stx_mask & STATX_BTIME;
-    if (identity->has_birth) {
+    if (sx.stx_mask & STATX_BTIME) {
+        identity->known = MANIFEST_KNOWS_BIRTH;
         identity->birth_sec = sx.stx_btime.tv_sec;
         identity->birth_nsec = sx.stx_btime.tv_nsec;
     }
@@ -51,7 +51,7 @@ int identity_of(int fd, struct identity *identity)
     /* The kernel stores an int, although the ioctl's number says long. */
     long generation = 0;
     if (ioctl(fd, FS_IOC_GETVERSION, &generation) == 0) {
-        identity->has_generation = true;
+        identity->known |= MANIFEST_KNOWS_GENERATION;
         identity->generation = (uint32_t)generation;
     }
     return 0;
@@ -90,24 +90,18 @@ void identity_to_record(const struct identity *identity, struct manifest_record 
     record->birth_sec = identity->birth_sec;
     record->birth_nsec = identity->birth_nsec;
     record->generation = identity->generation;
-    record->known &= ~(MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION);
-    if (identity->has_birth)
-        record->known |= MANIFEST_KNOWS_BIRTH;
-    if (identity->has_generation)
-        record->known |= MANIFEST_KNOWS_GENERATION;
+    record->known = (record->known & MANIFEST_KNOWS_ATTRIBUTE) | identity->known;
 }
 
 bool identity_same_inode(const struct identity *identity, const struct manifest_record *record)
 {
+    const uint32_t both = identity->known & record->known;
     if (identity->inode != record->inode)
         return false;
-    if (identity->has_birth && (record->known & MANIFEST_KNOWS_BIRTH) &&
+    if ((both & MANIFEST_KNOWS_BIRTH) &&
         (identity->birth_sec != record->birth_sec || identity->birth_nsec != record->birth_nsec))
         return false;
-    if (identity->has_generation && (record->known & MANIFEST_KNOWS_GENERATION) &&
-        identity->generation != record->generation)
-        return false;
-    return true;
+    return !(both & MANIFEST_KNOWS_GENERATION) || identity->generation == record->generation;
 }
 
 bool identity_unwritten(const struct identity *identity, const struct manifest_record *record)
@@ -122,45 +116,29 @@ void identity_hex(const uint8_t id[16], char out[33])
         snprintf(out + 2 * i, 3, "%02x", id[i]);
 }
 
-static int hex_digit(char c)
+static int text_of(const struct attribute *a, char text[ATTRIBUTE_MAX])
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return -1;
+    char id[33];
+    identity_hex(a->id, id);
+    return snprintf(text, ATTRIBUTE_MAX, "ato1 %s %" PRIu64 " %s", id, a->inode, a->folder);
 }
 
 bool attribute_parse(const char *value, size_t n, struct attribute *a)
 {
-    static const char magic[] = "ato1 ";
-    size_t at = sizeof(magic) - 1;
+    char text[ATTRIBUTE_MAX], again[ATTRIBUTE_MAX], id[33];
+    int at = 0;
     memset(a, 0, sizeof(*a));
-    if (n < at + 32 + 1 || memcmp(value, magic, at) != 0)
+    if (n >= sizeof(text))
         return false;
-    for (int i = 0; i < 16; i++, at += 2) {
-        int high = hex_digit(value[at]), low = hex_digit(value[at + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        a->id[i] = (uint8_t)(high << 4 | low);
-    }
-    if (value[at++] != ' ')
+    memcpy(text, value, n);
+    text[n] = '\0';
+    if (sscanf(text, "ato1 %32[0-9a-f] %" SCNu64 " %n", id, &a->inode, &at) != 2 || at == 0)
         return false;
-    size_t digits = 0;
-    for (; at < n && value[at] >= '0' && value[at] <= '9'; at++, digits++) {
-        uint64_t digit = (uint64_t)(value[at] - '0');
-        if (a->inode > (UINT64_MAX - digit) / 10)
-            return false;
-        a->inode = a->inode * 10 + digit;
-    }
-    if (digits == 0 || at >= n || value[at++] != ' ')
-        return false;
-    size_t folder = n - at;
-    if (folder == 0 || folder >= sizeof(a->folder) || memchr(value + at, '\0', folder))
-        return false;
-    memcpy(a->folder, value + at, folder);
-    a->folder[folder] = '\0';
-    return true;
+    for (size_t i = 0; i < 16 && i < strlen(id) / 2; i++)
+        sscanf(id + 2 * i, "%2hhx", &a->id[i]);
+    snprintf(a->folder, sizeof(a->folder), "%s", text + at);
+    /* Any other text than the one that is written is damaged. */
+    return a->folder[0] && text_of(a, again) == (int)n && memcmp(again, value, n) == 0;
 }
 
 enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a)
@@ -184,23 +162,18 @@ enum attribute_finding attribute_read(int fd, const char *path, struct attribute
 
 int attribute_write(int fd, const char *path, const struct attribute *a)
 {
-    char value[ATTRIBUTE_MAX], id[33];
-    identity_hex(a->id, id);
-    int n = snprintf(value, sizeof(value), "ato1 %s %" PRIu64 " %s", id, a->inode, a->folder);
-    if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n) < 0)
+    char value[ATTRIBUTE_MAX];
+    const int n = text_of(a, value);
+    if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n) < 0 || fsops_fsync(fd) < 0)
         return report_errno(errno, "cannot set the attribute " ATTRIBUTE_NAME " of %s", path);
-    if (fsops_fsync(fd) < 0)
-        return report_errno(errno, "cannot make the attribute " ATTRIBUTE_NAME " of %s durable",
-                            path);
     return 0;
 }
 
 int attribute_remove(int fd, const char *path)
 {
-    if (fsops->fremovexattr(fd, ATTRIBUTE_NAME) < 0 && errno != ENODATA && errno != ENOTSUP)
+    if ((fsops->fremovexattr(fd, ATTRIBUTE_NAME) < 0 && errno != ENODATA && errno != ENOTSUP) ||
+        fsops_fsync(fd) < 0)
         return report_errno(errno, "cannot remove the attribute " ATTRIBUTE_NAME " of %s", path);
-    if (fsops_fsync(fd) < 0)
-        return report_errno(errno, "cannot sync %s", path);
     return 0;
 }
 
@@ -219,15 +192,14 @@ static uint64_t this_process;
 
 int identity_process(uint64_t *process)
 {
-    uint64_t made = 0;
-    *process = __atomic_load_n(&this_process, __ATOMIC_RELAXED);
-    while (!*process) {
+    uint64_t none = 0, made;
+    if (!__atomic_load_n(&this_process, __ATOMIC_RELAXED)) {
         if (identity_random(&made, sizeof(made)) < 0)
             return -1;
-        if (__atomic_compare_exchange_n(&this_process, process, made, false, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
-            *process = made;
+        (void)__atomic_compare_exchange_n(&this_process, &none, made | 1, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED);
     }
+    *process = __atomic_load_n(&this_process, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -245,12 +217,7 @@ void identity_boot(uint8_t boot_id[16])
         return;
     ssize_t n = read(fd, text, sizeof(text) - 1);
     close(fd);
-    int nibble = 0;
-    for (ssize_t i = 0; i < n && nibble < 32; i++) {
-        int digit = hex_digit(text[i]);
-        if (digit >= 0) {
-            boot_id[nibble / 2] = (uint8_t)(boot_id[nibble / 2] << 4 | digit);
-            nibble++;
-        }
-    }
+    const char *at = text;
+    for (int i = 0; n > 0 && i < 16 && sscanf(at, "%2hhx", &boot_id[i]) == 1; i++)
+        at += at[2] == '-' ? 3 : 2;
 }

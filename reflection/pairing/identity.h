@@ -22,7 +22,7 @@
 
 struct identity {
     uint64_t inode, device, size, links;
-    bool has_birth, has_generation;
+    uint32_t known; /* MANIFEST_KNOWS_BIRTH, MANIFEST_KNOWS_GENERATION */
     int64_t birth_sec;
     uint32_t birth_nsec;
     uint32_t generation;

@@ -19,16 +19,13 @@ static enum verdict of_invalid(const struct pairing *pr, const struct lookup_nam
                                enum manifest_finding found, bool has_attribute,
                                const struct pairing_wish *wish)
 {
-    if (found == MANIFEST_DAMAGED) {
-        report_error(EUCLEAN, "the manifest %s/%s is damaged: neither of its copies is valid",
-                     pr->folder.path, n->manifest);
-        return VERDICT_REFUSE;
-    }
-    if (found == MANIFEST_FOREIGN) {
-        report_error(EUCLEAN, "the manifest %s/%s is of version %u, this library reads %d",
-                     pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
-        return VERDICT_REFUSE;
-    }
+    if (found == MANIFEST_DAMAGED)
+        return report_error(EUCLEAN,
+                            "the manifest %s/%s is damaged: neither of its copies is valid",
+                            pr->folder.path, n->manifest);
+    if (found == MANIFEST_FOREIGN)
+        return report_error(EUCLEAN, "the manifest %s/%s is of version %u, this library reads %d",
+                            pr->folder.path, n->manifest, pr->record.version, MANIFEST_VERSION);
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
     int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;
@@ -64,10 +61,9 @@ static enum verdict of_attribute(struct pairing *pr, const struct lookup_names *
 static enum verdict of_same_inode(const struct pairing *pr, const struct lookup_names *n, bool lost,
                                   const struct pairing_wish *wish)
 {
-    const bool known = pr->identity.has_birth || pr->identity.has_generation;
-    if (!lost && known)
+    if (!lost && pr->identity.known)
         return VERDICT_ADOPT;
-    if (!known)
+    if (!pr->identity.known)
         report_error(ESTALE,
                      "there is a reflection %s/%s, but neither attribute, birth time nor "
                      "generation tells whether it belongs to %s",
@@ -83,18 +79,14 @@ static enum verdict of_same_inode(const struct pairing *pr, const struct lookup_
 static enum verdict of_another(struct pairing *pr, const struct lookup_names *n,
                                const struct pairing_wish *wish)
 {
-    if (pr->record.device != pr->identity.device && wish->folder) {
-        report_error(ESTALE,
-                     "the reflection %s/%s belongs to a file of another file system with "
-                     "the same inode number; choose another reflection folder for %s",
-                     pr->folder.path, n->reflection, pr->path);
-        return VERDICT_REFUSE;
-    }
-    if (pr->joined) {
-        report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
-                     pr->folder.path, n->reflection);
-        return VERDICT_REFUSE;
-    }
+    if (pr->record.device != pr->identity.device && wish->folder)
+        return report_error(ESTALE,
+                            "the reflection %s/%s belongs to a file of another file system with "
+                            "the same inode number; choose another reflection folder for %s",
+                            pr->folder.path, n->reflection, pr->path);
+    if (pr->joined)
+        return report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
+                            pr->folder.path, n->reflection);
     if (removal_set_aside(pr, n, "belonged to another file that had this inode number before") < 0)
         return VERDICT_REFUSE;
     return VERDICT_START_OVER;
@@ -131,8 +123,7 @@ int identity_check_may_be_unborn(const struct pairing *pr, const struct lookup_n
     static const char zeros[MANIFEST_BYTES];
     struct stat st;
     if (fstat(pr->lock, &st) < 0)
-        return report_errno(errno, "cannot look at the manifest %s/%s", pr->folder.path,
-                            n->manifest);
+        return folder_error(&pr->folder, n->manifest, "cannot look at the manifest");
     return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }

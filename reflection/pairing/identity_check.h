@@ -12,11 +12,11 @@
 #include "reflection/pairing/lookup.h"
 
 enum verdict {
+    VERDICT_REFUSE = -1, /* as report_error() returns */
     VERDICT_ADOPT,
     VERDICT_BEAR,       /* there is none: make one */
     VERDICT_START_OVER, /* it holds nothing, or was set aside */
     VERDICT_FORGET,     /* to be set aside, since the file is preferred */
-    VERDICT_REFUSE,     /* with a sentence */
 };
 
 /* `found` is manifest_read()'s result; *pr has the record, and is updated by what the attribute tells. Sets a

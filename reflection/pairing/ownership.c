@@ -60,19 +60,6 @@ bool ownership_maker(const struct trust *file, const struct stat *found)
     return file->mode & S_IWOTH;
 }
 
-int ownership_kind(const struct stat *found, const char *folder, const char *name)
-{
-    if (!S_ISREG(found->st_mode))
-        return report_error(EUCLEAN, "%s/%s is not a regular file", folder, name);
-    if (found->st_nlink > 1)
-        return report_error(
-            EACCES,
-            "%s/%s has %lu links, and must have one: by another link it may be another user's "
-            "file, or belong to a copy of this folder. Remove the other links",
-            folder, name, (unsigned long)found->st_nlink);
-    return 0;
-}
-
 int ownership_check(const struct trust *file, int fd, const char *folder, const char *name)
 {
     struct stat st;
@@ -84,5 +71,13 @@ int ownership_check(const struct trust *file, int fd, const char *folder, const 
                             "caller, to root, or to a user that may write to the mapped file. If "
                             "the two belong together, give it the owner of that file",
                             folder, name, (unsigned)st.st_uid);
-    return ownership_kind(&st, folder, name);
+    if (!S_ISREG(st.st_mode))
+        return report_error(EUCLEAN, "%s/%s is not a regular file", folder, name);
+    if (st.st_nlink > 1)
+        return report_error(
+            EACCES,
+            "%s/%s has %lu links, and must have one: by another link it may be another user's "
+            "file, or belong to a copy of this folder. Remove the other links",
+            folder, name, (unsigned long)st.st_nlink);
+    return 0;
 }

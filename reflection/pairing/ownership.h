@@ -38,12 +38,8 @@ int ownership_give(const struct trust *file, int fd);
 /* Returns true if the maker of `found` could have written to the file. */
 bool ownership_maker(const struct trust *file, const struct stat *found);
 
-/* Checks that `found` is a regular file with one name. Returns 0; -1 with EUCLEAN or EACCES and a sentence
- * about `folder`/`name`. */
-int ownership_kind(const struct stat *found, const char *folder, const char *name);
-
-/* Checks maker and kind of the file that is open as `fd`. Returns as ownership_kind(); EACCES also for another
- * maker. */
+/* Checks that the file that is open as `fd` has a trusted maker, and is a regular file with one name. Returns 0; -1 with
+ * EUCLEAN or EACCES and a sentence about `folder`/`name`. */
 int ownership_check(const struct trust *file, int fd, const char *folder, const char *name);
 
 #endif

@@ -57,14 +57,12 @@ static int take_manifest(struct pairing *pr, const struct lookup_names *n)
             continue;
         }
         if (pr->lock < 0)
-            return report_errno(errno, "cannot open the manifest %s/%s", pr->folder.path,
-                                n->manifest);
+            return folder_error(&pr->folder, n->manifest, "cannot open the manifest");
         /* Before waiting for the lock: locks on a file that is not trusted do not count. */
         if (ownership_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
             return -1;
         if (locks_wait(pr->lock, 0, 1) < 0)
-            return report_errno(errno, "cannot lock the manifest %s/%s", pr->folder.path,
-                                n->manifest);
+            return folder_error(&pr->folder, n->manifest, "cannot lock the manifest");
         int named = folder_names(&pr->folder, n->manifest, pr->lock);
         if (named != 0)
             return named < 0 ? -1 : 0;
@@ -85,18 +83,12 @@ static void nap(void)
  * if a process has it mapped; -1. */
 static int take_slots(struct pairing *pr, const struct lookup_names *n)
 {
-    switch (locks_try(pr->lock, 1, PAIRING_LIVES)) {
-    case LOCKS_MINE:
-        break;
-    case LOCKS_TAKEN:
+    const enum locks_answer all = locks_try(pr->lock, 1, PAIRING_LIVES);
+    if (all == LOCKS_TAKEN)
         return 0;
-    default:
-        return report_errno(errno, "cannot lock a slot of the manifest %s/%s", pr->folder.path,
-                            n->manifest);
-    }
+    if (all != LOCKS_MINE || locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
+        return folder_error(&pr->folder, n->manifest, "cannot lock a slot of the manifest");
     pr->slot = 0;
-    if (locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
-        return report_errno(errno, "cannot give back slots of %s/%s", pr->folder.path, n->manifest);
     return 1;
 }
 
@@ -189,7 +181,9 @@ static int open_others(struct pairing *pr, const struct lookup_names *n,
 {
     /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
      * dying. As `born` it gets NOT_YET below. */
-    if (found == MANIFEST_VALID && identity_check_of(pr, n, found, wish) == VERDICT_REFUSE)
+    const enum verdict verdict =
+        found == MANIFEST_VALID ? identity_check_of(pr, n, found, wish) : VERDICT_BEAR;
+    if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
         return -1;
     if (found != MANIFEST_VALID)
         pr->record.state = MANIFEST_BORN;
@@ -203,28 +197,17 @@ static int open_locked(struct pairing *pr, const struct lookup_names *n, const c
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
-    char *bytes = calloc(1, MANIFEST_BYTES);
-    if (!bytes)
-        return report_error(ENOMEM, "no memory to read the manifest %s/%s", pr->folder.path,
-                            n->manifest);
-    int result = -1;
-    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) {
-        report_errno(errno, "cannot read the manifest %s/%s", pr->folder.path, n->manifest);
-        goto out;
-    }
+    _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
+    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
+        return folder_error(&pr->folder, n->manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
     int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, n, bytes) : 1;
     if (unborn < 0)
-        goto out;
+        return -1;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    if (pr->joined)
-        result = open_others(pr, n, found, wish);
-    else
-        result = open_alone(pr, n, name, bytes, found, wish, journal);
-out:
-    free(bytes);
-    return result;
+    return pr->joined ? open_others(pr, n, found, wish)
+                      : open_alone(pr, n, name, bytes, found, wish, journal);
 }
 
 /* ---- the beginning and the end ---- */
@@ -282,9 +265,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
             nap();
     }
 fail:;
-    int saved = errno;
+    KEEP_ERRNO();
     pairing_close(pr);
-    errno = saved;
     return -1;
 }
 
@@ -303,12 +285,11 @@ int pairing_clean(struct pairing *pr, bool written)
      * its own length back. */
     if (growth_end(pr, 0) < 0 || shrink_finish(pr) < 0)
         return -1;
-    /* In domain process no byte is durable yet. */
-    if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->reflection) < 0)
+    /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
+     * back. */
+    if (pr->persist.domain == PERSIST_PROCESS &&
+        (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0))
         return report_errno(errno, "cannot sync the reflection of %s", pr->path);
-    /* Nor is any lane in the manifest: that of an earlier commit must not come back. */
-    if (pr->persist.domain == PERSIST_PROCESS && fsops_fsync(pr->lock) < 0)
-        return report_errno(errno, "cannot sync the manifest of %s", pr->path);
     /* The kernel may still change mtime when it writes pages back although nothing was written: after a store
      * of a call that failed, or through a writable view. So that this cannot happen later, the file is synced
      * before mtime is set and recorded.

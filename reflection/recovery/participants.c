@@ -34,11 +34,10 @@ static void release_file(struct participant *p)
 
 void participants_end(struct participants *n)
 {
-    int saved = errno;
+    KEEP_ERRNO();
     for (size_t k = 0; k < n->nfiles; k++)
         release_file(&n->files[k]);
     free(n->files);
-    errno = saved;
 }
 
 /* ---- which files ---- */
@@ -103,9 +102,11 @@ static int map_reflection(const struct participants *n, struct participant *p)
     const char *name = p->path + strlen(n->folder->path) + 1;
     struct stat st;
     p->reflection = openat(n->folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (p->reflection < 0 && errno == ENOENT)
+        return report_error(ESTALE, "the reflection %s, which has to be recovered, is missing",
+                            p->path);
     if (p->reflection < 0 || fstat(p->reflection, &st) < 0)
-        return report_errno(errno == ENOENT ? ESTALE : errno,
-                            "cannot open the reflection %s, which has to be recovered", p->path);
+        return report_errno(errno, "cannot open the reflection %s", p->path);
     if (ownership_check(&n->trust, p->reflection, n->folder->path, name) < 0)
         return -1;
     p->bytes = (uint64_t)st.st_size;

@@ -170,7 +170,7 @@ TEST_F(Identity, SameInodeNeedsEqualNumberAndKnownBirthAndGeneration)
     Fd fd(path);
     identity found_identity;
     ASSERT_EQ(identity_of(fd, &found_identity), 0);
-    found_identity.has_birth = found_identity.has_generation = true;
+    found_identity.known = MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION;
     found_identity.birth_sec = 5;
     found_identity.birth_nsec = 6;
     found_identity.generation = 7;
@@ -188,7 +188,7 @@ TEST_F(Identity, SameInodeNeedsEqualNumberAndKnownBirthAndGeneration)
     other.known &= ~MANIFEST_KNOWS_BIRTH;
     EXPECT_TRUE(identity_same_inode(&found_identity, &other)) << "not known: does not count";
     EXPECT_FALSE(same_after([&] { other.generation++; }));
-    found_identity.has_generation = false;
+    found_identity.known = MANIFEST_KNOWS_BIRTH;
     EXPECT_TRUE(identity_same_inode(&found_identity, &other));
     EXPECT_TRUE(same_after([&] { other.device++; })) << "devices change across boots";
 }

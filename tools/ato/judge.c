@@ -132,7 +132,7 @@ void judge(struct look *l)
         return;
     }
     bool same = identity_same_inode(&l->identity, &m->record);
-    bool known = l->identity.has_birth || l->identity.has_generation;
+    bool known = l->identity.known;
     if (!same && !has) {
         judge_set(l, LOOK_PLAIN,
                   "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
