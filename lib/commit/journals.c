@@ -121,20 +121,12 @@ static bool same_writers(const struct trust *x, const struct trust *y)
            (x->group == y->group || !(x->mode & S_IWGRP));
 }
 
-/* Returns the capacity of a new journal: the usual one, or if `words` is more a power of two, so that later
- * commits of that size fit, too. */
-static uint64_t choose_words(uint64_t words)
-{
-    uint64_t n = JOURNAL_WORDS;
-    if (words > n)
-        for (n = 1; n < words;)
-            n *= 2;
-    return n;
-}
-
-/* Makes a journal in the file's folder, with room for a commit of so many words. Returns NULL with errno. */
+/* Makes a journal in the file's folder, with room for a commit of so many words; if that is more than usual, of twice as
+ * many, for later ones. Returns NULL with errno. */
 static struct journals *make(struct file *f, uint64_t words)
 {
+    const uint64_t twice = 2 * words < JOURNAL_MAX_WORDS ? 2 * words : JOURNAL_MAX_WORDS;
+    const uint64_t room = words > JOURNAL_WORDS ? twice : JOURNAL_WORDS;
     struct journals *j = calloc(1, sizeof(*j));
     if (!j)
         return report_null(ENOMEM, "no memory for a journal");
@@ -143,7 +135,7 @@ static struct journals *make(struct file *f, uint64_t words)
     j->like = like_of(f);
     pthread_mutex_init(&j->medium, NULL);
     sweep_journals(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
-    if (pool_create(&j->pool, &f->pairing.folder, &f->persist, choose_words(words), &j->like) < 0) {
+    if (pool_create(&j->pool, &f->pairing.folder, &f->persist, room, &j->like) < 0) {
         free(j);
         return NULL;
     }

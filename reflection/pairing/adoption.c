@@ -46,10 +46,10 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
                             "cannot open the reflection %s/%s of "
                             "%s",
                             pr->folder.path, n->reflection, pr->path);
-    struct stat st;
+    struct stat st, own;
     if (ownership_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
         return -1;
-    if (fstat(pr->reflection, &st) < 0)
+    if (fstat(pr->reflection, &st) < 0 || fstat(pr->lock, &own) < 0)
         return folder_error(&pr->folder, n->reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
      * the owner of that file, would then open it to all users of the original, and write to it. So it must
@@ -57,9 +57,6 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
      * interrupted, or if the makers of manifest and reflection were two users that may both write to the
      * original: then it is open to these users already. */
     const struct identity *identity = &pr->identity;
-    struct stat own;
-    if (fstat(pr->lock, &own) < 0)
-        return report_errno(errno, "cannot stat the manifest of %s", pr->path);
     if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
         ((st.st_uid != identity->owner && !(identity->mode & (S_IWGRP | S_IWOTH))) ||
          st.st_gid != identity->group || (st.st_mode & 0777) != (identity->mode & 0666)))

@@ -212,15 +212,6 @@ static int open_locked(struct pairing *pr, const struct lookup_names *n, const c
 
 /* ---- the beginning and the end ---- */
 
-/* Opens the file once more: the kernel reports a failed write-back once for each open file, and the caller's
- * fsync() must not use up the report that libato needs. If the user may not open the file any more, the
- * descriptor is duplicated. */
-static int open_again(int fd)
-{
-    int own = folder_reopen(fd);
-    return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-}
-
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish)
 {
@@ -233,8 +224,10 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     if (identity->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
     pr->borrowed = wish->borrow;
-    pr->original = wish->borrow ? fd : open_again(fd);
-    if (pr->original < 0)
+    /* Opened once more: the kernel reports a failed write-back once for each open file, and the caller's fsync() must not use up
+     * the report that libato needs. If the user may not open the file any more, the descriptor is duplicated. */
+    pr->original = wish->borrow ? fd : folder_reopen(fd);
+    if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     struct lookup_names n = lookup_names(identity->inode);
     if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)

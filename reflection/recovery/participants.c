@@ -2,7 +2,6 @@
 #include "reflection/recovery/participants.h"
 
 #include "reflection/format/layout.h"
-#include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -112,12 +111,8 @@ static int map_reflection(const struct participants *n, struct participant *p)
     p->bytes = (uint64_t)st.st_size;
     if (p->bytes == 0) /* of a file without pages */
         return 0;
-    void *map =
-        domain_map(p->persist.domain, NULL, p->bytes, PROT_READ | PROT_WRITE, p->reflection, 0);
-    if (map == MAP_FAILED)
-        return report_errno(errno, "cannot map the reflection %s", p->path);
-    p->map = map;
-    return 0;
+    p->map = folder_map(p->reflection, p->persist.domain, p->bytes, 0);
+    return p->map ? 0 : report_errno(errno, "cannot map the reflection %s", p->path);
 }
 
 static int map_file(const struct participants *n, struct participant *p)
