@@ -36,7 +36,6 @@ static int target_word(const struct journal_view *v, uint64_t i, struct particip
         return 0;
     t->value = w.value;
     t->is_size = journal_word_is_size(&w);
-    t->word = (uint64_t *)(t->is_size ? t->to->manifest + MANIFEST_SIZE_WORD : t->to->map + offset);
     if (!t->is_size && !layout_is_word(offset, t->to->bytes))
         return report_error(EUCLEAN,
                             "a journal names offset %" PRIu64 " of the reflection %s, which is "
@@ -49,6 +48,7 @@ static int target_word(const struct journal_view *v, uint64_t i, struct particip
                             " for the file of the reflection %s, which is %" PRIu64
                             " bytes long: that is not a valid size for it",
                             w.value, t->to->path, t->to->bytes);
+    t->word = (uint64_t *)(t->is_size ? t->to->manifest + MANIFEST_SIZE_WORD : t->to->map + offset);
     return 1;
 }
 
