@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 
+extern "C" {
+#include "reflection/media/copy.h"
+}
+
 #include <ato.h>
 #include <benchmark/benchmark.h>
 
@@ -73,9 +77,15 @@ namespace
 
 /* ---- Google Benchmark's rows ---- */
 
+std::string copy_kernel_name()
+{
+    return copy_best()->name;
+}
+
 std::string describe_machine()
 {
-    static const std::string machine = medium_name() + ", " + cpu_name() + ", ";
+    static const std::string machine =
+        medium_name() + ", " + cpu_name() + ", kernel " + copy_kernel_name() + ", ";
     return machine;
 }
 
@@ -173,10 +183,11 @@ class MedianTable : public benchmark::BenchmarkReporter
 
     bool ReportContext(const Context &) override
     {
-        std::printf("%s\n%s, %s. Files of %" PRIu64 " MiB;\nmedians of repetitions of %" PRIu64
-                    " operations, in rounds of %" PRIu64 ".\n\n",
-                    program_.title, cpu_name().c_str(), medium_name().c_str(), settings.file_mib,
-                    settings.ops, settings.batch);
+        std::printf("%s\n%s, copy kernel %s; %s. Files of %" PRIu64
+                    " MiB;\nmedians of repetitions of %" PRIu64 " operations, in rounds of %" PRIu64
+                    ".\n\n",
+                    program_.title, cpu_name().c_str(), copy_kernel_name().c_str(),
+                    medium_name().c_str(), settings.file_mib, settings.ops, settings.batch);
         std::printf("%-32s %9s %7s %9s  %-40s  %s\n", "case/side", "time", "ratio", "over", "more",
                     "domain: guarantee");
         return true;
@@ -328,6 +339,7 @@ void add_context()
     benchmark::AddCustomContext("libato", ato_version());
     benchmark::AddCustomContext("kernel", kernel.release);
     benchmark::AddCustomContext("cpu", cpu_name());
+    benchmark::AddCustomContext("copy_kernel", copy_kernel_name());
     benchmark::AddCustomContext("medium", medium_name());
     benchmark::AddCustomContext("file_mib", std::to_string(settings.file_mib));
     benchmark::AddCustomContext("ops", std::to_string(settings.ops));
