@@ -82,17 +82,32 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     return r < 0 ? NULL : dst;
 }
 
-void *ato_memcpy(void *dst, const void *src, size_t n)
+/* ato_memcpy() of more than a few bytes. A function of its own, since calls cost the other one registers. */
+static __attribute__((noinline)) void *copy_many(void *dst, const void *src, size_t n)
 {
-    struct mapping *from = table_find(src);
-    if (from && dst && n - 1 < PAGE_BYTES && table_is_plain(dst, n)) {
+    struct mapping *from = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
+    if (from) {
         CALL_ON(call, from);
-        if (read_at_once(from, src, dst, n)) {
+        if (read_at_once(from, src, dst, n, false)) {
             range_count_read(from, n);
             return dst;
         }
     }
     return ato_memcpy_opt(dst, src, n, 0);
+}
+
+void *ato_memcpy(void *dst, const void *src, size_t n)
+{
+    struct mapping *from;
+    if (__builtin_expect(n - 1 < SLICE_BYTES, 1) && thread_is_numbered() &&
+        (from = table_find_source(dst, src, n))) {
+        CALL_ON(call, from);
+        if (__builtin_expect(read_at_once(from, src, dst, n, true), 1)) {
+            range_tally_read(tally_of_own(from), n);
+            return dst;
+        }
+    }
+    return copy_many(dst, src, n);
 }
 
 static int fill_side(const struct range *to, int c, uint64_t n)

@@ -118,7 +118,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
     m->file = open_file(fd, &wish);
     if (m->file) {
         m->reach = choose_reach(m, o);
-        m->quick = m->epoch || m->file->reader ? 0 : m->reach;
+        m->quick = m->epoch || m->file->reader ? 0 : m->offset + m->reach;
         if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;

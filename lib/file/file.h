@@ -107,8 +107,8 @@ struct mapping {
     /* Bytes from base on that may be used, as far as the file reaches: `length`, or more if the mapping grows
      * with its file. */
     uint64_t reach;
-    /* The same for reads that go by page states alone (read_at_once()): 0 if there is an epoch, or if a
-     * reader does not watch yet (reader.h). */
+    /* How far in the file reads may go by page states alone (read_at_once()): as `reach`; 0 if there is an epoch, or
+     * if a reader does not watch yet (reader.h). */
     uint64_t quick;
     uint64_t reserved; /* bytes of address space */
     uint64_t offset;   /* of base in the file, bytes */
@@ -140,6 +140,12 @@ static inline struct tally tally_of(struct mapping *m)
 {
     unsigned thread = thread_number();
     return (struct tally){m->counters[thread].of, thread == THREAD_SHARED};
+}
+
+/* The same for a thread for which thread_is_numbered(). */
+static inline struct tally tally_of_own(struct mapping *m)
+{
+    return (struct tally){(m->counters + thread_number_plus_1 - 1)->of, false};
 }
 
 static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)

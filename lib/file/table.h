@@ -25,14 +25,17 @@ struct mapping;
 
 extern struct mapping *table_entries[TABLE_ENTRIES];
 
+static inline struct mapping *table_entry(uint64_t entry)
+{
+    /* Acquire: pairs with table_put(), so that the mapping is seen whole. */
+    return __atomic_load_n(&table_entries[entry], __ATOMIC_ACQUIRE);
+}
+
 /* Returns the mapping that owns the GiB of `addr`, or NULL. */
 static inline struct mapping *table_find(const void *addr)
 {
     uint64_t entry = (uint64_t)(uintptr_t)addr >> TABLE_SHIFT;
-    if (entry >= TABLE_ENTRIES)
-        return NULL;
-    /* Acquire: pairs with table_put(), so that the mapping is seen whole. */
-    return __atomic_load_n(&table_entries[entry], __ATOMIC_ACQUIRE);
+    return entry < TABLE_ENTRIES ? table_entry(entry) : NULL;
 }
 
 /* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
@@ -56,6 +59,19 @@ static inline bool table_is_plain(const void *addr, size_t n)
     if (__builtin_expect(n > TABLE_GRAIN, 0))
         return !table_touches_other(addr, n, NULL);
     return !table_find((const void *)(uintptr_t)last);
+}
+
+/* Returns the mapping that owns the GiB of src; NULL also if dst[0, n) is not plain memory, or dst is NULL. 0 < n, and
+ * less than a GiB. */
+static inline struct mapping *table_find_source(const void *dst, const void *src, size_t n)
+{
+    const uint64_t to = (uint64_t)(uintptr_t)dst, last = to + n - 1,
+                   from = (uint64_t)(uintptr_t)src;
+    /* One test instead of four: no entry is beyond the table, and dst is not NULL. */
+    if (__builtin_expect(((to - 1) | last | from) >> TABLE_SHIFT >= TABLE_ENTRIES, 0) ||
+        table_entry(to >> TABLE_SHIFT) || table_entry(last >> TABLE_SHIFT))
+        return NULL;
+    return table_entry(from >> TABLE_SHIFT);
 }
 
 /* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is

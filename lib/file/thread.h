@@ -7,6 +7,7 @@
 #ifndef ATO_LIB_FILE_THREAD_H
 #define ATO_LIB_FILE_THREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Numbers below this belong to one living thread each; all other threads have this number. */
@@ -23,6 +24,12 @@ static inline unsigned thread_number(void)
 {
     unsigned n = thread_number_plus_1;
     return n ? n - 1 : thread_register();
+}
+
+/* Returns true if the calling thread has a number that no other thread has. */
+static inline bool thread_is_numbered(void)
+{
+    return thread_number_plus_1 - 1 < THREAD_SHARED;
 }
 
 extern __thread uint64_t thread_own_id __attribute__((tls_model("initial-exec")));

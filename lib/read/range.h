@@ -83,11 +83,15 @@ static inline void range_count_write(struct mapping *m, uint64_t n)
         __atomic_fetch_add(&m->file->clock, 1, __ATOMIC_RELAXED);
 }
 
-static inline void range_count_read(struct mapping *m, uint64_t n)
+static inline void range_tally_read(struct tally t, uint64_t n)
 {
-    struct tally t = tally_of(m);
     tally_add(t, COUNT_READS, 1);
     tally_add(t, COUNT_BYTES_READ, n);
+}
+
+static inline void range_count_read(struct mapping *m, uint64_t n)
+{
+    range_tally_read(tally_of(m), n);
 }
 
 #endif

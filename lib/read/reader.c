@@ -95,7 +95,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
     const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
     read_versions_free(&v);
     if (r == 0 && !m->quick && reader_state_watches(m->file))
-        __atomic_store_n(&m->quick, m->reach, __ATOMIC_RELEASE);
+        __atomic_store_n(&m->quick, m->offset + m->reach, __ATOMIC_RELEASE);
     if (r == 0 && tries > 1)
         count(m, COUNT_READ_RETRIES, tries - 1);
     return r;

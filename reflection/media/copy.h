@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct copy_kernel {
     const char *name;
@@ -51,6 +52,25 @@ extern const struct copy_kernel *const copy_kernels[];
 
 /* Returns the best kernel that this CPU can run. */
 const struct copy_kernel *copy_best(void);
+
+/* Copies n bytes, from 1 to SLICE_BYTES, without a call: in two or four parts, which may overlap. */
+static inline __attribute__((always_inline)) void copy_few(char *dst, const char *src, size_t n)
+{
+    if (__builtin_expect(n >= 16, 1)) {
+        memcpy(dst, src, 16);
+        if (__builtin_expect(n > 32, 1)) {
+            memcpy(dst + 16, src + 16, 16);
+            memcpy(dst + n - 32, src + n - 32, 16);
+        }
+        memcpy(dst + n - 16, src + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(dst, src, 8);
+        memcpy(dst + n - 8, src + n - 8, 8);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            ((volatile char *)dst)[i] = src[i]; /* volatile: otherwise gcc calls memcpy() */
+    }
+}
 
 /* copy_gather_range() for a range that lies in both homes and begins or ends within a slice. */
 void copy_gather_parts(const struct copy_kernel *k, char *dst, const char *o, const char *r,

@@ -30,6 +30,20 @@ struct alignas(4096) Page {
     }
 };
 
+TEST(CopyFew, CopiesEachLengthUpToASliceAndStoresNothingElse)
+{
+    char from[SLICE_BYTES + 2], to[SLICE_BYTES + 2];
+    for (size_t i = 0; i < sizeof(from); i++)
+        from[i] = static_cast<char>(i + 1);
+    for (size_t n = 1; n <= SLICE_BYTES; n++) {
+        char expected[sizeof(to)] = {};
+        memset(to, 0, sizeof(to));
+        memcpy(expected + 1, from + 1, n);
+        copy_few(to + 1, from + 1, n);
+        EXPECT_EQ(memcmp(to, expected, sizeof(to)), 0) << n << " bytes";
+    }
+}
+
 class Copy : public testing::TestWithParam<const copy_kernel *>
 {
   protected:
