@@ -11,7 +11,7 @@
  * Birth:  reflection, manifest (state `born`), the name of their folder, attribute, each durable;
  *         then state `in use`, durable; only then may anything be stored.   (persist-order P1)
  * Death:  all slices deployed; state `deployed` durable (persist-order P2); guarded bytes put back (P4), attribute
- *         removed, both durable; reflection removed, durably; manifest removed. A process that finds `deployed`
+ *         removed, both durable; reflection removed, then the manifest. A process that finds `deployed`
  *         finishes the removal.
  *
  * Identity (I5), checked in this order:

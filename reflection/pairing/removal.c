@@ -36,8 +36,8 @@ static void remove_all_unfinished(const struct pairing *pr, const struct lookup_
 
 /* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
  * file that still needs its reflection never lacks it; so are the guarded bytes and the removal of the attribute before that of
- * the names. The manifest is removed last: without it an interrupted removal would not be found. A power cut may bring
- * it back, alone: the next map removes it. */
+ * the names. The manifest is removed last: without it a removal that a kill interrupts would not be found. A power cut may
+ * bring back either of them or both, which nothing needs: the next map of the file removes them. */
 static int finish_removal(struct pairing *pr, const struct lookup_names *n)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
@@ -48,8 +48,6 @@ static int finish_removal(struct pairing *pr, const struct lookup_names *n)
     if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
                             n->reflection);
-    if (folder_sync(&pr->folder) < 0)
-        return -1;
     if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
         return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
                             n->manifest);

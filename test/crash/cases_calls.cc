@@ -191,8 +191,6 @@ void unmap_fast(Actor &a)
 
 void unmap_spatial(Actor &a)
 {
-    a.demand.orderly = true;
-    a.allow_this();
     a.unmap(the(a), ATO_UNMAP_SPATIAL);
     a.demand.plain = true;
     a.allow_this();

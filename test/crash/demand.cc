@@ -11,10 +11,15 @@ namespace crash
 namespace
 {
 
-bool is_deployed(const Inode &file)
+// A reflection, or a manifest, that nothing needs any more: the next map of the file removes it.
+bool is_left_over(const Disk &disk, int folder, const std::string &name)
 {
     struct manifest_record record;
     int which;
+    const int found = disk.find(folder, name.substr(0, name.find('.')) + ".manifest");
+    if (found < 0)
+        return true;
+    const Inode &file = disk.at(found);
     return file.size >= MANIFEST_BYTES &&
            manifest_read(file.content().data(), &record, &which) == MANIFEST_VALID &&
            record.state == MANIFEST_DEPLOYED;
@@ -29,8 +34,7 @@ bool is_plain(const Disk &disk, bool bare)
         for (const auto &name : disk.at(folder.second).names)
             if (folder.first.find(".tmp") == std::string::npos &&
                 name.first.find(".stale-") == std::string::npos &&
-                (bare || name.first.find(".manifest") == std::string::npos ||
-                 !is_deployed(disk.at(name.second))))
+                (bare || !is_left_over(disk, folder.second, name.first)))
                 return false;
     return true;
 }
@@ -41,18 +45,6 @@ bool has_name(const Disk &disk, int folder, int inode)
         if (name.second == inode || has_name(disk, name.second, inode))
             return true;
     return false;
-}
-
-bool is_orderly(const Disk &disk)
-{
-    int own = disk.find(Disk::ROOT, ".ato");
-    if (own < 0)
-        return true;
-    for (const auto &name : disk.at(own).names)
-        if (name.first.find_first_not_of("0123456789") == std::string::npos &&
-            disk.find(own, name.first + ".manifest") < 0)
-            return false;
-    return true;
 }
 
 // Does no manifest record a growth under way? `clean`: looks only at manifests in a state without
@@ -85,8 +77,6 @@ std::string broken_demand(const Disk &disk, const Demand &demand)
 {
     if (demand.plain && !is_plain(disk, demand.bare))
         return "the file was made plain, and something is left";
-    if (demand.orderly && !is_orderly(disk))
-        return "there is a reflection without a manifest";
     if (!is_settled(disk, !demand.settled))
         return "a growth is over, and its manifest still tells of it";
     for (int inode : demand.kept)

@@ -251,7 +251,7 @@ void Explorer::visit(const Life &life, Media &media, const Place &place, const D
                      After after, const std::vector<uint64_t> &allowed, bool live_on)
 {
     uint64_t hash = image.hash(),
-             key = hash + demand.plain + 2 * demand.orderly + 4 * (after == After::Kill);
+             key = hash + demand.plain + 2 * (after == After::Kill);
     for (uint64_t a : allowed)
         key = mix(key ^ a);
     if (progress)

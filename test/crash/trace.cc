@@ -103,7 +103,6 @@ void pack(Pack &p, const Event &e)
     for (uint64_t a : e.allowed)
         p.number(a);
     p.number(e.demand.plain);
-    p.number(e.demand.orderly);
     p.number(e.demand.kept.size());
     for (int inode : e.demand.kept)
         p.number(static_cast<uint64_t>(inode));
@@ -135,7 +134,6 @@ Event unpack_event(Unpack &u)
     for (uint64_t n = u.number(); n; n--)
         e.allowed.push_back(u.number());
     e.demand.plain = u.number();
-    e.demand.orderly = u.number();
     for (uint64_t n = u.number(); n; n--)
         e.demand.kept.push_back(static_cast<int>(u.number()));
     return e;

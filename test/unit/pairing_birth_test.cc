@@ -130,7 +130,6 @@ TEST(PairingBirth, DeployedIsWrittenBeforeAnyRemovalAndTheManifestIsRemovedLast)
     EXPECT_LT(attribute, reflection);
     EXPECT_LT(reflection, manifest);
     EXPECT_EQ(faults.calls[attribute + 1], "fsync"); // durable before the reflection goes
-    EXPECT_EQ(faults.calls[reflection + 1], "fsync");
 }
 
 TEST(PairingBirth, CleanUnmapRecordsTimesSizeAndState)
