@@ -36,7 +36,7 @@ static int store_words(struct page_set *h)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = file_word(f, h->pages[i].page);
-        bool flushed = last && persist_shares_flush(&f->persist, last, word);
+        bool flushed = f->words_wait || (last && persist_shares_flush(&f->persist, last, word));
         if (!flushed && file_flush_word(f, word) < 0)
             return -1;
         last = word;

@@ -305,7 +305,15 @@ int plain_make(struct file *f, struct plain_job *job)
         return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
     if (job->gives_back && give_back_deployed(&t) < 0)
         fail(&t, errno);
+    /* P2: in state `deployed`, which follows, words do not count. */
+    f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;
     work_all(&t);
+    /* Otherwise they are flushed, all at once, before another process may map the file (W2), or space is given back (W5).
+     * explorer: drop flush survives: no case fills the disk, or takes longer than a turn. A unit test covers it. */
+    if (f->words_wait && (t.error || job->next < t.chunks) &&
+        file_flush_data(f, f->r, layout_reflection_bytes(file_size(f))) < 0)
+        fail(&t, errno);
+    f->words_wait = false;
     free(whole.counters);
     if (is_full(t.error) && !job->gives_back && !f->r_holes_fault) {
         /* From the next turn on. */

@@ -45,6 +45,7 @@ struct file {
     struct shared shared;
     uint32_t holder;    /* this process, as in page_state.holder */
     bool settled;       /* words on the media are durable as they are visible */
+    bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
     uint16_t *chunks;   /* CHUNK_ bits, of each 512 pages */

@@ -124,7 +124,7 @@ const Operation operations[] = {
     write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
     write("EagerPages", 3000, 6000, ATO_EAGER, "oodddss"),
     {"Deploy", "dd", NEWS, NEWS, deploy},
-    {"Unmap", "ddg", NEWS, NEWS, make_plain}, // and the manifest
+    {"Unmap", "dg", NEWS, NEWS, make_plain}, // data, the manifest
 };
 
 enum Leaving { FAST = ATO_UNMAP_FAST, SPATIAL = ATO_UNMAP_SPATIAL, EXIT };

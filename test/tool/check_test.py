@@ -121,11 +121,6 @@ class Check(Lab):
         self.patch(self.reflection(), 4 * 8 + 7, b'\xc0')
         self.check(self.file, status=1, words='names 2 slices beyond the end')
 
-    def test_slices_left_in_state_deployed_are_an_error(self):
-        self.make('death')
-        self.patch(self.reflection(), 0, b'\x01')
-        self.check(self.file, status=1, words='the state is deployed, but 1 slices')
-
     def test_a_write_by_others_is_an_error(self):
         self.make('fast')
         self.patch(self.file, 0, b'x')

@@ -151,10 +151,6 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
                     "the bitmap word of the last page, %" PRIu64 ", names %" PRIu64
                     " slices beyond the end",
                     layout_pages(m->size) - 1, w.slices_beyond);
-    if (w.slices && m->record.state == MANIFEST_DEPLOYED)
-        finding_add(&c->findings, FINDING_ERROR, name,
-                    "the state is deployed, but %" PRIu64 " slices are still in the reflection",
-                    w.slices);
     if (w.slices && m->record.state == MANIFEST_BORN)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the state is born, but %" PRIu64 " slices are in the reflection already",
