@@ -139,6 +139,8 @@ static int detach_last(struct file *f, const struct leaving *l)
     /* Removed as long as the manifest contains its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
+    if (l->job.options->guard_plain) /* `deployed` has them */
+        memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
     if (doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit is in doubt, which the next map "

@@ -14,7 +14,7 @@
 enum { VERSIONS = 18, FRACTION = 21, COUNTER = 24, VALID_FOR = 92 };
 
 /* The guarded bytes: the fractions, of which the first one is masked, and the change counter, whose first byte is. */
-enum { AT = FRACTION, BYTES = COUNTER + 4 - AT };
+enum { AT = FRACTION, BYTES = MASK_GUARDED }; /* up to COUNTER + 3 */
 
 /* Byte 21. */
 enum { PLAIN = 64, MASKED = 191, MASKED_WAL = 190 };
@@ -107,9 +107,9 @@ static int write_fraction(char *view, const unsigned char *h)
                                                                                              : -1;
 }
 
-static int write_counter(char *view, const unsigned char *h)
+static int write_counter(char *view, const unsigned char *h, unsigned flags)
 {
-    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER) ? 0 : -1;
+    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER | flags) ? 0 : -1;
 }
 
 static void count_on(unsigned char *at, unsigned long by)
@@ -136,9 +136,10 @@ static int put_on(char *view, const unsigned char *plain)
     count_on(ahead + COUNTER, AHEAD);
     memcpy(masked, plain, sizeof(masked));
     mask_cover(masked);
-    if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0)
+    if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
+        write_fraction(view, masked) < 0)
         return -1;
-    return write_fraction(view, masked) < 0 ? -1 : write_counter(view, masked);
+    return write_counter(view, masked, ATO_UNSYNCED);
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -149,7 +150,7 @@ static int mask_counter(char *view, unsigned char *h)
     if (counter_is_masked(h))
         return 0;
     h[COUNTER] ^= 0x80;
-    if (write_counter(view, h) < 0)
+    if (write_counter(view, h, 0) < 0)
         return -1;
     h[COUNTER] ^= 0x80;
     count_on(h + COUNTER, 1);
@@ -176,8 +177,7 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     return r;
 }
 
-/* Brings the guard up to date with this header. */
-static int refresh(char *view, unsigned char h[MASK_HEADER])
+static int refresh(char *view, unsigned char h[MASK_HEADER], unsigned char plain[MASK_GUARDED])
 {
     struct ato_status st;
     if (read_guard(view, &st) < 0)
@@ -188,7 +188,11 @@ static int refresh(char *view, unsigned char h[MASK_HEADER])
      * off. Other programs may have written the header since, so that the bytes in the guard are out of date. */
     if (!mask_is_on(h))
         return ato_set_guard(view, 0, NULL, 0);
-    return mask_counter(view, h) < 0 ? -1 : mask_set_plain(view, h);
+    if (mask_counter(view, h) < 0)
+        return -1;
+    mask_uncover(h);
+    memcpy(plain, h + AT, BYTES);
+    return 0;
 }
 
 /* Does it with an open file description lock of one byte. Returns the type of the lock after it, -1 with errno. */
@@ -216,7 +220,7 @@ static bool is_reserved(int fd)
     return found >= 0 && found != F_UNLCK;
 }
 
-int mask_refresh(char *view, int fd, bool is_locked)
+int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
 {
     unsigned char h[MASK_HEADER];
     struct ato_status st;
@@ -233,7 +237,7 @@ int mask_refresh(char *view, int fd, bool is_locked)
     }
     int r = fstat(fd, &file) < 0 ? -1 : read_header(view, file.st_size, h);
     if (r == 0)
-        r = refresh(view, h);
+        r = refresh(view, h, plain);
     if (r < 0 && !is_locked)
         mask_unlock(fd);
     return r < 0 ? -1 : 0;
@@ -257,11 +261,11 @@ int mask_take_off(char *view, int fd)
     if (ato_deploy(view, (size_t)length) < 0)
         return -1;
     if (!is_on)
-        return refresh(view, h);
+        return refresh(view, h, h);
     if (mask_counter(view, h) < 0)
         return -1;
     mask_uncover(h);
-    if (write_counter(view, h) < 0 || write_fraction(view, h) < 0)
+    if (write_counter(view, h, 0) < 0 || write_fraction(view, h) < 0)
         return -1;
     return ato_set_guard(view, 0, NULL, 0);
 }

@@ -22,8 +22,9 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them.
- *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
- *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
+ *   2. Byte 21, durably, then the counter, are masked in the file itself. Each is one store of an aligned word (the first slice
+ *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere. The counter is
+ *      for connections that have cached the former one: none outlives a power cut.
  *   3. All later writes of the header, to either copy, are masked.
  *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself; the guard goes.
  *
@@ -46,8 +47,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Bytes of the header that are needed to mask and to unmask it. */
-enum { MASK_HEADER = 96 };
+/* Bytes of the header that are needed to mask and to unmask it, and bytes in the guard. */
+enum { MASK_HEADER = 96, MASK_GUARDED = 7 };
 
 /* Returns whether a file that begins with these MASK_HEADER bytes is masked. */
 bool mask_is_on(const void *header);
@@ -67,7 +68,7 @@ void mask_uncover(void *header);
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits
  * the header. `*guarded` says whether the caller knows that the file has a guard if it is masked; if not, the call asks
- * libato, which takes longer. It becomes true if there is a guard. Guard and mask are durable on return. Returns 0; -1 with
+ * libato, which takes longer. It becomes true if there is a guard. Guard and byte 21 are durable on return. Returns 0; -1 with
  * errno and ato_errormsg(). */
 int mask_put_on(char *view, off_t length, bool *guarded);
 
@@ -81,12 +82,13 @@ int mask_set_plain(char *view, const void *header);
 int mask_lock(int fd);
 void mask_unlock(int fd);
 
-/* To be called before the file is made plain by ato_munmap(): brings the guard of a masked file up to date, and removes the
- * guard of a file without a mask. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
+/* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
+ * then (ato_unmap_options.guard_plain), else leaves it as it is; removes the guard of a file without a mask. plain[0] is not
+ * 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
  * 1 if another connection writes: the file must not be made plain then; -1 as above. After 0 it may hold mask_lock(): the caller calls mask_unlock() when the file is plain.
  * Meanwhile SQLite's own VFS reads nothing: it could cache byte 21 beside the counter that stays, and would not look again. And
  * no other process commits what the guard does not know. */
-int mask_refresh(char *view, int fd, bool is_locked);
+int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
 
 /* Deploys all of the file, then takes the mask off, if there is one, and removes the guard. `fd` is a descriptor of the file.
  * The caller has mask_lock() or the EXCLUSIVE lock, or knows that no other connection exists. The database becomes as long as

@@ -68,13 +68,16 @@ bool view_unmap_fast(const struct view *v)
 void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const char *name)
 {
     const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
-    const int r = is_spatial ? mask_refresh(v->at, fd, is_locked) : 0;
+    unsigned char plain[MASK_GUARDED] = {0};
+    const int r = is_spatial ? mask_refresh(v->at, fd, is_locked, plain) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     /* The guard is out of date, or another connection writes: the file must not be made plain. */
     if (r != 0)
         mode = ATO_UNMAP_FAST;
-    if (ato_munmap(v->at, v->length, mode) < 0) {
+    const struct ato_unmap_options o = {
+        .struct_size = sizeof(o), .mode = mode, .guard_plain = *plain ? plain : NULL};
+    if (ato_munmap_opt(v->at, v->length, &o) < 0) {
         fault_ignored("cannot make plain", name);
         /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
          * mapping is gone, and the next process to map the file completes what is left. */

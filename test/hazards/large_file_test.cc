@@ -80,7 +80,8 @@ class SpaceOfMany : public Space
     static int unmap(Mapped &m, unsigned threads,
                      void (*progress)(void *, uint64_t, uint64_t) = nullptr, void *arg = nullptr)
     {
-        const struct ato_unmap_options o = {sizeof(o), ATO_UNMAP_SPATIAL, threads, progress, arg};
+        const struct ato_unmap_options o = {sizeof(o), ATO_UNMAP_SPATIAL, threads, progress, arg,
+                                            nullptr};
         const int error = ato_munmap_opt(m.base, m.length, &o) == 0 ? 0 : errno;
         if (!error)
             m.base = nullptr;

@@ -192,6 +192,24 @@ TEST_P(Guard, StaysAtItsOffsetWhenTheFileGrows)
     EXPECT_EQ(read_file(path), content);
 }
 
+TEST_P(Guard, PlainBytesGivenToTheUnmapReplaceThoseOfTheGuard)
+{
+    const Bytes others(n, 0x44);
+    for (const bool guarded : {true, false}) {
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(!guarded || guard(m)) << m.sentence;
+        ato_unmap_options o = {};
+        o.struct_size = sizeof(o);
+        o.mode = ATO_UNMAP_SPATIAL;
+        o.guard_plain = others.data();
+        EXPECT_EQ(ato_munmap_opt(m.base, m.length, &o), 0) << ato_errormsg();
+        m.base = nullptr;
+        EXPECT_EQ(seen(), guarded ? others : plain());
+    }
+}
+
 // The guard of a new file is set before the file has the guarded bytes.
 TEST_P(Guard, BehindTheEndIsPutBackIfTheFileHasGrown)
 {

@@ -299,8 +299,8 @@ TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
         return good ? 0 : 2;
     });
     ASSERT_TRUE(other.is_ready());
-    const struct ato_unmap_options slow = {sizeof(slow), ATO_UNMAP_SPATIAL, 1, be_slow_once,
-                                           &other};
+    const struct ato_unmap_options slow = {sizeof(slow), ATO_UNMAP_SPATIAL, 1, be_slow_once, &other,
+                                           nullptr};
     EXPECT_EQ(ato_munmap_opt(m.base, m.length, &slow), 0) << ato_errormsg();
     m.base = nullptr;
     EXPECT_EQ(other.end(), 0);

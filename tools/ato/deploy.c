@@ -89,10 +89,10 @@ static void show(void *arg, uint64_t done, uint64_t total)
     progress_show(arg, done, total);
 }
 
-/* Takes the mask off an SQLite database, and removes an outdated guard (lib/sqlite/mask.h). Returns false if the
- * file must not be made plain. */
+/* Takes the mask off an SQLite database, and removes an outdated guard, or sets `plain` (lib/sqlite/mask.h). Returns false if
+ * the file must not be made plain. */
 static bool end_masks(struct deployed *d, const struct look *l, const struct tool_request *request,
-                      void *at, int fd)
+                      void *at, int fd, unsigned char plain[MASK_GUARDED])
 {
     struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(at, &st) == 0)
@@ -106,7 +106,7 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
     }
     const int r = is_lost || (request->prefer == ATO_PREFER_FILE && l->state >= LOOK_COPIED)
                       ? mask_take_off(at, fd)
-                      : mask_refresh(at, fd, false);
+                      : mask_refresh(at, fd, false, plain);
     if (r > 0)
         end_as(d, MAPPED, "a process is writing to it through SQLite; try again");
     else if (r < 0)
@@ -114,13 +114,15 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
     return r == 0;
 }
 
-static void unmap(struct deployed *d, void *at, size_t length, const struct tool_request *request)
+static void unmap(struct deployed *d, void *at, size_t length, const struct tool_request *request,
+                  const unsigned char plain[MASK_GUARDED])
 {
     struct progress progress;
     struct ato_unmap_options unmap = {.struct_size = sizeof(unmap),
                                       .mode = ATO_UNMAP_SPATIAL,
                                       .progress = show,
-                                      .progress_arg = &progress};
+                                      .progress_arg = &progress,
+                                      .guard_plain = *plain ? plain : NULL};
     progress_start(&progress, d->name, !request->quiet);
     int r = ato_munmap_opt(at, length, &unmap);
     progress_end(&progress);
@@ -151,13 +153,14 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     size_t length = l->identity.size ? l->identity.size : 1;
     void *at = ato_mmap_opt(length, fd, 0, &options);
     int error = errno;
+    unsigned char plain[MASK_GUARDED] = {0};
     if (at == MAP_FAILED) {
         char why[1024];
         snprintf(why, sizeof(why), "%s", ato_errormsg());
         if (error != EBUSY || !is_busy(d))
             end_as(d, error == EBUSY ? MAPPED : FAILED, "%s", why);
-    } else if (end_masks(d, l, request, at, fd)) {
-        unmap(d, at, length, request);
+    } else if (end_masks(d, l, request, at, fd, plain)) {
+        unmap(d, at, length, request, plain);
     } else {
         (void)ato_munmap(at, length, ATO_UNMAP_FAST);
     }
