@@ -96,7 +96,10 @@ static int no_space(const struct file *f, const char *beside, uint64_t at, uint6
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
 {
     int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
-    if (fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
+    /* Where there is data already, fallocate() would only make the next flush write the inode too. */
+    const bool has_data =
+        view == f->o && !f->holes_fault && lseek(fd, (off_t)at, SEEK_HOLE) >= (off_t)(at + n);
+    if (!has_data && fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
         return no_space(f, "", at, n, what);
     /* On tmpfs, allocated pages can be stored to. */
     if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
@@ -161,8 +164,8 @@ int space_make_meta(struct file *f, uint64_t chunk)
 {
     if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
         return 0;
-    if (allocate(f, f->r, layout_meta_page(chunk), PAGE_BYTES, "a meta page of the reflection of") <
-        0)
+    if (allocate(f, f->r, layout_meta_page(chunk), 2 * PAGE_BYTES,
+                 "a meta page of the reflection of") < 0)
         return -1;
     __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
                       __ATOMIC_RELAXED);

@@ -56,7 +56,7 @@
 #define MANIFEST_AREA_BYTES 16384 /* of a slot */
 #define MANIFEST_AREA_LANES 64    /* where its lanes begin */
 
-#define MANIFEST_BORN_BYTES (MANIFEST_BYTES + MANIFEST_AREA_BYTES) /* the first area is a hole */
+#define MANIFEST_BORN_BYTES (MANIFEST_BYTES + MANIFEST_AREA_BYTES)
 
 /* Offset of a slot's area, and of its journal word. */
 static inline uint64_t manifest_area(unsigned slot)

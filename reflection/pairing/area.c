@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first area is within the length that a manifest is born with. For the others the length must be durable, since
- * recovery looks no further. Never shortens the file: other processes may use areas behind this one. */
+/* The first area is within the length that a manifest is born with, and may have zeros since then. For the others the length
+ * must be durable, since recovery looks no further. Never shortens the file: other processes may use areas behind this one. */
 static int make_space(int lock, off_t at)
 {
     const off_t end = at + MANIFEST_AREA_BYTES;
@@ -23,6 +23,8 @@ static int make_space(int lock, off_t at)
     if (fstat(lock, &st) < 0)
         return -1;
     const bool within = st.st_size >= end;
+    if (within && lseek(lock, at, SEEK_HOLE) >= end)
+        return 0;
     if (fsops->fallocate(lock, within ? FALLOC_FL_KEEP_SIZE : 0, at, MANIFEST_AREA_BYTES) < 0)
         return -1;
     /* explorer: drop fsync survives: the first flush of a lane, or with MAP_SYNC the first store to it, makes the length

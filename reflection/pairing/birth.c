@@ -5,6 +5,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,7 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
 
 int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
 {
-    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BYTES) < 0) {
+    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BORN_BYTES) < 0) {
         if (errno == EOPNOTSUPP)
             return report_error(
                 EOPNOTSUPP,
@@ -149,11 +150,12 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
         return -1;
-    if (fsops->ftruncate(pr->lock, MANIFEST_BORN_BYTES) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s", pr->folder.path, n->manifest);
     struct persist p = pr->persist;
-    if (p.domain == PERSIST_MSYNC)
+    if (p.domain == PERSIST_MSYNC) {
         persist_init(&p, PERSIST_PROCESS);
+        /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
+        area_unmap(area_map(pr->lock, 0, p.domain, pr->path));
+    }
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.state = MANIFEST_BORN;
     pr->record.domain = pr->persist.domain;

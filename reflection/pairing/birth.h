@@ -24,7 +24,7 @@ int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
  * for. */
 int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
 
-/* Maps the manifest, with space allocated for all of it. pr->persist is set. */
+/* Maps the manifest, with space allocated for it and for the area of slot 0. pr->persist is set. */
 int birth_map_manifest(struct pairing *pr, const struct lookup_names *n);
 
 /* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
