@@ -122,6 +122,11 @@ struct ato_options {
     uint64_t max_reflection_bytes; /* space budget; 0: none. Not in this version: ENOTSUP if set */
     const char *reflection_dir;    /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
+    /* A guard for a file that has none and that no other process has mapped, as by ato_set_guard(); without the
+     * time that this call takes. */
+    off_t guard_offset;
+    const void *guard_plain;
+    size_t guard_bytes; /* 0: none */
 };
 
 struct ato_unmap_options {

@@ -5,6 +5,7 @@
 #include "lib/file/attach.h"
 #include "lib/file/space.h"
 #include "lib/file/views.h"
+#include "lib/read/guard.h"
 #include "lib/read/reader.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
@@ -49,7 +50,7 @@ int open_flush_words(struct file *f)
 
 /* For the first process that attaches: makes new shared memory, and removes that of dead processes.
  * With the attach lock. Returns 0; -1 with errno. */
-static int attach_first(struct file *f)
+static int attach_first(struct file *f, const struct ato_options *o)
 {
     struct pairing *pr = &f->pairing;
     const struct trust trust = identity_trust(&pr->identity);
@@ -57,6 +58,9 @@ static int attach_first(struct file *f)
     f->settled = pr->settled;
     /* A system call at the first touch of each page would cost far more. */
     if (f->persist.domain == PERSIST_MSYNC && open_flush_words(f) < 0)
+        return -1;
+    if (!pr->record.guard.bytes &&
+        guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
         return -1;
     pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
@@ -140,7 +144,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->holes_fault = holes_fault(f->pairing.original);
     f->r_holes_fault = holes_fault(f->pairing.reflection);
     if (check_not_mapped_twice(f) == 0 && fit_others(f, wish) == 0 && views_map(f) == 0 &&
-        (f->pairing.joined || attach_first(f) == 0) && file_check(f) == 0 &&
+        (f->pairing.joined || attach_first(f, wish->options) == 0) && file_check(f) == 0 &&
         pairing_unlock_attach(&f->pairing) == 0) {
         if (f->pairing.joined)
             (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */

@@ -62,20 +62,16 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
 
 /* Does not take MUTEX_FILES: its holder may be waiting for another process. The file stays mapped while
  * the call runs. */
-static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n)
+static int set(struct mapping *m, const struct manifest_guard *after)
 {
     struct file *f = m->file;
     struct pairing *pr = &f->pairing;
-    struct manifest_guard before = guard_of(f), after = {.offset = offset, .bytes = n};
+    struct manifest_guard before = guard_of(f);
     if (file_check(f) < 0)
         return -1;
-    if (n)
-        memcpy(after.plain, plain, n);
-    else
-        after.offset = 0;
-    if (memcmp(&before, &after, sizeof(after)) == 0)
+    if (memcmp(&before, after, sizeof(before)) == 0)
         return 0;
-    if (n && before.bytes && check_replacing(m, &before, &after) < 0)
+    if (after->bytes && before.bytes && check_replacing(m, &before, after) < 0)
         return -1;
     if (attach_lock(f) < 0)
         return -1;
@@ -86,7 +82,7 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     /* Another thread or process may have set one since it was looked at. */
     const bool again = r == 0 && memcmp(&pr->record.guard, &before, sizeof(before)) != 0;
     if (r == 0 && !again) {
-        pr->record.guard = after;
+        pr->record.guard = *after;
         r = birth_write_record(pr);
         if (r < 0)
             r = file_in_doubt(f, "its guard");
@@ -94,20 +90,29 @@ static int set(struct mapping *m, uint64_t offset, const void *plain, uint32_t n
     mutex_unlock(MUTEX_GUARD);
     pthread_mutex_unlock(&f->medium);
     (void)attach_unlock(f); /* the result stays r; the next attach reports a failed unlock */
-    return again ? set(m, offset, plain, n) : r;
+    return again ? set(m, after) : r;
 }
 
-int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
+int guard_make(struct manifest_guard *g, off_t offset, const void *plain, size_t n)
 {
-    struct mapping *m = table_find_to_change(addr);
-    if (!m)
-        return -1;
-    CALL_ON(call, m);
     if (n > MANIFEST_GUARD_MAX)
         return report_error(EINVAL, "%zu guarded bytes are too many: at most %d are possible", n,
                             MANIFEST_GUARD_MAX);
     if (offset < 0 || (uint64_t)offset > LAYOUT_MAX_BYTES - n)
         return report_error(EINVAL, "%lld is not a valid offset of guarded bytes",
                             (long long)offset);
-    return set(m, (uint64_t)offset, plain, (uint32_t)n);
+    *g = (struct manifest_guard){.offset = n ? (uint64_t)offset : 0, .bytes = (uint32_t)n};
+    if (n)
+        memcpy(g->plain, plain, n);
+    return 0;
+}
+
+int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
+{
+    struct mapping *m = table_find_to_change(addr);
+    struct manifest_guard g;
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    return guard_make(&g, offset, plain, n) < 0 ? -1 : set(m, &g);
 }

@@ -8,4 +8,7 @@
 /* Returns the guard in the manifest; 0 bytes if the file has none. */
 struct manifest_guard guard_of(struct file *f);
 
+/* Fills in *g as ato_set_guard() is asked to. Returns 0; -1 with EINVAL. */
+int guard_make(struct manifest_guard *g, off_t offset, const void *plain, size_t n);
+
 #endif

@@ -66,9 +66,8 @@ static int unmask(struct connection *c)
                  : SQLITE_OK;
 }
 
-/* Looks whether libato knows what goes with the header: a guard with a mask, nothing without one. Sets *left to whether a file
- * without a mask has slices in its reflection, or a guard: left by a process that was killed, or by a program that uses libato
- * itself. */
+/* Looks whether libato knows what goes with the header: a guard with a mask, no slices without one. Sets *left to whether a file
+ * without a mask has slices in its reflection: left by a process that was killed, or by a program that uses libato itself. */
 static int look_at_reflection(struct connection *c, const char *header, bool *left)
 {
     struct ato_status st = {.struct_size = sizeof(st)};
@@ -80,7 +79,7 @@ static int look_at_reflection(struct connection *c, const char *header, bool *le
     if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
     if (!mask_is_on(header))
-        *left = st.slices_in_reflection || st.guard_bytes;
+        *left = st.slices_in_reflection;
     else if (!st.guard_bytes)
         r = take_copy(c, header);
     *known = r == SQLITE_OK && !*left;

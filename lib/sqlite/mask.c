@@ -129,6 +129,16 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o)
+{
+    if (pread(fd, h, MASK_HEADER, 0) != MASK_HEADER || !mask_is_plain(h) || mask_is_wal(h))
+        return;
+    count_on(h + COUNTER, AHEAD);
+    o->guard_offset = AT;
+    o->guard_plain = h + AT;
+    o->guard_bytes = BYTES;
+}
+
 static int put_on(char *view, const unsigned char *plain)
 {
     unsigned char ahead[MASK_HEADER], masked[MASK_HEADER];
@@ -177,24 +187,6 @@ int mask_put_on(char *view, off_t length, bool *guarded)
     return r;
 }
 
-static int refresh(char *view, unsigned char h[MASK_HEADER], unsigned char plain[MASK_GUARDED])
-{
-    struct ato_status st;
-    if (read_guard(view, &st) < 0)
-        return -1;
-    if (st.guard_offset != AT || st.guard_bytes != BYTES)
-        return 0; /* no guard, or one that this VFS did not set */
-    /* Without a mask the guard is left over from a process that was killed before it put the mask on or after it took it
-     * off. Other programs may have written the header since, so that the bytes in the guard are out of date. */
-    if (!mask_is_on(h))
-        return ato_set_guard(view, 0, NULL, 0);
-    if (mask_counter(view, h) < 0)
-        return -1;
-    mask_uncover(h);
-    memcpy(plain, h + AT, BYTES);
-    return 0;
-}
-
 /* Does it with an open file description lock of one byte. Returns the type of the lock after it, -1 with errno. */
 static int control_lock(int fd, int what, int type, off_t byte)
 {
@@ -225,10 +217,12 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
     unsigned char h[MASK_HEADER];
     struct ato_status st;
     struct stat file;
+    if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && mask_is_plain(h))
+        return 0;
     if (read_guard(view, &st) < 0)
         return -1;
-    if (!st.guard_bytes)
-        return 0;
+    if (st.guard_offset != AT || st.guard_bytes != BYTES)
+        return 0; /* no guard, or one that this VFS did not set */
     int tries = 0;
     while (!is_locked && mask_lock(fd) < 0) {
         if (++tries == TRIES || (tries >= TRIES_BESIDE_A_WRITER && is_reserved(fd)))
@@ -236,8 +230,10 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     int r = fstat(fd, &file) < 0 ? -1 : read_header(view, file.st_size, h);
-    if (r == 0)
-        r = refresh(view, h, plain);
+    if (r == 0 && mask_is_on(h) && (r = mask_counter(view, h)) == 0) {
+        mask_uncover(h);
+        memcpy(plain, h + AT, BYTES);
+    }
     if (r < 0 && !is_locked)
         mask_unlock(fd);
     return r < 0 ? -1 : 0;
@@ -261,11 +257,9 @@ int mask_take_off(char *view, int fd)
     if (ato_deploy(view, (size_t)length) < 0)
         return -1;
     if (!is_on)
-        return refresh(view, h, h);
+        return 0;
     if (mask_counter(view, h) < 0)
         return -1;
     mask_uncover(h);
-    if (write_counter(view, h, 0) < 0 || write_fraction(view, h) < 0)
-        return -1;
-    return ato_set_guard(view, 0, NULL, 0);
+    return write_counter(view, h, 0) < 0 ? -1 : write_fraction(view, h);
 }

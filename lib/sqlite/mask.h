@@ -21,17 +21,16 @@
  *
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
- *      them.
+ *      them. The file is mapped with this guard, which step 1 replaces only if other programs have written since.
  *   2. Byte 21, durably, then the counter, are masked in the file itself. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere. The counter is
  *      for connections that have cached the former one: none outlives a power cut.
  *   3. All later writes of the header, to either copy, are masked.
- *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself; the guard goes.
+ *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself.
  *
  * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. An
- * unmasked file is an ordinary database, perhaps with a guard. Other programs may write to it. The VFS (when it closes
- * the file) and `ato deploy` remove the guard. Another program that maps the file by libato and makes it plain puts the
- * outdated bytes back. In a masked file only the counter may be plain. It means the same, but connections of SQLite's
+ * unmasked file is an ordinary database, perhaps with a guard, whose bytes are not put back while byte 21 is plain. Other
+ * programs may write to it. In a masked file only the counter may be plain. It means the same, but connections of SQLite's
  * own VFS may have cached that counter with pages from before the mask, or with byte 21 of the mask. So it is raised
  * and masked before the next write, and before the mask is taken off.
  *
@@ -42,6 +41,8 @@
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
+
+#include "ato.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +66,10 @@ void mask_cover(void *header);
 /* Unmasks a header, if it is masked. Leaves other bytes as they are. */
 void mask_uncover(void *header);
 
+/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, of which `h` then has the bytes. `fd`:
+ * the file. */
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o);
+
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits
  * the header. `*guarded` says whether the caller knows that the file has a guard if it is masked; if not, the call asks
@@ -83,14 +88,13 @@ int mask_lock(int fd);
 void mask_unlock(int fd);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
- * then (ato_unmap_options.guard_plain), else leaves it as it is; removes the guard of a file without a mask. plain[0] is not
- * 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
+ * then (ato_unmap_options.guard_plain), else leaves it as it is. plain[0] is not 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
  * 1 if another connection writes: the file must not be made plain then; -1 as above. After 0 it may hold mask_lock(): the caller calls mask_unlock() when the file is plain.
  * Meanwhile SQLite's own VFS reads nothing: it could cache byte 21 beside the counter that stays, and would not look again. And
  * no other process commits what the guard does not know. */
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
 
-/* Deploys all of the file, then takes the mask off, if there is one, and removes the guard. `fd` is a descriptor of the file.
+/* Deploys all of the file, then takes the mask off, if there is one. `fd` is a descriptor of the file.
  * The caller has mask_lock() or the EXCLUSIVE lock, or knows that no other connection exists. The database becomes as long as
  * the file: an end that was yet to be cut off stays, since other programs may write there from now on. Returns 0; -1 as
  * above. */

@@ -100,7 +100,7 @@ int guard_put_back(struct pairing *pr)
 {
     const struct manifest_record *rec = &pr->record;
     uint8_t now[MANIFEST_GUARD_MAX];
-    if (!rec->guard.bytes)
+    if (!rec->guard.bytes || rec->guarded[0] == rec->guard.plain[0]) /* there was no mask */
         return 0;
     int there = read_guarded(pr, now);
     if (there <= 0) /* the file does not have these bytes */

@@ -67,7 +67,8 @@ Bytes bytes_of(const Inode &file, uint64_t at, uint64_t n)
 // Puts the guarded bytes back into a file with an interrupted removal.
 void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
 {
-    if (content.size() < guard.at + guard.plain.size())
+    if (guard.plain.empty() || content.size() < guard.at + guard.plain.size() ||
+        guarded[0] == guard.plain[0]) // there was no mask
         return;
     for (size_t i = 0; i < guard.plain.size(); i++)
         if (content[guard.at + i] != guard.plain[i] && content[guard.at + i] != guarded[i])

@@ -192,6 +192,43 @@ TEST_P(Guard, StaysAtItsOffsetWhenTheFileGrows)
     EXPECT_EQ(read_file(path), content);
 }
 
+TEST_P(Guard, GivenToTheMapIsThatOfAFileWithoutOne)
+{
+    const Bytes given = plain(), others(n, 0x44);
+    ato_options o = wish();
+    o.guard_offset = static_cast<off_t>(at);
+    o.guard_plain = given.data();
+    o.guard_bytes = 17;
+    EXPECT_EQ(Mapped(path, o).error, EINVAL);
+    o.guard_bytes = n;
+    {
+        Mapped m(path, o);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.stat().guard_offset, at);
+        ASSERT_TRUE(m.write(at, Bytes(n, 0xee), ATO_EAGER)) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    }
+    o.guard_plain = others.data();
+    Mapped m(path, o);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.stat().guard_bytes, n);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), content);
+}
+
+// Other programs may have written to them meanwhile.
+TEST_P(Guard, BytesOfAFileWithoutAMaskStay)
+{
+    Mapped m(path, wish());
+    ASSERT_EQ(ato_set_guard(m.base, static_cast<off_t>(at), plain().data(), n), 0);
+    Bytes theirs = plain();
+    for (size_t i = 1; i < n; i++)
+        theirs[i] = static_cast<unsigned char>(~theirs[i]);
+    write_at(path, at, theirs.data(), n);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(seen(), theirs);
+}
+
 TEST_P(Guard, PlainBytesGivenToTheUnmapReplaceThoseOfTheGuard)
 {
     const Bytes others(n, 0x44);

@@ -89,8 +89,8 @@ static void show(void *arg, uint64_t done, uint64_t total)
     progress_show(arg, done, total);
 }
 
-/* Takes the mask off an SQLite database, and removes an outdated guard, or sets `plain` (lib/sqlite/mask.h). Returns false if
- * the file must not be made plain. */
+/* Takes the mask off an SQLite database whose guard is lost, or sets `plain` (lib/sqlite/mask.h). Returns false if the file must
+ * not be made plain. */
 static bool end_masks(struct deployed *d, const struct look *l, const struct tool_request *request,
                       void *at, int fd, unsigned char plain[MASK_GUARDED])
 {
