@@ -65,10 +65,15 @@ static int attach_first(struct file *f, const struct ato_options *o)
     pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
+    /* The first record names the object that is made next, so that after a kill the next process removes that. */
+    if (pr->newborn && pairing_use(pr, generation + 1) < 0)
+        return -1;
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size, &trust) < 0)
         return -1;
     f->shared.header->settled = f->settled;
-    return attach_enter(f) < 0 ? -1 : pairing_use(pr, generation);
+    if (attach_enter(f) < 0)
+        return -1;
+    return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
 }
 
 /* Implements pairing_wish.join. */

@@ -156,8 +156,8 @@ static int look_locked(struct file *f, const struct lookup_names *n)
     if (pr->record.format != 0)
         return report_error(EUCLEAN, "the reflection of %s has format %u, this library reads 0",
                             pr->path, pr->record.format);
-    /* Left by a birth, or by a removal, that was cut. */
-    if (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED)
+    /* Left by a removal that was cut. */
+    if (pr->record.state == MANIFEST_DEPLOYED)
         return due(pr);
     pr->reflection = open_in(pr, n->reflection);
     if (pr->reflection < 0)

@@ -65,7 +65,6 @@ static inline uint64_t manifest_area(unsigned slot)
 }
 
 enum manifest_state {
-    MANIFEST_BORN = 1,     /* being made: nothing was stored yet */
     MANIFEST_IN_USE = 2,   /* mapped, or its last user died */
     MANIFEST_CLEAN = 3,    /* cleanly unmapped, reflection kept */
     MANIFEST_DEPLOYED = 4, /* all is deployed; the reflection is being removed */

@@ -72,6 +72,21 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
     return 0;
 }
 
+/* Returns 0 if the file has the attribute; 1 if a birth was cut before it was set: then nothing is stored; -1 with ESTALE if it
+ * was taken away. */
+static int look_for_attribute(const struct pairing *pr, const struct lookup_names *n)
+{
+    struct attribute a;
+    if (!pr->has_attributes || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
+        return 0;
+    const int holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
+    if (holds <= 0)
+        return holds < 0 ? -1 : 1;
+    return report_error(ESTALE,
+                        "%s has a reflection %s/%s, but its attribute user.ato was taken away",
+                        pr->path, pr->folder.path, n->reflection);
+}
+
 static int check_format(const struct pairing *pr, const struct lookup_names *n)
 {
     if (pr->record.format == 0)
@@ -129,9 +144,14 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
 {
     struct manifest_sizes sizes;
     uint8_t boot[16];
+    const int unfinished = look_for_attribute(pr, n);
+    if (unfinished < 0)
+        return -1;
+    /* Of a cut birth the record may be durable, and the size not. */
     if (!manifest_sizes(bytes, &sizes))
-        return report_error(EUCLEAN, "the logical size in the manifest %s/%s is damaged",
-                            pr->folder.path, n->manifest);
+        return report_error(unfinished ? ESTALE : EUCLEAN,
+                            "the logical size in the manifest %s/%s is damaged", pr->folder.path,
+                            n->manifest);
     if (check_format(pr, n) < 0)
         return -1;
     pr->size = sizes.size;
@@ -159,7 +179,7 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     if (unflushed && (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0 ||
                       fsops_fsync(pr->lock) < 0))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    if (settle_manifest(pr, n) < 0)
+    if (settle_manifest(pr, n) < 0 || (unfinished && birth_end(pr) < 0))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */
@@ -175,14 +195,12 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
 {
     struct manifest_sizes sizes;
     struct report_kept why = {0};
-    if (pr->record.state == MANIFEST_BORN)
-        return 1;
     report_keep(&why);
     int holds = 1;
-    if (guard_is_off(pr->original, &pr->record.guard) && manifest_sizes(bytes, &sizes) &&
-        !sizes.shrunk) {
+    const bool has_size = manifest_sizes(bytes, &sizes);
+    if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk)) {
         close_reflection(pr);
-        if (check_reflection(pr, n, sizes.size) == 0)
+        if (check_reflection(pr, n, has_size ? sizes.size : 0) == 0)
             holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
     }
     if (holds < 0)

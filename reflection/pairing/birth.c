@@ -119,11 +119,11 @@ int birth_write_record(struct pairing *pr)
     return 0;
 }
 
-static int write_attribute(struct pairing *pr, const char *name)
+static int write_attribute(struct pairing *pr)
 {
     struct attribute a = {.inode = pr->identity.inode};
     memcpy(a.id, pr->record.id, 16);
-    size_t base = (size_t)(name - pr->path); /* the original's folder and a slash */
+    size_t base = (size_t)(strrchr(pr->path, '/') + 1 - pr->path); /* its folder and a slash */
     /* A file with several links may be opened by a name in another folder. */
     bool below = pr->identity.links == 1 && strncmp(pr->folder.path, pr->path, base) == 0 &&
                  pr->folder.path[base];
@@ -131,10 +131,7 @@ static int write_attribute(struct pairing *pr, const char *name)
     return attribute_write(pr->original, pr->path, &a);
 }
 
-/* persist-order P1 (reader: identity_check_of(), in a later pairing_open): each step of the birth is durable before
- * the next one, so that a manifest in state `in use` has all that it needs. */
-int birth_give(struct pairing *pr, const struct lookup_names *n, const char *name,
-               const struct pairing_wish *wish)
+int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish)
 {
     if (!pr->has_attributes && pr->identity.links > 1)
         return report_error(EINVAL,
@@ -144,53 +141,68 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const char *nam
                             pr->path, pr->identity.links);
     if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
         return -1;
-    /* An incomplete manifest may exist: it is zeroed first. Copy B stays zeros until the first
-     * use. */
+    /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
     if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
         return -1;
-    struct persist p = pr->persist;
-    if (p.domain == PERSIST_MSYNC) {
-        persist_init(&p, PERSIST_PROCESS);
-        /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        area_unmap(area_map(pr->lock, 0, p.domain, pr->path));
-    }
     memset(&pr->record, 0, sizeof(pr->record));
-    pr->record.state = MANIFEST_BORN;
-    pr->record.domain = pr->persist.domain;
     pr->record.slots = MANIFEST_SLOTS;
     pr->copy = 1;
     identity_to_record(&pr->identity, &pr->record);
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
         return -1;
     pr->size = pr->identity.size;
+    pr->newborn = pr->settled = true;
+    return 0;
+}
+
+/* persist-order P1 (readers: adopt(), in a later pairing_open; lookup_open()): reflection and names are durable before the
+ * record, which says `in use`; that before the attribute; and that before anything is stored. So if a birth is cut, a manifest
+ * without the attribute holds nothing, and an attribute has all that it needs. */
+int birth_finish(struct pairing *pr)
+{
+    const struct lookup_names n = lookup_names(pr->identity.inode);
+    struct persist p = pr->persist;
+    if (fsops_fsync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
+                            n.reflection);
+    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
+        return -1;
+    if (p.domain == PERSIST_MSYNC) {
+        /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
+        char *area = area_map(pr->lock, 0, p.domain, pr->path);
+        if (!area)
+            return -1;
+        area_unmap(area);
+        persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
+    }
     manifest_put_size(&p, pr->manifest, pr->size);
     /* So that the sync makes the space of copy B's page durable too, and its first flush need not. */
     persist_copy(&p, pr->manifest + MANIFEST_COPY_BYTES, &(uint64_t){0}, sizeof(uint64_t));
-    /* The record needs no flush of its own. The reflection last: on journaling file systems it is durable by then. */
-    if (manifest_write(&p, pr->manifest, &pr->record, &pr->copy) < 0 || fsops_fsync(pr->lock) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
-    if (fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
-                            n->reflection);
-    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
-        return -1;
-    if (pr->has_attributes && write_attribute(pr, name) < 0) {
-        if (errno != ENOTSUP && errno != EPERM)
-            return -1;
-        /* On some file systems a read reports that there is no attribute, although none can be
-         * set. */
-        pr->has_attributes = false;
-        if (pr->identity.links > 1)
-            return report_error(EINVAL,
-                                "%s has several links, and its file system stores no extended "
-                                "attribute: remove the other links",
-                                pr->path);
-    }
     if (pr->has_attributes)
-        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* durable with `in use` */
-    pr->settled = true;
-    return 0;
+        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE;
+    /* Flushes nothing that could fail: birth_end() does. */
+    (void)manifest_write(&p, pr->manifest, &pr->record, &pr->copy);
+    return birth_end(pr);
+}
+
+int birth_end(struct pairing *pr)
+{
+    if (fsops_fsync(pr->lock) < 0) /* P1 */
+        return report_errno(errno, "cannot make the manifest of %s in %s durable", pr->path,
+                            pr->folder.path);
+    if (!pr->has_attributes || write_attribute(pr) == 0)
+        return 0;
+    if (errno != ENOTSUP && errno != EPERM)
+        return -1;
+    /* On some file systems a read reports that there is no attribute, although none can be set. */
+    pr->has_attributes = false;
+    if (pr->identity.links > 1)
+        return report_error(EINVAL,
+                            "%s has several links, and its file system stores no extended "
+                            "attribute: remove the other links",
+                            pr->path);
+    pr->record.known &= ~MANIFEST_KNOWS_ATTRIBUTE;
+    return birth_write_record(pr);
 }

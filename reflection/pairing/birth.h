@@ -11,10 +11,14 @@
 
 #include "reflection/pairing/lookup.h"
 
-/* Makes the pairing and leaves the manifest in state `born`, all of it durable. `name` points into
- * pr->path. */
-int birth_give(struct pairing *pr, const struct lookup_names *n, const char *name,
-               const struct pairing_wish *wish);
+/* Makes reflection and manifest, which has no record yet. */
+int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish);
+
+/* Makes the pairing durable, with pr->record and the attribute: nothing may be stored before. */
+int birth_finish(struct pairing *pr);
+
+/* The end of that: makes the manifest durable, and sets the attribute. */
+int birth_end(struct pairing *pr);
 
 /* Sets pr->persist to the wished domain, else to what the media of both files offer. The reflection is
  * open. */

@@ -57,20 +57,16 @@ static enum verdict of_attribute(struct pairing *pr, const struct lookup_names *
     return pr->record.device == pr->identity.device ? stale(wish) : VERDICT_REFUSE;
 }
 
-/* The file has no attribute, and the manifest is of its inode. `lost`: the file once had an attribute. */
-static enum verdict of_same_inode(const struct pairing *pr, const struct lookup_names *n, bool lost,
+/* The file has no attribute, and the manifest is of its inode. */
+static enum verdict of_same_inode(const struct pairing *pr, const struct lookup_names *n,
                                   const struct pairing_wish *wish)
 {
-    if (!lost && pr->identity.known)
+    if (pr->identity.known)
         return VERDICT_ADOPT;
-    if (!pr->identity.known)
-        report_error(ESTALE,
-                     "there is a reflection %s/%s, but neither attribute, birth time nor "
-                     "generation tells whether it belongs to %s",
-                     pr->folder.path, n->reflection, pr->path);
-    else
-        report_error(ESTALE, "%s has a reflection %s/%s, but its attribute user.ato was taken away",
-                     pr->path, pr->folder.path, n->reflection);
+    report_error(ESTALE,
+                 "there is a reflection %s/%s, but neither attribute, birth time nor "
+                 "generation tells whether it belongs to %s",
+                 pr->folder.path, n->reflection, pr->path);
     return stale(wish);
 }
 
@@ -105,15 +101,13 @@ enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
     const bool same = identity_same_inode(&pr->identity, &pr->record);
     if (attribute == ATTRIBUTE_FOUND)
         return of_attribute(pr, n, &a, same, wish);
-    if (same && (pr->record.state == MANIFEST_BORN || pr->record.state == MANIFEST_DEPLOYED))
-        return VERDICT_START_OVER; /* holds nothing: a birth or a removal that was cut */
-    if (same && attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE)) {
-        /* The file never had one: its file system answers for attributes, but takes none. */
-        attribute = ATTRIBUTE_UNSUPPORTED;
+    if (same && pr->record.state == MANIFEST_DEPLOYED)
+        return VERDICT_START_OVER; /* holds nothing: a removal that was cut */
+    /* The file never had one: its file system answers for attributes, but takes none. */
+    if (same && attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE))
         pr->has_attributes = false;
-    }
     if (same)
-        return of_same_inode(pr, n, attribute == ATTRIBUTE_NONE, wish);
+        return of_same_inode(pr, n, wish);
     return of_another(pr, n, wish);
 }
 

@@ -130,8 +130,6 @@ static int was_plain(const struct pairing *copy, const struct folder *f,
 {
     if (source->version != MANIFEST_VERSION) /* damaged, or of another version */
         return false;
-    if (source->state == MANIFEST_BORN)
-        return true;
     if (source->state != MANIFEST_CLEAN || !identity_unwritten(&copy->identity, source))
         return false;
     int holds = lookup_holds_slices(f, source->inode);

@@ -66,7 +66,7 @@ void removal_of_failed_birth(struct pairing *pr)
 
 int removal_start_over(struct pairing *pr, const struct lookup_names *n)
 {
-    /* persist-order R3 (writer: M1): `born` or `deployed` may be visible and not durable, if its writer was
+    /* persist-order R3 (writer: M1): `deployed` may be visible and not durable, if its writer was
      * killed between store and fence. After a power cut the record before it, `in use`, would miss what is
      * removed now. */
     if (fsops_fsync(pr->lock) < 0)

@@ -135,8 +135,8 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
 /* ---- the pairing that is found ---- */
 
 /* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
-static int open_alone(struct pairing *pr, const struct lookup_names *n, const char *name,
-                      char *bytes, enum manifest_finding found, const struct pairing_wish *wish,
+static int open_alone(struct pairing *pr, const struct lookup_names *n, char *bytes,
+                      enum manifest_finding found, const struct pairing_wish *wish,
                       uint64_t *journal)
 {
     int result = -1;
@@ -159,8 +159,7 @@ static int open_alone(struct pairing *pr, const struct lookup_names *n, const ch
         result = removal_forget(pr, n);
         break;
     case VERDICT_BEAR:
-        result = birth_give(pr, n, name, wish) < 0 ? -1 : 1;
-        pr->newborn = result > 0;
+        result = birth_give(pr, n, wish) < 0 ? -1 : 1;
         if (result < 0)
             removal_of_failed_birth(pr);
         break;
@@ -180,18 +179,18 @@ static int open_others(struct pairing *pr, const struct lookup_names *n,
                        enum manifest_finding found, const struct pairing_wish *wish)
 {
     /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
-     * dying. As `born` it gets NOT_YET below. */
+     * dying. It gets NOT_YET below. */
     const enum verdict verdict =
         found == MANIFEST_VALID ? identity_check_of(pr, n, found, wish) : VERDICT_BEAR;
     if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
         return -1;
     if (found != MANIFEST_VALID)
-        pr->record.state = MANIFEST_BORN;
+        pr->record.state = 0;
     int joined = adopt_used(pr, n, wish);
     return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
-static int open_locked(struct pairing *pr, const struct lookup_names *n, const char *name,
+static int open_locked(struct pairing *pr, const struct lookup_names *n,
                        const struct pairing_wish *wish, uint64_t *journal)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
@@ -207,7 +206,7 @@ static int open_locked(struct pairing *pr, const struct lookup_names *n, const c
     if (!unborn)
         found = MANIFEST_DAMAGED;
     return pr->joined ? open_others(pr, n, found, wish)
-                      : open_alone(pr, n, name, bytes, found, wish, journal);
+                      : open_alone(pr, n, bytes, found, wish, journal);
 }
 
 /* ---- the beginning and the end ---- */
@@ -240,7 +239,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
         if (alone < 0)
             goto fail;
         pr->joined = !alone;
-        int r = open_locked(pr, &n, name, wish, &journal);
+        int r = open_locked(pr, &n, wish, &journal);
         if (r == 1)
             return 0;
         if (r < 0 || (r == NOT_YET && naps++ == NAPS))
@@ -267,8 +266,7 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 {
     pr->record.state = MANIFEST_IN_USE;
     pr->record.shm_generation = shm_generation;
-    /* P1: the first copy B of a manifest's life. */
-    return birth_write_record(pr);
+    return pr->newborn ? birth_finish(pr) : birth_write_record(pr);
 }
 
 int pairing_clean(struct pairing *pr, bool written)

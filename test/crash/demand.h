@@ -11,8 +11,8 @@ namespace crash
 {
 
 struct Demand {
-    bool plain = false;    // at most a manifest in state `deployed` is left, or a reflection, or both
-    bool bare = false;     // not even that
+    bool plain = false; // at most a manifest in state `deployed` is left, or a reflection, or both
+    bool bare = false;  // not even that
     bool settled = false;  // no manifest records a growth under way
     std::vector<int> kept; // these inodes have a name
 };

@@ -250,8 +250,7 @@ bool Explorer::chance(const Life &life)
 void Explorer::visit(const Life &life, Media &media, const Place &place, const Disk &image,
                      After after, const std::vector<uint64_t> &allowed, bool live_on)
 {
-    uint64_t hash = image.hash(),
-             key = hash + demand.plain + 2 * (after == After::Kill);
+    uint64_t hash = image.hash(), key = hash + demand.plain + 2 * (after == After::Kill);
     for (uint64_t a : allowed)
         key = mix(key ^ a);
     if (progress)

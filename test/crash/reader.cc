@@ -12,7 +12,7 @@ namespace
 {
 
 constexpr uint64_t MANIFEST = 0x545345464e414d41ull, JOURNAL = 0x4c414e52554f4a41ull;
-enum State : uint32_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
+enum State : uint32_t { IN_USE = 2, CLEAN, DEPLOYED };
 
 uint64_t checksum(const Inode &file, uint64_t at, uint64_t bytes,
                   uint64_t h = 0x61746f2d73756d31ull)
@@ -41,7 +41,7 @@ Record look_at(const Inode &manifest, uint64_t copy)
     r.state = half(manifest, copy + 20);
     r.valid = manifest.size >= copy + 512 && manifest.word(copy) == MANIFEST &&
               half(manifest, copy + 8) == 2 &&
-              manifest.word(copy + 504) == checksum(manifest, copy, 504) && r.state >= BORN &&
+              manifest.word(copy + 504) == checksum(manifest, copy, 504) && r.state >= IN_USE &&
               r.state <= DEPLOYED;
     r.sequence = manifest.word(copy + 24);
     r.id[0] = manifest.word(copy + 32);
@@ -223,7 +223,7 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
     // After a power cut only the removal of the attribute may be durable.
     if (r.state == DEPLOYED && (ours || original.attribute.empty()))
         put_back(guard, bytes_of(m, copy_at + 168, guard.plain.size()), found.content);
-    if (!ours || r.state == BORN || r.state == DEPLOYED)
+    if (!ours || r.state == DEPLOYED)
         return found;
     bool times = m.word(copy_at + 88) == original.size &&
                  m.word(copy_at + 96) == static_cast<uint64_t>(original.mtime.sec) &&

@@ -19,7 +19,7 @@ constexpr uint64_t ID[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
 const char *const ATTRIBUTE = "ato1 000102030405060708090a0b0c0d0e0f 77 .ato";
 constexpr uint64_t NUMBER = 0x0123456789abull;
 const char *const NAME = "journal-0123456789ab";
-enum State : uint64_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
+enum State : uint64_t { IN_USE = 2, CLEAN, DEPLOYED };
 
 uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x61746f2d73756d31ull)
 {
@@ -53,9 +53,8 @@ struct Paired {
         manifest = disk.add(m);
         disk.edit(Disk::ROOT).names = {{"file", original}, {".ato", folder}};
         disk.edit(folder).names = {{"77", reflection}, {"77.manifest", manifest}};
-        record(0, BORN, 1);
-        if (state != BORN)
-            record(4096, state, 2);
+        record(0, IN_USE, 1);
+        record(4096, state, 2);
     }
 
     void record(uint64_t copy, uint64_t state, uint64_t sequence)
@@ -172,11 +171,12 @@ TEST(Reader, ReadsALastSliceInPart)
 
 TEST(Reader, ReadsAFileWithoutAPairingInUseAsPlain)
 {
-    Paired born(BORN), deployed(DEPLOYED), another(IN_USE), fresh(IN_USE);
+    Paired cut(IN_USE), deployed(DEPLOYED), another(IN_USE), fresh(IN_USE);
+    cut.disk.edit(cut.original).attribute.clear();
     another.disk.edit(another.original).attribute[6]++;
     fresh.disk.edit(fresh.manifest).resize(0);
     fresh.disk.edit(fresh.manifest).resize(3 * PAGE);
-    for (Paired *p : {&born, &deployed, &another, &fresh}) {
+    for (Paired *p : {&cut, &deployed, &another, &fresh}) {
         p->disk.edit(p->reflection).set_word(BIT_AT, BIT);
         p->disk.edit(p->reflection).set_word(R, 5);
         EXPECT_EQ(p->text(), "");

@@ -101,7 +101,7 @@ def crc16(value, bits):
 def manifest():
     image = bytearray(12288)
     boot = bytes(range(0xF0, 0x100))
-    a = record(1, 1, 3)                                    # born
+    a = record(1, 2, 3)                                    # in use
     b = record(2, 2, 7, boot=boot, shm=9)                  # in use
     a = record(3, 3, 7, clean=(20580, 1700000001, 555), boot=boot, shm=9)  # clean, over the first
     image[0:512] = a

@@ -69,7 +69,7 @@ Holding holding(const Bytes &manifest)
             continue;
         foreign |= field(VERSION, 4) != 2;
         if (field(VERSION, 4) != 2 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
-            field(STATE, 4) - 1 > 3 || field(GUARD_BYTES, 4) > 16 ||
+            field(STATE, 4) - 2 > 2 || field(GUARD_BYTES, 4) > 16 ||
             field(GUARD_OFFSET, 8) > MOST_BYTES || field(CLEAN_SIZE, 8) > MOST_BYTES)
             continue;
         uint64_t later = field(SEQUENCE, 8) - result.field(SEQUENCE, 8); // than A

@@ -43,7 +43,7 @@ constexpr uint64_t reflection_bytes(uint64_t original)
 constexpr size_t MANIFEST = 12288, BORN_MANIFEST = 28672, COPY_B = 4096, SIZE_WORD = 8192,
                  GROWTH_WORD = 8200, SHRINK_WORD = 8208;
 constexpr uint64_t MANIFEST_MAGIC_WORD = 0x545345464e414d41ull;
-enum State : uint32_t { BORN = 1, IN_USE, CLEAN, DEPLOYED };
+enum State : uint32_t { IN_USE = 2, CLEAN, DEPLOYED };
 enum Known : uint32_t { KNOWS_BIRTH = 1, KNOWS_GENERATION = 2, KNOWS_ATTRIBUTE = 4 };
 
 // Offsets of the fields of a record.

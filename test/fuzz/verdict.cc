@@ -122,7 +122,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
         h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(p.reflection)));
     if (!v.own)
         return v;
-    if ((state == BORN || state == DEPLOYED) && (match || !carries))
+    if (state == DEPLOYED && (match || !carries))
         v.anew = true;
     if (state == DEPLOYED) {
         if (match || never_had)
@@ -142,18 +142,20 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
     bool preferred =
         (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
-    bool ours = match || (never_had && (p.has_birth || p.has_generation) && state != BORN);
+    bool ours = match || (!carries && (never_had || !holds_slices(v.reflection)) &&
+                          (p.has_birth || p.has_generation));
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     const uint64_t guard = h.field(GUARD_OFFSET, 8);
     const bool off = h.field(GUARD_BYTES, 4) == 0 || guard >= p.content.size() ||
                      p.content[guard] == h.record[GUARD_PLAIN];
     // Another program may write to a file of which no slice is in the reflection.
-    v.anew |= ours && sizes && shrunk <= size && off && state != BORN &&
+    const bool unfinished = ours && !match && !never_had; // its birth
+    v.anew |= ours && (sizes ? shrunk <= size : unfinished) && off &&
               p.reflection_kind == Kind::FILE && !holds_slices(v.reflection);
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
-    bool gone = p.reflection_kind == Kind::NONE && (state == BORN || v.prefer_file);
+    bool gone = p.reflection_kind == Kind::NONE && v.prefer_file;
     if (cut)
         v.content.resize(gone ? std::min(p.content.size(), std::max(size, shrunk)) : size);
     v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&

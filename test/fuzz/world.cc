@@ -350,13 +350,13 @@ static void scatter(Paired &p, unsigned seed)
  *   bit 4      a growth of it was cut: zeros up to the growth word
  *   bit 5      it has no attribute
  *   bit 6      no slice lies in the reflection
- *   bit 7      copy B is zeros, and copy A says `born`
+ *   bit 7      copy B is zeros, and copy A says `in use`
  *   bits 8-10  what lies in the place of the manifest: enum Kind
  *   bits 11-13 the same of the reflection
  */
 void World::begin(Input &in)
 {
-    static const uint32_t states[] = {IN_USE, CLEAN, DEPLOYED, BORN};
+    static const uint32_t states[] = {IN_USE, CLEAN, DEPLOYED, IN_USE};
     unsigned shape = in.u16();
     clear();
     bool two_chunks = (shape & TWO_CHUNKS) == TWO_CHUNKS;
@@ -384,7 +384,7 @@ void World::begin(Input &in)
         file.attribute.clear();
     if (shape & 128) {
         std::fill(&file.manifest[COPY_B], &file.manifest[SIZE_WORD], 0);
-        put(file.manifest, STATE, 4, BORN);
+        put(file.manifest, STATE, 4, IN_USE);
     }
     file.repair(SEAL_A | (shape & 128 ? 0 : SEAL_B));
     auto kinds = static_cast<unsigned>(Kind::KINDS);

@@ -69,7 +69,7 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     manifest_record r = {};
     int which = 1;
     r.domain = PERSIST_MSYNC;
-    r.state = MANIFEST_BORN;
+    r.state = MANIFEST_IN_USE;
     for (int i = 0; i < 16; i++)
         r.id[i] = static_cast<uint8_t>(i);
     r.inode = 123456789;
@@ -84,7 +84,6 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     r.guard.plain[0] = r.guard.plain[1] = 1;
     manifest_put_size(&p, bytes, 20580);
     ASSERT_EQ(manifest_write(&p, bytes, &r, &which), 0);
-    r.state = MANIFEST_IN_USE;
     r.known |= MANIFEST_KNOWS_ATTRIBUTE;
     for (int i = 0; i < 16; i++)
         r.boot_id[i] = static_cast<uint8_t>(0xf0 + i);

@@ -27,7 +27,7 @@ class Manifest : public testing::Test
         persist_init(&p, PERSIST_PMEM);
         memset(&record, 0, sizeof(record));
         record.domain = PERSIST_MSYNC;
-        record.state = MANIFEST_BORN;
+        record.state = MANIFEST_IN_USE;
         record.inode = 1234;
     }
 

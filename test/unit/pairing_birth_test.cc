@@ -75,7 +75,7 @@ std::string sync_of(const std::string &path)
     return "fsync " + std::to_string(inode_of(path));
 }
 
-TEST(PairingBirth, ReflectionThenManifestThenAttributeThenInUse)
+TEST(PairingBirth, ReflectionThenNamesThenManifestThenAttribute)
 {
     TempDir dir;
     std::string path = dir / "file", inode;
@@ -83,9 +83,9 @@ TEST(PairingBirth, ReflectionThenManifestThenAttributeThenInUse)
     inode = std::to_string(inode_of(path));
     FsFaults faults;
     faults.before = [&](const FsCall &c) {
-        if (std::string(c.op) == "fsetxattr") { // durable by now, but not in use
+        if (std::string(c.op) == "fsetxattr") { // durable by now
             EXPECT_TRUE(exists(reflection_of(path)));
-            EXPECT_EQ(record_in(path).state, MANIFEST_BORN);
+            EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
         }
         return GO_ON;
     };
@@ -274,8 +274,8 @@ TEST(PairingBirth, InAnExistingFolderSyncsTheParentFolderBeforeTheAttribute)
     EXPECT_LT(index_of(faults.calls, sync_of(dir.path())), attribute);
 }
 
-// A crash cuts the birth between the attribute and its sync.
-TEST(PairingBirth, AdoptionOfABornPairingSyncsTheOriginalBeforeInUse)
+// A crash cuts the birth between record and attribute.
+TEST(PairingBirth, ThatWasCutBeforeTheAttributeGetsIt)
 {
     TempDir dir;
     std::string path = dir / "file";
@@ -283,26 +283,56 @@ TEST(PairingBirth, AdoptionOfABornPairingSyncsTheOriginalBeforeInUse)
     ASSERT_EQ(in_child([&] {
                   FsFaults faults;
                   faults.before = [&](const FsCall &c) {
-                      bool set = c.index && faults.calls[c.index - 1] == "fsetxattr user.ato";
-                      return set ? DIE : GO_ON;
+                      return std::string(c.op) == "fsetxattr" ? DIE : GO_ON;
                   };
                   Mapped m(path);
                   return 0;
               }),
               CUT);
-    std::string id = attribute_of(path);
-    ASSERT_NE(id, "");
-    ASSERT_EQ(record_in(path).state, MANIFEST_BORN);
+    EXPECT_EQ(attribute_of(path), "");
+    EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
     FsFaults faults;
     Syncs syncs(faults);
-    size_t before_use = 0; // the number of calls while the manifest says `born`
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_NE(attribute_of(path), "");
+    EXPECT_LT(index_of(faults.calls, sync_of(manifest_of(path))),
+              index_of(faults.calls, "fsetxattr user.ato"));
+    EXPECT_EQ(m.read(), pattern(SIZE, 1));
+}
+
+// A crash cuts the birth between the attribute and its sync.
+TEST(PairingBirth, AdoptionOfACutBirthSyncsTheOriginalBeforeTheManifest)
+{
+    TempDir dir;
+    std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    ato_options o = {};
+    o.struct_size = sizeof(o);
+    o.domain = ATO_DOMAIN_MSYNC;
+    ASSERT_EQ(in_child([&] {
+                  FsFaults faults;
+                  faults.before = [&](const FsCall &c) {
+                      bool set = c.index && faults.calls[c.index - 1] == "fsetxattr user.ato";
+                      return set ? DIE : GO_ON;
+                  };
+                  Mapped m(path, o);
+                  return 0;
+              }),
+              CUT);
+    std::string id = attribute_of(path);
+    ASSERT_NE(id, "");
+    const uint64_t sequence = record_in(path).sequence;
+    FsFaults faults;
+    Syncs syncs(faults);
+    size_t before_use = 0; // the number of calls before the next record
     PersistFaults stores;
     stores.before = [&](const PersistCall &) {
-        if (record_in(path).state == MANIFEST_BORN)
+        if (record_in(path).sequence == sequence)
             before_use = faults.calls.size();
         return GO_ON;
     };
-    Mapped m(path);
+    Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_EQ(attribute_of(path), id); // adopted
     EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);

@@ -85,7 +85,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
         close(fd);
     } else if (error == EACCES) {
         finding_add(f, FINDING_BLIND, name, "no permission to read its reflection");
-    } else if (m.record.state != MANIFEST_DEPLOYED && m.record.state != MANIFEST_BORN && !busy) {
+    } else if (m.record.state != MANIFEST_DEPLOYED && !busy) {
         finding_add(f, FINDING_WARNING, name, "the reflection of this manifest is missing");
     }
     if (a->beside && !busy)

@@ -34,7 +34,7 @@ static const char *why_not(const char *copy, struct manifest_record *r)
     if (r->version != MANIFEST_VERSION)
         return "has an unknown version";
     if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
-        r->state < MANIFEST_BORN || r->state > MANIFEST_DEPLOYED ||
+        r->state < MANIFEST_IN_USE || r->state > MANIFEST_DEPLOYED ||
         r->guard.bytes > MANIFEST_GUARD_MAX || r->guard.offset > LAYOUT_MAX_BYTES ||
         r->clean_size > LAYOUT_MAX_BYTES)
         return "has an invalid field";
@@ -54,10 +54,8 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
         return;
     }
     for (int i = 0; i < 2; i++) {
-        /* B is first written with `in use`, or with the removal of a pairing that was never
-         * used. */
-        if (why[i] && i == 1 && is_zero(m->bytes + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES) &&
-            r[0].state == MANIFEST_BORN)
+        /* B is first written with the second record. */
+        if (why[i] && i == 1 && is_zero(m->bytes + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES))
             continue;
         if (why[i])
             finding_add(&c->findings, FINDING_WARNING, name,
@@ -151,10 +149,6 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
                     "the bitmap word of the last page, %" PRIu64 ", names %" PRIu64
                     " slices beyond the end",
                     layout_pages(m->size) - 1, w.slices_beyond);
-    if (w.slices && m->record.state == MANIFEST_BORN)
-        finding_add(&c->findings, FINDING_ERROR, name,
-                    "the state is born, but %" PRIu64 " slices are in the reflection already",
-                    w.slices);
 }
 
 /* ---- with the file ---- */

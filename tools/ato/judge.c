@@ -72,11 +72,8 @@ static void judge_own(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
     bool used = l->holders.count || l->holders.attaching;
-    if (r->state == MANIFEST_BORN || r->state == MANIFEST_DEPLOYED) {
-        l->state = r->state == MANIFEST_BORN ? LOOK_BORN : LOOK_DEPLOYED;
-        /* Found by its attribute it is adopted; else it is begun anew, whatever is there. */
-        if (r->state == MANIFEST_BORN && l->has_attribute == ATTRIBUTE_FOUND)
-            judge_sizes(l);
+    if (r->state == MANIFEST_DEPLOYED) {
+        l->state = LOOK_DEPLOYED; /* whatever else is there */
         return;
     }
     if (r->state == MANIFEST_CLEAN)
@@ -97,6 +94,13 @@ static bool is_trusted(struct look *l)
         return true;
     judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
     return false;
+}
+
+/* The attribute is missing, and nothing would be lost without the reflection: its birth was cut. */
+static bool is_cut_birth(const struct look *l)
+{
+    return l->manifest.record.state == MANIFEST_IN_USE &&
+           lookup_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
 void judge(struct look *l)
@@ -143,12 +147,15 @@ void judge(struct look *l)
                   "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
                   "or generation",
                   folder, inode);
-    } else if (!has && m->record.state != MANIFEST_BORN && m->record.state != MANIFEST_DEPLOYED &&
+    } else if (!has && m->record.state != MANIFEST_DEPLOYED &&
                (!known || (l->has_attribute == ATTRIBUTE_NONE &&
                            (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
-        judge_set(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
-                  known ? "its attribute user.ato was taken away"
-                        : "nothing tells that it belongs to this file");
+        if (known && is_cut_birth(l))
+            l->state = LOOK_BORN;
+        else
+            judge_set(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
+                      known ? "its attribute user.ato was taken away"
+                            : "nothing tells that it belongs to this file");
     } else {
         judge_own(l);
     }
