@@ -94,9 +94,6 @@ enum ato_format {
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
 #define ATO_SKIP_EQUAL 0x2u /* do not write slices that already hold these bytes */
-/* With ATO_EAGER, a write that is one store of a word to the file: it becomes durable with the next write to the page, or when
- * the file is unmapped. No effect on other writes. */
-#define ATO_UNSYNCED 0x4u
 
 /* ato_tx_begin() flags */
 #define ATO_TX_READ_COMMITTED 0x1u /* reads are not checked again later */
@@ -280,7 +277,7 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  */
 void *ato_memcpy(void *dst, const void *src, size_t n);
 
-/* The same with ATO_EAGER, ATO_SKIP_EQUAL, ATO_UNSYNCED (no effect on reads). Since 0.1. */
+/* The same with ATO_EAGER, ATO_SKIP_EQUAL (no effect on reads). Since 0.1. */
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 
 /* Set n bytes of a mapping to c: one atomic write, errors and durability as ato_memcpy(). Since

@@ -59,7 +59,7 @@ static int write_across(const struct range *to, const struct range *from, uint64
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
     struct range to, from;
-    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL | ATO_UNSYNCED), 0))
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_null(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
         return range_empty(dst, src) < 0 ? NULL : dst;

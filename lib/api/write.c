@@ -138,9 +138,9 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
 
 /* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
  * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
- * meanwhile: a reader must not see what is not durable yet (I4), unless the caller asks for that by ATO_UNSYNCED. */
+ * meanwhile: a reader must not see what is not durable yet (I4). */
 static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                          const char *bytes, unsigned flags)
+                          const char *bytes)
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
@@ -149,7 +149,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     under_way_begin(f);
     page_mark_flipping(at->state);
     persist_store_word(&f->persist, word, value);
-    if (!(flags & ATO_UNSYNCED) && file_flush_word(f, word) < 0)
+    if (file_flush_word(f, word) < 0)
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
@@ -161,8 +161,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
 }
 
 /* Returns 1 if the slice is valid in the reflection, and nothing was written. */
-static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
-                      unsigned flags)
+static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char *bytes)
 {
     struct file *f = m->file;
     struct held_page at = {.file = f, .page = offset / PAGE_BYTES};
@@ -177,7 +176,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
         r = space_make(f, at.page, at.state, PAGE_O_ALLOCATED);
     if (r == 0) {
         store_begin(at.state);
-        r = store_in_place(m, &at, begin, n, bytes, flags);
+        r = store_in_place(m, &at, begin, n, bytes);
         store_end(f);
     }
     page_release(at.state);
@@ -209,7 +208,7 @@ int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t 
     if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
         return write_page(m, offset, (unsigned)n, bytes, flags);
     const bool is_word = offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL);
-    const int r = is_word ? write_word(m, offset, (unsigned)n, bytes, flags) : 1;
+    const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
     if (r <= 0)
         return r;
     return write_several(m, offset, n, bytes, false, flags);

@@ -107,9 +107,9 @@ static int write_fraction(char *view, const unsigned char *h)
                                                                                              : -1;
 }
 
-static int write_counter(char *view, const unsigned char *h, unsigned flags)
+static int write_counter(char *view, const unsigned char *h)
 {
-    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER | flags) ? 0 : -1;
+    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER) ? 0 : -1;
 }
 
 static void count_on(unsigned char *at, unsigned long by)
@@ -149,7 +149,7 @@ static int put_on(char *view, const unsigned char *plain)
     if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
         write_fraction(view, masked) < 0)
         return -1;
-    return write_counter(view, masked, ATO_UNSYNCED);
+    return write_counter(view, masked);
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -160,7 +160,7 @@ static int mask_counter(char *view, unsigned char *h)
     if (counter_is_masked(h))
         return 0;
     h[COUNTER] ^= 0x80;
-    if (write_counter(view, h, 0) < 0)
+    if (write_counter(view, h) < 0)
         return -1;
     h[COUNTER] ^= 0x80;
     count_on(h + COUNTER, 1);
@@ -261,5 +261,5 @@ int mask_take_off(char *view, int fd)
     if (mask_counter(view, h) < 0)
         return -1;
     mask_uncover(h);
-    return write_counter(view, h, 0) < 0 ? -1 : write_fraction(view, h);
+    return write_counter(view, h) < 0 ? -1 : write_fraction(view, h);
 }

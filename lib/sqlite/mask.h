@@ -22,9 +22,8 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them. The file is mapped with this guard, which step 1 replaces only if other programs have written since.
- *   2. Byte 21, durably, then the counter, are masked in the file itself. Each is one store of an aligned word (the first slice
- *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere. The counter is
- *      for connections that have cached the former one: none outlives a power cut.
+ *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
+ *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
  *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself.
  *
@@ -73,7 +72,7 @@ void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o);
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits
  * the header. `*guarded` says whether the caller knows that the file has a guard if it is masked; if not, the call asks
- * libato, which takes longer. It becomes true if there is a guard. Guard and byte 21 are durable on return. Returns 0; -1 with
+ * libato, which takes longer. It becomes true if there is a guard. Guard and mask are durable on return. Returns 0; -1 with
  * errno and ato_errormsg(). */
 int mask_put_on(char *view, off_t length, bool *guarded);
 

@@ -138,21 +138,6 @@ TEST_F(PersistCountsTest, MsyncGatheringReadCostsNothing)
     EXPECT_EQ(faults.take(), PersistCounts());
 }
 
-TEST_F(PersistCountsTest, MsyncUnsyncedWordIsSeenAndNotFlushed)
-{
-    map(ATO_DOMAIN_MSYNC);
-    for (const unsigned flags : {0u, ATO_UNSYNCED}) {
-        ASSERT_TRUE(m->write(8, pattern(7, 2 + flags), ATO_EAGER | flags));
-        const PersistCounts c = faults.take();
-        EXPECT_EQ(c.store_word, 1);
-        EXPECT_EQ(c.flush_word, flags ? 0 : 1);
-        EXPECT_EQ(c.flush_data, 0);
-        EXPECT_EQ(read_at(path, 8, 7), pattern(7, 2 + flags));
-    }
-    ASSERT_TRUE(m->write(4000, pattern(200, 5), ATO_EAGER | ATO_UNSYNCED)); // no word
-    EXPECT_GE(faults.take().flush_data, 2);
-}
-
 TEST_F(PersistCountsTest, MsyncTransactionFlushesItsWritesIfItReadsAFileOfAnotherDomain)
 {
     write_file(dir / "other", pattern(4096, 2));
