@@ -191,16 +191,10 @@ int journal_settle(const struct journal *j, const struct persist *p, unsigned la
     char *at = lane_at(j, lane);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
-    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its
-     * `retired` and not fenced it. A recovery after a power cut must find the same lane as this one. Of
-     * an idle lane only the first two lines matter. */
-    size_t n = FILES;
+    size_t n = FILES; /* of an idle lane only the first two lines matter */
     if (fits(j, lane, &line))
         n += line.files * sizeof(struct journal_file) + line.words * sizeof(struct journal_word);
-    if (persist_flush_any(p, at, n) < 0)
-        return -1;
-    persist_fence(p);
-    return 0;
+    return persist_flush_any(p, at, n);
 }
 
 /* I5. Returns true if libato may have written the word. */

@@ -207,8 +207,8 @@ static inline uint64_t journal_word_offset(const struct journal_word *w)
     return w->word & JOURNAL_WORD_OFFSET;
 }
 
-/* Makes durable what a dead process left visible in the lane. To be called for each lane before the
- * result of journal_look() is used. */
+/* Flushes what a dead process left visible in the lane. To be called for each lane, and then a fence, before the result of
+ * journal_look() is used. */
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
 
 int journal_retire_view(const struct persist *p, const struct journal_view *v);

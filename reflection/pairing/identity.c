@@ -128,7 +128,7 @@ bool attribute_parse(const char *value, size_t n, struct attribute *a)
     char text[ATTRIBUTE_MAX], again[ATTRIBUTE_MAX], id[33];
     int at = 0;
     memset(a, 0, sizeof(*a));
-    if (n >= sizeof(text))
+    if (n == 0 || n >= sizeof(text))
         return false;
     memcpy(text, value, n);
     text[n] = '\0';

@@ -138,6 +138,10 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
         if (step == REPLAY_RETIRE && journal_retire_view(&p, &v) < 0)
             return report_errno(errno, "cannot make the replayed journal %s durable", path);
     }
+    /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired` and not fenced
+     * it. A recovery after a power cut must find the same lanes as this one. */
+    if (step == REPLAY_COLLECT)
+        persist_fence(&p);
     return 0;
 }
 

@@ -91,12 +91,14 @@ TEST_P(Space, PlainStoresToHolesTearARecordAndAllocatedHomesTakeEveryStore)
         }
     };
     write(3);
+    Mapped other(twin); // a disk that is full has no space for its pairing
+    ASSERT_TRUE(other) << other.sentence;
     fill(ballast);
     EXPECT_EQ(store_plainly(twin, 3000, record), died_of(SIGBUS));
     EXPECT_EQ(read_at(twin, 3000, PAGE - 3000),
               Bytes(record.begin(), record.begin() + PAGE - 3000));
     EXPECT_EQ(naive_library([&] {
-                  m.base = nullptr; // not the child's mapping
+                  m.base = other.base = nullptr; // not the child's mappings
                   Mapped(twin).write(PAGE, record);
               }),
               died_of(SIGBUS));
