@@ -173,12 +173,12 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
      * killed. 0: no kill; then the events are recorded. `points`: as for arm(). */
     bool live(unsigned kill_at, bool points);
 
-    /* The events of a run: first without a kill, then each one, or every n-th if less than all work is to be
-     * done. */
+    /* The events of a run: first without a kill, then the first one, then each one, or every n-th if less than all work is to
+     * be done. */
     static unsigned after_moment(unsigned k)
     {
         static const unsigned stride = std::max(1u, 100 / rig::rounds(100));
-        return k ? k + stride : 1 + static_cast<unsigned>(rig::seed() % stride);
+        return k > 1 ? k + stride : k == 0 ? 1 : 2 + static_cast<unsigned>(rig::seed() % stride);
     }
     std::string about(unsigned k) const
     {
