@@ -78,9 +78,7 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
             "('ato deploy --prefer=file'), which sets its reflection aside",
             pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
     /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
-     * word changes or is removed: without that word the file is not known to be too long.
-     * explorer: drop fsync survives: after a crash adopt() syncs the original next, for R6; a growth that failed
-     * in a living process is cut off when its file is made plain, and no case has such a failure. */
+     * word changes or is removed: without that word the file is not known to be too long. */
     if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
