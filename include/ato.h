@@ -364,8 +364,9 @@ int ato_ftruncate(void *addr, off_t size);
  * If a file is not plain, a program that does not use libato reads stale bytes. This keeps the plain values of n
  * bytes (at most 16) of the file, from `offset` on. Then store others there, for which such programs refuse the
  * file, with ato_memcpy_opt() and ATO_EAGER. When the file is made plain (a spatial unmap, also one that a crash
- * interrupted and a later map finishes; `ato deploy`), the kept bytes are put back last, whatever the file has
- * there. Only bytes that another program stored there after a crash at the very end of that, stay.
+ * interrupted and a later map finishes; `ato deploy`), the kept bytes are put back last, unless the first one of them
+ * is there already: then there is no mask. Bytes that another program stored there after a crash at the very end of
+ * that stay, too.
  *
  * They may lie beyond the end of the file: they are put back if the file is long enough by then.
  *

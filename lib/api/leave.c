@@ -139,7 +139,7 @@ static int detach_last(struct file *f, const struct leaving *l)
     /* Removed as long as the manifest contains its name. */
     bool removed = shared_close(&f->shared, true);
     int r = 0;
-    if (l->job.options->guard_plain) /* `deployed` has them */
+    if (l->plain && l->job.options->guard_plain) /* `deployed` has them */
         memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
     if (doubt && l->plain)
         r = report_error(EIO,

@@ -91,12 +91,12 @@ void page_wake(struct page_state *s)
 
 int page_flush_words(const struct persist *p, const uint64_t *words, uint64_t n, const char *path)
 {
-    /* persist-order R4, R5 (writers: W2, G4, S2 in commit.c): after a kill the word may be visible and not durable.
+    /* persist-order R4 (writer: W2 in commit.c): after a kill the word may be visible and not durable.
      * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
      * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
      * read. I1, I5. */
     if (persist_flush_any(p, words, n * sizeof(*words)) < 0)
-        return report_errno(errno, "cannot make a bitmap or the size of %s durable", path);
+        return report_errno(errno, "cannot make a bitmap of %s durable", path);
     persist_fence(p);
     return 0;
 }

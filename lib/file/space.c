@@ -164,6 +164,7 @@ int space_make_meta(struct file *f, uint64_t chunk)
 {
     if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
         return 0;
+    /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
     if (allocate(f, f->r, layout_meta_page(chunk), 2 * PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
@@ -229,8 +230,8 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n)
     /* I2: as a store to invalid homes. If it fails, the space is kept, which is harmless. */
     (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
                       (off_t)(n * PAGE_BYTES));
-    /* In a page cache, pages beside them may have lost their space too, at most as far as a chunk
-     * (domain_neighbours_end()). */
+    /* In a page cache, pages beside them may have lost their space too, at most as far as the largest folio, which is no
+     * longer than a chunk (domain_make_storable()). */
     for (; near < all && near <= chunk + 1; near++)
         __atomic_and_fetch(&f->chunks[near], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
     for (struct page_state *s; (s = shared_next_state(&f->shared, &beside, near * CHUNK_PAGES));)
@@ -238,8 +239,8 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n)
 }
 
 /*
- * The end of the transaction, or the next growth, cuts off pages that never were within the file (length.h). Where reading a hole may be SIGBUS, such a page goes back to 'not
- * loaded': loading it asks for space.
+ * The end of the transaction, or the next growth, cuts off pages that never were within the file (length.h). Where
+ * reading a hole may be SIGBUS, such a page goes back to 'not loaded': loading it asks for space.
  *
  * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
  * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version

@@ -5,7 +5,6 @@
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/reservation.h"
-#include "reflection/media/report.h"
 
 int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
 {

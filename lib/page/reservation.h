@@ -76,8 +76,8 @@ static inline uint64_t reservation_patience_ms(void)
 /* Frees the page if its holder is still `holder`, and dead. Returns 0; -1 with errno. */
 int reservation_look_after(struct file *f, const struct page_state *s, uint32_t holder);
 
-/* Removes what is left of a shrink. The caller holds `sizing`, and makes no shrink: so `cut` must say
- * none. If it does not, a program other than the library stored it (shared.h), and all users would wait forever. */
+/* Withdraws `cut`. The caller holds `sizing`; its shrink is over, or it makes none. Then a program other than the library
+ * has stored `cut` (shared.h), and all users would wait forever. */
 void reservation_end_shrink(struct file *f);
 
 #endif

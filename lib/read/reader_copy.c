@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/read/reader_copy.h"
 
-#include "lib/file/page.h"
+#include "lib/page/reservation.h"
 #include "lib/read/read.h"
 #include "lib/read/reader_state.h"
 #include "reflection/media/report.h"
@@ -12,12 +12,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static int beyond(const struct file *f, uint64_t end)
-{
-    return report_error(EFAULT, "up to byte %llu of %s, which is not that long by now",
-                        (unsigned long long)end, f->pairing.path);
-}
 
 static int64_t ns_between(struct timespec from, struct timespec to)
 {
@@ -76,7 +70,7 @@ int reader_copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
     if (f->reader->state == READER_PLAIN && !reader_copy_note(f))
         return 0;
     if (offset + n > f->reader->own.size)
-        return reader_copy_is_quiet(f) ? beyond(f, offset + n) : 0;
+        return reader_copy_is_quiet(f) ? reservation_beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);

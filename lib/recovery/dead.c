@@ -4,10 +4,6 @@
  * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
  * several pages see its last operation as a whole or not at all.
  *
- * A shrink that is durable becomes visible as in showing.c. Pages that got a state after the dead process had drained
- * the others are held by no thread, or for a moment by one that wants to load the page and finds the end before it.
- * These pages are taken too, in the dead process's name.
- *
  * A word of the original that was stored in place may be visible and not durable. Of a file that this process does not
  * have open, such pages are left with the dead process, marked: a process that has the file mapped frees them.
  */
@@ -17,7 +13,6 @@
 #include "lib/file/page.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/space.h"
-#include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -153,7 +148,9 @@ void dead_take_marks_off(struct dead *d)
 
 static int flush(const struct dead *d, const void *words, uint64_t n)
 {
-    return page_flush_words(&d->file->persist, words, n, d->file->path); /* R5 */
+    if (persist_flush_any(&d->file->persist, words, n * sizeof(uint64_t)) == 0)
+        return 0;
+    return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
 }
 
 static int reload_size(struct dead *d)
@@ -202,7 +199,6 @@ static int note_bitmaps(struct dead *d)
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < d->n; i++)
         r = note_bitmap(d, &d->pages[i]);
-    /* persist-order R5 (writer: W2 in commit.c): as in flush(). */
     if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
@@ -224,6 +220,9 @@ void dead_reload(struct dead *d)
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }
+    /* persist-order R5 (writers: W2, G4, S2 in commit.c): after a kill bitmaps and size may be visible and not durable. They
+     * become durable before they become visible in memory (I4): otherwise a power cut could take back what was read. */
+    persist_fence(&d->file->persist);
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIPPING, d);
         if (d->pages[i].state->version && !d->pages[i].left)

@@ -145,19 +145,24 @@ static uint64_t moment(const struct tx *t)
     return sum;
 }
 
-/* Returns true if another transaction is going to cut the page off, or has cut it off. The transactions in `with` are
- * not others. */
-static bool is_cut(const struct note *at, struct tx *const *with, unsigned n)
+/* Returns true if the page begins at byte `end` of its file, or behind it, and none of these transactions changes the
+ * file's size. */
+static bool is_behind(const struct note *at, uint64_t end, struct tx *const *with, unsigned n)
 {
-    const uint64_t end = at->page * PAGE_BYTES + 1;
-    const struct shared_header *h = at->file->shared.header;
     unsigned i = 0;
-    /* `cut` first, as in reservation_within(). */
-    if (end <= __atomic_load_n(&h->cut, __ATOMIC_ACQUIRE) && end <= file_size(at->file))
+    if (at->page * PAGE_BYTES < end)
         return false;
     while (i < n && !parts_sizing(with[i], at->file))
         i++;
     return i == n;
+}
+
+/* Returns true if another transaction is going to cut the page off, or has cut it off. */
+static bool is_cut(const struct note *at, struct tx *const *with, unsigned n)
+{
+    /* `cut` first, as in reservation_within(). */
+    const uint64_t cut = __atomic_load_n(&at->file->shared.header->cut, __ATOMIC_ACQUIRE);
+    return is_behind(at, cut, with, n) || is_behind(at, file_size(at->file), with, n);
 }
 
 /* Waits until no other transaction commits the page, or cuts it off. Returns 0; -1 with EAGAIN: the transaction is
@@ -179,12 +184,6 @@ static int await_commit(struct tx *t, const struct note *at)
     return 0;
 }
 
-/* Returns true if another transaction has cut the page off. */
-static bool is_behind(const struct tx *t, const struct note *at)
-{
-    return at->page * PAGE_BYTES >= file_size(at->file) && !parts_sizing(t, at->file);
-}
-
 int notes_hold(struct tx *t)
 {
     struct notes *n = &t->notes;
@@ -200,7 +199,7 @@ int notes_hold(struct tx *t)
         const uint64_t version = read_steady_version(at->file, at->state);
         if (!version)
             return -1;
-        if (page_content(version) != at->content || is_behind(t, at))
+        if (page_content(version) != at->content || is_behind(at, file_size(at->file), &t, 1))
             return has_changed(t, at->file);
     }
     n->moment = now;

@@ -13,8 +13,9 @@
  * go on without seeing this one. For that its pages say that it commits, from before the check until it is visible,
  * and transactions that have noted such a page wait, or are refused.
  *
- * A page that is cut off keeps its content. So a page behind the end has changed, too. Whoever cuts it off holds the size and
- * not the page: the size says whether it commits, and `cut` (resize.h) which pages it has.
+ * A cut changes the content of no page. So a noted page behind the end counts as changed, too. The transaction that cuts it
+ * off does not hold it, but holds `sizing`: that says whether the transaction commits. `cut` (resize.h) says where the part
+ * begins that it cuts off.
  *
  * Modelled in serial.pml.
  */

@@ -23,6 +23,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char zeros[PAGE_BYTES];
+
 static uint64_t min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -88,7 +90,7 @@ void resize_end(struct part *part)
     struct file *f = part->mapping->file;
     if (!part->sized)
         return;
-    __atomic_store_n(&f->shared.header->cut, UINT64_MAX, __ATOMIC_RELEASE);
+    reservation_end_shrink(f);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
@@ -116,7 +118,7 @@ static void forget_behind(struct tx *t, struct file *f, uint64_t size)
     }
 }
 
-/* Keeps all others from the pages of the file from `first` on, and waits for those who hold one; `cut` is there then. Returns
+/* Keeps all others from the pages of the file from `first` on, by `cut`, and waits for those who hold one before `end`. Returns
  * 0; -1 with EIO, or an error of reservation_wait(): `cut` is as it was. */
 static int keep_out(const struct tx *t, struct file *f, uint64_t first, uint64_t end)
 {
@@ -194,7 +196,6 @@ static void forget_space(struct file *f)
  * No reader goes there, and no slice wholly behind the end is valid. */
 static int clear_behind(struct file *f, uint64_t to)
 {
-    static const char zeros[PAGE_BYTES];
     const uint64_t was = growth_longest(file_end(f), shrink_from(&f->pairing)),
                    from = (was + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES,
                    n = layout_pages(was) * PAGE_BYTES - from;
@@ -275,7 +276,6 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
 
 static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
 {
-    static const char zeros[PAGE_BYTES];
     char bytes[PAGE_BYTES];
     staged_get(at, begin, n, bytes);
     return memcmp(bytes, zeros, n) == 0;
@@ -286,7 +286,6 @@ static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
  * and no space is taken: a file may grow on a full disk. */
 static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
-    static const char zeros[PAGE_BYTES];
     const struct staging_source source = {.bytes = zeros, .repeats = true};
     struct file *f = part->mapping->file;
     const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),

@@ -48,12 +48,4 @@ static inline bool domain_is_cached(enum persist_domain domain)
  */
 int domain_make_storable(enum persist_domain domain, void *at, size_t n);
 
-/* The end of the bytes that may share a large folio with bytes before `at`. Giving back space between `at`
- * and that end can take it from the bytes before `at` too. */
-static inline uint64_t domain_neighbours_end(enum persist_domain domain, uint64_t at)
-{
-    const uint64_t most = 2 << 20; /* the largest folio; each is aligned to its size */
-    return domain_is_cached(domain) ? (at + most - 1) / most * most : at;
-}
-
 #endif

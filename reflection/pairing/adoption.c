@@ -171,13 +171,15 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",
                    pr->path);
-    /* After a kill, and in domain process, what is visible may not be durable: bytes, before the words that make them valid
-     * (I1); lanes, or that they are cut off (recover_slots()), before the record has a domain in which lanes count after a power
-     * cut. persist-order R6 (writer: W6 in lib/api/write.c): a word that was stored in place.
-     * persist-order R3 (writer: P1): the attribute, if a birth was interrupted right after setting it. */
-    const bool unflushed = pr->record.state != MANIFEST_CLEAN;
-    if (unflushed && (fsops_fsync(pr->original) < 0 || fsops_fsync(pr->reflection) < 0 ||
-                      fsops_fsync(pr->lock) < 0))
+    /* After a kill, what is visible of the original may not be durable.
+     * persist-order R6 (writer: W6 in lib/api/write.c): a word that was stored in place.
+     * persist-order R3 (writer: P1): the attribute, if a birth was interrupted right after setting it.
+     * In domain process nothing was flushed. Before the record has another domain, bytes become durable before the words that
+     * make them valid (I1), and lanes, or that they are cut off (recover_slots()), before they count after a power cut. */
+    const bool used = pr->record.state != MANIFEST_CLEAN;
+    const bool unflushed = used && pr->record.domain == PERSIST_PROCESS;
+    if ((used && fsops_fsync(pr->original) < 0) ||
+        (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
     if (settle_manifest(pr, n) < 0 || (unfinished && birth_end(pr) < 0))
         return -1;

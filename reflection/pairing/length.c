@@ -107,12 +107,10 @@ static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
 {
     uint64_t words[CHUNK_PAGES], first = layout_pages(longest), end = layout_pages(to);
     uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    for (uint64_t chunk = first / CHUNK_PAGES;; chunk++) {
-        chunk = meta_next(pr->reflection, chunk, chunks);
+    FOR_EACH_META(chunk, pr->reflection, first / CHUNK_PAGES, chunks)
+    {
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
-        if (chunk == chunks)
-            return 0;
         uint64_t page = chunk * CHUNK_PAGES;
         if (page < first)
             page = first;
@@ -128,6 +126,7 @@ static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
                                     pr->path, pr->folder.path, pr->identity.inode,
                                     page + (uint64_t)i);
     }
+    return 0;
 }
 
 static int lengthen(int fd, uint64_t to)

@@ -247,6 +247,24 @@ TEST_P(Guard, PlainBytesGivenToTheUnmapReplaceThoseOfTheGuard)
     }
 }
 
+TEST_P(Guard, PlainBytesGivenToAFastUnmapAreIgnored)
+{
+    const Bytes others(n, 0x44);
+    {
+        Mapped m(path, wish());
+        ASSERT_TRUE(guard(m)) << m.sentence;
+        ato_unmap_options o = {};
+        o.struct_size = sizeof(o);
+        o.mode = ATO_UNMAP_FAST;
+        o.guard_plain = others.data();
+        EXPECT_EQ(ato_munmap_opt(m.base, m.length, &o), 0) << ato_errormsg();
+        m.base = nullptr;
+    }
+    Mapped m(path, wish());
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(seen(), plain());
+}
+
 // The guard of a new file is set before the file has the guarded bytes.
 TEST_P(Guard, BehindTheEndIsPutBackIfTheFileHasGrown)
 {

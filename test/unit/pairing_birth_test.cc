@@ -75,6 +75,17 @@ std::string sync_of(const std::string &path)
     return "fsync " + std::to_string(inode_of(path));
 }
 
+// A process maps the file and makes it plain again, and dies before this call.
+int life_cut_before(const char *op, const std::string &path)
+{
+    return in_child([&] {
+        FsFaults faults;
+        faults.before = [&](const FsCall &c) { return std::string(c.op) == op ? DIE : GO_ON; };
+        Mapped m(path);
+        return m.unmap(ATO_UNMAP_SPATIAL);
+    });
+}
+
 TEST(PairingBirth, ReflectionThenNamesThenManifestThenAttribute)
 {
     TempDir dir;
@@ -179,15 +190,7 @@ TEST(PairingBirth, MapOfADeployedPairingFinishesTheRemovalAndMakesANewOne)
     TempDir dir;
     std::string path = dir / "file";
     write_file(path, pattern(SIZE, 1));
-    ASSERT_EQ(in_child([&] {
-                  FsFaults faults;
-                  faults.before = [](const FsCall &c) {
-                      return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
-                  };
-                  Mapped m(path);
-                  return m.unmap(ATO_UNMAP_SPATIAL);
-              }),
-              CUT);
+    ASSERT_EQ(life_cut_before("fremovexattr", path), CUT);
     std::string id = attribute_of(path);
     ASSERT_NE(id, "");
     ASSERT_EQ(record_in(path).state, MANIFEST_DEPLOYED);
@@ -228,15 +231,7 @@ TEST(PairingBirth, MapOfADeployedPairingSyncsTheManifestBeforeItRemovesTheAttrib
     TempDir dir;
     std::string path = dir / "file", manifest;
     write_file(path, pattern(SIZE, 1));
-    ASSERT_EQ(in_child([&] {
-                  FsFaults faults;
-                  faults.before = [](const FsCall &c) {
-                      return std::string(c.op) == "fremovexattr" ? DIE : GO_ON;
-                  };
-                  Mapped m(path);
-                  return m.unmap(ATO_UNMAP_SPATIAL);
-              }),
-              CUT);
+    ASSERT_EQ(life_cut_before("fremovexattr", path), CUT);
     ASSERT_EQ(record_in(path).state, MANIFEST_DEPLOYED);
     manifest = sync_of(manifest_of(path));
     FsFaults faults;
@@ -254,15 +249,7 @@ TEST(PairingBirth, InAnExistingFolderSyncsTheParentFolderBeforeTheAttribute)
     TempDir dir;
     std::string path = dir / "file";
     write_file(path, pattern(SIZE, 1));
-    ASSERT_EQ(in_child([&] {
-                  FsFaults faults;
-                  faults.before = [](const FsCall &c) {
-                      return std::string(c.op) == "create" ? DIE : GO_ON;
-                  };
-                  Mapped m(path);
-                  return 0;
-              }),
-              CUT);
+    ASSERT_EQ(life_cut_before("create", path), CUT);
     ASSERT_TRUE(exists(folder_of(path)));
     FsFaults faults;
     Syncs syncs(faults);
@@ -280,15 +267,7 @@ TEST(PairingBirth, ThatWasCutBeforeTheAttributeGetsIt)
     TempDir dir;
     std::string path = dir / "file";
     write_file(path, pattern(SIZE, 1));
-    ASSERT_EQ(in_child([&] {
-                  FsFaults faults;
-                  faults.before = [&](const FsCall &c) {
-                      return std::string(c.op) == "fsetxattr" ? DIE : GO_ON;
-                  };
-                  Mapped m(path);
-                  return 0;
-              }),
-              CUT);
+    ASSERT_EQ(life_cut_before("fsetxattr", path), CUT);
     EXPECT_EQ(attribute_of(path), "");
     EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
     FsFaults faults;
