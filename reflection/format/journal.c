@@ -210,29 +210,34 @@ static bool makes_sense(const struct journal_word *at, unsigned files)
     return journal_word_offset(&w) % 8 == 0;
 }
 
+/* Returns true if the checksum of the line, its files and its words, which fit, is right. */
+static bool is_whole(const struct journal_commit *line, const char *files)
+{
+    size_t n = line->files * sizeof(struct journal_file) + line->words * sizeof(struct journal_word);
+    return checksum_add(line_checksum(line), files, n) == line->checksum;
+}
+
 enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v)
 {
     char *at = lane_at(j, lane);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
     v->retired = (uint64_t *)(at + RETIRED);
-    v->sequence = line.sequence;
-    if (line.sequence == *v->retired)
-        return JOURNAL_IDLE;
-    if (line.sequence != *v->retired + 1)
+    v->sequence = *v->retired + 1;
+    const bool is_next = line.sequence == v->sequence, in_lane = fits(j, lane, &line);
+    if (line.sequence > v->sequence || (is_next && !in_lane))
         return JOURNAL_DAMAGED;
-    if (!fits(j, lane, &line))
-        return JOURNAL_DAMAGED;
-    if (line.files == 0 || line.words == 0)
-        return JOURNAL_IDLE; /* the lane's first commit, torn within its line */
+    if (line.sequence == 0 && line.checksum == 0)
+        return JOURNAL_IDLE; /* never used */
+    /* Without files or words: the lane's first commit, torn within its line. */
+    if (!in_lane || line.files == 0 || line.words == 0 || !is_whole(&line, at + FILES))
+        return JOURNAL_CUT;
+    if (!is_next)
+        return line.sequence == *v->retired ? JOURNAL_IDLE : JOURNAL_CUT;
     v->nfiles = line.files;
     v->nwords = line.words;
     v->files = (const struct journal_file *)(at + FILES);
     v->words = (const struct journal_word *)(v->files + v->nfiles);
-    uint64_t h = checksum_add(line_checksum(&line), v->files, v->nfiles * sizeof(*v->files));
-    h = checksum_add(h, v->words, v->nwords * sizeof(*v->words));
-    if (h != line.checksum)
-        return JOURNAL_IDLE; /* cut while it was written: never committed */
     for (uint64_t i = 0; i < v->nwords; i++)
         if (!makes_sense(&v->words[i], v->nfiles))
             return JOURNAL_DAMAGED;

@@ -179,11 +179,15 @@ int journal_retire(struct journal_writer *w);
 
 /* ---- reading ---- */
 
-enum journal_finding { JOURNAL_IDLE, JOURNAL_COMMITTED, JOURNAL_DAMAGED };
+/* CUT: a commit may have been cut here while it was written, and never was one. A recovery retires it like a commit, so that
+ * the next one has another sequence: otherwise its list, half written, could complete what is left of that commit's list,
+ * and the old commit line would be valid. */
+enum journal_finding { JOURNAL_IDLE, JOURNAL_CUT, JOURNAL_COMMITTED, JOURNAL_DAMAGED };
 
 struct journal_view {
-    uint64_t sequence;
+    uint64_t sequence; /* of the commit that is to be retired */
     uint64_t *retired;
+    /* Of a commit: */
     const struct journal_file *files;
     const struct journal_word *words;
     unsigned nfiles;

@@ -128,14 +128,13 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
         enum journal_finding found = journal_look(j, lane, &v);
         if (found == JOURNAL_DAMAGED)
             return report_error(EUCLEAN, "lane %u of %s is damaged", lane, path);
-        if (found != JOURNAL_COMMITTED)
-            continue;
-        for (unsigned i = 0; step == REPLAY_COLLECT && n && i < v.nfiles; i++)
+        const bool committed = found == JOURNAL_COMMITTED;
+        for (unsigned i = 0; committed && step == REPLAY_COLLECT && n && i < v.nfiles; i++)
             if (participants_add(n, &v.files[i]) < 0)
                 return -1;
-        if (step == REPLAY_APPLY && replay_lane(n, &v) < 0)
+        if (committed && step == REPLAY_APPLY && replay_lane(n, &v) < 0)
             return -1;
-        if (step == REPLAY_RETIRE && journal_retire_view(&p, &v) < 0)
+        if (found != JOURNAL_IDLE && step == REPLAY_RETIRE && journal_retire_view(&p, &v) < 0)
             return report_errno(errno, "cannot make the replayed journal %s durable", path);
     }
     /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired` and not fenced

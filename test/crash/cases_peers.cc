@@ -201,15 +201,17 @@ void dies_in_deploy(Actor &a)
         a.look();
 }
 
-// Dies in the middle of a word that it stores in place: bytes that another process has read of it
-// stay.
+// Dies close to the store of a word, of a bitmap or in place: what another process has read stays.
 void dies_in_a_word(Actor &a)
 {
-    const uint64_t moments = a.random.below(16);
+    const uint64_t moments = a.random.below(10);
     a.beside([&] {
         Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
         Peer::die_within(moments);
-        a.write(m, a_page(a) + 8 * a.random.below(100), 8, ATO_EAGER);
+        if (a.random.one_in(2))
+            change_page(a, m);
+        else
+            a.write(m, a_page(a) + 8 * a.random.below(100), 8, ATO_EAGER);
     });
     a.look();
 }

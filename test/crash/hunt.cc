@@ -20,7 +20,7 @@ namespace
 constexpr uint64_t PATIENCE = 400000, FOR_JUSTIFIED = 20000;
 
 // Passes over the cases made for a mutant before each pass over all others.
-constexpr uint64_t MADE = 4;
+constexpr uint64_t MADE = 16;
 
 struct Verdict {
     bool killed = false;
@@ -34,11 +34,12 @@ struct Where {
     std::vector<const Combination *> far;  // where only a later life does
 };
 
-// When only the process dies, no missing flush, fence or fsync loses anything.
+// When only the process dies, no missing flush, fence or fsync loses anything; and msync() needs no fence.
 bool may_show(const Mutant &m, const Combination &c)
 {
     bool orders = m.mutation.fault == Fault::Drop || m.mutation.fault == Fault::Delay;
-    return c.domain != ATO_DOMAIN_PROCESS || !orders;
+    bool fence = m.fault.find(" fence") != std::string::npos;
+    return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && c.domain == ATO_DOMAIN_MSYNC);
 }
 
 // `names`: prefixes of names, separated by |.

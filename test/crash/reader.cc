@@ -91,10 +91,10 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &
 {
     uint64_t sequence = j.word(lane), retired = j.word(lane + 64);
     uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
-    if (sequence == retired)
+    if (sequence <= retired)
         return "";
     if (sequence != retired + 1)
-        return "a lane whose sequence is neither retired nor the next one";
+        return "a lane whose sequence is later than the next one";
     if (files > 16384 || 128 + 32 * files + 16 * words > bytes)
         return "a lane whose counts do not fit";
     if (!files || !words)

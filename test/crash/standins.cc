@@ -255,10 +255,9 @@ enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
     if (found == JOURNAL_COMMITTED && (code_fault == CodeFault::NoReplay ||
                                        (code_fault == CodeFault::LeftToOthers && takes_over)))
         return JOURNAL_IDLE;
-    if (code_fault == CodeFault::NoChecksum && found == JOURNAL_IDLE &&
-        v->sequence == *v->retired + 1) {
+    if (code_fault == CodeFault::NoChecksum && found == JOURNAL_CUT) {
         auto *line = reinterpret_cast<struct journal_commit *>(j->lanes_at + lane * j->lane_bytes);
-        if (line->files && line->words) {
+        if (line->sequence == v->sequence && line->files && line->words) {
             v->nfiles = line->files;
             v->nwords = line->words;
             v->files = reinterpret_cast<struct journal_file *>(line + 2);

@@ -112,29 +112,31 @@ void put_commit(const Block &j, const Header &h, Input &in)
     j.put(at, line.data(), line.size());
 }
 
-// By FORMAT.md: 0 idle, 1 a commit, -1 damage.
-int lane_state(const Block &j, uint64_t at, uint64_t room)
+// By FORMAT.md.
+journal_finding lane_state(const Block &j, uint64_t at, uint64_t room)
 {
-    uint64_t sequence = j.word(at), retired = j.word(at + 64);
+    uint64_t sequence = j.word(at), retired = j.word(at + 64), next = retired + 1;
     uint64_t files = j.word(at + 8) & 0xffffffff, words = j.word(at + 8) >> 32;
-    if (sequence == retired)
-        return 0;
-    if (sequence != retired + 1 || files > 16384 || 128 + 32 * files + 16 * words > room)
-        return -1;
-    if (!files || !words)
-        return 0;
+    bool fits = files <= 16384 && 128 + 32 * files + 16 * words <= room;
+    if (sequence > next || (sequence == next && !fits))
+        return JOURNAL_DAMAGED;
+    if (!sequence && !j.word(at + 56))
+        return JOURNAL_IDLE;
     const auto *bytes = reinterpret_cast<unsigned char *>(j.begin) + at;
-    if (j.word(at + 56) != checksum(bytes + 128, 32 * files + 16 * words, checksum(bytes, 56)))
-        return 0;
+    if (!fits || !files || !words ||
+        j.word(at + 56) != checksum(bytes + 128, 32 * files + 16 * words, checksum(bytes, 56)))
+        return JOURNAL_CUT;
+    if (sequence != next)
+        return sequence == retired ? JOURNAL_IDLE : JOURNAL_CUT;
     for (uint64_t i = 0; i < words; i++) {
         uint64_t word = j.word(at + 128 + 32 * files + 16 * i), size;
         bool is_size = word >> 49 & 1;
         if (word >> 50 >= files || (is_size ? (word & ((1ull << 49) - 1)) != SIZE_WORD : word % 8))
-            return -1;
+            return JOURNAL_DAMAGED;
         if (is_size && !size_of(j.word(at + 128 + 32 * files + 16 * i + 8), &size))
-            return -1;
+            return JOURNAL_DAMAGED;
     }
-    return 1;
+    return JOURNAL_COMMITTED;
 }
 
 bool has_word(uint64_t offset, uint64_t bytes)
@@ -192,8 +194,12 @@ void look_at(const struct journal &j, const Block &block, const Header &h, const
             wrong("journal_settle fails in memory");
         int found = journal_look(&j, lane, &v),
             is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large);
-        if (found != (is < 0 ? JOURNAL_DAMAGED : is ? JOURNAL_COMMITTED : JOURNAL_IDLE))
+        if (found != is)
             wrong("lane %u: journal_look answers %d, the bytes say %d", lane, found, is);
+        if (found == JOURNAL_CUT &&
+            (journal_retire_view(&p, &v) < 0 ||
+             (found = journal_look(&j, lane, &v)) == JOURNAL_COMMITTED || found == JOURNAL_DAMAGED))
+            wrong("lane %u: a commit that was cut is not retired", lane);
         if (found != JOURNAL_COMMITTED)
             continue;
         for (unsigned file = 0; file < v.nfiles; file++)

@@ -172,6 +172,44 @@ TEST_F(Recover, RefusesASizeBeyondTheReflectionAndStoresNothing)
     EXPECT_TRUE(reflection == before);
 }
 
+// The first commit is cut with any part of its line stored, and without the first words of its list; the second one, which
+// begins with the same words, with any part of its own line. It is a commit only with all of its line.
+TEST_F(Recover, WhatACutCommitLeftIsNotCompletedByTheNextOne)
+{
+    const std::vector<journal_file> files = {JournalLab::file(1, 10)};
+    const auto mix = [](const uint64_t *a, const uint64_t *b, unsigned subset, char *to) {
+        for (unsigned i = 0; i < 8; i++)
+            memcpy(to + i * 8, (subset >> i & 1 ? b : a) + i, 8);
+    };
+    for (bool used : {false, true})
+        for (unsigned first = 0; first < 256; first++) {
+            JournalLab l;
+            uint64_t before[8], line[8];
+            if (used) {
+                journal_writer w = l.write(0, files, {{0, 8}, {8, 8}});
+                ASSERT_EQ(journal_retire(&w), 0);
+            }
+            memcpy(before, l.lane(0), 64);
+            l.write(0, files, {{0, 1}, {8, 2}, {16, 3}});
+            memcpy(line, l.lane(0), 64);
+            mix(before, line, first, l.lane(0));
+            memset(l.lane(0) + 128 + 32, 0, 16); // the first word
+            for (replay_step step : {REPLAY_COLLECT, REPLAY_APPLY, REPLAY_RETIRE})
+                ASSERT_EQ(replay_lanes(&l.j, step, nullptr, "FOLDER/NAME"), 0);
+            memcpy(before, l.lane(0), 64);
+            l.write(0, files, {{0, 1}, {8, 2}}, false);
+            EXPECT_NE(look(l, 0), JOURNAL_COMMITTED) << first;
+            l.write(0, files, {{0, 1}, {8, 2}});
+            memcpy(line, l.lane(0), 64);
+            for (unsigned second = 0; second < 256; second++) {
+                char *now = l.lane(0);
+                mix(before, line, second, now);
+                EXPECT_EQ(look(l, 0) == JOURNAL_COMMITTED, memcmp(now, line, 64) == 0)
+                    << first << " " << second;
+            }
+        }
+}
+
 TEST_F(Recover, IsDurableWhenItReturns)
 {
     journal_view v = committed({{layout_word(0), 1}, {layout_word(600 - 100), 2}});
