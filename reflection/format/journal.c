@@ -213,7 +213,8 @@ static bool makes_sense(const struct journal_word *at, unsigned files)
 /* Returns true if the checksum of the line, its files and its words, which fit, is right. */
 static bool is_whole(const struct journal_commit *line, const char *files)
 {
-    size_t n = line->files * sizeof(struct journal_file) + line->words * sizeof(struct journal_word);
+    size_t n =
+        line->files * sizeof(struct journal_file) + line->words * sizeof(struct journal_word);
     return checksum_add(line_checksum(line), files, n) == line->checksum;
 }
 
