@@ -124,6 +124,10 @@ struct ato_options {
     off_t guard_offset;
     const void *guard_plain;
     size_t guard_bytes; /* 0: none */
+    /* If the file has no reflection yet: the mask, guard_bytes bytes that take the place of guard_plain in the file when
+     * the reflection is made, in the same step. The caller keeps other writers of the file out meanwhile. NULL: the file keeps
+     * its bytes. */
+    const void *guard_masked;
 };
 
 struct ato_unmap_options {

@@ -62,6 +62,9 @@ static int attach_first(struct file *f, const struct ato_options *o)
     if (!pr->record.guard.bytes &&
         guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
         return -1;
+    if (pr->newborn && pr->record.guard.bytes)
+        memcpy(pr->record.guarded, o->guard_masked ? o->guard_masked : o->guard_plain,
+               pr->record.guard.bytes);
     pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);

@@ -57,7 +57,8 @@ static bool is_read(int r)
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER];
-    const bool has_mask = (!c->direct || c->lock < SQLITE_LOCK_SHARED) && offset < MASK_HEADER;
+    const bool has_mask =
+        offset < MASK_HEADER; /* or may get one, by a connection that has RESERVED */
     const bool has_header = offset == 0 && n >= MASK_HEADER;
     /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. A file that
      * is shorter than a header has no mask. */
@@ -89,6 +90,9 @@ static int begin_to_stage(struct connection *c, int code)
 {
     if (c->pending.tx)
         return SQLITE_OK;
+    /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
+    if (!c->pending.view && database_map(c, TO_WRITE) < 0)
+        return fault_of_libato(code, "cannot map", c->name);
     int r = c->direct ? length_require(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
         return r;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,8 +142,8 @@ static const struct view *view_for(const struct database *db, bool writable)
 
 static void use(struct connection *c, const struct view *v)
 {
-    c->pending.view = v->at;
-    c->reach = (sqlite3_int64)v->max_size;
+    c->pending.view = v ? v->at : NULL;
+    c->reach = v ? (sqlite3_int64)v->max_size : 0;
 }
 
 /* Opens the file and keeps the descriptor with its database, which is found or made. */
@@ -176,13 +177,44 @@ static char *absolute(const char *path)
     return whole;
 }
 
+/* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
+static bool needs_view(const struct database *db)
+{
+    char header[MASK_HEADER];
+    return fgetxattr(database_fd(db), "user.ato", NULL, 0) >= 0 || errno != ENODATA ||
+           (database_read_header(db, header, sizeof(header)) && mask_is_on(header));
+}
+
+/* The caller holds the lock. Sets errno if there is no view then. */
+static void map(struct database *db, const struct connection *c, bool masks)
+{
+    const struct view_wish wish = {.max_size = c->wants.max_size,
+                                   .flags = c->wants.prefer,
+                                   .reflection_dir = c->wants.reflection_dir,
+                                   .masks = masks};
+    struct stat st;
+    const int fd = db->fds[c->writable];
+    if (fstat(fd, &st) < 0)
+        return;
+    begin_long_work(db);
+    const struct view v = view_map(fd, &wish, &st);
+    end_long_work(db);
+    db->views[c->writable] = v;
+    if (!v.at)
+        return;
+    db->max_size = wish.max_size;
+    if (wish.reflection_dir && !db->reflection_dir)
+        db->reflection_dir = absolute(wish.reflection_dir);
+    const struct ato_status status = view_status(v.at, false);
+    db->domain = status.domain;
+    if (c->writable)
+        db->policy = status.read_policy;
+}
+
 /* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
 static struct database *open_and_map(const struct connection *c, bool *by_system)
 {
     const bool writable = c->writable;
-    const struct view_wish wish = {.max_size = c->wants.max_size,
-                                   .flags = c->wants.prefer,
-                                   .reflection_dir = c->wants.reflection_dir};
     struct stat st;
     *by_system = true;
     /* Look by stat(): the database may have a view already, and an open descriptor could not be closed. */
@@ -199,23 +231,10 @@ static struct database *open_and_map(const struct connection *c, bool *by_system
         db = open_and_keep(c->name, writable);
     if (!db)
         return NULL;
-    const int fd = db->fds[writable];
-    if (!view_for(db, writable) && fstat(fd, &st) == 0) {
-        *by_system = false;
-        begin_long_work(db);
-        const struct view v = view_map(fd, &wish, &st);
-        end_long_work(db);
-        db->views[writable] = v;
-        if (v.at) {
-            db->max_size = wish.max_size;
-            if (wish.reflection_dir && !db->reflection_dir)
-                db->reflection_dir = absolute(wish.reflection_dir);
-            const struct ato_status status = view_status(v.at, false);
-            db->domain = status.domain;
-            if (writable)
-                db->policy = status.read_policy;
-        }
-    }
+    *by_system = false;
+    if (view_for(db, writable) || !needs_view(db))
+        return db;
+    map(db, c, false);
     if (view_for(db, writable))
         return db;
     const int saved = errno;
@@ -241,6 +260,7 @@ struct database *database_open(struct connection *c, bool *by_system)
     struct database *db = open_and_map(c, by_system);
     if (db) {
         use(c, view_for(db, c->writable));
+        c->direct = !c->pending.view;
         c->next = db->connections;
         db->connections = c;
     }
@@ -347,6 +367,25 @@ void database_renew(struct database *db, const struct connection *self, bool pre
     if (db->process == forks && (db->views[0].at || db->views[1].at || db->lost))
         try_renew(db, self, prefer_file, name);
     pthread_mutex_unlock(&lock);
+}
+
+int database_map(struct connection *c, enum database_need need)
+{
+    struct database *db = c->db;
+    bool needed = true;
+    pthread_mutex_lock(&lock);
+    if (db->process == forks) {
+        wait_until_idle(db);
+        if (db->lost)
+            try_renew(db, c, false, c->name);
+        else if (!view_for(db, c->writable) && (needed = need != IF_PAIRED || needs_view(db)))
+            map(db, c, need == TO_WRITE);
+        use(c, view_for(db, c->writable));
+    }
+    const int saved = errno;
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return c->pending.view || !needed ? 0 : -1;
 }
 
 static void unmap(const struct database *db, bool is_locked, const char *name)

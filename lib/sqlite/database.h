@@ -5,7 +5,8 @@
  * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its
  * locks on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is
  * closed while the database has a connection: the first connection that needs a mapping makes it, and the last
- * connection removes it.
+ * connection removes it. A mapping is needed to write, and to read a file that has a reflection: a database that is only read
+ * gets none.
  */
 #ifndef ATO_SQLITE_DATABASE_H
 #define ATO_SQLITE_DATABASE_H
@@ -40,9 +41,14 @@ struct database {
     bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
-/* Finds or maps the database of the connection, for writing if c->writable, and lists the connection. Returns NULL with errno; the
+/* Finds the database of the connection, maps it for writing if c->writable and if it has a reflection, and lists the connection. Returns NULL with errno; the
  * sentence is in ato_errormsg() unless `*by_system` is true, which says that a system call failed. */
 struct database *database_open(struct connection *c, bool *by_system);
+
+/* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file gets its
+ * reflection now, it gets its mask with it. Returns 0; -1 with errno and ato_errormsg(), and the connection has no view. */
+enum database_need { IF_PAIRED, ALWAYS, TO_WRITE };
+int database_map(struct connection *c, enum database_need need);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged, with `name`. */

@@ -59,7 +59,7 @@ bool length_look(struct connection *c)
 void length_find(struct connection *c)
 {
     if (!c->pending.view)
-        database_renew(c->db, c, false, c->name);
+        (void)database_map(c, IF_PAIRED);
     /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
     if (length_look(c)) {
         c->looked_at = database_length(c->db);

@@ -129,14 +129,17 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o)
+void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
 {
-    if (pread(fd, h, MASK_HEADER, 0) != MASK_HEADER || !mask_is_plain(h) || mask_is_wal(h))
+    if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !mask_is_plain(h[0]) || mask_is_wal(h[0]))
         return;
-    count_on(h + COUNTER, AHEAD);
+    memcpy(h[1], h[0], MASK_HEADER);
+    mask_cover(h[1]);
+    count_on(h[0] + COUNTER, AHEAD);
     o->guard_offset = AT;
-    o->guard_plain = h + AT;
+    o->guard_plain = h[0] + AT;
     o->guard_bytes = BYTES;
+    o->guard_masked = masks ? h[1] + AT : NULL;
 }
 
 static int put_on(char *view, const unsigned char *plain)

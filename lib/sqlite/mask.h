@@ -22,6 +22,8 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them. The file is mapped with this guard, which step 1 replaces only if other programs have written since.
+ *      If the file gets its reflection in that call, steps 1 and 2 are a part of it (ato_options.guard_masked): the caller has
+ *      RESERVED, so that nobody writes, and readers look at the counter before they read.
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
@@ -65,9 +67,9 @@ void mask_cover(void *header);
 /* Unmasks a header, if it is masked. Leaves other bytes as they are. */
 void mask_uncover(void *header);
 
-/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, of which `h` then has the bytes. `fd`:
- * the file. */
-void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o);
+/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if
+ * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
+void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
  * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits

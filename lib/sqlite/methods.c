@@ -43,13 +43,38 @@ static int leave(struct connection *c, int result)
 
 /* ---- locks ---- */
 
+/* Returns the error of a write to a database for which no reflection can be made, but which can be read. */
+static int why_only_read(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return SQLITE_READONLY_DIRECTORY;
+    case ENOSPC:
+    case EDQUOT:
+        return SQLITE_FULL;
+    default:
+        return SQLITE_CANTOPEN;
+    }
+}
+
 /* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
  * RESERVED, where SQLITE_BUSY makes SQLite try again. */
 static int settle(struct connection *c, int level)
 {
+    /* Not EXCLUSIVE after SHARED: a hot journal is played back, through the VFS below, for which no view is needed. */
+    const bool reserves = level >= SQLITE_LOCK_RESERVED && c->lock < SQLITE_LOCK_RESERVED &&
+                          !c->wants.journal_file &&
+                          (level == SQLITE_LOCK_RESERVED || c->pending.view);
     int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
-    if (r == SQLITE_OK && c->lock < SQLITE_LOCK_RESERVED && level >= SQLITE_LOCK_RESERVED &&
-        c->direct && !c->wants.journal_file)
+    if (r == SQLITE_OK && reserves && !c->pending.view) {
+        if (database_map(c, TO_WRITE) == 0)
+            r = direct_settle(c);
+        else
+            r = fault_of_libato(why_only_read(errno), "cannot map", c->name);
+    }
+    if (r == SQLITE_OK && reserves && c->direct)
         r = length_require(c, SQLITE_BUSY);
     if (r != SQLITE_OK)
         (void)c->real->pMethods->xUnlock(c->real, c->lock);
@@ -123,8 +148,6 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_MMAP_SIZE:
         return fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
-        if (!c->pending.view)
-            database_renew(c->db, c, false, c->name);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
     default:
@@ -292,22 +315,6 @@ static const sqlite3_io_methods methods = {
 /* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
 static const sqlite3_io_methods methods_without_shm = {METHODS_BUT_SHM};
 
-/* Returns the error of a write to a database for which no reflection can be made, but which can be read; 0 if it cannot. */
-static int why_only_read(int error)
-{
-    switch (error) {
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return SQLITE_READONLY_DIRECTORY;
-    case ENOSPC:
-    case EDQUOT:
-        return SQLITE_FULL;
-    default:
-        return 0;
-    }
-}
-
 /* Attaches a connection whose handle of the VFS below is open, with `flags`, to its database. If no reflection can be made the
  * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
 static int attach(struct connection *c, int flags)
@@ -324,7 +331,7 @@ static int attach(struct connection *c, int flags)
     r = by_system ? fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN,
                           "cannot open %s: %s", c->name, strerror(errno))
                   : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    if (!c->writable || by_system || !denied)
+    if (!c->writable || by_system || denied == SQLITE_CANTOPEN)
         return r;
     c->denied = denied;
     c->writable = false;

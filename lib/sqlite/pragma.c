@@ -93,11 +93,12 @@ static int unmap(struct connection *c, char **words)
 
 int pragma(struct connection *c, char **words)
 {
-    if (sqlite3_stricmp(words[1], "ato_stat") == 0)
-        return show(c, words);
-    if (sqlite3_stricmp(words[1], "ato_read_policy") == 0)
-        return read_policy(c, words);
+    const bool shows = sqlite3_stricmp(words[1], "ato_stat") == 0;
     if (sqlite3_stricmp(words[1], "ato_unmap") == 0)
         return unmap(c, words);
-    return SQLITE_NOTFOUND;
+    if (!shows && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
+        return SQLITE_NOTFOUND;
+    if (!c->pending.view && database_map(c, ALWAYS) < 0)
+        return refuse(c, words, ato_errormsg());
+    return shows ? show(c, words) : read_policy(c, words);
 }

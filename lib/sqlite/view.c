@@ -32,7 +32,7 @@ struct ato_status view_status(void *view, bool all)
 
 struct view view_map(int fd, const struct view_wish *wish, const struct stat *st)
 {
-    unsigned char header[MASK_HEADER];
+    unsigned char headers[2][MASK_HEADER];
     struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
     struct ato_options o = {.struct_size = sizeof(o),
                             .max_size = wish->max_size,
@@ -42,7 +42,7 @@ struct view view_map(int fd, const struct view_wish *wish, const struct stat *st
     const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
     /* No descriptor of the file may be closed (database.h). */
     o.flags |= ATO_BORROW_FD;
-    mask_expect(fd, header, &o);
+    mask_expect(fd, headers, wish->masks, &o);
     /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
     const char *policy =
         secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */

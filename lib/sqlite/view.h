@@ -20,6 +20,7 @@ struct view_wish {
     size_t max_size;            /* bytes that the file may grow to; 0: the default */
     unsigned flags;             /* ato_options.flags */
     const char *reflection_dir; /* ato_options.reflection_dir */
+    bool masks;                 /* a file without a reflection gets its mask, too */
 };
 
 /* Maps all of the file, so that it can grow. If that fails, `at` is NULL, and errno is set. */

@@ -125,7 +125,8 @@ struct manifest_record {
     uint8_t boot_id[16];
     uint64_t shm_generation;
     struct manifest_guard guard;
-    uint8_t guarded[MANIFEST_GUARD_MAX]; /* in state `deployed`: the file's bytes there */
+    uint8_t guarded
+        [MANIFEST_GUARD_MAX]; /* in state `deployed`: the file's bytes there; at a birth: what they become */
     uint8_t reserved[320];
     uint64_t checksum;
 };

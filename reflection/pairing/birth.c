@@ -6,6 +6,7 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
+#include "reflection/pairing/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,8 +193,18 @@ int birth_end(struct pairing *pr)
     if (fsops_fsync(pr->lock) < 0) /* P1 */
         return report_errno(errno, "cannot make the manifest of %s in %s durable", pr->path,
                             pr->folder.path);
-    if (!pr->has_attributes || write_attribute(pr) == 0)
+    if (!pr->has_attributes)
         return 0;
+    if (write_attribute(pr) == 0) {
+        /* The mask is visible after the attribute, and durable together with it: without the attribute the manifest, which
+         * is found beside the file, has the guard. */
+        if (pr->newborn && guard_put_on(pr) < 0)
+            return -1;
+        return fsops_fsync(pr->original) == 0
+                   ? 0
+                   : report_errno(errno, "cannot make the attribute user.ato of %s durable",
+                                  pr->path);
+    }
     if (errno != ENOTSUP && errno != EPERM)
         return -1;
     /* On some file systems a read reports that there is no attribute, although none can be set. */

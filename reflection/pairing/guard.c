@@ -57,23 +57,23 @@ static struct window window_of(const struct manifest_guard *g)
     return w;
 }
 
-static int store(struct pairing *pr, const struct window *w)
+static int store(struct pairing *pr, const uint8_t *bytes)
 {
     const struct manifest_guard *g = &pr->record.guard;
+    const struct window whole = window_of(g), *w = &whole;
     uint64_t words[MANIFEST_GUARD_MAX / 8 + 2];
     struct persist p;
     persist_init(&p, pr->record.domain);
     /* On tmpfs a store into a hole is SIGBUS if there is no space. */
     if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
                          (off_t)w->bytes) < 0)
-        return report_errno(errno, "cannot allocate space to restore the guarded bytes of %s",
-                            pr->path);
+        return report_errno(errno, "cannot allocate space for the guarded bytes of %s", pr->path);
     char *map = domain_map(p.domain, NULL, w->bytes, PROT_READ | PROT_WRITE, pr->original,
                            (off_t)(w->page * PAGE_BYTES));
     if (map == MAP_FAILED)
-        return report_errno(errno, "cannot map %s to restore its guarded bytes", pr->path);
+        return report_errno(errno, "cannot map %s to change its guarded bytes", pr->path);
     memcpy(words, map + w->at, w->n);
-    memcpy((char *)words + w->at_guard, g->plain, g->bytes);
+    memcpy((char *)words + w->at_guard, bytes, g->bytes);
     /* persist-order P4 (reader: removal_start_over): the bytes are visible before the attribute is removed, and durable
      * together with that. */
     if (w->n == 16 && w->at % 16 == 0) {
@@ -96,11 +96,16 @@ static int store(struct pairing *pr, const struct window *w)
     return 0;
 }
 
+static bool has_mask(const struct manifest_record *rec)
+{
+    return rec->guard.bytes && rec->guarded[0] != rec->guard.plain[0];
+}
+
 int guard_put_back(struct pairing *pr)
 {
     const struct manifest_record *rec = &pr->record;
     uint8_t now[MANIFEST_GUARD_MAX];
-    if (!rec->guard.bytes || rec->guarded[0] == rec->guard.plain[0]) /* there was no mask */
+    if (!has_mask(rec))
         return 0;
     int there = read_guarded(pr, now);
     if (there <= 0) /* the file does not have these bytes */
@@ -118,6 +123,15 @@ int guard_put_back(struct pairing *pr)
     /* Plain bytes are not stored again, since another program may change them meanwhile. */
     if (memcmp(now, rec->guard.plain, rec->guard.bytes) == 0)
         return 0;
-    struct window w = window_of(&rec->guard);
-    return store(pr, &w);
+    return store(pr, rec->guard.plain);
+}
+
+int guard_put_on(struct pairing *pr)
+{
+    const struct manifest_record *rec = &pr->record;
+    uint8_t now[MANIFEST_GUARD_MAX];
+    if (!has_mask(rec))
+        return 0;
+    const int there = read_guarded(pr, now);
+    return there <= 0 ? there : store(pr, rec->guarded);
 }

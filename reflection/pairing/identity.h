@@ -68,6 +68,7 @@ enum attribute_finding {
 };
 
 enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a);
+/* The caller syncs the file. */
 int attribute_write(int fd, const char *path, const struct attribute *a);
 int attribute_remove(int fd, const char *path);
 

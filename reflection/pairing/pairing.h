@@ -8,8 +8,8 @@
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
  * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.
  *
- * Birth:  reflection and names, manifest (state `in use`), attribute, each durable before the next one begins; only then
- *         may anything be stored. A process that finds the first ones alone sets the attribute.   (persist-order P1)
+ * Birth:  reflection and names, manifest (state `in use`), attribute, each durable before the next one begins (and a mask
+ *         together with the attribute); only then may anything be stored. A process that finds the first ones alone sets the attribute.   (persist-order P1)
  * Death:  all slices deployed; state `deployed` durable (persist-order P2); guarded bytes put back (P4), attribute
  *         removed, both durable; reflection removed, then the manifest. A process that finds `deployed`
  *         finishes the removal.

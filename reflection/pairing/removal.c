@@ -60,6 +60,7 @@ void removal_of_failed_birth(struct pairing *pr)
     const struct lookup_names n = lookup_names(pr->identity.inode);
     struct report_kept why = {0};
     report_keep(&why);
+    (void)guard_put_back(pr);
     (void)finish_removal(pr, &n); /* what is left is removed by the next map */
     (void)report_again(&why);
 }

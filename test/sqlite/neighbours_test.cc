@@ -308,6 +308,8 @@ TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
     make("b.db");
     ASSERT_EQ(other.open(path()), SQLITE_OK);
     ASSERT_EQ(other.run("UPDATE t SET b=a"), SQLITE_OK);
+    Db b(path("b.db"));
+    MUST(b, "UPDATE t SET b=b||b");
     support::Peer stopped([&](const std::function<void()> &ready) {
         struct flock l = {};
         l.l_type = F_RDLCK;
@@ -319,7 +321,6 @@ TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
         return 0;
     });
     ASSERT_TRUE(stopped.is_ready());
-    Db b(path("b.db"));
     std::atomic<bool> opened{false};
     std::thread opener([&] {
         const Db a(path());

@@ -5,6 +5,7 @@
 #include "ato_sqlite.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <thread>
 
 namespace sql
@@ -44,6 +45,26 @@ TEST_F(SqliteVfs, IsTheDefaultOnRequest)
     sqlite3_vfs_unregister(&other);
     EXPECT_EQ(ato_vfs_register(0), SQLITE_OK);
     EXPECT_EQ(sqlite3_vfs_find("ato"), own);
+}
+
+// It is read from its file, beside other programs, until a connection begins to write.
+TEST_F(SqliteVfs, DatabaseThatIsOnlyReadGetsNoReflection)
+{
+    make();
+    std::filesystem::remove_all(folder / ".ato");
+    {
+        Db db(path()), second(path());
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+        EXPECT_FALSE(std::filesystem::exists(folder / ".ato"));
+        EXPECT_EQ(Db::stock(path()).run("INSERT INTO t VALUES(4, 4)"), SQLITE_OK);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
+        MUST(second, "BEGIN IMMEDIATE");
+        EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
+        MUST(second, "INSERT INTO t VALUES(5, 5); COMMIT");
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 15);
+    }
+    EXPECT_EQ(Db::stock(path()).number("SELECT sum(a) FROM t"), 15);
 }
 
 TEST_F(SqliteVfs, LastCloseLeavesAPlainFile)

@@ -125,9 +125,9 @@ TEST_F(SqlitePages, AreDeployedTogetherInDomainMsync)
         setenv("ATO_DURABILITY", domain, 1);
         make("a.db", "DROP TABLE IF EXISTS t");
         Db db(path());
-        unsetenv("ATO_DURABILITY");
         MUST(db,
              fill("t", 10, 400) + "; UPDATE t SET b=a||b WHERE a>5; PRAGMA mmap_size=100000000");
+        unsetenv("ATO_DURABILITY");
         auto away = [&] {
             return db.number("SELECT json_extract('" + db.text("PRAGMA ato_stat") +
                              "', '$.slices_in_reflection')");
