@@ -43,7 +43,6 @@ struct connection {
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    int denied;      /* opened for writing, but only reading is possible: the error of a write; 0 */
     bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */

@@ -162,9 +162,6 @@ static struct database *open_and_keep(const char *path, bool writable)
     return db;
 }
 
-static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
-                      const char *name);
-
 /* Returns a copy of the path that does not depend on the working directory. */
 static char *absolute(const char *path)
 {
@@ -212,35 +209,26 @@ static void map(struct database *db, const struct connection *c, bool masks)
 }
 
 /* The caller holds the lock. A descriptor that was opened here is closed only if the database has no connection. */
-static struct database *open_and_map(const struct connection *c, bool *by_system)
+static int open_and_map(struct connection *c)
 {
-    const bool writable = c->writable;
     struct stat st;
-    *by_system = true;
     /* Look by stat(): the database may have a view already, and an open descriptor could not be closed. */
     struct database *db = stat(c->name, &st) == 0 ? find_idle(&st) : NULL;
-    if (db && db->lost && writable)
-        try_renew(db, NULL, false, c->name);
-    if (db && view_for(db, writable))
-        return db;
-    if (db && db->lost && writable) {
-        errno = EIO;
-        return NULL;
-    }
-    if (!db || db->fds[writable] < 0)
-        db = open_and_keep(c->name, writable);
+    if (!db || (db->fds[c->writable] < 0 && !view_for(db, c->writable)))
+        db = open_and_keep(c->name, c->writable);
     if (!db)
-        return NULL;
-    *by_system = false;
-    if (view_for(db, writable) || !needs_view(db))
-        return db;
-    map(db, c, false);
-    if (view_for(db, writable))
-        return db;
-    const int saved = errno;
-    forget_unused(db);
-    errno = saved;
-    return NULL;
+        return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
+                     c->name, strerror(errno));
+    if (!view_for(db, c->writable) && !db->lost && needs_view(db)) {
+        map(db, c, false);
+        if (!view_for(db, c->writable)) {
+            const int r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+            forget_unused(db);
+            return r;
+        }
+    }
+    c->db = db;
+    return SQLITE_OK;
 }
 
 bool database_read_header(const struct database *db, void *to, size_t n)
@@ -254,18 +242,18 @@ sqlite3_int64 database_length(const struct database *db)
     return fstat(database_fd(db), &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
-struct database *database_open(struct connection *c, bool *by_system)
+int database_open(struct connection *c)
 {
     pthread_mutex_lock(&lock);
-    struct database *db = open_and_map(c, by_system);
-    if (db) {
-        use(c, view_for(db, c->writable));
+    const int r = open_and_map(c);
+    if (r == SQLITE_OK) {
+        use(c, view_for(c->db, c->writable));
         c->direct = !c->pending.view;
-        c->next = db->connections;
-        db->connections = c;
+        c->next = c->db->connections;
+        c->db->connections = c;
     }
     pthread_mutex_unlock(&lock);
-    return db;
+    return r;
 }
 
 static void let_in(struct database *db, const struct connection *self, const struct connection *end)

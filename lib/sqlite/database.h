@@ -41,9 +41,9 @@ struct database {
     bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
-/* Finds the database of the connection, maps it for writing if c->writable and if it has a reflection, and lists the connection. Returns NULL with errno; the
- * sentence is in ato_errormsg() unless `*by_system` is true, which says that a system call failed. */
-struct database *database_open(struct connection *c, bool *by_system);
+/* Finds the database of the connection, maps it for writing if c->writable and if it has a reflection, and lists the connection.
+ * Returns SQLITE_OK with c->db, or an error that is logged. */
+int database_open(struct connection *c);
 
 /* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file gets its
  * reflection now, it gets its mask with it. Returns 0; -1 with errno and ato_errormsg(), and the connection has no view. */

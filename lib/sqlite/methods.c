@@ -85,11 +85,7 @@ static int connection_lock(sqlite3_file *file, int level)
 {
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return c->denied ? fault(c->denied,
-                                 "%s can only be read, since no reflection could be made when it "
-                                 "was opened; an earlier entry of the log gives the reason",
-                                 c->name)
-                         : SQLITE_READONLY;
+        return SQLITE_READONLY;
     int r = c->real->pMethods->xLock(c->real, level);
     if (r == SQLITE_OK)
         r = leave(enter(file), settle(c, level));
@@ -315,30 +311,6 @@ static const sqlite3_io_methods methods = {
 /* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
 static const sqlite3_io_methods methods_without_shm = {METHODS_BUT_SHM};
 
-/* Attaches a connection whose handle of the VFS below is open, with `flags`, to its database. If no reflection can be made the
- * database can still be read, as with SQLite's own VFS if no journal can be made: RESERVED is refused then. */
-static int attach(struct connection *c, int flags)
-{
-    bool by_system;
-    int r = parameters_read(&c->wants, c->name);
-    if (r != SQLITE_OK)
-        return r;
-    c->writable = !(flags & SQLITE_OPEN_READONLY);
-    c->db = database_open(c, &by_system);
-    if (c->db)
-        return SQLITE_OK;
-    const int denied = why_only_read(errno);
-    r = by_system ? fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN,
-                          "cannot open %s: %s", c->name, strerror(errno))
-                  : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-    if (!c->writable || by_system || denied == SQLITE_CANTOPEN)
-        return r;
-    c->denied = denied;
-    c->writable = false;
-    c->db = database_open(c, &by_system);
-    return c->db ? SQLITE_OK : r;
-}
-
 int methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
                  int *out_flags)
 {
@@ -352,7 +324,10 @@ int methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name
                              .looked_at = -1};
     int r = below->xOpen(below, name, c->real, flags, &opened);
     if (r == SQLITE_OK) {
-        r = attach(c, opened);
+        c->writable = !(opened & SQLITE_OPEN_READONLY);
+        r = parameters_read(&c->wants, c->name);
+        if (r == SQLITE_OK)
+            r = database_open(c);
         if (r != SQLITE_OK)
             (void)c->real->pMethods->xClose(c->real);
     }
