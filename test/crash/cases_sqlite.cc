@@ -122,9 +122,11 @@ void open(Actor &a, const std::vector<Make> &files)
         sql.push_back(statements(m));
     Program::make(a, sql);
     Program::open(a);
-    litter(a, 0);
-    if (files.size() > 1)
-        litter(a, 1);
+    for (size_t i = 0; i < files.size(); i++) {
+        Program::of(a).set(i ? "PRAGMA b.ato_stat"
+                             : "PRAGMA main.ato_stat"); // makes the reflection
+        litter(a, static_cast<int>(i));
+    }
     // Puts slices into both homes, and makes a journal.
     for (size_t i = 0; i < files.size(); i++)
         run(a, {change_many(a, i), change_a_row(a, i)});

@@ -50,11 +50,16 @@ static struct connection *connection_of(const struct shown *s)
     return ((const struct connection_file *)s->file)->connection;
 }
 
-/* With a journal on the disk, the file of a database is up to date itself. */
+/* With a journal on the disk, and without a view, the file of a database is up to date itself. */
+static bool is_up_to_date(const struct shown *s)
+{
+    return s->is_database &&
+           (connection_of(s)->wants.journal_file || !connection_of(s)->pending.view);
+}
+
 static bool is_shown(const struct shown *s, const char *name)
 {
-    return !s->nameless && strcmp(s->name, name) == 0 &&
-           !(s->is_database && connection_of(s)->wants.journal_file);
+    return !s->nameless && strcmp(s->name, name) == 0 && !is_up_to_date(s);
 }
 
 struct shown **shown_find(const char *name)
