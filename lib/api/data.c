@@ -30,8 +30,8 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
 {
     if (__builtin_expect(!to->m->epoch, 1))
         return write_bytes(to->m, to->offset, src, n, flags);
-    const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = src};
-    return epoch_write(to->m, &range, 1, flags);
+    const struct staging_write w = {.m = to->m, .offset = to->offset, .n = n, .bytes = src};
+    return epoch_write(&w, 1, flags);
 }
 
 /* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
@@ -113,9 +113,10 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
-    const struct epoch_range range = {.offset = to->offset, .n = n, .bytes = page, .repeats = true};
+    const struct staging_write w = {
+        .m = to->m, .offset = to->offset, .n = n, .bytes = page, .repeats = true};
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return to->m->epoch ? epoch_write(to->m, &range, 1, 0) : write_fill(to->m, to->offset, page, n);
+    return to->m->epoch ? epoch_write(&w, 1, 0) : write_fill(to->m, to->offset, page, n);
 }
 
 void *ato_memset(void *dst, int c, size_t n)

@@ -202,8 +202,13 @@ static int write_to(struct tx *t, const struct range *to, const struct range *fr
 {
     struct mapping *m = to->m;
     struct part *part = parts_add(t, m, true);
-    struct staging_source source = {.bytes = src, .from = from->m, .from_offset = from->offset};
-    if (!part || staging_write(t, m, to->offset, n, &source, flags) < 0)
+    const struct staging_write w = {.m = m,
+                                    .offset = to->offset,
+                                    .n = n,
+                                    .bytes = src,
+                                    .from = from->m,
+                                    .from_offset = from->offset};
+    if (!part || staging_write(t, &w, flags) < 0)
         return -1;
     part->written = true;
     part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;

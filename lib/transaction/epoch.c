@@ -50,16 +50,17 @@ void epoch_unmake(struct mapping *m)
  * the pages that the write has reserved are released: the transaction's thread may be about to enter this
  * epoch. Returns 0; -1 with errno and the epoch as it was.
  */
-static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_range *ranges,
-                     unsigned count, unsigned flags)
+static int get_ready(struct epoch *e, const struct staging_write *writes, unsigned count,
+                     unsigned flags)
 {
     struct tx *t = e->t;
+    struct mapping *m = writes->m;
     int r;
     do {
         uint64_t before = t->set.n, blocked = 0;
         r = parts_add(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, m->file, ranges[i].offset, ranges[i].n, &blocked);
+            r = staging_ready(t, &writes[i], &blocked);
         if (r == 0) {
             t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
             return 0;
@@ -76,20 +77,17 @@ static int get_ready(struct epoch *e, struct mapping *m, const struct epoch_rang
     return -1;
 }
 
-int epoch_write(struct mapping *m, const struct epoch_range *ranges, unsigned count, unsigned flags)
+int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags)
 {
-    struct epoch *e = m->epoch;
-    struct file *f = m->file;
+    struct epoch *e = writes->m->epoch;
     pthread_mutex_lock(&e->lock);
-    int r = get_ready(e, m, ranges, count, flags);
-    for (unsigned i = 0; r == 0 && i < count; i++) {
-        const struct staging_source src = {.bytes = ranges[i].bytes, .repeats = ranges[i].repeats};
-        staging_put(e->t, f, ranges[i].offset, ranges[i].n, &src, flags);
-    }
+    int r = get_ready(e, writes, count, flags);
+    for (unsigned i = 0; r == 0 && i < count; i++)
+        staging_put(e->t, &writes[i], flags);
     /* persist-order E1 (reader: the commit by another thread): what was stored is durable before another thread
      * commits it (W1). */
     if (r == 0)
-        persist_fence(&f->persist);
+        persist_fence(&writes->m->file->persist);
     pthread_mutex_unlock(&e->lock);
     return r;
 }

@@ -19,14 +19,8 @@ int epoch_make(struct mapping *m);
  * the mapping. */
 void epoch_unmake(struct mapping *m);
 
-/* Writes ranges, from memory, in one step. */
-struct epoch_range {
-    uint64_t offset, n;
-    const char *bytes;
-    bool repeats; /* `bytes` is a page of one repeated byte */
-};
-int epoch_write(struct mapping *m, const struct epoch_range *ranges, unsigned count,
-                unsigned flags);
+/* Does writes from memory through the mapping of the first, in one step. */
+int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags);
 
 /* As read_bytes(), with what the epoch has written. */
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);

@@ -286,7 +286,6 @@ static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
  * and no space is taken: a file may grow on a full disk. */
 static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
-    const struct staging_source source = {.bytes = zeros, .repeats = true};
     struct file *f = part->mapping->file;
     const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
                    end = min(layout_pages(once) * PAGE_BYTES, size);
@@ -299,11 +298,12 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
         if (at >= end)
             break;
         const uint64_t n = min(PAGE_BYTES - at % PAGE_BYTES, end - at);
+        const struct staging_write w = {.m = part->mapping, .offset = at, .n = n, .bytes = zeros};
         if (claim_range(t, f, page, page) < 0)
             return -1;
         if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
             claim_give_back(t, before);
-        else if (staging_write(t, part->mapping, at, n, &source, 0) < 0)
+        else if (staging_write(t, &w, 0) < 0)
             return -1;
         at += n;
     }

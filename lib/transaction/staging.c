@@ -108,12 +108,12 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 /* ---- writing ---- */
 
 /* Allocates space for all homes of the write. */
-static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
+static int make_space(struct tx *t, const struct staging_write *w)
 {
-    struct space_run run = {.file = f};
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    struct space_run run = {.file = w->m->file};
+    FOR_EACH_PAGE(page, begin, bytes, w->offset, w->n)
     {
-        const struct held_page *at = claim_find(t, f, page);
+        const struct held_page *at = claim_find(t, w->m->file, page);
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
         if (space_run_add(&run, page, store_needs(at->state, mask)) < 0)
             return -1;
@@ -122,17 +122,16 @@ static int make_space(struct tx *t, struct file *f, uint64_t offset, uint64_t n)
 }
 
 /* Copies from mapping to mapping: a read and a write. */
-static int write_copy(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
-                      const struct staging_source *src, unsigned flags)
+static int write_copy(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    char *copy = range_copy_buffer(n);
+    char *copy = range_copy_buffer(w->n);
     if (!copy)
         return -1;
-    struct staging_source plain = {.bytes = copy};
+    const struct staging_write plain = {.m = w->m, .offset = w->offset, .n = w->n, .bytes = copy};
     uint64_t before = t->set.n, noted = t->notes.n;
-    int r = staging_read(t, src->from, src->from_offset, copy, n);
+    int r = staging_read(t, w->from, w->from_offset, copy, w->n);
     if (r == 0)
-        r = staging_write(t, m, offset, n, &plain, flags);
+        r = staging_write(t, &plain, flags);
     if (r < 0) {
         claim_give_back(t, before);
         notes_give_back(&t->notes, noted);
@@ -168,43 +167,43 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     return 0;
 }
 
-int staging_ready(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *blocked)
+int staging_ready(struct tx *t, const struct staging_write *w, uint64_t *blocked)
 {
-    uint64_t page, first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
-    int r = claim_missing(t, f, first, last, blocked, blocked ? blocked : &page);
+    struct file *f = w->m->file;
+    const struct page_span span = page_span_of(f, w->offset, w->n);
+    uint64_t page;
+    int r = claim_missing(t, f, span.first, span.last, blocked, blocked ? blocked : &page);
     if (r != 0)
         return r;
-    return check_end(t, f, offset + n) < 0 || make_space(t, f, offset, n) < 0 ? -1 : 0;
+    return check_end(t, f, span.end) < 0 || make_space(t, w) < 0 ? -1 : 0;
 }
 
-void staging_put(struct tx *t, struct file *f, uint64_t offset, uint64_t n,
-                 const struct staging_source *src, unsigned flags)
+void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    const char *from = src->bytes;
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    struct file *f = w->m->file;
+    const char *from = w->bytes;
+    FOR_EACH_PAGE(page, begin, bytes, w->offset, w->n)
     {
         struct held_page *at = claim_find(t, f, page);
         at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
-        from += src->repeats ? 0 : bytes;
+        from += w->repeats ? 0 : bytes;
     }
     store_end(f);
 }
 
-int staging_write(struct tx *t, struct mapping *m, uint64_t offset, uint64_t n,
-                  const struct staging_source *src, unsigned flags)
+int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    struct file *f = m->file;
     uint64_t before = t->set.n;
-    if (!src->from && offset % PAGE_BYTES + n <= PAGE_BYTES)
-        return write_page(t, f, offset, (unsigned)n, src->bytes, flags);
-    if (src->from)
-        return write_copy(t, m, offset, n, src, flags);
+    if (w->from)
+        return write_copy(t, w, flags);
+    if (w->offset % PAGE_BYTES + w->n <= PAGE_BYTES)
+        return write_page(t, w->m->file, w->offset, (unsigned)w->n, w->bytes, flags);
     queue_drain(t);
-    if (staging_ready(t, f, offset, n, NULL) < 0) {
+    if (staging_ready(t, w, NULL) < 0) {
         claim_give_back(t, before);
         return -1;
     }
-    staging_put(t, f, offset, n, src, flags);
+    staging_put(t, w, flags);
     return 0;
 }
 

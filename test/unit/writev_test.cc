@@ -10,6 +10,9 @@
 #include <cstring>
 #include <memory>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 using namespace support;
 
 namespace
@@ -148,6 +151,25 @@ TEST_P(Writev, OfAnEpochArePartOfIt)
     EXPECT_EQ(m[0]->read(), before);
     ASSERT_EQ(ato_msync(e.base, SIZE, 0), 0);
     EXPECT_EQ(m[0]->read(), model[0]);
+}
+
+// The source has slices in its reflection, where plain loads do not find them.
+TEST_P(Writev, OfAnEpochTakeTheBytesOfAFileThatMayOnlyBeRead)
+{
+    const Bytes a = pattern(3 * PAGE, 5);
+    const ato_iovec late = range(1, 10, a);
+    ASSERT_TRUE(ato_memcpy(late.dst, late.src, late.n)) << ato_errormsg();
+    ASSERT_EQ(m[1]->unmap(ATO_UNMAP_FAST), 0) << m[1]->sentence;
+    const Fd fd(path(1), O_RDONLY);
+    auto *source = static_cast<char *>(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0));
+    ASSERT_NE(source, MAP_FAILED) << ato_errormsg();
+    Mapped e(path(0), options(GetParam(), ATO_READ_GATHER, ATO_EPOCHS));
+    ASSERT_TRUE(e);
+    const ato_iovec v = {e.base + 20, source + 10, a.size()};
+    ASSERT_EQ(ato_writev(&v, 1, 0), 0) << ato_errormsg();
+    EXPECT_EQ(e.read(20, a.size()), a);
+    EXPECT_EQ(ato_munmap(source, SIZE, ATO_UNMAP_FAST), 0);
+    ASSERT_EQ(ato_msync(e.base, SIZE, 0), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Writev,
