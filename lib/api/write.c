@@ -37,18 +37,6 @@ static int make_space(const struct held_page *at, uint64_t offset, uint64_t n)
     return space_run_end(&run);
 }
 
-/* Flushes the homes of a range, in domain msync, before the fence of the flip. */
-static int flush_range(struct file *f, uint64_t offset, uint64_t n)
-{
-    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
-    if (f->persist.domain != PERSIST_MSYNC)
-        return 0;
-    if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0)
-        return -1;
-    return file_flush_data(f, file_r(f, first),
-                           (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES);
-}
-
 /* Writes to the pages of the range, all of which are held. `repeats`: `from` is a page of one repeated byte. */
 static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
                       const char *from, bool repeats, unsigned flags)
@@ -73,7 +61,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     if (stored) {
         struct part part = {.mapping = m};
         struct commit flip = {.set = h, .parts = &part, .nparts = 1};
-        if (flush_range(f, offset, n) < 0 || commit_run(&flip) < 0)
+        if (commit_flush(h->pages, h->n) < 0 || commit_run(&flip) < 0)
             return -1;
     }
     store_end(f);
@@ -126,7 +114,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
         store_begin(s);
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
-            r = flush_range(f, offset, n);
+            r = f->persist.domain == PERSIST_MSYNC ? commit_flush(&at, 1) : 0;
             if (r == 0)
                 r = commit_page(m, &at);
         }

@@ -17,6 +17,31 @@
 
 enum { RTM_TRIES = 6 };
 
+/* ---- homes ---- */
+
+int commit_flush(const struct held_page *pages, uint64_t n)
+{
+    for (uint64_t i = commit_next(pages, n, 0), next; i < n; i = next) {
+        struct file *f = pages[i].file;
+        const uint64_t first = pages[i].page;
+        uint64_t last = first, o = 0, r = 0;
+        if (f->persist.domain != PERSIST_MSYNC) /* one commit has one domain */
+            return 0;
+        for (next = i; next < n && pages[next].file == f && pages[next].page >= last &&
+                       pages[next].page - last < CHUNK_PAGES;
+             next = commit_next(pages, n, next + 1)) {
+            last = pages[next].page;
+            o |= pages[next].pending & pages[next].state->bitmap;
+            r |= pages[next].pending & ~pages[next].state->bitmap;
+        }
+        if ((o && file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0) ||
+            (r && file_flush_data(f, file_r(f, first),
+                                  (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES) < 0))
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- words ---- */
 
 /* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:

@@ -14,8 +14,8 @@
 #include "lib/commit/showing.h"
 
 /*
- * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and, in
- * domain msync, flushed (persist_flush_data), but not fenced.
+ * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and
+ * flushed (commit_flush()), but not fenced.
  *
  * Returns 0: the flip is durable and visible in memory, pending masks are empty, pages still held. Or -1 with
  * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the files poisoned, if the
@@ -37,6 +37,18 @@ static inline void commit_unprepare(struct page_set *set)
         journals_give_lane(&set->lane);
     set->lane.journal = NULL;
 }
+
+/* Returns the index of the next page, from the i-th on, whose pending mask is not empty; n if there is none. */
+static inline uint64_t commit_next(const struct held_page *pages, uint64_t n, uint64_t i)
+{
+    while (i < n && !pages[i].pending)
+        i++;
+    return i;
+}
+
+/* In domain msync, makes the pending slices of n pages durable in their invalid homes. Pages near each other share a call, which
+ * also writes dirty pages between them. Returns 0; -1 with EIO. */
+int commit_flush(const struct held_page *pages, uint64_t n);
 
 /* commit_run() for one page, whose pending mask is not empty. */
 int commit_page(struct mapping *m, struct held_page *at);

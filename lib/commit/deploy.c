@@ -39,48 +39,18 @@ static int copy_home(struct mapping *m, struct held_page *at)
     return 0;
 }
 
-static bool came_home(const struct file *f, const struct held_page *at)
-{
-    return at->file == f && at->pending;
-}
-
-/* Returns the index of the next page, from the i-th on, that was copied to O; h->n if there is none. */
-static uint64_t next_home(const struct file *f, const struct page_set *h, uint64_t i)
-{
-    while (i < h->n && !came_home(f, &h->pages[i]))
-        i++;
-    return i;
-}
-
-/* Flushes the copied pages in O. Pages near each other share a call, which also writes dirty pages between
- * them. If a call fails, its pages and all later ones lose their pending masks, and do not flip. */
-static int flush_homes(struct file *f, struct page_set *h)
-{
-    for (uint64_t i = next_home(f, h, 0), next; i < h->n; i = next) {
-        const uint64_t first = h->pages[i].page;
-        uint64_t last = first;
-        for (next = next_home(f, h, i + 1);
-             next < h->n && h->pages[next].page > last && h->pages[next].page - last < CHUNK_PAGES;
-             next = next_home(f, h, next + 1))
-            last = h->pages[next].page;
-        if (file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) == 0)
-            continue;
-        for (; i < h->n; i = next_home(f, h, i + 1))
-            h->pages[i].pending = 0;
-        h->forgotten = &f->persist;
-        return -1;
-    }
-    return 0;
-}
-
 int deploy_held(struct mapping *m, struct page_set *h)
 {
     int r = 0;
     for (uint64_t i = 0; i < h->n && r == 0; i++)
         if (h->pages[i].file == m->file)
             r = copy_home(m, &h->pages[i]);
-    if (m->file->persist.domain == PERSIST_MSYNC && flush_homes(m->file, h) < 0)
-        r = -1;
+    if (commit_flush(h->pages, h->n) < 0) {
+        for (uint64_t i = 0; i < h->n; i++)
+            h->pages[i].pending = 0;
+        h->forgotten = &m->file->persist; /* W4 */
+        return -1;
+    }
     /* The pages that were copied may flip even if others failed. */
     int flips = commit_each_page(m, h);
     return r < 0 ? r : flips;

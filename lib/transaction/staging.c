@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/staging.h"
 
+#include "lib/commit/commit.h"
 #include "lib/commit/store.h"
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
@@ -215,60 +216,15 @@ static int by_order(const void *a, const void *b)
     return page_set_order(x->file, x->page, y->file, y->page);
 }
 
-static bool is_sorted(const struct tx *t)
-{
-    const struct page_set *h = &t->set;
-    uint64_t i = 1;
-    while (i < h->n && by_order(&h->pages[i - 1], &h->pages[i]) < 0)
-        i++;
-    return i >= h->n;
-}
-
-static void sort(struct tx *t)
-{
-    struct page_set *h = &t->set;
-    qsort(h->pages, h->n, sizeof(*h->pages), by_order);
-    for (uint64_t i = 0; i < h->n; i++)
-        __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
-}
-
-static bool has_to_be_flushed(const struct tx *t)
-{
-    /* Files that are only read may have another domain. */
-    for (unsigned i = 0; i < t->nparts && t->set.n; i++)
-        if (t->parts[i].mapping->file->persist.domain == PERSIST_MSYNC)
-            return true;
-    return false;
-}
-
 int staging_flush(struct tx *t)
 {
     struct page_set *h = &t->set;
-    if (!has_to_be_flushed(t))
+    const uint64_t first = commit_next(h->pages, h->n, 0);
+    /* Files that are only read may have another domain. */
+    if (first == h->n || h->pages[first].file->persist.domain != PERSIST_MSYNC)
         return 0;
-    /* An epoch's pages, which readers look at, are mostly sorted already. */
-    if (!is_sorted(t))
-        sort(t);
-    for (uint64_t i = 0, end; i < h->n; i = end) {
-        const struct held_page *first = &h->pages[i];
-        struct file *f = first->file;
-        uint64_t low = UINT64_MAX, high = 0;
-        bool o = false, r = false;
-        /* Pages of one chunk share a call: it writes only dirty pages. */
-        for (end = i; end < h->n && h->pages[end].file == f &&
-                      h->pages[end].page / CHUNK_PAGES == first->page / CHUNK_PAGES;
-             end++) {
-            const struct held_page *at = &h->pages[end];
-            if (!at->pending)
-                continue;
-            o = o || (at->pending & at->state->bitmap);
-            r = r || (at->pending & ~at->state->bitmap);
-            low = at->page < low ? at->page : low;
-            high = at->page > high ? at->page : high;
-        }
-        if ((o && file_flush_data(f, file_o(f, low), (high - low + 1) * PAGE_BYTES) < 0) ||
-            (r && file_flush_data(f, file_r(f, low), (high - low + 1) * PAGE_BYTES) < 0))
-            return -1;
-    }
-    return 0;
+    qsort(h->pages, h->n, sizeof(*h->pages), by_order);
+    for (uint64_t i = 0; i < h->n; i++)
+        __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
+    return commit_flush(h->pages, h->n);
 }
