@@ -72,24 +72,8 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     return 0;
 }
 
-/* Reserves one page, as page_set_reserve() does. Returns 0; -1: it is not reserved. */
-static inline int reserve_page(struct file *f, struct page_state *s, uint64_t end)
-{
-    const struct patience patience = {0};
-    for (;;) {
-        int r = reservation_take(f, s, &patience);
-        if (__builtin_expect(r < 0, 0))
-            return -1;
-        r = file_check(f);
-        if (r == 0)
-            r = reservation_within(f, end);
-        if (__builtin_expect(r == 0, 1))
-            return 0;
-        page_release(s);
-        if (r < 0 || reservation_wait_for_size(f, &patience) < 0)
-            return -1;
-    }
-}
+/* A plain call waits as long as ATO_WAIT_MS says. */
+static const struct patience plain = {0};
 
 /* write_held() for plain memory and one page, the common case. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
@@ -102,7 +86,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     if (__builtin_expect(!s, 0))
         return -1;
     page_fetch(f, s, page, begin);
-    int r = reserve_page(f, s, offset + n);
+    int r = reservation_take_within(f, s, offset + n, &plain);
     if (__builtin_expect(r < 0, 0))
         return -1;
     r = load_page(f, page, s);
@@ -155,7 +139,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     struct held_page at = {.file = f, .page = offset / PAGE_BYTES};
     const unsigned begin = (unsigned)(offset % PAGE_BYTES);
     at.state = shared_state(&f->shared, at.page);
-    if (!at.state || reserve_page(f, at.state, offset + n) < 0)
+    if (!at.state || reservation_take_within(f, at.state, offset + n, &plain) < 0)
         return -1;
     int r = load_page(f, at.page, at.state);
     if (r == 0 && (at.state->bitmap & bitmap_touched(begin, n)))

@@ -42,8 +42,6 @@ static struct tx *new_place(void)
     if (!t)
         return report_null(ENOMEM, "no memory for a transaction");
     page_set_init(&t->set);
-    t->parts = t->few;
-    t->parts_room = TX_FEW_PARTS;
     t->generation = 1;
     t->slot = made + 1;
     __atomic_store_n(&made, t->slot, __ATOMIC_RELAXED);

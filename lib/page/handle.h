@@ -28,8 +28,6 @@
 /* The largest value of the option. */
 #define TX_MOST_PAGES (1ull << 28)
 
-enum { TX_FEW_PARTS = 4 };
-
 struct queue;
 
 /* What a transaction has read and does not hold (notes.h). The memory is kept for the next transaction. */
@@ -62,9 +60,9 @@ struct tx {
     /* Writes that are not stored yet (queue.h). Kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct notes notes; /* what it has read */
-    struct part *parts; /* in the order of the first calls on their mappings */
+    /* In the order of the first calls on their mappings. The memory is kept for the next transaction. */
+    struct part *parts;
     unsigned nparts, parts_room;
-    struct part few[TX_FEW_PARTS];
     struct tx *next_free;
 };
 

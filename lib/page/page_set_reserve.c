@@ -28,23 +28,18 @@ int page_set_make_room(struct page_set *h, uint64_t more)
     return 0;
 }
 
-/* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno. With the last two it may be
- * held. */
+/* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno: it may be held. */
 static int reserve_page(struct page_set *h, struct file *f, uint64_t page,
                         const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     if (!s)
         return -1;
-    int r = reservation_take(f, s, patience);
+    int r = reservation_take_within(f, s, page * PAGE_BYTES + 1, patience);
     if (r != 0)
         return r;
     h->pages[h->n++] = (struct held_page){.file = f, .state = s, .page = page};
-    /* Asked again now that no other thread can leave this page's word in doubt (I2), or cut the page off. */
-    r = file_check(f);
-    if (r == 0)
-        r = reservation_within(f, page * PAGE_BYTES + 1);
-    return r == 0 ? load_page(f, page, s) : r;
+    return load_page(f, page, s);
 }
 
 int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
@@ -120,14 +115,9 @@ int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, 
     const struct patience patience = {.not_for_tx = true};
     if (page_set_make_room(h, last - first + 1) < 0)
         return -1;
-    for (uint64_t page = first; page <= last; page++) {
-        uint64_t before = h->n;
-        int r = reserve_page(h, f, page, &patience);
-        if (r < 0)
+    for (uint64_t page = first; page <= last; page++)
+        if (reserve_page(h, f, page, &patience) < 0)
             return -1;
-        if (r == RESERVATION_AGAIN)
-            page_set_release_from(h, before);
-    }
     return 0;
 }
 

@@ -64,6 +64,32 @@ static inline int reservation_within(struct file *f, uint64_t end)
  * reservation_wait(). */
 int reservation_wait_for_size(struct file *f, const struct patience *patience);
 
+/*
+ * Reserves a page, of a file that reaches byte `end` (0: whose size the caller's own transaction changes), and that is in
+ * order: the previous holder may have left the page's word in doubt (I2). Returns 0; RESERVATION_OF_TX; with
+ * patience->not_for_tx RESERVATION_AGAIN instead of a wait for a shrink; -1 with errno. Unless it returns 0, the page is not
+ * reserved.
+ */
+static inline int reservation_take_within(struct file *f, struct page_state *s, uint64_t end,
+                                          const struct patience *patience)
+{
+    for (;;) {
+        int r = reservation_take(f, s, patience);
+        if (__builtin_expect(r != 0, 0))
+            return r;
+        r = file_check(f);
+        if (r == 0)
+            r = reservation_within(f, end);
+        if (__builtin_expect(r == 0, 1))
+            return 0;
+        page_release(s);
+        if (r < 0 || patience->not_for_tx)
+            return r;
+        if (reservation_wait_for_size(f, patience) < 0)
+            return -1;
+    }
+}
+
 /* Pauses in iteration i of a loop that waits for the holder of a page, which may be another process and may have
  * died: then the page is freed. Returns 0; -1 if it cannot be freed. */
 int reservation_await(struct file *f, const struct page_state *s, unsigned i);

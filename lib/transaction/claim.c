@@ -35,49 +35,23 @@ int claim_waited(struct tx *t, int r)
     return r;
 }
 
-/* Reserves a page. Returns 0; -1; or, with `not_for_tx`, RESERVATION_OF_TX or RESERVATION_AGAIN instead of waiting: then
- * nothing is reserved. */
-static int reserve(struct tx *t, struct file *f, struct page_state *s, uint64_t page,
-                   bool not_for_tx)
-{
-    seam_point(SEAM_RESERVE, s);
-    for (;;) {
-        int r = page_try_reserve(f, s) ? 0 : RESERVATION_OF_TX;
-        struct patience patience;
-        if (__builtin_expect(r != 0, 0)) {
-            patience = claim_patience(t);
-            patience.not_for_tx = not_for_tx;
-            r = claim_waited(t, reservation_wait(f, s, &patience));
-            if (r != 0)
-                return r;
-        }
-        if (parts_sizing(t, f))
-            return 0;
-        r = reservation_within(f, page * PAGE_BYTES + 1);
-        if (__builtin_expect(r == 0, 1))
-            return 0;
-        page_release(s);
-        if (r < 0 || not_for_tx)
-            return r;
-        patience = claim_patience(t);
-        if (claim_waited(t, reservation_wait_for_size(f, &patience)) < 0)
-            return -1;
-    }
-}
-
-/* Reserves one page that the transaction does not have yet. There is room in the list. Returns as reserve(); after
- * -1 the page may be in the list. */
+/* Reserves one page that the transaction does not have yet. There is room in the list. Returns 0; -1: the page may be in the
+ * list; or, with `not_for_tx`, RESERVATION_OF_TX or RESERVATION_AGAIN instead of waiting: then nothing is reserved. */
 static int take(struct tx *t, struct file *f, uint64_t page, bool not_for_tx)
 {
     struct page_state *s = shared_state(&f->shared, page);
-    int r = s ? reserve(t, f, s, page, not_for_tx) : -1;
+    struct patience patience = claim_patience(t);
+    patience.not_for_tx = not_for_tx;
+    if (!s)
+        return -1;
+    const uint64_t end = parts_sizing(t, f) ? 0 : page * PAGE_BYTES + 1;
+    int r = claim_waited(t, reservation_take_within(f, s, end, &patience));
     if (r != 0)
         return r;
     t->set.pages[t->set.n] = (struct held_page){.file = f, .state = s, .page = page};
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, t->set.n), __ATOMIC_RELAXED);
     t->set.n++;
-    /* As in reserve_page(). */
-    return file_check(f) < 0 || load_page(f, page, s) < 0 ? -1 : 0;
+    return load_page(f, page, s);
 }
 
 void claim_give_back(struct tx *t, uint64_t n)

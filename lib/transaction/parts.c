@@ -9,20 +9,24 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int more_parts(struct tx *t)
 {
-    unsigned room = t->parts_room * 2;
-    struct part *parts = malloc(room * sizeof(*parts));
+    unsigned room = t->parts_room ? t->parts_room * 2 : 4;
+    struct part *parts = realloc(t->parts, room * sizeof(*parts));
     if (!parts)
         return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
-    memcpy(parts, t->parts, t->nparts * sizeof(*parts));
-    if (t->parts != t->few)
-        free(t->parts);
     t->parts = parts;
     t->parts_room = room;
     return 0;
+}
+
+const struct part *parts_first_written(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].written)
+            return &t->parts[i];
+    return NULL;
 }
 
 /* All files of a commit are made durable in the same way, and a process that may recover one must find all and be able to
@@ -30,10 +34,8 @@ static int more_parts(struct tx *t)
  * one suffices. */
 int parts_check_alike(const struct tx *t, const struct mapping *m)
 {
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].written)
-            return journals_alike(t->parts[i].mapping->file, m->file);
-    return 0;
+    const struct part *written = parts_first_written(t);
+    return written ? journals_alike(written->mapping->file, m->file) : 0;
 }
 
 struct part *parts_add_first(struct tx *t, struct mapping *m, bool to_write)

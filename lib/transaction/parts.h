@@ -25,6 +25,9 @@ static inline struct part *parts_add(struct tx *t, struct mapping *m, bool to_wr
     return part && (part->written || !to_write) ? part : parts_add_first(t, m, to_write);
 }
 
+/* Returns a part that the transaction has written to; NULL if it has only read. */
+const struct part *parts_first_written(const struct tx *t);
+
 /* Checks that the file of m can be in one commit with the files that the transaction writes to. Returns 0; -1 with
  * EXDEV. */
 int parts_check_alike(const struct tx *t, const struct mapping *m);

@@ -27,16 +27,6 @@ static int make_ready(struct tx *t)
     return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 
-/* Returns true if the transaction has written something. One that only reads needs no check: all that it has read
- * was valid at its last read. */
-static bool has_written(const struct tx *t)
-{
-    unsigned i = 0;
-    while (i < t->nparts && !t->parts[i].written)
-        i++;
-    return i < t->nparts;
-}
-
 /* Commits what the transactions have written, if nobody has changed what they have read. */
 static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
 {
@@ -57,7 +47,8 @@ int tx_make_durable(struct tx *t)
     struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
     int r = make_ready(t);
     if (r == 0)
-        r = t->notes.n && has_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
+        /* One that only reads needs no check: all that it has read was valid at its last read. */
+        r = t->notes.n && parts_first_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
     commit_unprepare(&t->set);
     return r;
 }
@@ -117,12 +108,10 @@ static int check_alike(struct tx *const *t, unsigned n)
 {
     const struct tx *first = NULL;
     for (unsigned i = 0; i < n; i++) {
-        if (!has_written(t[i]))
-            continue;
-        first = first ? first : t[i];
-        for (unsigned k = 0; k < t[i]->nparts; k++)
-            if (t[i]->parts[k].written && parts_check_alike(first, t[i]->parts[k].mapping) < 0)
-                return -1;
+        const struct part *written = parts_first_written(t[i]);
+        if (first && written && parts_check_alike(first, written->mapping) < 0)
+            return -1;
+        first = first || !written ? first : t[i];
     }
     return 0;
 }
@@ -188,11 +177,6 @@ void tx_empty(struct tx *t)
     if (__builtin_expect(t->set.room > MUCH, 0))
         give_list_back(&t->set);
     parts_drop(t, 0);
-    if (__builtin_expect(t->parts != t->few, 0)) {
-        free(t->parts);
-        t->parts = t->few;
-        t->parts_room = TX_FEW_PARTS;
-    }
 }
 
 void tx_unmake(struct tx *t)
