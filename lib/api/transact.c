@@ -15,7 +15,7 @@
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/page/handle.h"
-#include "lib/page/part.h"
+#include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/transaction/again.h"

@@ -14,8 +14,8 @@
 #include "lib/file/space.h"
 #include "lib/file/under_way.h"
 #include "lib/page/load.h"
+#include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/page/part.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"
 

@@ -8,8 +8,8 @@
 
 #include "lib/api/writev.h"
 #include "lib/page/handle.h"
+#include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/page/part.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"

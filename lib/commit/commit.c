@@ -4,9 +4,7 @@
 #include "lib/commit/journals.h"
 #include "lib/file/page.h"
 #include "lib/file/under_way.h"
-#include "lib/page/lane.h"
 #include "lib/page/page_set.h"
-#include "lib/page/part.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/length.h"
@@ -16,6 +14,31 @@
 #include <string.h>
 
 enum { RTM_TRIES = 6 };
+
+/* ---- pages and files ---- */
+
+/* Returns the bitmap of a page once its pending slices are valid. */
+static uint64_t new_bitmap(const struct held_page *at)
+{
+    return at->state->bitmap ^ at->pending;
+}
+
+/* Returns true if the commit changes the part's file. */
+static bool changes(const struct part *part)
+{
+    return part->pages || part->resizes;
+}
+
+/* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
+static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
+{
+    if (last && last->mapping->file == f)
+        return last;
+    last = c->parts;
+    while (last->mapping->file != f)
+        last++;
+    return last;
+}
 
 /* ---- homes ---- */
 
@@ -54,7 +77,7 @@ static int store_words(struct page_set *h)
         if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist,
                                file_word(h->pages[i].file, h->pages[i].page),
-                               showing_bitmap(&h->pages[i]));
+                               new_bitmap(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
@@ -104,7 +127,7 @@ static void account(struct mapping *m, enum counter path, uint64_t slices, uint6
  * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
 static inline void show_one(struct held_page *at, bool changed)
 {
-    const uint64_t bitmap = showing_bitmap(at);
+    const uint64_t bitmap = new_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
     page_mark_flipping(at->state);
     seam_point(SEAM_FLIPPING, at->state);
@@ -122,7 +145,7 @@ static int commit_one(struct mapping *m, struct held_page *at)
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
     uint64_t *word = file_word(at->file, at->page);
-    uint64_t value = showing_bitmap(at);
+    uint64_t value = new_bitmap(at);
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
@@ -146,6 +169,65 @@ int commit_page(struct mapping *m, struct held_page *at)
     return r;
 }
 
+/* ---- showing ---- */
+
+static void mark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            page_mark_flipping(&c->parts[i].mapping->file->shared.header->sizing);
+}
+
+static void unmark_sizes(const struct commit *c)
+{
+    for (unsigned i = 0; i < c->nparts; i++) {
+        struct part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        if (!part->resizes)
+            continue;
+        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
+        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
+        f->pairing.size = part->size;
+        page_unmark_flipping(&f->shared.header->sizing);
+        part->resizes = false;
+    }
+}
+
+/* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
+ * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
+ * they are durable by now. If the process is killed meanwhile, the marks stay, and nobody reads these pages, until another
+ * process recovers them. Modelled in read.pml, and what follows a kill in takeover.pml. */
+static void show_all(struct commit *c)
+{
+    struct page_set *h = c->set;
+    seam_point(SEAM_DURABLE, h);
+    seam_point(SEAM_FLIP, h);
+    mark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending)
+            continue;
+        seam_point(SEAM_FLIP, h);
+        page_mark_flipping(h->pages[i].state);
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held_page *at = &h->pages[i];
+        seam_point(SEAM_FLIPPING, h);
+        if (at->pending)
+            page_set_bitmap(at->state, new_bitmap(at));
+    }
+    unmark_sizes(c);
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held_page *at = &h->pages[i];
+        if (!at->pending)
+            continue;
+        at->pending = 0;
+        seam_point(SEAM_FLIPPED, h);
+        page_unmark_changed(at->state);
+    }
+}
+
+/* ---- one size ---- */
+
 /* Commits the new size of one file, without pages. */
 static int resize_one(struct commit *c, struct part *part)
 {
@@ -156,7 +238,7 @@ static int resize_one(struct commit *c, struct part *part)
      * becomes visible. persist-order S2 (reader: clear_words in length.c): a smaller one is durable before
      * the words behind the end are cleared. */
     persist_fence(&f->persist);
-    showing_all(c);
+    show_all(c);
     return 0;
 }
 
@@ -184,7 +266,7 @@ static struct sum sum_up(struct commit *c)
         struct held_page *at = &c->set->pages[i];
         if (!at->pending)
             continue;
-        part = showing_part(c, at->file, part);
+        part = part_of(c, at->file, part);
         part->pages++;
         part->slices += bitmap_count(at->pending);
         sum.pages++;
@@ -221,7 +303,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
-            flips[n++] = (struct persist_flip){file_word(at->file, at->page), showing_bitmap(at)};
+            flips[n++] = (struct persist_flip){file_word(at->file, at->page), new_bitmap(at)};
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -239,14 +321,14 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     if (flips != small)
         free(flips);
     if (done)
-        showing_all(c);
+        show_all(c);
     return done;
 }
 
 static void name_files(const struct commit *c, struct file **files)
 {
     for (unsigned i = 0; i < c->nparts; i++)
-        if (showing_changes(&c->parts[i]))
+        if (changes(&c->parts[i]))
             files[c->parts[i].index] = c->parts[i].mapping->file;
 }
 
@@ -263,8 +345,8 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
         const struct held_page *at = &c->set->pages[i];
         if (!at->pending)
             continue;
-        part = showing_part(c, at->file, part);
-        journal_add(w, part->index, layout_word(at->page), showing_bitmap(at));
+        part = part_of(c, at->file, part);
+        journal_add(w, part->index, layout_word(at->page), new_bitmap(at));
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -307,7 +389,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
      * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
      * as committed, or marked. */
-    showing_all(c);
+    show_all(c);
     if (journals_step(&lane, journal_retire, &w) < 0)
         goto doubt;
     journals_give_lane(&lane);
@@ -366,7 +448,7 @@ int commit_run(struct commit *c)
     if (sum.files == 0)
         return 0;
     for (unsigned i = 0; i < c->nparts; i++)
-        if ((c->parts[i].under_way = showing_changes(&c->parts[i])))
+        if ((c->parts[i].under_way = changes(&c->parts[i])))
             under_way_begin(c->parts[i].mapping->file);
     int r = commit(c, &sum);
     for (unsigned i = 0; i < c->nparts; i++)

@@ -11,7 +11,14 @@
 #define ATO_LIB_COMMIT_COMMIT_H
 
 #include "lib/commit/journals.h"
-#include "lib/commit/showing.h"
+#include "lib/page/page_set.h"
+
+/* The pending slices of all pages of the hold, and the new sizes of their files. */
+struct commit {
+    struct page_set *set;
+    struct part *parts; /* each file of the hold has one */
+    unsigned nparts;
+};
 
 /*
  * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and

@@ -18,7 +18,7 @@
 #define ATO_LIB_COMMIT_JOURNALS_H
 
 #include "lib/file/file.h"
-#include "lib/page/lane.h"
+#include "lib/page/page_set.h"
 #include "reflection/format/journal.h"
 
 /* Checks whether both files may be in one commit. Returns 0; -1 with EXDEV and a sentence if their domains or reflection

@@ -20,7 +20,6 @@
 
 #include "lib/file/page.h"
 #include "lib/page/page_set.h"
-#include "lib/page/part.h"
 
 /* Pages that a transaction may touch by default: 1 GiB, and 32 MiB for accesses that are scattered or not aligned. */
 #define TX_PAGES JOURNAL_WORDS

@@ -12,7 +12,13 @@
 #define ATO_LIB_PAGE_PAGE_SET_H
 
 #include "lib/file/file.h"
-#include "lib/page/lane.h"
+
+/* A lane, taken for a commit (journals.h). */
+struct journal_lane {
+    const struct journal *journal; /* NULL: no lane is taken */
+    struct journals *in;           /* whose it is; NULL: `journal` is the `lanes` of a file */
+    unsigned lane;
+};
 
 struct held_page {
     struct file *file;
@@ -31,6 +37,23 @@ struct page_set {
     /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
     const struct persist *forgotten;
     struct held_page small[PAGE_SET_SMALL];
+};
+
+/* What an operation does with a mapping. Of several mappings of one file the first one stands for the file:
+ * it has `size` and the counts. */
+struct part {
+    struct mapping *mapping;
+    bool written, eager; /* used by transactions only */
+    /* For a transaction that changes the file's size (resize.h): */
+    bool sized;    /* it holds `sizing`, and the next fields are valid */
+    bool resizes;  /* `size` is not the file's: the commit makes it so */
+    uint64_t size; /* bytes, as the transaction sees it */
+    uint64_t old;  /* before the transaction */
+    uint64_t low;  /* the smallest in between: others are kept from whole pages behind it */
+    /* For the commit itself: */
+    uint64_t pages, slices; /* that flip */
+    unsigned index;         /* of the file in a lane */
+    bool under_way;         /* under_way_begin() was called */
 };
 
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */

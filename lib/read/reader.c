@@ -4,22 +4,25 @@
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/views.h"
+#include "lib/page/reservation.h"
 #include "lib/read/read.h"
-#include "lib/read/reader_copy.h"
 #include "lib/read/reader_state.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/lookup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
- * another one died. While no process has the file mapped, each wait ends (reader_copy_note()), so it may be longer. */
+ * another one died. While no process has the file mapped, each wait ends (note_change()), so it may be longer. */
 enum { QUIET_PATIENCE_MS = 2000 };
 unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 
@@ -27,6 +30,84 @@ static uint64_t ms_since(uint64_t ns)
 {
     return (clock_ns() - ns) / 1000000;
 }
+
+/* ---- while no process writes to the file ---- */
+
+static int64_t ns_between(struct timespec from, struct timespec to)
+{
+    return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec);
+}
+
+/* Returns true if a change now might leave the ctime as it is: within the same tick of the clock by which the
+ * kernel stamps files, or, on file systems that keep whole seconds, for two seconds. */
+static bool is_young(struct timespec changed)
+{
+    struct timespec now, tick;
+    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0 ||
+        clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
+        return true;
+    const int64_t age = ns_between(changed, now);
+    return age >= 0 && age < (changed.tv_nsec ? tick.tv_nsec : 2000000000);
+}
+
+/* READER_PLAIN: notes the ctime and the size, before the copy. Mapping a file sets an attribute, and making it
+ * plain again removes that: both change the ctime. Returns false if the ctime is too recent to tell: try again a
+ * moment later. */
+static bool note_change(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct stat st;
+    if (fstat(f->pairing.original, &st) < 0)
+        return false;
+    r->changed = st.st_ctim;
+    r->own.size = (uint64_t)st.st_size;
+    return !is_young(r->changed);
+}
+
+/* Returns true if still no process writes to the file, in any way. With the reader's lock, after a copy. */
+static bool is_quiet(const struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    const struct manifest_record *known = &f->reader->record;
+    struct manifest_record record;
+    struct attribute a;
+    struct stat st;
+    int which;
+    if (f->reader->state == READER_PLAIN)
+        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE &&
+               fstat(pr->original, &st) == 0 && ns_between(st.st_ctim, f->reader->changed) == 0;
+    if (fstat(pr->original, &st) < 0)
+        return false;
+    const struct identity now = {.size = (uint64_t)st.st_size,
+                                 .mtime_sec = st.st_mtim.tv_sec,
+                                 .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
+    const struct lookup_names n = lookup_names(pr->identity.inode);
+    /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
+    return f->reader->manifest &&
+           manifest_read(f->reader->manifest, &record, &which) == MANIFEST_VALID &&
+           record.sequence == known->sequence &&
+           folder_names(&pr->folder, n.manifest, pr->lock) == 1 && identity_unwritten(&now, known);
+}
+
+/* With the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
+ * to write, or may just have done so; -1 with errno. */
+static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
+{
+    if (f->reader->state == READER_PLAIN && !note_change(f))
+        return 0;
+    if (offset + n > f->reader->own.size)
+        return is_quiet(f) ? reservation_beyond(f, offset + n) : 0;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        seam_point(SEAM_VERSION, f);
+        if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
+            return -1;
+        dst += bytes;
+    }
+    return is_quiet(f);
+}
+
+/* ---- reading ---- */
 
 /* Reports that a page or the size is marked, or is written to all the time. Returns -1 with EAGAIN. */
 static int give_up(struct file *f, uint32_t marked)
@@ -50,9 +131,9 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
     }
     pthread_mutex_lock(&r->lock);
     if (r->state != READER_WATCHING) {
-        done = reader_copy_quiet(f, offset, dst, n);
+        done = copy_quiet(f, offset, dst, n);
         /* If it is quiet, it was only too early to tell. */
-        if (done == 0 && !reader_copy_is_quiet(f))
+        if (done == 0 && !is_quiet(f))
             done = reader_state_find(f);
     }
     pthread_mutex_unlock(&r->lock);
@@ -107,8 +188,8 @@ int reader_refresh(struct file *f)
     int known = 0;
     pthread_mutex_lock(&r->lock);
     if (r->state == READER_PLAIN)
-        (void)reader_copy_note(f);
-    if (r->state != READER_WATCHING && !reader_copy_is_quiet(f))
+        (void)note_change(f);
+    if (r->state != READER_WATCHING && !is_quiet(f))
         known = reader_state_find(f);
     pthread_mutex_unlock(&r->lock);
     return known;

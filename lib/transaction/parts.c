@@ -3,7 +3,7 @@
 
 #include "lib/commit/journals.h"
 #include "lib/page/handle.h"
-#include "lib/page/part.h"
+#include "lib/page/page_set.h"
 #include "lib/transaction/again.h"
 #include "reflection/media/report.h"
 

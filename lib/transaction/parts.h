@@ -4,7 +4,7 @@
 #define ATO_LIB_TRANSACTION_PARTS_H
 
 #include "lib/page/handle.h"
-#include "lib/page/part.h"
+#include "lib/page/page_set.h"
 
 /* Returns the part of a mapping; NULL if there is none. */
 static inline struct part *parts_find(struct tx *t, const struct mapping *m)

@@ -28,7 +28,7 @@
 #define ATO_LIB_TRANSACTION_RESIZE_H
 
 #include "lib/page/handle.h"
-#include "lib/page/part.h"
+#include "lib/page/page_set.h"
 
 /* Changes the size of m's file to `size` bytes for the transaction. Returns 0; -1: errors of ato_tx_ftruncate(),
  * and the transaction is as it was. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
- * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, showing.c, deploy.c, page_set_reserve.c), first
+ * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, deploy.c, page_set_reserve.c), first
  * touch (load.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
@@ -165,7 +165,7 @@ inline bring(s)
 
 #define unmark(p) mark(p)
 
-/* showing_all() in showing.c; commit_page() for a page. Into the buffer in one step: no thread sees a store before it
+/* show_all() in commit.c; commit_page() for a page. Into the buffer in one step: no thread sees a store before it
  * leaves that. */
 inline show_flips()
 {

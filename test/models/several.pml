@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
- * The steps of the commit are those of journals.c (use()), commit.c (commit_journal()) and showing.c (showing_all()), those of
+ * The steps of the commit are those of journals.c (use()) and commit.c (commit_journal(), show_all()), those of
  * recover() takeover.c's (takeover()).
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
  * page. Process 3 has both mapped, and reads one and then the other. A process that finds a page of a dead holder
- * recovers. With RO process 3 may not (reader_copy.c): its read fails. KILLS processes are killed, each at any step; the kernel
+ * recovers. With RO process 3 may not (reader.c): its read fails. KILLS processes are killed, each at any step; the kernel
  * drops their locks.
  *
  * Words count from 0 to 1. What a power cut leaves is takeover.pml's, which also has the death in a commit to one file; memory

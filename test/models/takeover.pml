@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What becomes of the pages that a killed process held? The steps of the commit are those of commit.c
- * (commit_journal(), commit_page()), showing.c (showing_all()) and page_set_reserve.c, those of the replay replay.c and journal.c, those of
+ * (commit_journal(), commit_page(), show_all()) and page_set_reserve.c, those of the replay replay.c and journal.c, those of
  * recover() and take_over() takeover.c, but for the size of the file.
  *
  * One file of two pages, all loaded. Four processes; each may be killed at any step, KILLS of them
@@ -10,7 +10,7 @@
  * the manifest (LANE) or page 0 by its word alone (WORD). Process 2 is new: it attaches, in the slot of a dead
  * one if that is free, and writes page 0. Process 3 reads both pages, twice, without a lock. A
  * process that waits for a page looks at the slot of its holder, and recovers if the holder is dead (recover()). With RO
- * process 3 may not (reader_copy.c): its read fails.
+ * process 3 may not (reader.c): its read fails.
  *
  * Words are numbers of operations: `word` as it is visible, `durable` as a power cut would leave it at
  * most behind: it keeps either, for each line by itself. So with the lane's commit line and `retired`.
