@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/files.h"
 
-#include "lib/commit/journals.h"
 #include "lib/file/mutex.h"
 #include "lib/file/views.h"
 #include "lib/read/reader.h"
@@ -9,7 +8,6 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 /*
  * ato_mmap(), ato_munmap() and ato_set_read_policy(): check arguments, make and remove views.
  */
-#include "lib/api/files.h"
 #include "lib/api/leave.h"
 #include "lib/api/open.h"
 #include "lib/api/options.h"

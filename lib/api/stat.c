@@ -8,7 +8,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

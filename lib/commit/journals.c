@@ -10,14 +10,12 @@
 #include "reflection/recovery/sweep.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct journals {
     struct journals *next;

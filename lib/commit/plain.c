@@ -116,22 +116,6 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     return 0;
 }
 
-/* Gives back the space of pages that were deployed before space was short: chunk by chunk, up to the end of the
- * turn. */
-static int give_back_deployed(struct turn *t)
-{
-    struct file *f = t->m->file;
-    uint64_t *next = &t->job->given_back;
-    if (make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
-        return -1;
-    while ((*next = chunk_from(t, *next)) < t->chunks && clock_ns() < t->end) {
-        if (give_back(f, *next * CHUNK_PAGES, pages_of(t, *next)) < 0)
-            return -1;
-        (*next)++;
-    }
-    return 0;
-}
-
 /* Runs of at least this many pages are worth a system call for their page tables. */
 enum { LONG_RUN = 16 };
 
@@ -172,15 +156,18 @@ static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words,
     return together && end ? deploy_range(m, first + begin, first + end - 1) : 0;
 }
 
-/* Where space is short, deploys as many pages at once as have space, and gives the space of their first copies back.
- * Returns 0; -1 with ENOSPC also if space is short and job->gives_back is not set. */
+/* Pages that are deployed at once where space is short. */
+enum { STEP = 64 };
+
+/* Where space is short, gives space back: first that of pages that were deployed before, then after each step that of the first
+ * copies. Returns 0; -1 with ENOSPC also if space is short and job->gives_back is not set. */
 static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
     struct file *f = t->m->file;
     const bool gives_back = t->job->gives_back;
     const uint64_t first = chunk * CHUNK_PAGES, n = pages_of(t, chunk);
     uint64_t words[CHUNK_PAGES], end = n;
-    if (read_words(f, first, n, words) < 0)
+    if (read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
         return -1;
     while (end && !words[end - 1])
         end--;
@@ -188,22 +175,11 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
         errno = ENOSPC;
         return -1;
     }
-    for (uint64_t i = 0, part = end; i < end;) {
-        if (part > end - i)
-            part = end - i;
-        const int r = deploy_runs(t->m, first + i, words + i, part), error = errno;
-        if (r < 0 && !(gives_back && is_full(error)))
+    for (uint64_t i = 0, step; i < end; i += step) {
+        step = gives_back && end - i > STEP ? STEP : end - i;
+        if (deploy_runs(t->m, first + i, words + i, step) < 0 ||
+            (gives_back && give_back(f, first + i, step) < 0))
             return -1;
-        if (gives_back && give_back(f, first + i, part) < 0)
-            return -1;
-        if (r == 0) {
-            i += part;
-        } else if (part > 1) {
-            part /= 2;
-        } else {
-            errno = error;
-            return -1;
-        }
     }
     expect_nothing(f, chunk, n);
     return 0;
@@ -303,7 +279,8 @@ int plain_make(struct file *f, struct plain_job *job)
                      .progress = PTHREAD_MUTEX_INITIALIZER};
     if (!whole.counters)
         return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
-    if (job->gives_back && give_back_deployed(&t) < 0)
+    /* A dirty page of another chunk would keep its neighbours from losing their space. */
+    if (job->gives_back && make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
         fail(&t, errno);
     /* P2: in state `deployed`, which follows, words do not count. */
     f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;

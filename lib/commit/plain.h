@@ -10,8 +10,7 @@ struct plain_job {
     const struct ato_unmap_options *options;
     uint64_t told; /* bytes last reported to options->progress */
     uint64_t next; /* chunks below this are deployed; 0 after other processes had the file mapped */
-    bool gives_back;     /* space is short: chunks give that of deployed pages back */
-    uint64_t given_back; /* chunks below this did so for pages that were deployed before */
+    bool gives_back; /* space is short: chunks give that of deployed pages back */
 };
 
 /* Deploys the whole file, with several threads if it is large, and with little more space than the file takes. The

@@ -38,7 +38,6 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 /* page_state.flags */
 #define PAGE_O_ALLOCATED 1u /* stores to O meet space */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/epoch.h"
 
-#include "lib/file/page.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/read/read.h"

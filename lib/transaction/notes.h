@@ -22,7 +22,6 @@
 #ifndef ATO_LIB_TRANSACTION_NOTES_H
 #define ATO_LIB_TRANSACTION_NOTES_H
 
-#include "lib/file/page.h"
 #include "lib/page/handle.h"
 
 /* Notes a page that was read when it had `version`. Returns 0; -1 with EAGAIN: it was read before with another

@@ -13,9 +13,7 @@
 #ifndef ATO_LIB_TRANSACTION_STAGING_H
 #define ATO_LIB_TRANSACTION_STAGING_H
 
-#include "lib/file/page.h"
 #include "lib/page/handle.h"
-#include "lib/page/page_set.h"
 
 /* A write of n bytes at `offset` of m's file. */
 struct staging_write {
