@@ -29,7 +29,7 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
 static int write_side(const struct range *to, const void *src, uint64_t n, unsigned flags)
 {
     if (__builtin_expect(!to->m->epoch, 1))
-        return write_bytes(to->m, to->offset, src, n, flags);
+        return write_bytes(to->m, to->offset, src, n, false, flags);
     const struct staging_write w = {.m = to->m, .offset = to->offset, .n = n, .bytes = src};
     return epoch_write(&w, 1, flags);
 }
@@ -116,7 +116,7 @@ static int fill_side(const struct range *to, int c, uint64_t n)
     const struct staging_write w = {
         .m = to->m, .offset = to->offset, .n = n, .bytes = page, .repeats = true};
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return to->m->epoch ? epoch_write(&w, 1, 0) : write_fill(to->m, to->offset, page, n);
+    return to->m->epoch ? epoch_write(&w, 1, 0) : write_bytes(to->m, to->offset, page, n, true, 0);
 }
 
 void *ato_memset(void *dst, int c, size_t n)

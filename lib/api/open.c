@@ -94,17 +94,12 @@ static int attach_to_others(struct pairing *pr, void *arg)
     return -1;
 }
 
-/* Lowers limit and max_size if the shared memory of the other processes has room for fewer page states.
- * Returns 0; -1 with EFBIG if the file, or what the caller asks for, does not fit. */
-static int fit_others(struct file *f, const struct file_wish *wish)
+/* Returns 0; -1 with EFBIG if the shared memory of the other processes has no room for the states of all pages. */
+static int fit_others(const struct file *f)
 {
     const uint64_t most = f->shared.capacity * PAGE_BYTES;
     if (!f->pairing.joined || f->max_size <= most)
         return 0;
-    if (wish->options->max_size <= most && wish->end <= most && f->pairing.size <= most) {
-        f->limit = f->max_size = most;
-        return 0;
-    }
     return report_error(
         EFBIG,
         "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
@@ -151,7 +146,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->max_size = layout_pages(f->limit) * PAGE_BYTES;
     f->holes_fault = holes_fault(f->pairing.original);
     f->r_holes_fault = holes_fault(f->pairing.reflection);
-    if (check_not_mapped_twice(f) == 0 && fit_others(f, wish) == 0 && views_map(f) == 0 &&
+    if (check_not_mapped_twice(f) == 0 && fit_others(f) == 0 && views_map(f) == 0 &&
         (f->pairing.joined || attach_first(f, wish->options) == 0) && file_check(f) == 0 &&
         pairing_unlock_attach(&f->pairing) == 0) {
         if (f->pairing.joined)

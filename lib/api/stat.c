@@ -58,6 +58,10 @@ off_t ato_size(const void *addr)
     return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
 }
 
+static_assert(offsetof(struct ato_status, read_retries) ==
+                  offsetof(struct ato_status, writes) + COUNT_READ_RETRIES * sizeof(uint64_t),
+              "the counters of a status are in the order of enum counter");
+
 int ato_stat(const void *addr, struct ato_status *st)
 {
     struct mapping *m = table_expect(addr);
@@ -79,19 +83,12 @@ int ato_stat(const void *addr, struct ato_status *st)
         .format = (int)f->pairing.record.format,
         .read_policy = policy_of(m),
         .size = size,
-        .writes = count_total(m, COUNT_WRITES),
-        .bytes_written = count_total(m, COUNT_BYTES_WRITTEN),
-        .reads = count_total(m, COUNT_READS),
-        .bytes_read = count_total(m, COUNT_BYTES_READ),
-        .bytes_to_media = count_total(m, COUNT_BYTES_TO_MEDIA),
-        .flips = count_total(m, COUNT_FLIPS),
-        .commits_single = count_total(m, COUNT_COMMITS_SINGLE),
-        .commits_rtm = count_total(m, COUNT_COMMITS_RTM),
-        .commits_journal = count_total(m, COUNT_COMMITS_JOURNAL),
-        .rtm_aborts = count_total(m, COUNT_RTM_ABORTS),
-        .deployed_slices = count_total(m, COUNT_DEPLOYED_SLICES),
-        .read_retries = count_total(m, COUNT_READ_RETRIES),
     };
+    for (unsigned i = 0; i < COUNTERS; i++) {
+        const uint64_t total = count_total(m, i);
+        memcpy((char *)&all + offsetof(struct ato_status, writes) + i * sizeof(total), &total,
+               sizeof(total));
+    }
     /* Slow fields are filled only if the caller's struct has them. */
     if (given > offsetof(struct ato_status, guard_offset)) {
         const struct manifest_guard guard = guard_of(f);

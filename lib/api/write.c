@@ -24,19 +24,6 @@
 /* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
 enum { FETCHED = 4 };
 
-/* Allocates space for all homes of the operation. */
-static int make_space(const struct held_page *at, uint64_t offset, uint64_t n)
-{
-    struct space_run run = {.file = at->file};
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        if (space_run_add(&run, page, store_needs(at++->state, mask)) < 0)
-            return -1;
-    }
-    return space_run_end(&run);
-}
-
 /* Writes to the pages of the range, all of which are held. `repeats`: `from` is a page of one repeated byte. */
 static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
                       const char *from, bool repeats, unsigned flags)
@@ -45,7 +32,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     struct held_page *at = h->pages;
     uint64_t stored = 0;
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    if (make_space(at, offset, n) < 0)
+    if (store_make_space(f, offset, n) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
@@ -174,7 +161,8 @@ static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const c
     return r;
 }
 
-int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, unsigned flags)
+int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
+                unsigned flags)
 {
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
@@ -183,10 +171,5 @@ int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t 
     const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
     if (r <= 0)
         return r;
-    return write_several(m, offset, n, bytes, false, flags);
-}
-
-int write_fill(struct mapping *m, uint64_t offset, const char *page, uint64_t n)
-{
-    return write_several(m, offset, n, page, true, 0);
+    return write_several(m, offset, n, bytes, repeats, flags);
 }

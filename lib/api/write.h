@@ -5,11 +5,9 @@
 
 #include "lib/file/file.h"
 
-/* Writes n bytes at `offset` of m's file; the caller has checked that they lie within it. `flags`: ATO_EAGER,
- * ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
-int write_bytes(struct mapping *m, uint64_t offset, const char *src, uint64_t n, unsigned flags);
-
-/* Writes n bytes of a page of one repeated byte. */
-int write_fill(struct mapping *m, uint64_t offset, const char *page, uint64_t n);
+/* Writes n bytes at `offset` of m's file; the caller has checked that they lie within it. `repeats`: `bytes` are of a page of one
+ * repeated byte. `flags`: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0: durable; -1: errors of ato_memcpy(), nothing changed. */
+int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
+                unsigned flags);
 
 #endif

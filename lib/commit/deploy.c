@@ -116,17 +116,15 @@ static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 {
     struct file *f = m->file;
-    uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     const int policy = policy_of(m);
     struct page_set h;
     page_set_init(&h);
-    for (uint64_t page = first; page <= last; page++) {
-        unsigned begin = page == first ? (unsigned)(offset % PAGE_BYTES) : 0;
-        uint64_t end = page == last ? offset + n - page * PAGE_BYTES : PAGE_BYTES;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
         struct page_state *s = load_look(f, page);
         if (!s)
             break;
-        if (wants_deploy(policy, s, bitmap_touched(begin, (unsigned)end - begin)) &&
+        if (wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
             page_try_reserve(f, s))
             h.pages[h.n++] = (struct held_page){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {

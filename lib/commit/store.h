@@ -10,6 +10,7 @@
 #define ATO_LIB_COMMIT_STORE_H
 
 #include "lib/file/file.h"
+#include "lib/file/space.h"
 #include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 
@@ -117,6 +118,19 @@ static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
 {
     const uint8_t need = PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0);
     return need & (uint8_t)~s->flags;
+}
+
+/* Allocates space for all homes of a write to pages that the caller holds. Returns 0; -1: errors of space_make(). */
+static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
+{
+    struct space_run run = {.file = f};
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (space_run_add(&run, page, store_needs(shared_peek(&f->shared, page), mask)) < 0)
+            return -1;
+    }
+    return space_run_end(&run);
 }
 
 /* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked

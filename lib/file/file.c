@@ -22,21 +22,16 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
                  : PERSIST_CALL(flush_data)(&f->persist, addr, n, site);
     if (r < 0)
         file_poison(f);
-    else
-        r = file_check(f);
+    r = file_check(f);
     pthread_mutex_unlock(&f->medium);
-    return r < 0 ? report_error(EIO,
-                                "the medium of %s failed: bytes that were not durable yet may be "
-                                "lost. Unmap the file in all processes, then map it again",
-                                f->pairing.path)
-                 : 0;
+    return r;
 }
 
 int file_say_poisoned(const struct file *f)
 {
     return report_error(EIO,
-                        "the medium of %s failed while a commit was made durable. Unmap the file "
-                        "in all processes, then map it again",
+                        "the medium of %s failed: bytes that were not durable yet may be lost. "
+                        "Unmap the file in all processes, then map it again",
                         f->pairing.path);
 }
 

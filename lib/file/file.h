@@ -162,11 +162,6 @@ static inline void tally_add(struct tally t, enum counter which, uint64_t n)
     tally_add_at(&t.of[which], t.shared, n);
 }
 
-static inline uint64_t tally_get(struct tally t, enum counter which)
-{
-    return __atomic_load_n(&t.of[which], __ATOMIC_RELAXED);
-}
-
 static inline void count_open(struct mapping *m, uint64_t n)
 {
     unsigned thread = thread_number();

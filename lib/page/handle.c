@@ -100,17 +100,13 @@ void handle_close(struct tx *t)
         put_away(t);
 }
 
-struct tx *handle_nth(unsigned n)
-{
-    return n <= made ? handle_places[n] : NULL;
-}
-
-void handle_close_all(void)
+void handle_close_all(void (*forget)(struct tx *t))
 {
     unused = NULL;
     memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
+        forget(t);
         t->busy = false;
         close_handle(t);
         t->next_free = unused;

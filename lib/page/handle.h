@@ -92,10 +92,7 @@ struct tx *handle_make(uint64_t owner, unsigned flags);
 /* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */
 void handle_close(struct tx *t);
 
-/* Returns the n-th transaction that was ever made, from 1 on, open or not; NULL: there are fewer. */
-struct tx *handle_nth(unsigned n);
-
-/* In a forked child, which has no open one: closes all. With MUTEX_HANDLES. */
-void handle_close_all(void);
+/* In a forked child, which has no open one: closes all, each after a call of `forget`. With MUTEX_HANDLES. */
+void handle_close_all(void (*forget)(struct tx *t));
 
 #endif

@@ -76,7 +76,7 @@ static inline int range_check_writable(const struct mapping *m, const void *addr
 static inline void range_count_write(struct mapping *m, uint64_t n)
 {
     struct tally t = tally_of(m);
-    uint64_t before = tally_get(t, COUNT_BYTES_WRITTEN);
+    uint64_t before = __atomic_load_n(&t.of[COUNT_BYTES_WRITTEN], __ATOMIC_RELAXED);
     tally_add(t, COUNT_WRITES, 1);
     tally_add(t, COUNT_BYTES_WRITTEN, n);
     if (__builtin_expect((before ^ (before + n)) / FILE_TICK, 0))

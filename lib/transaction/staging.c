@@ -108,20 +108,6 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 
 /* ---- writing ---- */
 
-/* Allocates space for all homes of the write. */
-static int make_space(struct tx *t, const struct staging_write *w)
-{
-    struct space_run run = {.file = w->m->file};
-    FOR_EACH_PAGE(page, begin, bytes, w->offset, w->n)
-    {
-        const struct held_page *at = claim_find(t, w->m->file, page);
-        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        if (space_run_add(&run, page, store_needs(at->state, mask)) < 0)
-            return -1;
-    }
-    return space_run_end(&run);
-}
-
 /* Copies from mapping to mapping: a read and a write. */
 static int write_copy(struct tx *t, const struct staging_write *w, unsigned flags)
 {
@@ -176,7 +162,7 @@ int staging_ready(struct tx *t, const struct staging_write *w, uint64_t *blocked
     int r = claim_missing(t, f, span.first, span.last, blocked, blocked ? blocked : &page);
     if (r != 0)
         return r;
-    return check_end(t, f, span.end) < 0 || make_space(t, w) < 0 ? -1 : 0;
+    return check_end(t, f, span.end) < 0 || store_make_space(f, w->offset, w->n) < 0 ? -1 : 0;
 }
 
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)

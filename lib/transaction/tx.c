@@ -186,17 +186,18 @@ void tx_unmake(struct tx *t)
 }
 
 /* The pages are the parent's, and so are the places of threads that the child does not have. */
+static void forget(struct tx *t)
+{
+    queue_forget(t);
+    notes_forget(t);
+    t->set.n = 0;
+    give_list_back(&t->set);
+    t->set.lane.journal = NULL;
+    t->set.forgotten = NULL;
+    t->nparts = 0;
+}
+
 void tx_forget_all(void)
 {
-    struct tx *t;
-    for (unsigned i = 1; (t = handle_nth(i)); i++) {
-        queue_forget(t);
-        notes_forget(t);
-        t->set.n = 0;
-        give_list_back(&t->set);
-        t->set.lane.journal = NULL;
-        t->set.forgotten = NULL;
-        t->nparts = 0;
-    }
-    handle_close_all();
+    handle_close_all(forget);
 }

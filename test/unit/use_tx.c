@@ -7,7 +7,7 @@
 unsigned use_tx_places(void)
 {
     unsigned n = 0;
-    while (handle_nth(n + 1))
+    while (n + 1 < PAGE_TX_PLACES && handle_places[n + 1])
         n++;
     return n;
 }
