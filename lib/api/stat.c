@@ -10,7 +10,6 @@
 
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
@@ -25,9 +24,10 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
         uint64_t n = pages - chunk * CHUNK_PAGES;
         if (n > CHUNK_PAGES)
             n = CHUNK_PAGES;
-        if (chunk == UINT64_MAX || pread(f->pairing.reflection, words, n * 8,
-                                         (off_t)layout_meta_page(chunk)) != (ssize_t)(n * 8))
-            return report_errno(EIO, "cannot read the reflection of %s", f->pairing.path);
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
+        if (file_read_words(f, chunk * CHUNK_PAGES, n, words) < 0)
+            return -1;
         for (uint64_t i = 0; i < n; i++)
             *slices += bitmap_count(words[i]);
     }

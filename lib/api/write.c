@@ -21,9 +21,6 @@
 
 #include <string.h>
 
-/* Pages of a longer write that are prefetched before anything is reserved: the first ones. */
-enum { FETCHED = 4 };
-
 /* Writes to the pages of the range, all of which are held. `repeats`: `from` is a page of one repeated byte. */
 static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
                       const char *from, bool repeats, unsigned flags)
@@ -51,7 +48,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         if (commit_flush(h->pages, h->n) < 0 || commit_run(&flip) < 0)
             return -1;
     }
-    store_end(f);
+    file_note_written(f);
     /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
      * call reports), it stays committed. */
     if (eager)
@@ -89,7 +86,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
             if (r == 0)
                 r = commit_page(m, &at);
         }
-        store_end(f);
+        file_note_written(f);
     }
     page_release(s);
     return r;
@@ -136,7 +133,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     if (r == 0) {
         store_begin(at.state);
         r = store_in_place(m, &at, begin, n, bytes);
-        store_end(f);
+        file_note_written(f);
     }
     page_release(at.state);
     return r;
@@ -148,11 +145,6 @@ static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const c
     const struct page_span pages = page_span_of(m->file, offset, n);
     struct page_set h;
     page_set_init(&h);
-    for (uint64_t page = pages.first; page <= pages.last && page < pages.first + FETCHED; page++) {
-        const struct page_state *s = shared_peek(&m->file->shared, page);
-        if (s)
-            page_fetch(m->file, s, page, 0);
-    }
     int r = page_set_reserve(&h, &pages, 1);
     if (r == 0)
         r = write_held(m, &h, offset, n, from, repeats, flags);

@@ -39,7 +39,9 @@ static int copy_home(struct mapping *m, struct held_page *at)
     return 0;
 }
 
-int deploy_held(struct mapping *m, struct page_set *h)
+/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
+ * errno. */
+static int deploy_held(struct mapping *m, struct page_set *h)
 {
     int r = 0;
     for (uint64_t i = 0; i < h->n && r == 0; i++)
@@ -87,9 +89,10 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
         if (page > last)
             break;
         uint64_t end = last - page < batch ? last : page + batch - 1;
+        const struct page_span pages = {m->file, page, end, end * PAGE_BYTES + 1};
         struct page_set h;
         page_set_init(&h);
-        int r = page_set_reserve_range(&h, m->file, page, end);
+        int r = page_set_reserve(&h, &pages, 1);
         if (r == 0)
             r = deploy_held(m, &h);
         page_set_release(&h);

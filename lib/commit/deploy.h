@@ -6,11 +6,8 @@
 
 #include "lib/page/page_set.h"
 
-/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
- * errno. */
-int deploy_held(struct mapping *m, struct page_set *h);
-
-/* The same right after a commit of those pages (W3). */
+/* Deploys all slices of the held pages of m's file, right after their commit (W3). No held page has a pending mask. Returns 0;
+ * -1 with errno. */
 int deploy_committed(struct mapping *m, struct page_set *h);
 
 /* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno. */

@@ -28,7 +28,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 /* How long a turn is; far less than the other processes would wait at most. */
 enum { TURN_MS = 500 };
@@ -73,18 +72,6 @@ static uint64_t pages_of(const struct turn *t, uint64_t chunk)
     return rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
 }
 
-/* Reads the bitmap words of n pages of one chunk from the media: pages that were not touched since the file
- * was mapped have no state in memory. Returns 0; -1 with EIO. */
-static int read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
-{
-    /* pread() reads a meta page that is a hole as zeros, where a load could be SIGBUS. */
-    ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
-    return got == (ssize_t)(n * 8)
-               ? 0
-               : report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
-                              (unsigned long long)first, f->pairing.path);
-}
-
 /* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
  * for them once more. All that is valid is durable already: so this is no flush of persist.h, and a failure does not
  * poison the file. */
@@ -101,7 +88,7 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     const uint64_t meta = layout_meta_page(first / CHUNK_PAGES);
     uint64_t words[CHUNK_PAGES];
     if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
-        file_check(f) < 0 || read_words(f, first, n, words) < 0)
+        file_check(f) < 0 || file_read_words(f, first, n, words) < 0)
         return -1;
     /* persist-order W5 (writers: W2 in commit.c, R4 in open.c): a word is durable before the space of the copy that
      * it makes invalid is given back. I2. */
@@ -167,7 +154,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     const bool gives_back = t->job->gives_back;
     const uint64_t first = chunk * CHUNK_PAGES, n = pages_of(t, chunk);
     uint64_t words[CHUNK_PAGES], end = n;
-    if (read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
+    if (file_read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
         return -1;
     while (end && !words[end - 1])
         end--;

@@ -156,9 +156,4 @@ static inline uint64_t store_page(const struct held_page *at, unsigned begin, un
     return t.pending;
 }
 
-static inline void store_end(struct file *f)
-{
-    file_note_written(f);
-}
-
 #endif

@@ -5,6 +5,8 @@
 
 #include "ato.h"
 
+#include <unistd.h>
+
 uint64_t file_limit(uint64_t size, const struct file_wish *wish)
 {
     uint64_t n = wish->options->max_size;
@@ -25,6 +27,15 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
     r = file_check(f);
     pthread_mutex_unlock(&f->medium);
     return r;
+}
+
+int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
+{
+    const ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
+    if (got != (ssize_t)(n * 8))
+        return report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
+                            (unsigned long long)first, f->pairing.path);
+    return 0;
 }
 
 int file_say_poisoned(const struct file *f)

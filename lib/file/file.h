@@ -238,6 +238,10 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n, const char
     ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8, SEAM_SITE("flush_word"))  \
                                           : persist_flush_word(&(f)->persist, word))
 
+/* Reads the words of n pages of one chunk from the media: pages that were not touched since the file was mapped have no state
+ * in memory. By pread(), which reads a meta page that is a hole as zeros, where a load could be SIGBUS. Returns 0; -1 with EIO. */
+int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words);
+
 /* Every call on the file is EIO from now on: memory and media may disagree. */
 static inline void file_poison(struct file *f)
 {

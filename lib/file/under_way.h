@@ -12,11 +12,6 @@ void under_way_raise_threads(uint16_t *threads, unsigned thread);
 #define UNDER_WAY_NOW  0xffffull
 #define UNDER_WAY_OVER 0x10000ull /* one commit that is over */
 
-static inline uint64_t *under_way_commits(const struct file *f, unsigned thread)
-{
-    return &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
-}
-
 /* Return how many slots may have commits, and how many threads of a slot. Limited to what the object has room for. */
 static inline unsigned under_way_slots(const struct shared *s)
 {
@@ -39,7 +34,7 @@ static inline uint64_t under_way_look(const struct shared *s, unsigned slot, uns
 static inline void under_way_begin(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint64_t *at = under_way_commits(f, thread);
+    uint64_t *at = &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
     uint16_t *threads = &f->shared.slots[f->pairing.slot].threads;
     if (__builtin_expect(__atomic_load_n(threads, __ATOMIC_RELAXED) <= thread, 0))
         under_way_raise_threads(threads, thread);
@@ -52,7 +47,7 @@ static inline void under_way_begin(const struct file *f)
 static inline void under_way_end(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint64_t *at = under_way_commits(f, thread);
+    uint64_t *at = &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
     /* Release: a process that sees the commit over sees its changes. */
     if (__builtin_expect(thread == THREAD_SHARED, 0))
         __atomic_fetch_add(at, UNDER_WAY_OVER - 1, __ATOMIC_RELEASE);

@@ -54,14 +54,14 @@ int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
     return r < 0 ? -1 : 0;
 }
 
-/* How many spans ahead page states and homes are prefetched. */
+/* How many spans ahead page states and homes are prefetched; of one span, how many pages. */
 enum { FETCHED = 4 };
 
-static inline __attribute__((always_inline)) void fetch(const struct page_span *span)
+static inline __attribute__((always_inline)) void fetch(const struct page_span *span, uint64_t page)
 {
-    const struct page_state *s = shared_peek(&span->file->shared, span->first);
+    const struct page_state *s = page <= span->last ? shared_peek(&span->file->shared, page) : NULL;
     if (s)
-        page_fetch(span->file, s, span->first, 0);
+        page_fetch(span->file, s, page, 0);
 }
 
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
@@ -70,11 +70,14 @@ static int try_spans(struct page_set *h, const struct page_span *spans, unsigned
 {
     const struct patience patience = {.not_for_tx = true};
     int r = 0;
-    for (unsigned i = 0; n > 1 && i < n && i < FETCHED; i++)
-        fetch(&spans[i]);
+    for (unsigned i = 0; i < FETCHED; i++)
+        if (n == 1)
+            fetch(spans, spans->first + i);
+        else if (i < n)
+            fetch(&spans[i], spans[i].first);
     for (unsigned i = 0; i < n && r == 0; i++) {
         if (i + FETCHED < n)
-            fetch(&spans[i + FETCHED]);
+            fetch(&spans[i + FETCHED], spans[i + FETCHED].first);
         const struct held_page *last = h->n ? &h->pages[h->n - 1] : NULL;
         *file = spans[i].file;
         *page = spans[i].first;

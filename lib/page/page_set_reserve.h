@@ -14,15 +14,7 @@ int page_set_make_room(struct page_set *h, uint64_t more);
  * some pages may be held, and the caller releases them. */
 int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n);
 
-/* The same for whole pages of one file. */
-static inline int page_set_reserve_range(struct page_set *h, struct file *f, uint64_t first,
-                                         uint64_t last)
-{
-    struct page_span span = {f, first, last, last * PAGE_BYTES + 1};
-    return page_set_reserve(h, &span, 1);
-}
-
-/* The same, but skips pages that a transaction has, or is about to cut off. */
+/* The same for whole pages of one file, but skips those that a transaction has, or is about to cut off. */
 int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last);
 
 /* After RESERVATION_OF_TX or RESERVATION_AGAIN (`why`): waits until the transaction that has the page, or makes the file

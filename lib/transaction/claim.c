@@ -12,7 +12,8 @@
 
 #include <errno.h>
 
-int claim_make_room(struct tx *t, uint64_t more)
+/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
+static int make_room(struct tx *t, uint64_t more)
 {
     if (more > t->max_pages - t->set.n)
         return report_error(E2BIG,
@@ -67,7 +68,7 @@ void claim_give_back(struct tx *t, uint64_t n)
 struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page)
 {
     uint64_t before = t->set.n;
-    if (claim_make_room(t, 1) < 0)
+    if (make_room(t, 1) < 0)
         return NULL;
     if (take(t, f, page, false) == 0)
         return &t->set.pages[before];
@@ -81,7 +82,7 @@ int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, b
     uint64_t missing = 0;
     for (uint64_t at = first; at <= last; at++)
         missing += !claim_find(t, f, at);
-    if (missing && claim_make_room(t, missing) < 0)
+    if (missing && make_room(t, missing) < 0)
         return -1;
     for (*page = first; *page <= last && missing; (*page)++) {
         int r = claim_find(t, f, *page) ? 0 : take(t, f, *page, not_for_tx);

@@ -45,9 +45,6 @@ int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n);
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void claim_give_back(struct tx *t, uint64_t n);
 
-/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
-int claim_make_room(struct tx *t, uint64_t more);
-
 /* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);
 

@@ -145,12 +145,12 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->set.n > before;
     if ((first || !queue_is_empty(t)) && queue_add(t, at, first, begin, n, bytes, flags)) {
-        store_end(f);
+        file_note_written(f);
         return 0;
     }
     queue_drain(t);
     at->pending = staged_put(t, at, begin, n, bytes, flags);
-    store_end(f);
+    file_note_written(f);
     return 0;
 }
 
@@ -175,7 +175,7 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
         at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
         from += w->repeats ? 0 : bytes;
     }
-    store_end(f);
+    file_note_written(f);
 }
 
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
