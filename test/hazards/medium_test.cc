@@ -115,14 +115,14 @@ bool make_plain(Mapped &m)
 }
 
 const Operation operations[] = {
-    // Data to O, data to R, word.
-    write("Slice", 100, 64, 0, "ood"),
-    write("Page", 4096, 4096, 0, "ood"),
-    // O, R, the lane's list with its commit line, words, retired.
-    write("Pages", 3000, 6000, 0, "ooddd"),
+    // Data to R, word.
+    write("Slice", 100, 64, 0, "od"),
+    write("Page", 4096, 4096, 0, "od"),
+    // Data to R, the lane's list with its commit line, words, retired.
+    write("Pages", 3000, 6000, 0, "oddd"),
     // The same, followed by the deploy: data, word.
-    write("EagerSlice", 100, 64, ATO_EAGER, "oodss"),
-    write("EagerPages", 3000, 6000, ATO_EAGER, "oodddss"),
+    write("EagerSlice", 100, 64, ATO_EAGER, "odss"),
+    write("EagerPages", 3000, 6000, ATO_EAGER, "odddss"),
     {"Deploy", "dd", NEWS, NEWS, deploy},
     {"Unmap", "dg", NEWS, NEWS, make_plain}, // data, the manifest
 };
