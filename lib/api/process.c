@@ -41,7 +41,6 @@ static void in_child(void)
     for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
         if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
             table_entries[i] = NULL;
-    identity_forget_process();
     tx_forget_all();
     locks_forget();
     journals_forget_all();

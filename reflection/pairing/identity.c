@@ -188,26 +188,6 @@ int identity_random(void *bytes, size_t n)
     return 0;
 }
 
-static uint64_t this_process;
-
-int identity_process(uint64_t *process)
-{
-    uint64_t none = 0, made;
-    if (!__atomic_load_n(&this_process, __ATOMIC_RELAXED)) {
-        if (identity_random(&made, sizeof(made)) < 0)
-            return -1;
-        (void)__atomic_compare_exchange_n(&this_process, &none, made | 1, false, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED);
-    }
-    *process = __atomic_load_n(&this_process, __ATOMIC_RELAXED);
-    return 0;
-}
-
-void identity_forget_process(void)
-{
-    __atomic_store_n(&this_process, 0, __ATOMIC_RELAXED);
-}
-
 void identity_boot(uint8_t boot_id[16])
 {
     char text[64] = {0};

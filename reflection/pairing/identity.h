@@ -79,11 +79,6 @@ bool attribute_parse(const char *value, size_t n, struct attribute *a);
 void identity_hex(const uint8_t id[16], char out[33]);
 int identity_random(void *bytes, size_t n);
 
-/* A random number, not 0, that identifies this process: a pid differs between pid namespaces and is reused.
- * Returns 0; -1 with a sentence if there is no randomness. */
-int identity_process(uint64_t *process);
-void identity_forget_process(void); /* in a forked child, which is another process */
-
 /* The kernel's boot id; zeros if it cannot be read. */
 void identity_boot(uint8_t boot_id[16]);
 

@@ -30,7 +30,6 @@ namespace standins
 static std::mutex lock;
 static std::vector<Region> regions;
 static Random numbers(0);
-static uint64_t process; // the number of the current process
 static uint64_t boot = 1;
 static CodeFault code_fault;
 static thread_local bool recovers, takes_over;         // a file of a dead process; its pages
@@ -39,12 +38,6 @@ static std::set<const char *> known_lanes, full_lanes; // of journals, by their 
 void set_random(uint64_t seed)
 {
     numbers = Random(seed);
-    process = mix(seed);
-}
-
-void another_process()
-{
-    process = mix(process);
 }
 
 uint64_t get_boot()
@@ -127,7 +120,6 @@ int __real_area_set_journal(const struct persist *p, char *area, uint64_t number
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *addr, size_t n);
 int __wrap_identity_random(void *bytes, size_t n);
-int __wrap_identity_process(uint64_t *process);
 void __wrap_identity_boot(uint8_t id[16]);
 bool __wrap_persist_rtm_allowed(const struct persist *p);
 bool __wrap_identity_same_inode(const struct identity *who, const struct manifest_record *record);
@@ -172,12 +164,6 @@ int __wrap_identity_random(void *bytes, size_t n)
     char *to = static_cast<char *>(bytes);
     for (size_t i = 0; i < n; i++)
         to[i] = static_cast<char>(numbers.next());
-    return 0;
-}
-
-int __wrap_identity_process(uint64_t *process)
-{
-    *process = standins::process;
     return 0;
 }
 

@@ -5,7 +5,6 @@
 //
 //   mmap, munmap          the real ones; remembered, so that an address gives its file
 //   identity_random       repeatable numbers
-//   identity_process      the same: another process with each seed, and after each death
 //   identity_boot         a boot that the test begins
 //   journal_capacity      0 for journals that are said to be full, so that a small commit replaces
 //                         them
@@ -56,7 +55,6 @@ struct Region {
 namespace standins
 {
 void set_random(uint64_t seed);
-void another_process();
 uint64_t get_boot();
 void set_boot(uint64_t boot);
 // The journals that exist now have no room for any commit: the next one makes a larger journal.

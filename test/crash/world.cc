@@ -134,7 +134,6 @@ void World::beside_for_good(const std::function<void()> &what)
 void World::die()
 {
     peers.clear();
-    standins::another_process();
     recorder.die([this] {
         company = nullptr;
         for (ato_tx *tx : transactions)
