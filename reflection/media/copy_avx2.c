@@ -18,19 +18,13 @@ static inline LINE load_line(const char *src)
     return (LINE){{_mm256_loadu_si256(s), _mm256_loadu_si256(s + 1)}};
 }
 
-static inline void store_line(char *dst, LINE l)
-{
-    _mm256_store_si256((__m256i *)dst, l.v[0]);
-    _mm256_store_si256((__m256i *)dst + 1, l.v[1]);
-}
-
 static inline void stream_line(char *dst, LINE l)
 {
     _mm256_stream_si256((__m256i *)dst, l.v[0]);
     _mm256_stream_si256((__m256i *)dst + 1, l.v[1]);
 }
 
-static inline void put_line(char *dst, LINE l)
+static inline void store_line(char *dst, LINE l)
 {
     _mm256_storeu_si256((__m256i *)dst, l.v[0]);
     _mm256_storeu_si256((__m256i *)dst + 1, l.v[1]);

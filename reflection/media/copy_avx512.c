@@ -17,17 +17,12 @@ static inline LINE load_line(const char *src)
     return (LINE){_mm512_loadu_si512(src)};
 }
 
-static inline void store_line(char *dst, LINE l)
-{
-    _mm512_store_si512(dst, l.v);
-}
-
 static inline void stream_line(char *dst, LINE l)
 {
     _mm512_stream_si512((__m512i *)dst, l.v);
 }
 
-static inline void put_line(char *dst, LINE l)
+static inline void store_line(char *dst, LINE l)
 {
     _mm512_storeu_si512(dst, l.v);
 }

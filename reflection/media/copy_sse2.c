@@ -19,13 +19,6 @@ static inline LINE load_line(const char *src)
                    _mm_loadu_si128(s + 3)}};
 }
 
-static inline void store_line(char *dst, LINE l)
-{
-    __m128i *d = (__m128i *)dst;
-    for (int i = 0; i < 4; i++)
-        _mm_store_si128(d + i, l.v[i]);
-}
-
 static inline void stream_line(char *dst, LINE l)
 {
     __m128i *d = (__m128i *)dst;
@@ -33,7 +26,7 @@ static inline void stream_line(char *dst, LINE l)
         _mm_stream_si128(d + i, l.v[i]);
 }
 
-static inline void put_line(char *dst, LINE l)
+static inline void store_line(char *dst, LINE l)
 {
     __m128i *d = (__m128i *)dst;
     for (int i = 0; i < 4; i++)
