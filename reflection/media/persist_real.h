@@ -36,23 +36,15 @@ static inline void persist_real_scatter(const struct persist *p, char *o, char *
 static inline void persist_real_line(const struct persist *p, char *dst, const char *src,
                                      const char *site)
 {
-    (void)site;
     /* Slice 0 of a page that begins at dst. It is valid in O, so it goes to "R". */
-    if (persist_streams(p))
-        p->kernel->scatter_nt(dst, dst, src, 0, 1);
-    else
-        p->kernel->scatter(dst, dst, src, 0, 1);
+    persist_real_scatter(p, dst, dst, src, 0, 1, false, site);
 }
 
 static inline void persist_real_home(const struct persist *p, char *o, const char *r, uint64_t mask,
                                      const char *site)
 {
-    (void)site;
     /* With all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
-    if (persist_streams(p))
-        p->kernel->scatter_nt(o, o, r, ~0ull, mask);
-    else
-        p->kernel->scatter(o, o, r, ~0ull, mask);
+    persist_real_scatter(p, o, o, r, ~0ull, mask, false, site);
 }
 
 static inline void persist_real_copy(const struct persist *p, void *dst, const void *src, size_t n,
