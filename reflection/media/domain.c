@@ -32,22 +32,11 @@ enum persist_domain domain_of(int fd)
     return PERSIST_MSYNC;
 }
 
-static int strength(enum persist_domain d)
-{
-    static const int of[] = {[PERSIST_AUTO] = 0,
-                             [PERSIST_PROCESS] = 1,
-                             [PERSIST_MSYNC] = 2,
-                             /* pmem's protocol is right on an eADR machine, not vice versa */
-                             [PERSIST_EADR] = 3,
-                             [PERSIST_PMEM] = 3};
-    return of[d];
-}
-
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b)
 {
-    if (strength(a) != strength(b))
-        return strength(a) < strength(b) ? a : b;
-    return a == PERSIST_PMEM ? a : b;
+    const enum persist_domain weaker = a > b ? a : b; /* their numbers have that order */
+    /* Except that pmem's protocol is right on an eADR machine, and not vice versa. */
+    return weaker == PERSIST_EADR && a != b ? PERSIST_PMEM : weaker;
 }
 
 const char *domain_name(int domain)
