@@ -108,12 +108,11 @@ static uint64_t line_checksum(const struct journal_commit *line)
 void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
                    unsigned lane, const struct journal_file *files, unsigned nfiles, uint64_t words)
 {
-    w->journal = j;
     w->persist = p;
     w->lane = lane_at(j, lane);
-    w->sequence = *(uint64_t *)(w->lane + RETIRED) + 1;
-    w->line =
-        (struct journal_commit){.sequence = w->sequence, .files = nfiles, .words = (uint32_t)words};
+    w->line = (struct journal_commit){.sequence = *(uint64_t *)(w->lane + RETIRED) + 1,
+                                      .files = nfiles,
+                                      .words = (uint32_t)words};
     w->checksum = checksum_add(line_checksum(&w->line), files, nfiles * sizeof(*files));
     w->at = w->lane + FILES;
     w->buffered = 0;
@@ -176,7 +175,7 @@ static int retire(const struct persist *p, uint64_t *retired, uint64_t sequence)
 
 int journal_retire(struct journal_writer *w)
 {
-    return retire(w->persist, (uint64_t *)(w->lane + RETIRED), w->sequence);
+    return retire(w->persist, (uint64_t *)(w->lane + RETIRED), w->line.sequence);
 }
 
 int journal_retire_view(const struct persist *p, const struct journal_view *v)

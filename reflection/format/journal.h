@@ -146,10 +146,9 @@ bool journal_is_at(const void *bytes);
 /* ---- writing ---- */
 
 struct journal_writer {
-    const struct journal *journal;
     const struct persist *persist;
     char *lane;
-    uint64_t checksum, sequence;
+    uint64_t checksum;
     char *at; /* where the next words go */
     struct journal_commit line;
     unsigned buffered;
