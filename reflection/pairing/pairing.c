@@ -36,14 +36,12 @@ int pairing_refresh_size(struct pairing *pr)
 
 int pairing_others(struct pairing *pr)
 {
-    /* A process never asks about its own byte. */
-    const off_t own = 1 + (off_t)pr->slot, end = 1 + PAIRING_LIVES;
-    enum locks_answer before = own > 1 ? locks_ask(pr->lock, 1, own - 1) : LOCKS_FREE;
-    enum locks_answer behind = locks_ask(pr->lock, own + 1, end - own - 1);
-    if (before == LOCKS_FAILED || behind == LOCKS_FAILED)
+    /* The lock of this process's own byte does not count: it was taken through this descriptor. */
+    const enum locks_answer others = locks_ask(pr->lock, 1, PAIRING_LIVES);
+    if (others == LOCKS_FAILED)
         return report_errno(errno, "cannot ask for the locks of the manifest of %s in %s", pr->path,
                             pr->folder.path);
-    return before == LOCKS_TAKEN || behind == LOCKS_TAKEN;
+    return others == LOCKS_TAKEN;
 }
 
 int pairing_lock_attach(struct pairing *pr)
