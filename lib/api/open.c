@@ -128,16 +128,18 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->shared.fd = -1;
     pthread_mutex_init(&f->medium, NULL);
     pthread_mutex_init(&f->attach, NULL);
+    int domain = wish->options->domain;
+    if (domain == ATO_DOMAIN_AUTO)
+        domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
-                              .domain = wish->options->domain,
-                              .domain_word = secure_getenv("ATO_DURABILITY"),
+                              .domain = domain,
                               .borrow = wish->options->flags & ATO_BORROW_FD,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
                               .recover = peers_recover_journal,
                               .arg = f};
-    if (pairing_open(&f->pairing, fd, identity, &pw) < 0) {
+    if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0) {
         free(f);
         return -1;
     }

@@ -130,9 +130,3 @@ uint64_t manifest_shrunk(const void *bytes, uint64_t size)
     uint64_t from;
     return manifest_decode_size(*word, &from) && from > size ? from : 0;
 }
-
-void manifest_put_size(const struct persist *p, void *bytes, uint64_t size)
-{
-    uint64_t word = manifest_encode_size(size);
-    persist_copy(p, (char *)bytes + MANIFEST_SIZE_WORD, &word, sizeof(word));
-}

@@ -174,7 +174,4 @@ bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes);
  * aligned. */
 uint64_t manifest_shrunk(const void *bytes, uint64_t size);
 
-/* Stores the size word of a manifest that is being born; it becomes durable with the rest of it. */
-void manifest_put_size(const struct persist *p, void *bytes, uint64_t size);
-
 #endif

@@ -160,8 +160,10 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, n, pr->size) < 0 || birth_choose_domain(pr, wish) < 0 ||
-        birth_map_manifest(pr, n) < 0)
+    if (check_reflection(pr, n, pr->size) < 0)
+        return -1;
+    birth_choose_domain(pr, wish);
+    if (birth_map_manifest(pr, n) < 0)
         return -1;
     follow(pr, n);
     identity_boot(boot);
@@ -216,7 +218,8 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
                "and is replaced",
                pr->path, pr->folder.path, n->reflection);
     /* persist-order P2: an interrupted removal is recognized. */
-    if (birth_choose_domain(pr, wish) < 0 || (!pr->manifest && birth_map_manifest(pr, n) < 0))
+    birth_choose_domain(pr, wish);
+    if (!pr->manifest && birth_map_manifest(pr, n) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
     memset(&pr->record.guard, 0, sizeof(pr->record.guard));

@@ -58,38 +58,25 @@ static int make_reflection(struct pairing *pr, const struct lookup_names *n)
     return dress(pr, pr->reflection, n->reflection);
 }
 
-int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
+void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
 {
-    int domain = wish->domain;
-    if (domain == PERSIST_AUTO) {
-        domain = domain_from_name(wish->domain_word);
-        if (domain < 0)
-            return -1;
-    }
     enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->reflection));
-    if (domain == PERSIST_AUTO)
-        domain = medium;
-    else if (domain_weaker(medium, domain) == medium && medium != (enum persist_domain)domain)
+    enum persist_domain domain = wish->domain == PERSIST_AUTO ? medium : wish->domain;
+    if (domain != medium && domain_weaker(medium, domain) == medium)
         report_log(REPORT_WARNING,
                    "%s is mapped in domain %s, as asked, but its medium offers only %s", pr->path,
                    domain_name(domain), domain_name(medium));
     persist_init(&pr->persist, domain);
-    return 0;
 }
 
 int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
 {
-    int wished = wish->domain;
     const enum persist_domain domain = pr->record.domain;
-    if (wished == PERSIST_AUTO)
-        wished = domain_from_name(wish->domain_word);
-    if (wished < 0)
-        return -1;
-    if (wished != PERSIST_AUTO && wished != (int)domain)
+    if (wish->domain != PERSIST_AUTO && wish->domain != domain)
         return report_error(EXDEV,
                             "%s is mapped in domain %s by another process; it cannot be mapped in "
                             "domain %s at the same time",
-                            pr->path, domain_name(domain), domain_name(wished));
+                            pr->path, domain_name(domain), domain_name(wish->domain));
     persist_init(&pr->persist, domain);
     return 0;
 }
@@ -140,8 +127,9 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pa
                             " links on a file system without extended attributes, where its "
                             "reflection is found by one name only: remove the other links",
                             pr->path, pr->identity.links);
-    if (make_reflection(pr, n) < 0 || birth_choose_domain(pr, wish) < 0)
+    if (make_reflection(pr, n) < 0)
         return -1;
+    birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
@@ -178,7 +166,8 @@ int birth_finish(struct pairing *pr)
         area_unmap(area);
         persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
     }
-    manifest_put_size(&p, pr->manifest, pr->size);
+    persist_copy(&p, pr->manifest + MANIFEST_SIZE_WORD, &(uint64_t){manifest_encode_size(pr->size)},
+                 sizeof(uint64_t));
     /* So that the sync makes the space of copy B's page durable too, and its first flush need not. */
     persist_copy(&p, pr->manifest + MANIFEST_COPY_BYTES, &(uint64_t){0}, sizeof(uint64_t));
     if (pr->has_attributes)

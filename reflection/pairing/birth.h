@@ -22,7 +22,7 @@ int birth_end(struct pairing *pr);
 
 /* Sets pr->persist to the wished domain, else to what the media of both files offer. The reflection is
  * open. */
-int birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
+void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
 /* Sets pr->persist to the domain of a file that other processes have mapped. EXDEV: another one was wished
  * for. */

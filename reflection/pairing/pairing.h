@@ -71,10 +71,9 @@ struct pairing {
 #define PAIRING_LIVES   (MANIFEST_SLOTS + 1)
 
 struct pairing_wish {
-    const char *folder;      /* NULL: beside the file */
-    int domain;              /* enum persist_domain; auto: by `domain_word`, else detected */
-    const char *domain_word; /* the value of ATO_DURABILITY, or NULL */
-    bool borrow;             /* open and close no descriptor of the original */
+    const char *folder;         /* NULL: beside the file */
+    enum persist_domain domain; /* auto: detected */
+    bool borrow;                /* open and close no descriptor of the original */
     /* Instead of ESTALE: */
     bool prefer_file;       /* set the reflection aside */
     bool prefer_reflection; /* use it, if another program wrote to the file and kept its size */

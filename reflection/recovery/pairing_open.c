@@ -2,7 +2,6 @@
 #include "reflection/recovery/pairing_open.h"
 
 #include "reflection/format/layout.h"
-#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -218,8 +217,6 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     memset(pr, 0, sizeof(*pr));
     pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
     pr->identity = *identity;
-    if (wish->domain == PERSIST_AUTO && domain_from_name(wish->domain_word) < 0)
-        return -1; /* before any file is made */
     if (identity->size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "descriptor %d is a file larger than 256 TiB", fd);
     pr->borrowed = wish->borrow;

@@ -71,7 +71,8 @@ class Planted : public Users
         int which = 1;
         memset(bytes, 0, sizeof(bytes));
         persist_init(&p, PERSIST_PROCESS);
-        manifest_put_size(&p, bytes, size);
+        const uint64_t word = manifest_encode_size(size);
+        memcpy(bytes + MANIFEST_SIZE_WORD, &word, sizeof(word));
         EXPECT_EQ(manifest_write(&p, bytes, &r, &which), 0);
         EXPECT_EQ(manifest_write(&p, bytes, &r, &which), 0);
         return Bytes(bytes, bytes + sizeof(bytes));

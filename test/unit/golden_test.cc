@@ -82,7 +82,8 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     r.guard.offset = 18;
     r.guard.bytes = 2;
     r.guard.plain[0] = r.guard.plain[1] = 1;
-    manifest_put_size(&p, bytes, 20580);
+    const uint64_t word = manifest_encode_size(20580);
+    memcpy(bytes + MANIFEST_SIZE_WORD, &word, sizeof(word));
     ASSERT_EQ(manifest_write(&p, bytes, &r, &which), 0);
     r.known |= MANIFEST_KNOWS_ATTRIBUTE;
     for (int i = 0; i < 16; i++)
