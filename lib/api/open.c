@@ -53,7 +53,6 @@ int open_flush_words(struct file *f)
 static int attach_first(struct file *f, const struct ato_options *o)
 {
     struct pairing *pr = &f->pairing;
-    const struct trust trust = identity_trust(&pr->identity);
     uint64_t generation = pr->record.shm_generation;
     f->settled = pr->settled;
     /* A system call at the first touch of each page would cost far more. */
@@ -71,7 +70,8 @@ static int attach_first(struct file *f, const struct ato_options *o)
     /* The first record names the object that is made next, so that after a kill the next process removes that. */
     if (pr->newborn && pairing_use(pr, generation + 1) < 0)
         return -1;
-    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size, &trust) < 0)
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
+                      &pr->identity.trust) < 0)
         return -1;
     f->shared.header->settled = f->settled;
     if (attach_enter(f) < 0)
@@ -83,8 +83,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
 static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
-    const struct trust trust = identity_trust(&pr->identity);
-    int r = shared_join(&f->shared, &pr->record, &trust, pr->path, O_RDWR);
+    int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
     f->settled = f->shared.header->settled;

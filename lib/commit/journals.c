@@ -108,8 +108,8 @@ static void wake_waiters(void)
 static struct trust like_of(const struct file *f)
 {
     const struct identity *identity = &f->pairing.identity;
-    return (struct trust){identity->owner, identity->group,
-                          ownership_writers(identity->mode & 0666)};
+    const struct trust *t = &identity->trust;
+    return (struct trust){t->owner, t->group, ownership_writers(t->mode & 0666)};
 }
 
 /* Returns true if a process that may recover the one may recover the other. */

@@ -81,12 +81,12 @@ static bool is_quiet(const struct file *f)
     const struct identity now = {.size = (uint64_t)st.st_size,
                                  .mtime_sec = st.st_mtim.tv_sec,
                                  .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
-    const struct lookup_names n = lookup_names(pr->identity.inode);
     /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
     return f->reader->manifest &&
            manifest_read(f->reader->manifest, &record, &which) == MANIFEST_VALID &&
            record.sequence == known->sequence &&
-           folder_names(&pr->folder, n.manifest, pr->lock) == 1 && identity_unwritten(&now, known);
+           folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1 &&
+           identity_unwritten(&now, known);
 }
 
 /* With the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
@@ -234,6 +234,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
     pr->slot = MANIFEST_SLOTS;
     pr->identity = *identity;
+    pr->names = pairing_names(identity->inode);
     f->reader = r;
     f->shared.header = &r->own;
     r->own.cut = UINT64_MAX;

@@ -32,11 +32,10 @@ void reader_state_close(struct file *f)
 
 static int open_in(const struct pairing *pr, const char *name)
 {
-    const struct trust trust = identity_trust(&pr->identity);
     int fd = openat(pr->folder.fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return report_errno(errno, "cannot open %s/%s for reading", pr->folder.path, name);
-    if (ownership_check(&trust, fd, pr->folder.path, name) == 0)
+    if (ownership_check(&pr->identity.trust, fd, pr->folder.path, name) == 0)
         return fd;
     KEEP_ERRNO();
     close(fd);
@@ -94,7 +93,6 @@ enum { NOT_THERE = 2 };
 static int watch(struct file *f)
 {
     struct pairing *pr = &f->pairing;
-    const struct trust trust = identity_trust(&pr->identity);
     struct shared shared;
     uint8_t boot[16];
     identity_boot(boot);
@@ -105,7 +103,7 @@ static int watch(struct file *f)
                    : due(pr);
     if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
-    int r = shared_join(&shared, &pr->record, &trust, pr->path, O_RDONLY);
+    int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
     if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
         r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
                          (unsigned long long)shared.capacity * PAGE_BYTES);
@@ -140,12 +138,12 @@ int reader_state_manifest(const struct pairing *pr, struct manifest_record *reco
 }
 
 /* Finds out the file's state. The caller holds the attach lock. Returns 1: known; 0: look again; NOT_THERE; -1. */
-static int look_locked(struct file *f, const struct lookup_names *n)
+static int look_locked(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
     struct manifest_sizes sizes;
-    int named = folder_names(&pr->folder, n->manifest, pr->lock);
+    int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
     if (named != 1)
         return named;
     /* Read again now that the attach lock keeps processes from mapping and unmapping the file. */
@@ -159,7 +157,7 @@ static int look_locked(struct file *f, const struct lookup_names *n)
     /* Left by a removal that was cut. */
     if (pr->record.state == MANIFEST_DEPLOYED)
         return due(pr);
-    pr->reflection = open_in(pr, n->reflection);
+    pr->reflection = open_in(pr, pr->names.reflection);
     if (pr->reflection < 0)
         return -1;
     persist_init(&f->persist, pr->record.domain);
@@ -170,7 +168,7 @@ static int look_locked(struct file *f, const struct lookup_names *n)
                             "%s was written by other means since it was unmapped, while its "
                             "reflection may hold parts of it",
                             pr->path);
-    if (map_manifest(f, n->manifest) < 0)
+    if (map_manifest(f, pr->names.manifest) < 0)
         return -1;
     f->settled = true;
     r->record = pr->record;
@@ -183,7 +181,6 @@ static int look_once(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
-    const struct lookup_names n = lookup_names(pr->identity.inode);
     reader_state_close(f);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
@@ -200,7 +197,7 @@ static int look_once(struct file *f)
         r->state = READER_PLAIN;
         return 1;
     }
-    pr->lock = open_in(pr, n.manifest);
+    pr->lock = open_in(pr, pr->names.manifest);
     if (pr->lock < 0)
         return errno == ENOENT ? 0 : -1;
     /* A process that maps or unmaps the file is done with it in a moment. */
@@ -209,7 +206,7 @@ static int look_once(struct file *f)
         return locked == LOCKS_TAKEN
                    ? 0
                    : report_errno(errno, "cannot lock the manifest of %s", pr->path);
-    int known = look_locked(f, &n);
+    int known = look_locked(f);
     KEEP_ERRNO();
     (void)locks_drop(pr->lock, 0, 1);
     return known;

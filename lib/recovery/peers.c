@@ -12,7 +12,7 @@ static struct takeover takeover_of(const struct pairing *pr)
 {
     return (struct takeover){.folder = &pr->folder,
                              .file = pairing_in_journals(pr),
-                             .trust = identity_trust(&pr->identity),
+                             .trust = pr->identity.trust,
                              .original = pr->original};
 }
 

@@ -37,20 +37,20 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
         pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
 }
 
-static int check_reflection(struct pairing *pr, const struct lookup_names *n, uint64_t size)
+static int check_reflection(struct pairing *pr, uint64_t size)
 {
-    const struct trust trust = identity_trust(&pr->identity);
-    pr->reflection = openat(pr->folder.fd, n->reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    pr->reflection = openat(pr->folder.fd, pr->names.reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (pr->reflection < 0)
         return report_errno(errno == ENOENT ? ESTALE : errno,
                             "cannot open the reflection %s/%s of "
                             "%s",
-                            pr->folder.path, n->reflection, pr->path);
+                            pr->folder.path, pr->names.reflection, pr->path);
     struct stat st, own;
-    if (ownership_check(&trust, pr->reflection, pr->folder.path, n->reflection) < 0)
+    if (ownership_check(&pr->identity.trust, pr->reflection, pr->folder.path,
+                        pr->names.reflection) < 0)
         return -1;
     if (fstat(pr->reflection, &st) < 0 || fstat(pr->lock, &own) < 0)
-        return folder_error(&pr->folder, n->reflection, "cannot stat");
+        return folder_error(&pr->folder, pr->names.reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
      * the owner of that file, would then open it to all users of the original, and write to it. So it must
      * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
@@ -58,23 +58,24 @@ static int check_reflection(struct pairing *pr, const struct lookup_names *n, ui
      * original: then it is open to these users already. */
     const struct identity *identity = &pr->identity;
     if ((st.st_uid != own.st_uid || st.st_gid != own.st_gid || (st.st_mode ^ own.st_mode) & 0777) &&
-        ((st.st_uid != identity->owner && !(identity->mode & (S_IWGRP | S_IWOTH))) ||
-         st.st_gid != identity->group || (st.st_mode & 0777) != (identity->mode & 0666)))
+        ((st.st_uid != identity->trust.owner && !(identity->trust.mode & (S_IWGRP | S_IWOTH))) ||
+         st.st_gid != identity->trust.group ||
+         (st.st_mode & 0777) != (identity->trust.mode & 0666)))
         return report_error(EACCES,
                             "%s/%s differs from its manifest in owner, group or mode: the two were "
                             "not made together, and are refused",
-                            pr->folder.path, n->reflection);
+                            pr->folder.path, pr->names.reflection);
     uint64_t need = layout_reflection_bytes(size);
     if ((uint64_t)st.st_size < need)
         return report_error(
             EUCLEAN, "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64,
-            pr->folder.path, n->reflection, (long long)st.st_size, need);
+            pr->folder.path, pr->names.reflection, (long long)st.st_size, need);
     return 0;
 }
 
 /* Returns 0 if the file has the attribute; 1 if a birth was cut before it was set: then nothing is stored; -1 with ESTALE if it
  * was taken away. */
-static int look_for_attribute(const struct pairing *pr, const struct lookup_names *n)
+static int look_for_attribute(const struct pairing *pr)
 {
     struct attribute a;
     if (!pr->has_attributes || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
@@ -84,21 +85,21 @@ static int look_for_attribute(const struct pairing *pr, const struct lookup_name
         return holds < 0 ? -1 : 1;
     return report_error(ESTALE,
                         "%s has a reflection %s/%s, but its attribute user.ato was taken away",
-                        pr->path, pr->folder.path, n->reflection);
+                        pr->path, pr->folder.path, pr->names.reflection);
 }
 
-static int check_format(const struct pairing *pr, const struct lookup_names *n)
+static int check_format(const struct pairing *pr)
 {
     if (pr->record.format == 0)
         return 0;
     return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
-                        pr->folder.path, n->reflection, pr->record.format);
+                        pr->folder.path, pr->names.reflection, pr->record.format);
 }
 
-static void follow(struct pairing *pr, const struct lookup_names *n)
+static void follow(struct pairing *pr)
 {
-    birth_follow(pr, pr->reflection, n->reflection);
-    birth_follow(pr, pr->lock, n->manifest);
+    birth_follow(pr, pr->reflection, pr->names.reflection);
+    birth_follow(pr, pr->lock, pr->names.manifest);
 }
 
 static void close_reflection(struct pairing *pr)
@@ -110,16 +111,15 @@ static void close_reflection(struct pairing *pr)
 
 /* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
  * killed between store and fence. */
-static int settle_manifest(const struct pairing *pr, const struct lookup_names *n)
+static int settle_manifest(const struct pairing *pr)
 {
     if (persist_flush_any(&pr->persist, pr->manifest, MANIFEST_BYTES) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
+        return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
     persist_fence(&pr->persist);
     return 0;
 }
 
-int adopt_used(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish)
+int adopt_used(struct pairing *pr, const struct pairing_wish *wish)
 {
     uint8_t boot[16];
     identity_boot(boot);
@@ -131,28 +131,26 @@ int adopt_used(struct pairing *pr, const struct lookup_names *n, const struct pa
         return PAIRING_NOT_YET;
     }
     /* The size may change at any time: it is read from the mapping, as one word. */
-    if (check_format(pr, n) < 0 || birth_take_domain(pr, wish) < 0 ||
-        birth_map_manifest(pr, n) < 0 || pairing_refresh_size(pr) < 0 ||
-        check_reflection(pr, n, pr->size) < 0)
+    if (check_format(pr) < 0 || birth_take_domain(pr, wish) < 0 || birth_map_manifest(pr) < 0 ||
+        pairing_refresh_size(pr) < 0 || check_reflection(pr, pr->size) < 0)
         return -1;
-    follow(pr, n);
-    return settle_manifest(pr, n) < 0 ? -1 : wish->join(pr, wish->arg);
+    follow(pr);
+    return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
-int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
-          const struct pairing_wish *wish)
+int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish)
 {
     struct manifest_sizes sizes;
     uint8_t boot[16];
-    const int unfinished = look_for_attribute(pr, n);
+    const int unfinished = look_for_attribute(pr);
     if (unfinished < 0)
         return -1;
     /* Of a cut birth the record may be durable, and the size not. */
     if (!manifest_sizes(bytes, &sizes))
         return report_error(unfinished ? ESTALE : EUCLEAN,
                             "the logical size in the manifest %s/%s is damaged", pr->folder.path,
-                            n->manifest);
-    if (check_format(pr, n) < 0)
+                            pr->names.manifest);
+    if (check_format(pr) < 0)
         return -1;
     pr->size = sizes.size;
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
@@ -160,12 +158,12 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     if (growth_settle(pr, sizes.growth, sizes.shrunk) < 0)
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, n, pr->size) < 0)
+    if (check_reflection(pr, pr->size) < 0)
         return -1;
     birth_choose_domain(pr, wish);
-    if (birth_map_manifest(pr, n) < 0)
+    if (birth_map_manifest(pr) < 0)
         return -1;
-    follow(pr, n);
+    follow(pr);
     identity_boot(boot);
     if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
         memcmp(boot, pr->record.boot_id, 16) != 0)
@@ -183,7 +181,7 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     if ((used && fsops_fsync(pr->original) < 0) ||
         (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    if (settle_manifest(pr, n) < 0 || (unfinished && birth_end(pr) < 0))
+    if (settle_manifest(pr) < 0 || (unfinished && birth_end(pr) < 0))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */
@@ -194,8 +192,7 @@ int adopt(struct pairing *pr, const struct lookup_names *n, const char *bytes,
     return 0;
 }
 
-int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const char *bytes,
-                       const struct pairing_wish *wish)
+int adopt_lost_nothing(struct pairing *pr, const char *bytes, const struct pairing_wish *wish)
 {
     struct manifest_sizes sizes;
     struct report_kept why = {0};
@@ -204,7 +201,7 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
     const bool has_size = manifest_sizes(bytes, &sizes);
     if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk)) {
         close_reflection(pr);
-        if (check_reflection(pr, n, has_size ? sizes.size : 0) == 0)
+        if (check_reflection(pr, has_size ? sizes.size : 0) == 0)
             holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
     }
     if (holds < 0)
@@ -216,10 +213,10 @@ int adopt_lost_nothing(struct pairing *pr, const struct lookup_names *n, const c
     report_log(REPORT_INFO,
                "another program wrote to %s; its reflection %s/%s holds no part of the content, "
                "and is replaced",
-               pr->path, pr->folder.path, n->reflection);
+               pr->path, pr->folder.path, pr->names.reflection);
     /* persist-order P2: an interrupted removal is recognized. */
     birth_choose_domain(pr, wish);
-    if (!pr->manifest && birth_map_manifest(pr, n) < 0)
+    if (!pr->manifest && birth_map_manifest(pr) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
     memset(&pr->record.guard, 0, sizeof(pr->record.guard));

@@ -21,17 +21,16 @@
 
 static int dress(const struct pairing *pr, int fd, const char *name)
 {
-    const struct trust file = identity_trust(&pr->identity);
-    if (ownership_give(&file, fd) < 0)
-        return report_errno(errno, "cannot set the mode of %s/%s", pr->folder.path, name);
+    if (ownership_give(&pr->identity.trust, fd) < 0)
+        return folder_error(&pr->folder, name, "cannot set the mode of");
     return 0;
 }
 
 void birth_follow(const struct pairing *pr, int fd, const char *name)
 {
-    const struct trust file = identity_trust(&pr->identity);
     struct stat st;
-    if (ownership_give(&file, fd) < 0 && fstat(fd, &st) == 0 && (st.st_mode & 0666 & ~file.mode))
+    if (ownership_give(&pr->identity.trust, fd) < 0 && fstat(fd, &st) == 0 &&
+        (st.st_mode & 0666 & ~pr->identity.trust.mode))
         report_log(REPORT_WARNING,
                    "%s/%s has mode %03o, which permits more than the mode of %s: its owner has to "
                    "change it",
@@ -40,22 +39,21 @@ void birth_follow(const struct pairing *pr, int fd, const char *name)
 
 /* ---- birth ---- */
 
-static int make_reflection(struct pairing *pr, const struct lookup_names *n)
+static int make_reflection(struct pairing *pr)
 {
     /* A reflection that an interrupted birth or removal left has no content: begin with a new
      * file, with bitmaps of zeros. */
-    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot remove the leftover reflection %s/%s", pr->folder.path,
-                            n->reflection);
-    pr->reflection = fsops->create(pr->folder.fd, n->reflection, O_RDWR | O_EXCL, 0600);
+    if (fsops->unlinkat(pr->folder.fd, pr->names.reflection, 0) < 0 && errno != ENOENT)
+        return folder_error(&pr->folder, pr->names.reflection,
+                            "cannot remove the leftover reflection");
+    pr->reflection = fsops->create(pr->folder.fd, pr->names.reflection, O_RDWR | O_EXCL, 0600);
     if (pr->reflection < 0)
-        return report_errno(errno, "cannot make the reflection %s/%s", pr->folder.path,
-                            n->reflection);
+        return folder_error(&pr->folder, pr->names.reflection, "cannot make the reflection");
     uint64_t bytes = layout_reflection_bytes(pr->identity.size);
     if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
         return report_errno(errno, "cannot make the reflection %s/%s %" PRIu64 " bytes long",
-                            pr->folder.path, n->reflection, bytes);
-    return dress(pr, pr->reflection, n->reflection);
+                            pr->folder.path, pr->names.reflection, bytes);
+    return dress(pr, pr->reflection, pr->names.reflection);
 }
 
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
@@ -81,7 +79,7 @@ int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
     return 0;
 }
 
-int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
+int birth_map_manifest(struct pairing *pr)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BORN_BYTES) < 0) {
         if (errno == EOPNOTSUPP)
@@ -90,13 +88,11 @@ int birth_map_manifest(struct pairing *pr, const struct lookup_names *n)
                 "the file system of %s has no fallocate(2), which libato needs: name a folder on "
                 "another one by ATO_REFLECTION_DIR or reflection_dir",
                 pr->folder.path);
-        return report_errno(errno, "cannot allocate the manifest %s/%s", pr->folder.path,
-                            n->manifest);
+        return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
     }
     pr->manifest = folder_map(pr->lock, pr->persist.domain, MANIFEST_BYTES, 0);
-    return pr->manifest
-               ? 0
-               : report_errno(errno, "cannot map the manifest %s/%s", pr->folder.path, n->manifest);
+    return pr->manifest ? 0
+                        : folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
 }
 
 int birth_write_record(struct pairing *pr)
@@ -119,7 +115,7 @@ static int write_attribute(struct pairing *pr)
     return attribute_write(pr->original, pr->path, &a);
 }
 
-int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish)
+int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
     if (!pr->has_attributes && pr->identity.links > 1)
         return report_error(EINVAL,
@@ -127,13 +123,13 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pa
                             " links on a file system without extended attributes, where its "
                             "reflection is found by one name only: remove the other links",
                             pr->path, pr->identity.links);
-    if (make_reflection(pr, n) < 0)
+    if (make_reflection(pr) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
-        return report_errno(errno, "cannot clear the manifest %s/%s", pr->folder.path, n->manifest);
-    if (birth_map_manifest(pr, n) < 0 || dress(pr, pr->lock, n->manifest) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot clear the manifest");
+    if (birth_map_manifest(pr) < 0 || dress(pr, pr->lock, pr->names.manifest) < 0)
         return -1;
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.slots = MANIFEST_SLOTS;
@@ -151,11 +147,9 @@ int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pa
  * without the attribute holds nothing, and an attribute has all that it needs. */
 int birth_finish(struct pairing *pr)
 {
-    const struct lookup_names n = lookup_names(pr->identity.inode);
     struct persist p = pr->persist;
     if (fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection %s/%s durable", pr->folder.path,
-                            n.reflection);
+        return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
         return -1;
     if (p.domain == PERSIST_MSYNC) {

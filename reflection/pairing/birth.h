@@ -12,7 +12,7 @@
 #include "reflection/pairing/lookup.h"
 
 /* Makes reflection and manifest, which has no record yet. */
-int birth_give(struct pairing *pr, const struct lookup_names *n, const struct pairing_wish *wish);
+int birth_give(struct pairing *pr, const struct pairing_wish *wish);
 
 /* Makes the pairing durable, with pr->record and the attribute: nothing may be stored before. */
 int birth_finish(struct pairing *pr);
@@ -29,7 +29,7 @@ void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
 
 /* Maps the manifest, with space allocated for it and for the area of slot 0. pr->persist is set. */
-int birth_map_manifest(struct pairing *pr, const struct lookup_names *n);
+int birth_map_manifest(struct pairing *pr);
 
 /* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
  * reflection holds content of the original. If the caller has no permission for that, logs a warning. */

@@ -45,9 +45,8 @@ int identity_of(int fd, struct identity *identity)
     }
     identity->mtime_sec = sx.stx_mtime.tv_sec;
     identity->mtime_nsec = sx.stx_mtime.tv_nsec;
-    identity->mode = ownership_mode(fd, sx.stx_mode & 07777);
-    identity->owner = sx.stx_uid;
-    identity->group = sx.stx_gid;
+    identity->trust =
+        (struct trust){sx.stx_uid, sx.stx_gid, ownership_mode(fd, sx.stx_mode & 07777)};
     /* The kernel stores an int, although the ioctl's number says long. */
     long generation = 0;
     if (ioctl(fd, FS_IOC_GETVERSION, &generation) == 0) {

@@ -28,9 +28,7 @@ struct identity {
     uint32_t generation;
     int64_t mtime_sec;
     uint32_t mtime_nsec;
-    mode_t mode;
-    uid_t owner;
-    gid_t group;
+    struct trust trust; /* owner, group and mode */
 };
 
 /* Returns 0; -1 with a sentence: EINVAL for a file that is not regular or has no name; errors of statx(). */
@@ -41,11 +39,6 @@ int identity_of(int fd, struct identity *identity);
 int identity_path(int fd, const struct identity *identity, char *path, char **name);
 
 void identity_to_record(const struct identity *identity, struct manifest_record *record);
-
-static inline struct trust identity_trust(const struct identity *identity)
-{
-    return (struct trust){identity->owner, identity->group, identity->mode};
-}
 
 /* Returns true if both are the same inode, in the same use of its number, by birth time and generation.
  * Only values that both sides have are compared. */

@@ -21,13 +21,12 @@ enum verdict {
 
 /* `found` is manifest_read()'s result; *pr has the record, and is updated by what the attribute tells. Sets a
  * pairing aside only if no other process has the file mapped (not pr->joined). */
-enum verdict identity_check_of(struct pairing *pr, const struct lookup_names *n,
-                               enum manifest_finding found, const struct pairing_wish *wish);
+enum verdict identity_check_of(struct pairing *pr, enum manifest_finding found,
+                               const struct pairing_wish *wish);
 
 /* May a manifest without a valid copy be one that was never used? A manifest gets its length before its
  * bytes. Any other file is not libato's: it may be a user's file that was renamed, and must not be
  * overwritten. Returns 1, 0; -1 with a sentence. */
-int identity_check_may_be_unborn(const struct pairing *pr, const struct lookup_names *n,
-                                 const char *bytes);
+int identity_check_may_be_unborn(const struct pairing *pr, const char *bytes);
 
 #endif

@@ -13,29 +13,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct lookup_names lookup_names(uint64_t inode)
-{
-    struct lookup_names n;
-    snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
-    snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
-    return n;
-}
-
 /* ---- reading a folder without locks ---- */
 
 /* Reads a manifest, if it is trusted for the file `whose`. Returns 1 if there is one, valid or not (see *found); 0 if there
  * is none; -1 on error. */
-static int peek(const struct folder *f, const struct lookup_names *n, const struct identity *whose,
+static int peek(const struct folder *f, const struct pairing_names *n, const struct identity *whose,
                 struct manifest_record *record, enum manifest_finding *found)
 {
     _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
-    const struct trust trust = identity_trust(whose);
     int result = 1, which;
     /* O_NONBLOCK: opening a named pipe of that name would block. */
     int fd = openat(f->fd, n->manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : folder_error(f, n->manifest, "cannot open the manifest");
-    if (ownership_check(&trust, fd, f->path, n->manifest) < 0)
+    if (ownership_check(&whose->trust, fd, f->path, n->manifest) < 0)
         result = -1;
     /* Without a lock, both copies may have been written, one after the other, while they were
      * read. */
@@ -72,7 +63,7 @@ static int slices_in(int fd)
 
 int lookup_holds_slices(const struct folder *f, uint64_t inode)
 {
-    const struct lookup_names n = lookup_names(inode);
+    const struct pairing_names n = pairing_names(inode);
     int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
@@ -102,7 +93,7 @@ static int place(const struct pairing *pr, const char *name, const char *folder,
 static int holds(struct folder *f, const char *path, const struct attribute *a,
                  const struct identity *whose, struct manifest_record *record)
 {
-    const struct lookup_names n = lookup_names(a ? a->inode : whose->inode);
+    const struct pairing_names n = pairing_names(a ? a->inode : whose->inode);
     enum manifest_finding found = MANIFEST_UNBORN;
     struct stat st;
     f->fd = -1;

@@ -11,12 +11,6 @@
 
 #include "reflection/pairing/pairing.h"
 
-struct lookup_names {
-    char reflection[24], manifest[40];
-};
-
-struct lookup_names lookup_names(uint64_t inode);
-
 /* Returns 1 if the reflection of `inode` in a folder holds any slice, else 0 (also if there is none); -1 with
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);

@@ -5,8 +5,18 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+struct pairing_names pairing_names(uint64_t inode)
+{
+    struct pairing_names n;
+    snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
+    snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
+    return n;
+}
 
 int pairing_refresh(struct pairing *pr)
 {

@@ -45,11 +45,17 @@
 
 #include <string.h>
 
+/* Of the two files in the reflection folder. */
+struct pairing_names {
+    char reflection[24], manifest[40];
+};
+
 struct pairing {
     int original;   /* the file, opened again; if `borrowed`, the caller's descriptor */
     int reflection; /* open for reading and writing */
     int lock;       /* the manifest, for locks only */
     struct folder folder;
+    struct pairing_names names;
     struct persist persist;
     struct identity identity;
     struct manifest_record record;
@@ -86,6 +92,8 @@ struct pairing_wish {
 };
 
 #define PAIRING_NOT_YET 1
+
+struct pairing_names pairing_names(uint64_t inode);
 
 /* Return 0; -1 with a sentence: if unlocking fails, no other process can attach as long as this one has the
  * file mapped. The lock does not exclude threads of the same process. */

@@ -28,9 +28,9 @@ static int remove_unfinished(void *arg, const char *name)
 
 /* Removes unfinished manifests of dead makers. A living maker finds that its file is gone, and
  * starts again. */
-static void remove_all_unfinished(const struct pairing *pr, const struct lookup_names *n)
+static void remove_all_unfinished(const struct pairing *pr)
 {
-    struct makers m = {&pr->folder, n->manifest};
+    struct makers m = {&pr->folder, pr->names.manifest};
     (void)folder_each_name(&pr->folder, remove_unfinished, &m); /* leftovers are harmless */
 }
 
@@ -38,41 +38,37 @@ static void remove_all_unfinished(const struct pairing *pr, const struct lookup_
  * file that still needs its reflection never lacks it; so are the guarded bytes and the removal of the attribute before that of
  * the names. The manifest is removed last: without it a removal that a kill interrupts would not be found. A power cut may
  * bring back either of them or both, which nothing needs: the next map of the file removes them. */
-static int finish_removal(struct pairing *pr, const struct lookup_names *n)
+static int finish_removal(struct pairing *pr)
 {
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
     /* explorer: drop fsync survives: its file system has attributes. */
     if (!pr->has_attributes && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
-    if (fsops->unlinkat(pr->folder.fd, n->reflection, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot remove the reflection %s/%s", pr->folder.path,
-                            n->reflection);
-    if (fsops->unlinkat(pr->folder.fd, n->manifest, 0) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot remove the manifest %s/%s", pr->folder.path,
-                            n->manifest);
-    remove_all_unfinished(pr, n);
+    if (fsops->unlinkat(pr->folder.fd, pr->names.reflection, 0) < 0 && errno != ENOENT)
+        return folder_error(&pr->folder, pr->names.reflection, "cannot remove the reflection");
+    if (fsops->unlinkat(pr->folder.fd, pr->names.manifest, 0) < 0 && errno != ENOENT)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot remove the manifest");
+    remove_all_unfinished(pr);
     return 0;
 }
 
 void removal_of_failed_birth(struct pairing *pr)
 {
-    const struct lookup_names n = lookup_names(pr->identity.inode);
     struct report_kept why = {0};
     report_keep(&why);
     (void)guard_put_back(pr);
-    (void)finish_removal(pr, &n); /* what is left is removed by the next map */
+    (void)finish_removal(pr); /* what is left is removed by the next map */
     (void)report_again(&why);
 }
 
-int removal_start_over(struct pairing *pr, const struct lookup_names *n)
+int removal_start_over(struct pairing *pr)
 {
     /* persist-order R3 (writer: M1): `deployed` may be visible and not durable, if its writer was
      * killed between store and fence. After a power cut the record before it, `in use`, would miss what is
      * removed now. */
     if (fsops_fsync(pr->lock) < 0)
-        return report_errno(errno, "cannot make the manifest %s/%s durable", pr->folder.path,
-                            n->manifest);
+        return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
     /* P4: if the attribute is gone, the bytes were put back before, and another program may have
      * written to them since; but after a restart of the machine they may be lost. */
     struct attribute a;
@@ -84,12 +80,11 @@ int removal_start_over(struct pairing *pr, const struct lookup_names *n)
          attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
         guard_put_back(pr) < 0)
         return -1;
-    return finish_removal(pr, n);
+    return finish_removal(pr);
 }
 
 int pairing_remove(struct pairing *pr)
 {
-    struct lookup_names n = lookup_names(pr->identity.inode);
     /* A length that another program gave the file while it was mapped stays. */
     int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
     if (r < 0 && errno != ESTALE)
@@ -99,55 +94,54 @@ int pairing_remove(struct pairing *pr)
     pr->record.state = MANIFEST_DEPLOYED;
     if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
         return -1;
-    return finish_removal(pr, &n);
+    return finish_removal(pr);
 }
 
 /* Chooses free names. If an earlier renaming of this pairing was interrupted, one of its two renames
  * may be durable, and a birth may have begun since, so the first choice may be in use. */
-static void choose_stale_name(const struct pairing *pr, const struct lookup_names *n, char to[80])
+static void choose_stale_name(const struct pairing *pr, char to[80])
 {
     char id[33], manifest[96];
-    bool reflection = folder_has(&pr->folder, n->reflection);
+    bool reflection = folder_has(&pr->folder, pr->names.reflection);
     identity_hex(pr->record.id, id);
-    snprintf(to, 80, "%s.stale-%.8s", n->reflection, id);
+    snprintf(to, 80, "%s.stale-%.8s", pr->names.reflection, id);
     for (int i = 1;; i++) {
         strcpy(stpcpy(manifest, to), ".manifest");
         if (!folder_has(&pr->folder, manifest) && !(reflection && folder_has(&pr->folder, to)))
             return;
-        snprintf(to, 80, "%s.stale-%.8s-%d", n->reflection, id, i);
+        snprintf(to, 80, "%s.stale-%.8s-%d", pr->names.reflection, id, i);
     }
 }
 
 bool removal_is_set_aside(const struct folder *f, const struct manifest_record *record)
 {
-    const struct lookup_names n = lookup_names(record->inode);
+    const struct pairing_names n = pairing_names(record->inode);
     char id[33], to[80];
     identity_hex(record->id, id);
     snprintf(to, sizeof(to), "%s.stale-%.8s", n.reflection, id);
     return folder_has(f, to);
 }
 
-int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const char *why)
+int removal_set_aside(struct pairing *pr, const char *why)
 {
     char to[96];
-    choose_stale_name(pr, n, to);
-    if (fsops->renameat(pr->folder.fd, n->reflection, to) < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot set the stale reflection %s/%s aside", pr->folder.path,
-                            n->reflection);
+    choose_stale_name(pr, to);
+    if (fsops->renameat(pr->folder.fd, pr->names.reflection, to) < 0 && errno != ENOENT)
+        return folder_error(&pr->folder, pr->names.reflection,
+                            "cannot set aside the stale reflection");
     /* persist-order P3 (reader: identity_check_of()): the manifest is renamed last, because without it a birth
      * removes the reflection as a leftover. */
     if (folder_sync(&pr->folder) < 0)
         return -1;
     report_log(REPORT_WARNING, "the reflection %s/%s %s: it is set aside, renamed to %s",
-               pr->folder.path, n->reflection, why, to);
+               pr->folder.path, pr->names.reflection, why, to);
     strcat(to, ".manifest");
-    if (fsops->renameat(pr->folder.fd, n->manifest, to) < 0)
-        return report_errno(errno, "cannot set the stale manifest %s/%s aside", pr->folder.path,
-                            n->manifest);
+    if (fsops->renameat(pr->folder.fd, pr->names.manifest, to) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot set aside the stale manifest");
     return 0; /* durable with the birth that follows (P1) */
 }
 
-int removal_forget(struct pairing *pr, const struct lookup_names *n)
+int removal_forget(struct pairing *pr)
 {
     const struct manifest_guard *g = &pr->record.guard;
     char plain[33];
@@ -161,5 +155,5 @@ int removal_forget(struct pairing *pr, const struct lookup_names *n)
      * and the reflection can be set aside again. */
     if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    return removal_set_aside(pr, n, "is not used, as ATO_PREFER_FILE asks");
+    return removal_set_aside(pr, "is not used, as ATO_PREFER_FILE asks");
 }

@@ -15,20 +15,20 @@
 int pairing_remove(struct pairing *pr);
 
 /* Removes the files that an interrupted birth or removal left: they have no content. */
-int removal_start_over(struct pairing *pr, const struct lookup_names *n);
+int removal_start_over(struct pairing *pr);
 
 /* Removes what a birth made that failed, or whose map failed: the record is not in use yet. Keeps the error, errno too. */
 void removal_of_failed_birth(struct pairing *pr);
 
 /* Renames a pairing under this inode number that belonged to a file that is gone, or that is not
  * preferred. `why` is for the warning. */
-int removal_set_aside(struct pairing *pr, const struct lookup_names *n, const char *why);
+int removal_set_aside(struct pairing *pr, const char *why);
 
 /* Returns true if the reflection was renamed so, and the manifest with this record still has its name: the renaming was
  * interrupted, and the reflection's name may be that of a birth that was cut, too. With the attach lock. */
 bool removal_is_set_aside(const struct folder *f, const struct manifest_record *record);
 
 /* Sets the pairing aside, since the file is preferred. */
-int removal_forget(struct pairing *pr, const struct lookup_names *n);
+int removal_forget(struct pairing *pr);
 
 #endif

@@ -26,43 +26,42 @@
 /* ---- taking the manifest ---- */
 
 /* Makes an empty manifest under its name, unless there is one already. */
-static int make_manifest(struct pairing *pr, const struct lookup_names *n)
+static int make_manifest(struct pairing *pr)
 {
-    const struct trust trust = identity_trust(&pr->identity);
     const int around = pr->folder.fd;
     char unfinished[NAME_MAX + 1];
-    if (!folder_unfinished(unfinished, n->manifest))
+    if (!folder_unfinished(unfinished, pr->names.manifest))
         return -1;
     int fd = fsops->create(around, unfinished, O_RDWR | O_EXCL, 0600);
-    if (fd >= 0 && folder_finish(around, unfinished, n->manifest, &trust, fd, 0) == 0)
+    if (fd >= 0 &&
+        folder_finish(around, unfinished, pr->names.manifest, &pr->identity.trust, fd, 0) == 0)
         return 0;
     /* The random name is taken; or another process has made the manifest, or removed this one. */
     return errno == EEXIST || errno == ENOENT ? 0 : -1;
 }
 
 /* Opens the manifest, making it if need be, and takes the attach lock. */
-static int take_manifest(struct pairing *pr, const struct lookup_names *n)
+static int take_manifest(struct pairing *pr)
 {
-    const struct trust trust = identity_trust(&pr->identity);
     for (;;) {
-        pr->lock = openat(pr->folder.fd, n->manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        pr->lock = openat(pr->folder.fd, pr->names.manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (pr->lock < 0 && errno == ENOENT) {
-            if (make_manifest(pr, n) < 0)
+            if (make_manifest(pr) < 0)
                 return report_errno(
                     errno,
                     "cannot make the manifest %s/%s (for a file without a reflection, "
                     "ATO_REFLECTION_DIR or reflection_dir names another folder)",
-                    pr->folder.path, n->manifest);
+                    pr->folder.path, pr->names.manifest);
             continue;
         }
         if (pr->lock < 0)
-            return folder_error(&pr->folder, n->manifest, "cannot open the manifest");
+            return folder_error(&pr->folder, pr->names.manifest, "cannot open the manifest");
         /* Before waiting for the lock: locks on a file that is not trusted do not count. */
-        if (ownership_check(&trust, pr->lock, pr->folder.path, n->manifest) < 0)
+        if (ownership_check(&pr->identity.trust, pr->lock, pr->folder.path, pr->names.manifest) < 0)
             return -1;
         if (locks_wait(pr->lock, 0, 1) < 0)
-            return folder_error(&pr->folder, n->manifest, "cannot lock the manifest");
-        int named = folder_names(&pr->folder, n->manifest, pr->lock);
+            return folder_error(&pr->folder, pr->names.manifest, "cannot lock the manifest");
+        int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
         if (named != 0)
             return named < 0 ? -1 : 0;
         close(pr->lock); /* removed or set aside meanwhile: its lock has no meaning any more */
@@ -80,13 +79,13 @@ static void nap(void)
 
 /* Takes all bytes but byte 0: possible only if no process has the file mapped. Returns 1, with slot 0 kept; 0
  * if a process has it mapped; -1. */
-static int take_slots(struct pairing *pr, const struct lookup_names *n)
+static int take_slots(struct pairing *pr)
 {
     const enum locks_answer all = locks_try(pr->lock, 1, PAIRING_LIVES);
     if (all == LOCKS_TAKEN)
         return 0;
     if (all != LOCKS_MINE || locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
-        return folder_error(&pr->folder, n->manifest, "cannot lock a slot of the manifest");
+        return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
     pr->slot = 0;
     return 1;
 }
@@ -100,7 +99,7 @@ enum { DUE = 2, NOT_YET = 3 };
 /* Replays the lanes in the manifest, of all slots. */
 static int replay_all_slots(struct pairing *pr)
 {
-    struct participants n = {.folder = &pr->folder, .trust = identity_trust(&pr->identity)};
+    struct participants n = {.folder = &pr->folder, .trust = pr->identity.trust};
     const struct journal_file file = pairing_in_journals(pr);
     const int slot = area_next(pr->lock, 0, pr->path);
     if (slot < 0 || slot == MANIFEST_SLOTS)
@@ -134,39 +133,38 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
 /* ---- the pairing that is found ---- */
 
 /* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
-static int open_alone(struct pairing *pr, const struct lookup_names *n, char *bytes,
-                      enum manifest_finding found, const struct pairing_wish *wish,
-                      uint64_t *journal)
+static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding found,
+                      const struct pairing_wish *wish, uint64_t *journal)
 {
     int result = -1;
-    switch (identity_check_of(pr, n, found, wish)) {
+    switch (identity_check_of(pr, found, wish)) {
     case VERDICT_ADOPT:
         result = recover_slots(pr, bytes, journal);
         if (result == DUE)
             return DUE;
         if (result == 1)
-            result = adopt(pr, n, bytes, wish) < 0 ? -1 : 1;
+            result = adopt(pr, bytes, wish) < 0 ? -1 : 1;
         if (result < 0 && errno == ESTALE) {
-            const int nothing = adopt_lost_nothing(pr, n, bytes, wish);
+            const int nothing = adopt_lost_nothing(pr, bytes, wish);
             if (nothing != 0)
-                return nothing < 0 ? -1 : removal_start_over(pr, n);
+                return nothing < 0 ? -1 : removal_start_over(pr);
         }
         if (result < 0 && errno == ESTALE && wish->prefer_file)
-            result = removal_forget(pr, n);
+            result = removal_forget(pr);
         break;
     case VERDICT_FORGET:
-        result = removal_forget(pr, n);
+        result = removal_forget(pr);
         break;
     case VERDICT_BEAR:
-        result = birth_give(pr, n, wish) < 0 ? -1 : 1;
+        result = birth_give(pr, wish) < 0 ? -1 : 1;
         if (result < 0)
             removal_of_failed_birth(pr);
         break;
     case VERDICT_START_OVER:
         /* After removal_set_aside() the name is free already. Removing is idempotent. */
-        result = folder_names(&pr->folder, n->manifest, pr->lock);
+        result = folder_names(&pr->folder, pr->names.manifest, pr->lock);
         if (result == 1)
-            result = removal_start_over(pr, n);
+            result = removal_start_over(pr);
         break;
     case VERDICT_REFUSE:
         break;
@@ -174,38 +172,36 @@ static int open_alone(struct pairing *pr, const struct lookup_names *n, char *by
     return result;
 }
 
-static int open_others(struct pairing *pr, const struct lookup_names *n,
-                       enum manifest_finding found, const struct pairing_wish *wish)
+static int open_others(struct pairing *pr, enum manifest_finding found,
+                       const struct pairing_wish *wish)
 {
     /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
      * dying. It gets NOT_YET below. */
     const enum verdict verdict =
-        found == MANIFEST_VALID ? identity_check_of(pr, n, found, wish) : VERDICT_BEAR;
+        found == MANIFEST_VALID ? identity_check_of(pr, found, wish) : VERDICT_BEAR;
     if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
         return -1;
     if (found != MANIFEST_VALID)
         pr->record.state = 0;
-    int joined = adopt_used(pr, n, wish);
+    int joined = adopt_used(pr, wish);
     return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
-static int open_locked(struct pairing *pr, const struct lookup_names *n,
-                       const struct pairing_wish *wish, uint64_t *journal)
+static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
-        return folder_error(&pr->folder, n->manifest, "cannot read the manifest");
+        return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, n, bytes) : 1;
+    int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, bytes) : 1;
     if (unborn < 0)
         return -1;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    return pr->joined ? open_others(pr, n, found, wish)
-                      : open_alone(pr, n, bytes, found, wish, journal);
+    return pr->joined ? open_others(pr, found, wish) : open_alone(pr, bytes, found, wish, journal);
 }
 
 /* ---- the beginning and the end ---- */
@@ -225,18 +221,18 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     pr->original = wish->borrow ? fd : folder_reopen(fd);
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
-    struct lookup_names n = lookup_names(identity->inode);
+    pr->names = pairing_names(identity->inode);
     if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
         goto fail;
     for (int naps = 0, dues = 0;;) {
         uint64_t journal = 0;
-        if (take_manifest(pr, &n) < 0)
+        if (take_manifest(pr) < 0)
             goto fail;
-        int alone = take_slots(pr, &n);
+        int alone = take_slots(pr);
         if (alone < 0)
             goto fail;
         pr->joined = !alone;
-        int r = open_locked(pr, &n, wish, &journal);
+        int r = open_locked(pr, wish, &journal);
         if (r == 1)
             return 0;
         if (r < 0 || (r == NOT_YET && naps++ == NAPS))

@@ -147,8 +147,8 @@ TEST_F(Identity, HasTheValuesOfStat)
     EXPECT_EQ(found_identity.device, st.st_dev);
     EXPECT_EQ(found_identity.size, 10u);
     EXPECT_EQ(found_identity.links, 1u);
-    EXPECT_EQ(found_identity.mode, st.st_mode & 07777);
-    EXPECT_EQ(found_identity.owner, st.st_uid);
+    EXPECT_EQ(found_identity.trust.mode, st.st_mode & 07777);
+    EXPECT_EQ(found_identity.trust.owner, st.st_uid);
     EXPECT_EQ(found_identity.mtime_nsec, static_cast<uint32_t>(st.st_mtim.tv_nsec));
 }
 

@@ -61,7 +61,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     static struct look_manifest m;
     struct findings *f = &a->check->findings;
     struct look_holders h;
-    struct lookup_names n = lookup_names(inode);
+    struct pairing_names n = pairing_names(inode);
     struct stat st;
     int there = look_manifest(a->folder, inode, &m);
     if (there < 0)
@@ -103,7 +103,7 @@ out:
 static void check_name(struct around *a, const char *entry)
 {
     struct findings *f = &a->check->findings;
-    struct lookup_names n;
+    struct pairing_names n;
     char name[PATH_ROOM];
     uint64_t inode;
     const char *rest;
@@ -114,7 +114,7 @@ static void check_name(struct around *a, const char *entry)
         finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
         return;
     }
-    n = lookup_names(inode);
+    n = pairing_names(inode);
     if (*rest == '\0') {
         if (!folder_has(a->folder, n.manifest) && folder_has(a->folder, entry))
             finding_add(f, FINDING_WARNING, name, "an orphan: a reflection without a manifest");
@@ -185,7 +185,7 @@ struct listing {
 
 static bool has_manifest(const struct around *a, uint64_t inode)
 {
-    struct lookup_names n = lookup_names(inode);
+    struct pairing_names n = pairing_names(inode);
     return a->folder->fd >= 0 && folder_has(a->folder, n.manifest);
 }
 

@@ -86,11 +86,10 @@ static void judge_own(struct look *l)
 /* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
 static bool is_trusted(struct look *l)
 {
-    struct lookup_names n = lookup_names(l->identity.inode);
-    struct trust trust = identity_trust(&l->identity);
-    if (ownership_check(&trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
+    struct pairing_names n = pairing_names(l->identity.inode);
+    if (ownership_check(&l->identity.trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
         (l->reflection < 0 ||
-         ownership_check(&trust, l->reflection, l->folder.path, n.reflection) == 0))
+         ownership_check(&l->identity.trust, l->reflection, l->folder.path, n.reflection) == 0))
         return true;
     judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
     return false;

@@ -121,7 +121,7 @@ int look_folder(struct folder *f, const char *path)
 
 int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *m)
 {
-    struct lookup_names n = lookup_names(inode);
+    struct pairing_names n = pairing_names(inode);
     struct stat st;
     memset(m, 0, sizeof(*m));
     m->fd = look_into(f, n.manifest, &st);
@@ -266,7 +266,7 @@ static int find_manifest(struct look *l)
 
 static void open_reflection(struct look *l)
 {
-    struct lookup_names n = lookup_names(l->identity.inode);
+    struct pairing_names n = pairing_names(l->identity.inode);
     struct stat st;
     l->reflection = look_into(&l->folder, n.reflection, &st);
     l->reflection_error = l->reflection < 0 ? errno : 0;
@@ -297,7 +297,7 @@ static void forget(struct look *l)
 static bool is_unchanged(const struct look *l)
 {
     static char now[MANIFEST_BYTES];
-    struct lookup_names n = lookup_names(l->identity.inode);
+    struct pairing_names n = pairing_names(l->identity.inode);
     struct stat st;
     if (l->manifest.fd < 0)
         return true;
@@ -370,9 +370,8 @@ static int look_once(struct look *l)
     }
     if (l->state != LOOK_DAMAGED)
         judge(l);
-    const struct trust trust = identity_trust(&l->identity);
     if ((l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE) &&
-        lanes_each(&l->folder, &l->manifest, &trust, count_due, l) < 0)
+        lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l) < 0)
         return -1;
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
         judge_set(l, LOOK_COPIED,
