@@ -151,9 +151,6 @@ static int look_locked(struct file *f)
         return -1;
     if (reader_state_manifest(pr, &pr->record, &sizes) < 0)
         return -1;
-    if (pr->record.format != 0)
-        return report_error(EUCLEAN, "the reflection of %s has format %u, this library reads 0",
-                            pr->path, pr->record.format);
     /* Left by a removal that was cut. */
     if (pr->record.state == MANIFEST_DEPLOYED)
         return due(pr);

@@ -88,14 +88,6 @@ static int look_for_attribute(const struct pairing *pr)
                         pr->path, pr->folder.path, pr->names.reflection);
 }
 
-static int check_format(const struct pairing *pr)
-{
-    if (pr->record.format == 0)
-        return 0;
-    return report_error(EUCLEAN, "the reflection %s/%s has format %u, this library reads 0",
-                        pr->folder.path, pr->names.reflection, pr->record.format);
-}
-
 static void follow(struct pairing *pr)
 {
     birth_follow(pr, pr->reflection, pr->names.reflection);
@@ -131,7 +123,7 @@ int adopt_used(struct pairing *pr, const struct pairing_wish *wish)
         return PAIRING_NOT_YET;
     }
     /* The size may change at any time: it is read from the mapping, as one word. */
-    if (check_format(pr) < 0 || birth_take_domain(pr, wish) < 0 || birth_map_manifest(pr) < 0 ||
+    if (birth_take_domain(pr, wish) < 0 || birth_map_manifest(pr) < 0 ||
         pairing_refresh_size(pr) < 0 || check_reflection(pr, pr->size) < 0)
         return -1;
     follow(pr);
@@ -150,8 +142,6 @@ int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish
         return report_error(unfinished ? ESTALE : EUCLEAN,
                             "the logical size in the manifest %s/%s is damaged", pr->folder.path,
                             pr->names.manifest);
-    if (check_format(pr) < 0)
-        return -1;
     pr->size = sizes.size;
     if (pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0)
         return -1;

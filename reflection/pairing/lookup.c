@@ -119,7 +119,7 @@ static int holds(struct folder *f, const char *path, const struct attribute *a,
 static int was_plain(const struct pairing *copy, const struct folder *f,
                      const struct manifest_record *source)
 {
-    if (source->version != MANIFEST_VERSION) /* damaged, or of another version */
+    if (source->version != MANIFEST_VERSION || source->format != 0) /* or damaged */
         return false;
     if (source->state != MANIFEST_CLEAN || !identity_unwritten(&copy->identity, source))
         return false;

@@ -115,7 +115,7 @@ TEST_F(Manifest, EveryFieldIsReadAsWritten)
 {
     Bytes filled = support::pattern(sizeof(record), 5);
     memcpy(&record, filled.data(), sizeof(record));
-    record.format = 1;
+    record.format = 0;
     record.domain = PERSIST_EADR;
     record.state = MANIFEST_CLEAN;
     record.clean_size = 1 << 20;
@@ -211,19 +211,25 @@ TEST_F(Manifest, BothCopiesDamagedIsDamageAndNotUnborn)
     EXPECT_EQ(read(), MANIFEST_DAMAGED);
 }
 
-TEST_F(Manifest, IsForeignIfEitherCopyHasAnotherVersion)
+TEST_F(Manifest, IsForeignIfEitherCopyHasAnotherVersionOrFormat)
 {
     write(1);
     write(2);
-    for (int copy : {0, 1}) {
-        std::vector<uint64_t> kept = words;
-        patch(copy, [](manifest_record &r) { r.version = 9; });
-        manifest_record r;
-        int which_copy;
-        EXPECT_EQ(manifest_read(bytes(), &r, &which_copy), MANIFEST_FOREIGN);
-        EXPECT_EQ(r.version, 9u);
-        words = kept;
-    }
+    for (int copy : {0, 1})
+        for (unsigned format : {0, 1, 2}) {
+            const unsigned version = format ? MANIFEST_VERSION : 9;
+            std::vector<uint64_t> kept = words;
+            patch(copy, [&](manifest_record &r) {
+                r.version = version;
+                r.format = format;
+            });
+            manifest_record r;
+            int which_copy;
+            EXPECT_EQ(manifest_read(bytes(), &r, &which_copy), MANIFEST_FOREIGN);
+            EXPECT_EQ(r.format, format);
+            EXPECT_EQ(r.version, version);
+            words = kept;
+        }
 }
 
 TEST_F(Manifest, OfVersion1IsForeign)
@@ -243,8 +249,7 @@ TEST(ManifestArea, OfEachSlotLiesBehindTheOneBefore)
 TEST_F(Manifest, RecordWithInvalidFieldsIsRefusedDespiteItsChecksum)
 {
     using Change = void (*)(manifest_record &);
-    for (Change change : {Change([](manifest_record &r) { r.format = 2; }),
-                          Change([](manifest_record &r) { r.domain = 0; }),
+    for (Change change : {Change([](manifest_record &r) { r.domain = 0; }),
                           Change([](manifest_record &r) { r.domain = 5; }),
                           Change([](manifest_record &r) { r.state = 0; }),
                           Change([](manifest_record &r) { r.state = 5; }),

@@ -85,8 +85,8 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     }
     if (m->found == MANIFEST_FOREIGN) {
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the manifest has version %u, which this program does not know",
-                    m->record.version);
+                    "the manifest has version %u and format %u, which this program does not know",
+                    m->record.version, m->record.format);
         return;
     }
     check_copies(c, name, m);
@@ -104,10 +104,6 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     if (!m->has_size)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the size words of the manifest, at %d, are damaged", MANIFEST_SIZE_WORD);
-    if (m->record.format != 0)
-        finding_add(&c->findings, FINDING_ERROR, name,
-                    "the reflection has format %u, which this program does not know",
-                    m->record.format);
 }
 
 /* ---- the reflection ---- */
@@ -124,7 +120,7 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
                       const struct look_manifest *m)
 {
     struct look_words w;
-    if (m->found != MANIFEST_VALID || !m->has_size || m->record.format != 0)
+    if (m->found != MANIFEST_VALID || !m->has_size)
         return; /* the manifest does not tell what to expect */
     int looked = look_words(reflection, length, m->size, &w);
     if (has_moved(m))
@@ -192,7 +188,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
         check_attribute(c, name, l);
         if (l->reflection >= 0)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest);
-        told |= !l->manifest.has_size || l->manifest.record.format != 0 ||
+        told |= !l->manifest.has_size ||
                 (l->reflection >= 0 &&
                  l->reflection_length < layout_reflection_bytes(l->manifest.size));
         /* A reflection that does not exist yet, or not any more, is not a finding. */

@@ -53,8 +53,6 @@ static void judge_sizes(struct look *l)
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",
                   l->identity.size, l->manifest.size);
-    else if (r->format != 0)
-        judge_set(l, LOOK_DAMAGED, "its reflection has format %u, which is not known", r->format);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
         judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
                   l->identity.inode);
@@ -126,8 +124,9 @@ void judge(struct look *l)
     }
     if (m->found == MANIFEST_FOREIGN) {
         judge_set(l, LOOK_DAMAGED,
-                  "the manifest %s/%" PRIu64 ".manifest is of version %u, which is not known",
-                  folder, inode, m->record.version);
+                  "the manifest %s/%" PRIu64
+                  ".manifest is of version %u and format %u, which are not known",
+                  folder, inode, m->record.version, m->record.format);
         return;
     }
     if (m->found == MANIFEST_UNBORN) {
