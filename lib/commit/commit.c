@@ -94,7 +94,7 @@ static int store_words(struct page_set *h)
 
 static uint64_t *size_word(const struct part *part)
 {
-    return growth_size_word(&part->mapping->file->pairing);
+    return (uint64_t *)(part->mapping->file->pairing.manifest + MANIFEST_SIZE_WORD);
 }
 
 /* Stores and flushes the size words of all parts that change a size. */

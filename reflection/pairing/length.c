@@ -59,6 +59,14 @@ static int lost(const struct pairing *pr, const char *what)
     return GROWTH_LOST;
 }
 
+/* Stores a word of the manifest: durable after the next fence. Returns 0; GROWTH_LOST. */
+static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
+{
+    uint64_t *word = (uint64_t *)(pr->manifest + at);
+    persist_store_word(&pr->persist, word, value);
+    return persist_flush_word(&pr->persist, word) < 0 ? lost(pr, "the manifest of") : 0;
+}
+
 int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
 {
     struct stat st;
@@ -95,47 +103,20 @@ uint64_t shrink_from(const struct pairing *pr)
     return manifest_shrunk(pr->manifest, pr->size);
 }
 
-uint64_t *growth_size_word(const struct pairing *pr)
-{
-    return (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
-}
-
 /* ---- longer ---- */
 
 /* I5: the bits of new pages must be 0, but for those that the file had before. Bits in holes are 0. */
 static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
 {
-    uint64_t words[CHUNK_PAGES], first = layout_pages(longest), end = layout_pages(to);
-    uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    FOR_EACH_META(chunk, pr->reflection, first / CHUNK_PAGES, chunks)
-    {
-        if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
-        uint64_t page = chunk * CHUNK_PAGES;
-        if (page < first)
-            page = first;
-        uint64_t n = (chunk + 1) * CHUNK_PAGES - page;
-        ssize_t got = pread(pr->reflection, words, n * 8, (off_t)layout_word(page));
-        if (got < 0)
-            return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
-        for (ssize_t i = 0; i < got / 8; i++)
-            if (words[i])
-                return report_error(EUCLEAN,
-                                    "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
-                                    "%" PRIu64 ", beyond the end of the file",
-                                    pr->path, pr->folder.path, pr->identity.inode,
-                                    page + (uint64_t)i);
-    }
-    return 0;
-}
-
-static int lengthen(int fd, uint64_t to)
-{
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return -1;
-    if ((uint64_t)st.st_size < to && fsops->ftruncate(fd, (off_t)to) < 0)
-        return -1;
+    uint64_t page;
+    const int found = meta_find(pr->reflection, layout_pages(longest), layout_pages(to), &page);
+    if (found < 0)
+        return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
+    if (found)
+        return report_error(EUCLEAN,
+                            "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
+                            "%" PRIu64 ", beyond the end of the file",
+                            pr->path, pr->folder.path, pr->identity.inode, page);
     return 0;
 }
 
@@ -150,16 +131,12 @@ static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
 
 int growth_end(struct pairing *pr, uint64_t to)
 {
-    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
     const uint64_t growth = growth_last(pr), shrunk = manifest_shrunk(pr->manifest, pr->size);
     int r = 0;
     if (to <= growth || !has_length(pr, to, growth_longest(pr->size, shrunk)))
         r = growth_settle(pr, growth, shrunk);
-    if (r < 0 || growth <= pr->size)
+    if (r < 0 || growth <= pr->size || (r = store_word(pr, MANIFEST_GROWTH_WORD, 0)) < 0)
         return r;
-    persist_store_word(&pr->persist, word, 0);
-    if (persist_flush_word(&pr->persist, word) < 0)
-        return lost(pr, "the manifest of");
     /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file:
      * zeros that it appends must not count as those of the growth. */
     persist_fence(&pr->persist);
@@ -168,7 +145,6 @@ int growth_end(struct pairing *pr, uint64_t to)
 
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
-    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_GROWTH_WORD);
     uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
     struct stat st;
     if (check_words(pr, longest, to) < 0)
@@ -178,17 +154,18 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     /* A file that has the length already got it from another program, and keeps it if the growth is interrupted. */
     const bool has_it = (uint64_t)st.st_size >= to;
     if (to > longest && !has_it) {
-        persist_store_word(&pr->persist, word, manifest_encode_size(to));
-        if (persist_flush_word(&pr->persist, word) < 0)
-            return lost(pr, "the manifest of");
+        if (store_word(pr, MANIFEST_GROWTH_WORD, manifest_encode_size(to)) < 0)
+            return GROWTH_LOST;
         /* persist-order G1 (reader: growth_settle): the new length is durable in the growth word before
          * the original has it. Otherwise the file could not be distinguished from one that another
          * program made longer. */
         persist_fence(&pr->persist);
     }
-    if (lengthen(pr->reflection, layout_reflection_bytes(to)) < 0)
+    const uint64_t bytes = layout_reflection_bytes(to);
+    if (fstat(pr->reflection, &st) < 0 ||
+        ((uint64_t)st.st_size < bytes && fsops->ftruncate(pr->reflection, (off_t)bytes) < 0))
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
-                            pr->path, layout_reflection_bytes(to));
+                            pr->path, bytes);
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
     if (!has_it && fsops->ftruncate(pr->original, (off_t)to) < 0)
@@ -204,25 +181,16 @@ int growth_prepare(struct pairing *pr, uint64_t to)
 
 /* ---- shorter ---- */
 
-static uint64_t *shrink_word(const struct pairing *pr)
-{
-    return (uint64_t *)(pr->manifest + MANIFEST_SHRINK_WORD);
-}
-
 int shrink_announce(struct pairing *pr)
 {
-    uint64_t *word = shrink_word(pr);
     if (shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
         return 0;
-    persist_store_word(&pr->persist, word, manifest_encode_size(pr->size));
     /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the
      * size word says less. Otherwise the file could not be distinguished from one that another program
      * made longer. No fence is needed: a size word that is stored by itself lies in the same cache line,
      * which keeps the order of its stores; and J1's fence comes before the commit line of a lane with a
      * size word. */
-    if (persist_flush_word(&pr->persist, word) < 0)
-        return lost(pr, "the manifest of");
-    return 0;
+    return store_word(pr, MANIFEST_SHRINK_WORD, manifest_encode_size(pr->size));
 }
 
 /* Clears words of pages behind the end, and the last page's bits behind it, if the reflection keeps them when
@@ -265,7 +233,6 @@ static int clear_words(const struct pairing *pr)
 
 int shrink_finish(struct pairing *pr)
 {
-    uint64_t *word = shrink_word(pr);
     if (!shrink_from(pr))
         return 0;
     if (clear_words(pr) < 0 ||
@@ -278,9 +245,8 @@ int shrink_finish(struct pairing *pr)
         return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot make the length of %s durable", pr->path);
-    persist_store_word(&pr->persist, word, 0);
-    if (persist_flush_word(&pr->persist, word) < 0)
-        return lost(pr, "the manifest of");
+    if (store_word(pr, MANIFEST_SHRINK_WORD, 0) < 0)
+        return GROWTH_LOST;
     /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean:
      * bytes that another program appends then must not count as the part that was cut off. */
     persist_fence(&pr->persist);

@@ -66,9 +66,6 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
  * EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
-/* The word where step 3 stores manifest_encode_size(). */
-uint64_t *growth_size_word(const struct pairing *pr);
-
 /* The length that the last growth aimed at, by the mapped manifest; 0: there was none. */
 uint64_t growth_last(const struct pairing *pr);
 
@@ -87,7 +84,7 @@ uint64_t shrink_from(const struct pairing *pr);
 
 /* Step 1. The shrink word becomes durable before any size word that is stored afterwards (in domain pmem no
  * fence is needed for that). Then the caller stores manifest_encode_size() of less than pr->size to
- * growth_size_word() as step 2, and sets pr->size when that is durable. Returns 0; GROWTH_LOST with EIO. */
+ * the size word as step 2, and sets pr->size when that is durable. Returns 0; GROWTH_LOST with EIO. */
 int shrink_announce(struct pairing *pr);
 
 /* Steps 3 to 5. No process has either file mapped, and the manifest is durable as it is visible. Returns 0;

@@ -41,33 +41,14 @@ static int peek(const struct folder *f, const struct pairing_names *n, const str
     return result;
 }
 
-static int slices_in(int fd)
-{
-    struct stat st;
-    uint64_t words[CHUNK_PAGES];
-    if (fstat(fd, &st) < 0)
-        return -1;
-    FOR_EACH_META(chunk, fd, 0, (uint64_t)st.st_size / CHUNK_BYTES + 1)
-    {
-        if (chunk == UINT64_MAX)
-            return -1;
-        ssize_t got = pread(fd, words, sizeof(words), (off_t)layout_meta_page(chunk));
-        if (got < 0)
-            return -1;
-        for (ssize_t i = 0; i < got / 8; i++)
-            if (words[i])
-                return 1;
-    }
-    return 0;
-}
-
 int lookup_holds_slices(const struct folder *f, uint64_t inode)
 {
     const struct pairing_names n = pairing_names(inode);
     int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
-    int result = fd < 0 ? -1 : slices_in(fd);
+    uint64_t page;
+    int result = fd < 0 ? -1 : meta_find(fd, 0, layout_pages(LAYOUT_MAX_BYTES), &page);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

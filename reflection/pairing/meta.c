@@ -20,3 +20,24 @@ uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks)
     }
     return chunks;
 }
+
+int meta_find(int reflection, uint64_t page, uint64_t end, uint64_t *found)
+{
+    uint64_t words[CHUNK_PAGES];
+    const uint64_t first = page / CHUNK_PAGES, chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    FOR_EACH_META(chunk, reflection, first, chunks)
+    {
+        if (chunk == UINT64_MAX)
+            return -1;
+        const uint64_t from = chunk == first ? page % CHUNK_PAGES : 0;
+        *found = chunk * CHUNK_PAGES + from;
+        ssize_t got =
+            pread(reflection, words, (CHUNK_PAGES - from) * 8, (off_t)layout_word(*found));
+        if (got < 0)
+            return -1;
+        for (ssize_t i = 0; i < got / 8; i++, ++*found)
+            if (words[i])
+                return 1;
+    }
+    return 0;
+}

@@ -9,6 +9,10 @@
  * UINT64_MAX with errno if the file system does not tell. Changes nothing. */
 uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks);
 
+/* Finds the first page, from `page` on, whose word is not 0, in the meta pages of the pages before `end`. Returns 1, with
+ * *found; 0 if there is none; -1 with errno. */
+int meta_find(int reflection, uint64_t page, uint64_t end, uint64_t *found);
+
 /* Iterates over these chunks, from `from` on. The body ends the loop if `chunk` is UINT64_MAX. */
 #define FOR_EACH_META(chunk, reflection, from, chunks)                                             \
     for (uint64_t chunk = meta_next(reflection, from, chunks);                                     \
