@@ -39,7 +39,9 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
 
 static int check_reflection(struct pairing *pr, uint64_t size)
 {
-    pr->reflection = openat(pr->folder.fd, pr->names.reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (pr->reflection < 0)
+        pr->reflection =
+            openat(pr->folder.fd, pr->names.reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (pr->reflection < 0)
         return report_errno(errno == ENOENT ? ESTALE : errno,
                             "cannot open the reflection %s/%s of "
@@ -92,13 +94,6 @@ static void follow(struct pairing *pr)
 {
     birth_follow(pr, pr->reflection, pr->names.reflection);
     birth_follow(pr, pr->lock, pr->names.manifest);
-}
-
-static void close_reflection(struct pairing *pr)
-{
-    if (pr->reflection >= 0)
-        close(pr->reflection);
-    pr->reflection = -1;
 }
 
 /* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
@@ -189,11 +184,9 @@ int adopt_lost_nothing(struct pairing *pr, const char *bytes, const struct pairi
     report_keep(&why);
     int holds = 1;
     const bool has_size = manifest_sizes(bytes, &sizes);
-    if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk)) {
-        close_reflection(pr);
-        if (check_reflection(pr, has_size ? sizes.size : 0) == 0)
-            holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
-    }
+    if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk) &&
+        check_reflection(pr, has_size ? sizes.size : 0) == 0)
+        holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
     if (holds < 0)
         return -1;
     if (holds) {

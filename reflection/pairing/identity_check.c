@@ -110,12 +110,11 @@ enum verdict identity_check_of(struct pairing *pr, enum manifest_finding found,
     return of_another(pr, wish);
 }
 
-int identity_check_may_be_unborn(const struct pairing *pr, const char *bytes)
+bool identity_check_may_be_unborn(const struct pairing *pr, const char *bytes)
 {
     static const char zeros[MANIFEST_BYTES];
     struct stat st;
-    if (fstat(pr->lock, &st) < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot look at the manifest");
-    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
-           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+    return fstat(pr->lock, &st) == 0 &&
+           (st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
+            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0));
 }

@@ -72,11 +72,6 @@ static int take_manifest(struct pairing *pr)
  * this many naps, one second. */
 enum { NAPS = 500 };
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
-}
-
 /* Takes all bytes but byte 0: possible only if no process has the file mapped. Returns 1, with slot 0 kept; 0
  * if a process has it mapped; -1. */
 static int take_slots(struct pairing *pr)
@@ -196,10 +191,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, bytes) : 1;
-    if (unborn < 0)
-        return -1;
-    if (!unborn)
+    if (found == MANIFEST_UNBORN && !identity_check_may_be_unborn(pr, bytes))
         found = MANIFEST_DAMAGED;
     return pr->joined ? open_others(pr, found, wish) : open_alone(pr, bytes, found, wish, journal);
 }
@@ -247,7 +239,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
         if (r == DUE && wish->recover(pr, journal) < 0)
             goto fail;
         if (r == NOT_YET)
-            nap();
+            nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
     }
 fail:;
     KEEP_ERRNO();
