@@ -13,25 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-struct makers {
-    const struct folder *folder;
-    const char *manifest;
-};
-
+/* Removes an unfinished manifest of a dead maker. A living maker finds that its file is gone, and starts again. */
 static int remove_unfinished(void *arg, const char *name)
 {
-    const struct makers *m = arg;
-    if (folder_is_unfinished(name, m->manifest))
-        (void)fsops->unlinkat(m->folder->fd, name, 0);
+    const struct pairing *pr = arg;
+    if (folder_is_unfinished(name, pr->names.manifest))
+        (void)fsops->unlinkat(pr->folder.fd, name, 0);
     return 0;
-}
-
-/* Removes unfinished manifests of dead makers. A living maker finds that its file is gone, and
- * starts again. */
-static void remove_all_unfinished(const struct pairing *pr)
-{
-    struct makers m = {&pr->folder, pr->names.manifest};
-    (void)folder_each_name(&pr->folder, remove_unfinished, &m); /* leftovers are harmless */
 }
 
 /* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
@@ -49,7 +37,7 @@ static int finish_removal(struct pairing *pr)
         return folder_error(&pr->folder, pr->names.reflection, "cannot remove the reflection");
     if (fsops->unlinkat(pr->folder.fd, pr->names.manifest, 0) < 0 && errno != ENOENT)
         return folder_error(&pr->folder, pr->names.manifest, "cannot remove the manifest");
-    remove_all_unfinished(pr);
+    (void)folder_each_name(&pr->folder, remove_unfinished, pr); /* leftovers are harmless */
     return 0;
 }
 

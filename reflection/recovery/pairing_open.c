@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -131,40 +130,32 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
 static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding found,
                       const struct pairing_wish *wish, uint64_t *journal)
 {
-    int result = -1;
+    int r;
     switch (identity_check_of(pr, found, wish)) {
     case VERDICT_ADOPT:
-        result = recover_slots(pr, bytes, journal);
-        if (result == DUE)
-            return DUE;
-        if (result == 1)
-            result = adopt(pr, bytes, wish) < 0 ? -1 : 1;
-        if (result < 0 && errno == ESTALE) {
-            const int nothing = adopt_lost_nothing(pr, bytes, wish);
-            if (nothing != 0)
-                return nothing < 0 ? -1 : removal_start_over(pr);
-        }
-        if (result < 0 && errno == ESTALE && wish->prefer_file)
-            result = removal_forget(pr);
-        break;
+        r = recover_slots(pr, bytes, journal);
+        if (r == 1 && adopt(pr, bytes, wish) < 0)
+            r = -1;
+        if (r >= 0 || errno != ESTALE)
+            return r;
+        r = adopt_lost_nothing(pr, bytes, wish);
+        if (r != 0)
+            return r < 0 ? -1 : removal_start_over(pr);
+        return wish->prefer_file ? removal_forget(pr) : -1;
     case VERDICT_FORGET:
-        result = removal_forget(pr);
-        break;
+        return removal_forget(pr);
     case VERDICT_BEAR:
-        result = birth_give(pr, wish) < 0 ? -1 : 1;
-        if (result < 0)
-            removal_of_failed_birth(pr);
-        break;
+        if (birth_give(pr, wish) == 0)
+            return 1;
+        removal_of_failed_birth(pr);
+        return -1;
     case VERDICT_START_OVER:
         /* After removal_set_aside() the name is free already. Removing is idempotent. */
-        result = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-        if (result == 1)
-            result = removal_start_over(pr);
-        break;
-    case VERDICT_REFUSE:
-        break;
+        r = folder_names(&pr->folder, pr->names.manifest, pr->lock);
+        return r == 1 ? removal_start_over(pr) : r;
+    default: /* VERDICT_REFUSE */
+        return -1;
     }
-    return result;
 }
 
 static int open_others(struct pairing *pr, enum manifest_finding found,
