@@ -91,16 +91,14 @@ static_assert(sizeof(struct journal_word) == 16, "format");
  * that a commit of a MiB fits. The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
  * file. One lane for JOURNAL_WORDS (a write of 1 GiB at any place), or more if needed, beside any number of
  * files. */
-#define JOURNAL_LANES       16u
-#define JOURNAL_LANE_BYTES  (64ull << 10)
-#define JOURNAL_WORDS       ((1ull << 18) + 8192)
-#define JOURNAL_MAX_WORDS   (1ull << 28)
-#define JOURNAL_MAX_BYTES   (8ull << 30)
-#define JOURNAL_SLOT_LANES  4u
-#define JOURNAL_SLOT_BYTES  4032ull
-#define JOURNAL_SLOT_WORDS  ((JOURNAL_SLOT_BYTES - 128 - sizeof(struct journal_file)) / 16)
-#define JOURNAL_LARGE_BYTES journal_large_bytes(JOURNAL_WORDS)
-#define JOURNAL_BYTES       journal_bytes(JOURNAL_WORDS)
+#define JOURNAL_LANES      16u
+#define JOURNAL_LANE_BYTES (64ull << 10)
+#define JOURNAL_WORDS      ((1ull << 18) + 8192)
+#define JOURNAL_MAX_WORDS  (1ull << 28)
+#define JOURNAL_MAX_BYTES  (8ull << 30)
+#define JOURNAL_SLOT_LANES 4u
+#define JOURNAL_SLOT_BYTES 4032ull
+#define JOURNAL_SLOT_WORDS ((JOURNAL_SLOT_BYTES - 128 - sizeof(struct journal_file)) / 16)
 
 /* Bytes of the large lane, and of the whole journal, if that lane holds `words` words. */
 static inline uint64_t journal_large_bytes(uint64_t words)

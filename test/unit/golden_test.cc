@@ -105,11 +105,11 @@ constexpr uint64_t NUMBER = 0x123456789abc;
 TEST(Golden, JournalIsReadWithEveryLane)
 {
     Bytes image = golden_image("journal.golden");
-    ASSERT_EQ(image.size(), JOURNAL_BYTES);
+    ASSERT_EQ(image.size(), journal_bytes(JOURNAL_WORDS));
     JournalLab lab; // for its alignment
     memcpy(lab.bytes, image.data(), image.size());
     struct journal j;
-    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, NUMBER, "NAME"), 0);
+    ASSERT_EQ(journal_take(&j, lab.bytes, journal_bytes(JOURNAL_WORDS), NUMBER, "NAME"), 0);
     EXPECT_EQ(j.domain, PERSIST_PMEM);
     for (unsigned lane = 0; lane < j.lanes; lane++) {
         journal_view v;
@@ -161,7 +161,7 @@ TEST(Golden, JournalIsWrittenByteForByte)
     journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     Bytes image = golden_image("journal.golden");
-    ASSERT_EQ(image.size(), JOURNAL_BYTES);
+    ASSERT_EQ(image.size(), journal_bytes(JOURNAL_WORDS));
     EXPECT_EQ(memcmp(lab.bytes, image.data(), image.size()), 0);
 }
 

@@ -32,10 +32,10 @@ TEST(Journal, HeaderIsReadAsItWasWritten)
 {
     JournalLab lab(PERSIST_MSYNC);
     journal j;
-    ASSERT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, NUMBER, "NAME"), 0);
+    ASSERT_EQ(journal_take(&j, lab.bytes, journal_bytes(JOURNAL_WORDS), NUMBER, "NAME"), 0);
     EXPECT_EQ(j.lanes, lab.j.lanes);
     EXPECT_EQ(j.lane_bytes, JOURNAL_LANE_BYTES);
-    EXPECT_EQ(j.large_bytes, JOURNAL_LARGE_BYTES);
+    EXPECT_EQ(j.large_bytes, journal_large_bytes(JOURNAL_WORDS));
     EXPECT_EQ(j.domain, PERSIST_MSYNC);
 }
 
@@ -43,7 +43,7 @@ TEST(Journal, HeaderWithAnotherNumberIsRefused)
 {
     JournalLab lab;
     journal j;
-    EXPECT_EQ(journal_take(&j, lab.bytes, JOURNAL_BYTES, NUMBER + 1, "NAME"), -1);
+    EXPECT_EQ(journal_take(&j, lab.bytes, journal_bytes(JOURNAL_WORDS), NUMBER + 1, "NAME"), -1);
     EXPECT_EQ(errno, EUCLEAN);
     EXPECT_NE(std::string(report_sentence()).find("was renamed"), std::string::npos);
 }
@@ -53,7 +53,7 @@ TEST(Journal, HeaderWithAnyByteChangedIsRefused)
     JournalLab lab;
     for (size_t i = 0; i < sizeof(journal_header); i++) {
         lab.bytes[i] ^= 0x20;
-        expect_not_taken(lab.bytes, JOURNAL_BYTES, "header");
+        expect_not_taken(lab.bytes, journal_bytes(JOURNAL_WORDS), "header");
         lab.bytes[i] ^= 0x20;
     }
 }
@@ -85,7 +85,7 @@ TEST(Journal, HeaderWithInvalidFieldsIsRefusedDespiteItsChecksum)
         change.first(h);
         h.checksum = checksum(&h, offsetof(journal_header, checksum));
         memcpy(lab.bytes, &h, sizeof(h));
-        expect_not_taken(lab.bytes, JOURNAL_BYTES, change.second);
+        expect_not_taken(lab.bytes, journal_bytes(JOURNAL_WORDS), change.second);
     }
 }
 
@@ -93,7 +93,7 @@ TEST(Journal, HeaderWithInvalidFieldsIsRefusedDespiteItsChecksum)
 TEST(Journal, HeaderOfVersion2IsRefusedWithASentence)
 {
     JournalLab lab;
-    std::vector<uint64_t> bytes((JOURNAL_BYTES + size_t{63} * 4096) / 8);
+    std::vector<uint64_t> bytes((journal_bytes(JOURNAL_WORDS) + size_t{63} * 4096) / 8);
     journal_header h;
     memcpy(&h, lab.bytes, sizeof(h));
     h.version = 2;
@@ -109,7 +109,7 @@ TEST(Journal, RangeThatIsTooShortIsRefused)
     expect_not_taken(lab.bytes, 0, "shorter");
     expect_not_taken(lab.bytes, 4095, "shorter");
     expect_not_taken(lab.bytes, 4096, "invalid header");
-    expect_not_taken(lab.bytes, JOURNAL_BYTES - 8, "invalid header");
+    expect_not_taken(lab.bytes, journal_bytes(JOURNAL_WORDS) - 8, "invalid header");
 }
 
 } // namespace

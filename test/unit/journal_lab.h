@@ -20,8 +20,9 @@ class JournalLab
   public:
     explicit JournalLab(persist_domain domain = PERSIST_PROCESS)
     {
-        bytes = static_cast<char *>(mmap(nullptr, JOURNAL_BYTES, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        bytes =
+            static_cast<char *>(mmap(nullptr, journal_bytes(JOURNAL_WORDS), PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         persist_init(&p, domain);
         if (bytes == MAP_FAILED)
             throw std::runtime_error("no memory for a journal");
@@ -29,7 +30,7 @@ class JournalLab
     }
     ~JournalLab()
     {
-        munmap(bytes, JOURNAL_BYTES);
+        munmap(bytes, journal_bytes(JOURNAL_WORDS));
     }
 
     static journal_file file(uint8_t id, uint64_t inode)

@@ -303,8 +303,8 @@ TEST(Journal, LaneFilledToItsCapacityKeepsEveryWordAndItsNeighbours)
                     EXPECT_EQ(look(lab, other), JOURNAL_IDLE);
                 }
             EXPECT_LE(reinterpret_cast<const char *>(v.words + v.nwords),
-                      lab.lane(lane) +
-                          (lane == JOURNAL_LANES ? JOURNAL_LARGE_BYTES : JOURNAL_LANE_BYTES));
+                      lab.lane(lane) + (lane == JOURNAL_LANES ? journal_large_bytes(JOURNAL_WORDS)
+                                                              : JOURNAL_LANE_BYTES));
         }
     }
 }
