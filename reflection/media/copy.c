@@ -3,8 +3,6 @@
 
 #include "reflection/media/races.h"
 
-#include <string.h>
-
 const struct copy_kernel *const copy_kernels[] = {
 #ifndef RACES_WATCHED /* ThreadSanitizer checks no wider accesses */
     &copy_avx512, &copy_avx2,

@@ -10,13 +10,6 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
-#ifndef MAP_SYNC
-#define MAP_SYNC 0x80000
-#endif
-#ifndef MAP_SHARED_VALIDATE
-#define MAP_SHARED_VALIDATE 0x03
-#endif
-
 static const char *const names[] = {"auto", "pmem", "eadr", "msync", "process"};
 
 enum persist_domain domain_of(int fd)

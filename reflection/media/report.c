@@ -3,7 +3,6 @@
 
 #include "reflection/media/races.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>

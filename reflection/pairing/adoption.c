@@ -11,10 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {

@@ -18,7 +18,6 @@
 #include "reflection/pairing/ownership.h"
 
 #include <limits.h>
-#include <sys/types.h>
 
 struct identity {
     uint64_t inode, device, size, links;

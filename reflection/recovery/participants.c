@@ -179,14 +179,13 @@ static bool is_held(const struct participants *n, uint64_t inode)
 /* Locks and maps a file. Returns 1; 0 if it does not take part; -1. */
 static int acquire_file(struct participants *n, struct participant *p)
 {
-    char name[40];
+    const struct pairing_names names = pairing_names(p->file.inode);
     name_file(n, p);
-    snprintf(name, sizeof(name), "%" PRIu64 ".manifest", p->file.inode);
     /* A journal may name several pairings of one inode, of which all but one are gone. They have the same
      * manifest file: waiting for its lock would be a deadlock. */
     if (is_held(n, p->file.inode))
         return 0;
-    p->lock = openat(n->folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    p->lock = openat(n->folder->fd, names.manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (p->lock < 0)
         return errno == ENOENT ? 0
                                : report_errno(errno,
@@ -194,11 +193,11 @@ static int acquire_file(struct participants *n, struct participant *p)
                                               "process committed together with other files",
                                               p->path);
     locks_keep(p->lock);
-    if (ownership_check(&n->trust, p->lock, n->folder->path, name) < 0)
+    if (ownership_check(&n->trust, p->lock, n->folder->path, names.manifest) < 0)
         return -1;
     if (locks_wait(p->lock, 0, 1) < 0)
         return report_errno(errno, "cannot lock the manifest of %s", p->path);
-    int r = folder_names(n->folder, name, p->lock);
+    int r = folder_names(n->folder, names.manifest, p->lock);
     if (r == 1)
         r = read_manifest(p);
     if (r == 1 && n->journal)

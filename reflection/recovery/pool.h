@@ -21,8 +21,6 @@
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/ownership.h"
 
-#include <sys/types.h>
-
 #define POOL_PREFIX     "journal-"
 #define POOL_UNFINISHED ".tmp"
 
