@@ -110,11 +110,12 @@ enum verdict identity_check_of(struct pairing *pr, enum manifest_finding found,
     return of_another(pr, wish);
 }
 
-bool identity_check_may_be_unborn(const struct pairing *pr, const char *bytes)
+int identity_check_may_be_unborn(const struct pairing *pr, const char *bytes)
 {
     static const char zeros[MANIFEST_BYTES];
     struct stat st;
-    return fstat(pr->lock, &st) == 0 &&
-           (st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
-            (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0));
+    if (fstat(pr->lock, &st) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot look at the manifest");
+    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
+           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }

@@ -182,7 +182,10 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    if (found == MANIFEST_UNBORN && !identity_check_may_be_unborn(pr, bytes))
+    const int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, bytes) : 1;
+    if (unborn < 0)
+        return -1;
+    if (!unborn)
         found = MANIFEST_DAMAGED;
     return pr->joined ? open_others(pr, found, wish) : open_alone(pr, bytes, found, wish, journal);
 }
