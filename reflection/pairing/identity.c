@@ -130,11 +130,11 @@ bool attribute_parse(const char *value, size_t n, struct attribute *a)
         return false;
     memcpy(text, value, n);
     text[n] = '\0';
-    if (sscanf(text, "ato1 %32[0-9a-f] %" SCNu64 " %n", id, &a->inode, &at) != 2 || at == 0)
+    if (sscanf(text, "ato1 %32[0-9a-f] %" SCNu64 "%n", id, &a->inode, &at) != 2 || text[at] != ' ')
         return false;
     for (size_t i = 0; i < 16 && i < strlen(id) / 2; i++)
         sscanf(id + 2 * i, "%2hhx", &a->id[i]);
-    snprintf(a->folder, sizeof(a->folder), "%s", text + at);
+    snprintf(a->folder, sizeof(a->folder), "%s", text + at + 1);
     /* Any other text than the one that is written is damaged. */
     return a->folder[0] && text_of(a, again) == (int)n && memcmp(again, value, n) == 0;
 }

@@ -103,12 +103,14 @@ TEST_F(AttributeOnAFile, IsReadAsItWasWritten)
     EXPECT_EQ(attribute_read(fd, "NAME", &b), ATTRIBUTE_NONE);
     ASSERT_EQ(identity_random(a.id, sizeof(a.id)), 0);
     a.inode = 123456789012345;
-    strcpy(a.folder, "/some where/else");
-    ASSERT_EQ(attribute_write(fd, "NAME", &a), 0);
-    ASSERT_EQ(attribute_read(fd, "NAME", &b), ATTRIBUTE_FOUND);
-    EXPECT_EQ(memcmp(a.id, b.id, 16), 0);
-    EXPECT_EQ(a.inode, b.inode);
-    EXPECT_STREQ(a.folder, b.folder);
+    for (const char *folder : {"/some where/else", "  begins with blanks", " "}) {
+        strcpy(a.folder, folder);
+        ASSERT_EQ(attribute_write(fd, "NAME", &a), 0);
+        ASSERT_EQ(attribute_read(fd, "NAME", &b), ATTRIBUTE_FOUND) << folder;
+        EXPECT_EQ(memcmp(a.id, b.id, 16), 0);
+        EXPECT_EQ(a.inode, b.inode);
+        EXPECT_STREQ(a.folder, b.folder);
+    }
     ASSERT_EQ(attribute_remove(fd, "NAME"), 0);
     EXPECT_EQ(attribute_read(fd, "NAME", &b), ATTRIBUTE_NONE);
     EXPECT_EQ(attribute_remove(fd, "NAME"), 0) << "removing is idempotent";
