@@ -107,6 +107,8 @@ bool parse(const std::string &value, Attribute &a)
     size_t end = value.find_first_not_of(digits, 38);
     if (end == std::string::npos || end == 38 || value[end] != ' ')
         return false;
+    if (value[38] == '0' && end != 39) // nobody writes it so
+        return false;
     __extension__ unsigned __int128 inode = 0;
     for (size_t i = 38; i < end; i++) {
         inode = inode * 10 + static_cast<unsigned>(value[i] - '0');

@@ -42,6 +42,11 @@ constexpr uint64_t reflection_bytes(uint64_t original)
 
 constexpr size_t MANIFEST = 12288, BORN_MANIFEST = 28672, COPY_B = 4096, SIZE_WORD = 8192,
                  GROWTH_WORD = 8200, SHRINK_WORD = 8208;
+constexpr uint64_t AREA = 16384, SLOT_LANES = 4, SLOT_LANE_BYTES = 4032; // of a slot
+constexpr uint64_t area_at(uint64_t slot)
+{
+    return MANIFEST + slot * AREA;
+}
 constexpr uint64_t MANIFEST_MAGIC_WORD = 0x545345464e414d41ull;
 enum State : uint32_t { IN_USE = 2, CLEAN, DEPLOYED };
 enum Known : uint32_t { KNOWS_BIRTH = 1, KNOWS_GENERATION = 2, KNOWS_ATTRIBUTE = 4 };

@@ -23,20 +23,14 @@ namespace
 {
 
 constexpr uint64_t LANE_BYTES = 65536, LANES = 16;
-constexpr uint64_t AREA = 16384, USED_SLOTS = 3, SLOT_LANES = 4, SLOT_LANE_BYTES = 4032;
+constexpr uint64_t USED_SLOTS = 3;
 constexpr uint64_t FIRST_NUMBER = 0xabc000000000;
 constexpr uint16_t SIZE_PAGE = 0x7fff;
 
-uint64_t area_at(uint64_t slot)
-{
-    return MANIFEST + slot * AREA;
-}
-
 // The content of a lane, as far as it is about the file.
 struct Lane {
-    bool damaged = false;  // nothing of its journal, or slot, is replayed
-    bool unfit = false;    // it is not replayed, and neither are later lanes
-    uint64_t sequence = 0; // 0: there is no commit
+    bool damaged = false; // nothing of its journal, or slot, is replayed
+    bool unfit = false;   // it is not replayed, and neither are later lanes
     std::vector<std::pair<uint64_t, uint64_t>> words, sizes;
 };
 
@@ -179,17 +173,13 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
     Lane lane;
     uint64_t sequence = pool.word(at), retired = pool.word(at + 64), counts = pool.word(at + 8);
     uint64_t files = counts & 0xffffffff, words = counts >> 32;
-    if (sequence == retired)
+    const bool fits = files <= 16384 && 128 + 32 * files + 16 * words <= room;
+    lane.damaged = sequence > retired + 1 || (sequence == retired + 1 && !fits);
+    if (sequence != retired + 1 || !fits || !files || !words)
         return lane;
-    if (sequence != retired + 1 || files > 16384 || 128 + 32 * files + 16 * words > room) {
-        lane.damaged = true;
-        return lane;
-    }
     Bytes line = pool.bytes(at, 56), body = pool.bytes(at + 128, 32 * files + 16 * words);
-    if (!files || !words ||
-        checksum(body.data(), body.size(), checksum(line.data(), 56)) != pool.word(at + 56))
+    if (checksum(body.data(), body.size(), checksum(line.data(), 56)) != pool.word(at + 56))
         return lane;
-    lane.sequence = sequence;
     for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
                  value = get(body, 32 * files + 16 * i + 8, 8), size;
@@ -204,39 +194,35 @@ Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
     return lane;
 }
 
-// Replays lanes in order: all are checked for damage, then each for words that do not fit. `in_manifest`: those of a
-// slot, which are retired in the manifest. Returns false if the file is refused.
-bool replay(const World &w, const std::vector<std::pair<uint64_t, Lane>> &lanes, bool in_manifest,
-            Expected &e)
+// Replays lanes in order: all are checked for damage, then each for words that do not fit. Returns false if the file is
+// refused.
+bool replay(const World &w, const std::vector<Lane> &lanes, Expected &e)
 {
-    for (const auto &[at, lane] : lanes)
+    for (const Lane &lane : lanes)
         e.refused |= lane.damaged;
-    for (const auto &[at, lane] : lanes) {
+    for (const Lane &lane : lanes) {
         e.refused |= lane.unfit;
         if (e.refused)
             return false;
         auto &words = e.replay[w.file.name()], &sizes = e.replay[w.file.name() + ".manifest"];
         words.insert(words.end(), lane.words.begin(), lane.words.end());
         sizes.insert(sizes.end(), lane.sizes.begin(), lane.sizes.end());
-        if (in_manifest && lane.sequence)
-            sizes.emplace_back(at + 64, lane.sequence);
     }
     return !e.refused;
 }
 
 bool replay_slot(const World &w, const Image &manifest, uint64_t slot, Expected &e)
 {
-    std::vector<std::pair<uint64_t, Lane>> lanes;
+    std::vector<Lane> lanes;
     for (uint64_t i = 0; i < SLOT_LANES; i++) {
         const uint64_t at = area_at(slot) + 64 + i * SLOT_LANE_BYTES;
-        lanes.emplace_back(at, read_lane(w, manifest, at, SLOT_LANE_BYTES));
+        lanes.push_back(read_lane(w, manifest, at, SLOT_LANE_BYTES));
     }
-    return replay(w, lanes, true, e);
+    return replay(w, lanes, e);
 }
 
 // The lanes of a journal. Returns false if it is not one.
-bool read_pool(const World &w, const Image &pool, uint64_t number,
-               std::vector<std::pair<uint64_t, Lane>> &found)
+bool read_pool(const World &w, const Image &pool, uint64_t number, std::vector<Lane> &found)
 {
     for (uint64_t at = PAGE; at < 8 << 20 && at + PAGE <= pool.size; at += PAGE) {
         if (pool.word(at) != JOURNAL_MAGIC_WORD)
@@ -251,7 +237,7 @@ bool read_pool(const World &w, const Image &pool, uint64_t number,
             continue;
         for (uint64_t lane = 0; lane <= lanes; lane++) {
             const uint64_t from = at + PAGE + lane * small;
-            found.emplace_back(from, read_lane(w, pool, from, lane < lanes ? small : large));
+            found.push_back(read_lane(w, pool, from, lane < lanes ? small : large));
         }
         return get(header, 40, 8) == number;
     }
@@ -263,12 +249,12 @@ bool replay_journal(const World &w, const Image &manifest, uint64_t slot, uint64
 {
     char name[40];
     snprintf(name, sizeof(name), "journal-%012llx", static_cast<unsigned long long>(number));
-    std::vector<std::pair<uint64_t, Lane>> lanes;
+    std::vector<Lane> lanes;
     auto there = w.journals.find(name);
     e.named = true;
     if (there == w.journals.end() || !read_pool(w, there->second, number, lanes) ||
-        std::any_of(lanes.begin(), lanes.end(), [](const auto &l) { return l.second.damaged; }) ||
-        !replay_slot(w, manifest, slot, e) || !replay(w, lanes, false, e))
+        std::any_of(lanes.begin(), lanes.end(), [](const Lane &l) { return l.damaged; }) ||
+        !replay_slot(w, manifest, slot, e) || !replay(w, lanes, e))
         return false;
     e.replay[w.file.name() + ".manifest"].emplace_back(area_at(slot), 0);
     return true;

@@ -116,10 +116,12 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     if (lanes != replay.end())
         for (const auto &[at, value] : lanes->second)
             v.reflection.set_word(at, value);
+    if (p.reflection_kind == Kind::NONE || p.reflection_kind == Kind::EMPTY)
+        v.reflection.pages.clear();
     if (unclear)
         return v;
     v.anew =
-        h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(p.reflection)));
+        h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(v.reflection)));
     if (!v.own)
         return v;
     if (state == DEPLOYED && (match || !carries))
@@ -155,9 +157,12 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
         return v;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
-    bool gone = p.reflection_kind == Kind::NONE && v.prefer_file;
-    if (cut)
-        v.content.resize(gone ? std::min(p.content.size(), std::max(size, shrunk)) : size);
+    v.gone = cut && p.reflection_kind == Kind::NONE && v.prefer_file;
+    if (cut) {
+        const uint64_t longest = std::min(p.content.size(), std::max(size, shrunk));
+        v.tolerated.resize(longest);
+        v.content.resize(v.gone ? longest : size);
+    }
     v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
               p.reflection.size >= reflection_bytes(size);
     if (v.adopt && shrunk > size)

@@ -18,8 +18,9 @@ struct Verdict {
     bool adopted = false;
     bool prefer_file = false;
     bool drop = false; // the attribute belongs to the source of a copy
+    bool gone = false; // of its reflection nothing is left: its growth need not be cut off
     Bytes content;     // of the original, after recovery
-    Bytes tolerated;   // if an error interrupts it
+    Bytes tolerated;   // what an error may leave of it, if not all
     Image reflection;  // after the replay of all lanes
 };
 
