@@ -7,6 +7,7 @@
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
+#include "reflection/pairing/removal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -195,6 +196,13 @@ int adopt_lost_nothing(struct pairing *pr, const char *bytes, const struct pairi
                "another program wrote to %s; its reflection %s/%s holds no part of the content, "
                "and is replaced",
                pr->path, pr->folder.path, pr->names.reflection);
+    /* A power cut in a birth after removal_set_aside() can leave the manifest, which was to follow, beside an empty reflection:
+     * what was set aside needs it. */
+    if (removal_is_set_aside(&pr->folder, &pr->record)) {
+        if (fsops->unlinkat(pr->folder.fd, pr->names.reflection, 0) < 0)
+            return folder_error(&pr->folder, pr->names.reflection, "cannot remove");
+        return removal_set_aside(pr, "is empty: an older one") < 0 ? -1 : 1;
+    }
     /* persist-order P2: an interrupted removal is recognized. */
     birth_choose_domain(pr, wish);
     if (!pr->manifest && birth_map_manifest(pr) < 0)

@@ -126,6 +126,13 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
 
 /* ---- the pairing that is found ---- */
 
+/* Removes what is left under the names of the pairing. Idempotent. */
+static int start_over(struct pairing *pr)
+{
+    const int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
+    return named == 1 ? removal_start_over(pr) : named; /* 0 after removal_set_aside() */
+}
+
 /* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
 static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding found,
                       const struct pairing_wish *wish, uint64_t *journal)
@@ -140,7 +147,7 @@ static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding fou
             return r;
         r = adopt_lost_nothing(pr, bytes, wish);
         if (r != 0)
-            return r < 0 ? -1 : removal_start_over(pr);
+            return r < 0 ? -1 : start_over(pr);
         return wish->prefer_file ? removal_forget(pr) : -1;
     case VERDICT_FORGET:
         return removal_forget(pr);
@@ -150,9 +157,7 @@ static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding fou
         removal_of_failed_birth(pr);
         return -1;
     case VERDICT_START_OVER:
-        /* After removal_set_aside() the name is free already. Removing is idempotent. */
-        r = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-        return r == 1 ? removal_start_over(pr) : r;
+        return start_over(pr);
     default: /* VERDICT_REFUSE */
         return -1;
     }

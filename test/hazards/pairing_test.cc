@@ -396,6 +396,22 @@ TEST_F(Pairing, ReflectionIsSetAsideUnderAnotherNameIfTheStaleNameIsTaken)
     EXPECT_EQ(read_file(aside + "-1.manifest"), manifest);
 }
 
+// The same, and the manifest alone tells that the file was written by another program: the file is preferred.
+TEST_F(Pairing, StaleManifestFollowsItsReflectionIfThePreferredFileHasOnlyAnEmptyOne)
+{
+    leave_slices();
+    const Bytes stale = read_file(reflection_of(path)), manifest = read_file(manifest_of(path));
+    const std::string aside = reflection_of(path) + ".stale-" + id_of(path).substr(0, 8);
+    write_file(aside, stale);
+    write_file(reflection_of(path), Bytes(stale.size()));
+    write_file(path, content = pattern(SIZE, 9));
+    ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+    o.flags = ATO_PREFER_FILE;
+    expect_maps(path, o);
+    EXPECT_EQ(read_file(aside), stale);
+    EXPECT_EQ(read_file(aside + ".manifest"), manifest);
+}
+
 TEST_F(Pairing, StaleManifestIsRenamedAfterTheNewNameOfItsReflectionIsDurable)
 {
     leave_slices();
