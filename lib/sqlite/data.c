@@ -91,7 +91,7 @@ static int begin_to_stage(struct connection *c, int code)
     if (c->pending.tx)
         return SQLITE_OK;
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
-    if (!c->pending.view && database_map(c, TO_WRITE) < 0)
+    if (database_map(c, TO_WRITE) < 0)
         return fault_of_libato(code, "cannot map", c->name);
     int r = c->direct ? length_require(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)

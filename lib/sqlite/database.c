@@ -361,6 +361,8 @@ int database_map(struct connection *c, enum database_need need)
 {
     struct database *db = c->db;
     bool needed = true;
+    if (c->pending.view)
+        return 0;
     pthread_mutex_lock(&lock);
     if (db->process == forks) {
         wait_until_idle(db);

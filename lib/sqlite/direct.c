@@ -140,7 +140,7 @@ static int look_at_header(struct connection *c)
  * would appear in the middle of the next transaction. ato_settle() waits until the commit is complete or undone. */
 int direct_settle(struct connection *c)
 {
-    if (!c->pending.view && database_map(c, IF_PAIRED) < 0)
+    if (database_map(c, IF_PAIRED) < 0)
         return fault_of_libato(errno == EAGAIN ? SQLITE_READONLY_ROLLBACK : SQLITE_CANTOPEN,
                                "cannot map", c->name);
     if (!c->pending.view || ato_settle(c->pending.view) == 0)

@@ -58,10 +58,8 @@ bool length_look(struct connection *c)
 
 void length_find(struct connection *c)
 {
-    if (!c->pending.view)
-        (void)database_map(c, IF_PAIRED);
     /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
-    if (length_look(c)) {
+    if (c->pending.view && length_look(c)) {
         c->looked_at = database_length(c->db);
         database_renew(c->db, c, true, c->name);
         (void)length_look(c);

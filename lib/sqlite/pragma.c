@@ -98,7 +98,7 @@ int pragma(struct connection *c, char **words)
         return unmap(c, words);
     if (!shows && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
         return SQLITE_NOTFOUND;
-    if (!c->pending.view && database_map(c, ALWAYS) < 0)
+    if (database_map(c, ALWAYS) < 0)
         return refuse(c, words, ato_errormsg());
     return shows ? show(c, words) : read_policy(c, words);
 }
