@@ -31,8 +31,10 @@ struct neighbours {
 };
 
 struct connection {
-    sqlite3_file *real; /* of the VFS below: locks, shared memory, direct reads and writes */
-    const char *name;   /* SQLite's: the parameters of the URI follow it in memory */
+    sqlite3_io_methods methods;      /* first: those of SQLite's handle, which leads here by them */
+    const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
+    sqlite3_file *file;              /* SQLite's handle, which is one of the VFS below */
+    const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
     struct super *super;     /* the super-journal that it is a member of; NULL */

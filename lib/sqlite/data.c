@@ -28,7 +28,7 @@ static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offse
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     if (c->direct && !c->pending.tx)
-        return c->real->pMethods->xRead(c->real, to, n, offset);
+        return c->below->xRead(c->file, to, n, offset);
     for (int tries = 0;; tries++) {
         sqlite3_int64 size;
         int r = length_get(c, &size);
@@ -134,13 +134,13 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
      * which libato cuts off what other programs append to it later (length.h). */
     const sqlite3_int64 end = offset + n, size = length_of_view(c);
     if (end > size && size == database_length(c->db)) {
-        int r = c->real->pMethods->xTruncate(c->real, end);
+        int r = c->below->xTruncate(c->file, end);
         if (r != SQLITE_OK)
             return r;
         if (ato_ftruncate(c->pending.view, end) < 0)
             return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
     }
-    return c->real->pMethods->xWrite(c->real, from, n, offset);
+    return c->below->xWrite(c->file, from, n, offset);
 }
 
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
@@ -171,7 +171,7 @@ int data_resize(struct connection *c, sqlite3_int64 size)
     const bool is_staged = data_stages(c) && (c->pending.tx || !c->checkpointed);
     if (!is_staged)
         return direct_go(c) == 0
-                   ? c->real->pMethods->xTruncate(c->real, size)
+                   ? c->below->xTruncate(c->file, size)
                    : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)

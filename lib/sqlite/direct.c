@@ -33,7 +33,7 @@ void direct_leave(struct connection *c)
 
 bool direct_maps_below(const struct connection *c)
 {
-    return c->wants.journal_file && c->real->pMethods->iVersion >= 3;
+    return c->wants.journal_file && c->below->iVersion >= 3;
 }
 
 /* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
@@ -128,7 +128,7 @@ static int look_at_header(struct connection *c)
                   "for writing once, then read it",
                   c->name);
     if (!c->direct && direct_maps_below(c))
-        (void)c->real->pMethods->xUnfetch(c->real, 0, NULL);
+        (void)c->below->xUnfetch(c->file, 0, NULL);
     if (c->direct)
         c->cut_to = 0;
     if (c->direct && has_view && database_length(c->db) != length_of_view(c))

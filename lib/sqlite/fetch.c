@@ -27,8 +27,7 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
     const sqlite3_int64 end = offset + n;
     *page = NULL;
     if (c->direct)
-        return direct_maps_below(c) ? c->real->pMethods->xFetch(c->real, offset, n, page)
-                                    : SQLITE_OK;
+        return direct_maps_below(c) ? c->below->xFetch(c->file, offset, n, page) : SQLITE_OK;
     const sqlite3_int64 size = length_committed(c);
     if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->writable || end > size)
         return SQLITE_OK;
@@ -50,9 +49,9 @@ int fetch_limit(struct connection *c, sqlite3_int64 *limit)
     sqlite3_int64 now = -1;
     if (c->fetched)
         *limit = -1;
-    int r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, limit);
+    int r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, limit);
     if (r == SQLITE_OK)
-        r = c->real->pMethods->xFileControl(c->real, SQLITE_FCNTL_MMAP_SIZE, &now);
+        r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, &now);
     if (r == SQLITE_OK)
         c->fetch_limit = now;
     return r;

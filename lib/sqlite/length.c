@@ -33,7 +33,7 @@ static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 int length_get(struct connection *c, sqlite3_int64 *size)
 {
     if (c->direct && !c->pending.tx)
-        return c->real->pMethods->xFileSize(c->real, size);
+        return c->below->xFileSize(c->file, size);
     *size = c->pending.tx ? c->pending.size : length_committed(c);
     if (!c->pending.tx && is_outgrown(c, *size)) {
         database_renew(c->db, c, false, c->name);

@@ -19,7 +19,7 @@
 
 static struct connection *of(sqlite3_file *file)
 {
-    return ((struct connection_file *)file)->connection;
+    return (struct connection *)file->pMethods;
 }
 
 /* Begins each call that uses the view. The mutex is nearly always free. */
@@ -77,7 +77,7 @@ static int settle(struct connection *c, int level)
     if (r == SQLITE_OK && reserves && c->direct)
         r = length_require(c, SQLITE_BUSY);
     if (r != SQLITE_OK)
-        (void)c->real->pMethods->xUnlock(c->real, c->lock);
+        (void)c->below->xUnlock(c->file, c->lock);
     return r;
 }
 
@@ -86,7 +86,7 @@ static int connection_lock(sqlite3_file *file, int level)
     struct connection *c = of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
-    int r = c->real->pMethods->xLock(c->real, level);
+    int r = c->below->xLock(c->file, level);
     if (r == SQLITE_OK)
         r = leave(enter(file), settle(c, level));
     if (r == SQLITE_OK && level > c->lock)
@@ -112,13 +112,7 @@ static int connection_unlock(sqlite3_file *file, int level)
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     if (level < c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return leave(c, c->real->pMethods->xUnlock(c->real, level));
-}
-
-static int connection_reserved(sqlite3_file *file, int *reserved)
-{
-    struct connection *c = of(file);
-    return c->real->pMethods->xCheckReservedLock(c->real, reserved);
+    return leave(c, c->below->xUnlock(c->file, level));
 }
 
 /* ---- what SQLite has to say, and to ask ---- */
@@ -145,53 +139,20 @@ static int control(struct connection *c, int what, void *arg)
         return fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
         r = pragma(c, arg);
-        return r == SQLITE_NOTFOUND ? c->real->pMethods->xFileControl(c->real, what, arg) : r;
+        return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;
     default:
-        r = c->real->pMethods->xFileControl(c->real, what, arg);
+        r = c->below->xFileControl(c->file, what, arg);
         if (r == SQLITE_OK && what == SQLITE_FCNTL_VFSNAME)
             *(char **)arg = sqlite3_mprintf("ato/%z", *(char **)arg);
         return r;
     }
 }
 
-static int connection_sector_size(sqlite3_file *file)
-{
-    struct connection *c = of(file);
-    return c->real->pMethods->xSectorSize(c->real);
-}
-
 /* Not SAFE_APPEND and SEQUENTIAL, which save syncs of a journal: a journal in memory has no syncs. Not BATCH_ATOMIC of a VFS
  * below: batches would not be staged. */
 static int connection_characteristics(sqlite3_file *file)
 {
-    struct connection *c = of(file);
-    return c->real->pMethods->xDeviceCharacteristics(c->real) & ~SQLITE_IOCAP_BATCH_ATOMIC;
-}
-
-/* ---- the shared memory of WAL mode ---- */
-
-static int connection_shm_map(sqlite3_file *file, int region, int n, int extend, void volatile **at)
-{
-    struct connection *c = of(file);
-    return c->real->pMethods->xShmMap(c->real, region, n, extend, at);
-}
-
-static int connection_shm_lock(sqlite3_file *file, int offset, int n, int flags)
-{
-    struct connection *c = of(file);
-    return c->real->pMethods->xShmLock(c->real, offset, n, flags);
-}
-
-static void connection_shm_barrier(sqlite3_file *file)
-{
-    struct connection *c = of(file);
-    c->real->pMethods->xShmBarrier(c->real);
-}
-
-static int connection_shm_unmap(sqlite3_file *file, int remove)
-{
-    struct connection *c = of(file);
-    return c->real->pMethods->xShmUnmap(c->real, remove);
+    return of(file)->below->xDeviceCharacteristics(file) & ~SQLITE_IOCAP_BATCH_ATOMIC;
 }
 
 /* ---- open and close ---- */
@@ -201,7 +162,7 @@ static int connection_close(sqlite3_file *file)
     struct connection *c = enter(file);
     transaction_abandon(c);
     length_find(c);
-    const int r = leave(c, c->real->pMethods->xClose(c->real));
+    const int r = leave(c, c->below->xClose(c->file));
     database_close(c->db, c, c->name);
     free(c);
     return r;
@@ -252,7 +213,7 @@ static int connection_sync(sqlite3_file *file, int flags)
     struct connection *c = enter(file);
     int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
     if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
-        r = c->real->pMethods->xSync(c->real, flags);
+        r = c->below->xSync(c->file, flags);
     return leave(c, r);
 }
 
@@ -287,59 +248,58 @@ static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *pa
     if (is_ours)
         c->fetched--;
     else if (direct_maps_below(c))
-        r = c->real->pMethods->xUnfetch(c->real, offset, page);
+        r = c->below->xUnfetch(c->file, offset, page);
     return leave(c, r);
 }
 
-/* All but those of the shared memory of WAL mode. */
-#define METHODS_BUT_SHM                                                                            \
-    .iVersion = 3, .xClose = connection_close, .xRead = connection_read,                           \
-    .xWrite = connection_write, .xTruncate = connection_truncate, .xSync = connection_sync,        \
-    .xFileSize = connection_size, .xLock = connection_lock, .xUnlock = connection_unlock,          \
-    .xCheckReservedLock = connection_reserved, .xFileControl = connection_control,                 \
-    .xSectorSize = connection_sector_size, .xDeviceCharacteristics = connection_characteristics,   \
-    .xFetch = connection_fetch, .xUnfetch = connection_unfetch
+/* The methods of the VFS below, some of which are replaced. SQLite calls those of shared memory if they are set: a VFS without
+ * it (unix-none) has none. */
+static void set_methods(struct connection *c)
+{
+    const size_t known = c->below->iVersion >= 2 ? offsetof(sqlite3_io_methods, xFetch)
+                                                 : offsetof(sqlite3_io_methods, xShmMap);
+    memcpy(&c->methods, c->below, known);
+    c->methods.iVersion = 3;
+    c->methods.xClose = connection_close;
+    c->methods.xRead = connection_read;
+    c->methods.xWrite = connection_write;
+    c->methods.xTruncate = connection_truncate;
+    c->methods.xSync = connection_sync;
+    c->methods.xFileSize = connection_size;
+    c->methods.xLock = connection_lock;
+    c->methods.xUnlock = connection_unlock;
+    c->methods.xFileControl = connection_control;
+    c->methods.xDeviceCharacteristics = connection_characteristics;
+    c->methods.xFetch = connection_fetch;
+    c->methods.xUnfetch = connection_unfetch;
+    c->file->pMethods = &c->methods;
+}
 
-static const sqlite3_io_methods methods = {
-    METHODS_BUT_SHM,
-    .xShmMap = connection_shm_map,
-    .xShmLock = connection_shm_lock,
-    .xShmBarrier = connection_shm_barrier,
-    .xShmUnmap = connection_shm_unmap,
-};
-
-/* For a VFS below without shared memory (unix-none): SQLite calls the methods of shared memory if they are set. */
-static const sqlite3_io_methods methods_without_shm = {METHODS_BUT_SHM};
-
-int methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                  int *out_flags)
 {
-    struct connection *c = calloc(1, sizeof(*c) + (size_t)below->szOsFile);
+    struct connection *c = calloc(1, sizeof(*c));
     int opened = flags;
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct connection){.real = (sqlite3_file *)(c + 1),
-                             .name = name,
-                             .in_call = PTHREAD_MUTEX_INITIALIZER,
-                             .looked_at = -1};
-    int r = below->xOpen(below, name, c->real, flags, &opened);
-    if (r == SQLITE_OK) {
-        c->writable = !(opened & SQLITE_OPEN_READONLY);
-        r = parameters_read(&c->wants, c->name);
-        if (r == SQLITE_OK)
-            r = database_open(c);
-        if (r != SQLITE_OK)
-            (void)c->real->pMethods->xClose(c->real);
-    }
+    *c = (struct connection){
+        .file = file, .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER, .looked_at = -1};
+    int r = below->xOpen(below, name, file, flags, &opened);
+    c->below = file->pMethods;
+    c->writable = !(opened & SQLITE_OPEN_READONLY);
+    if (r == SQLITE_OK)
+        r = parameters_read(&c->wants, name);
+    if (r == SQLITE_OK)
+        r = database_open(c);
     if (r != SQLITE_OK) {
+        if (c->below)
+            (void)c->below->xClose(file);
+        file->pMethods = NULL;
         free(c);
         return r;
     }
+    set_methods(c);
     if (out_flags)
         *out_flags = opened;
-    f->connection = c;
-    f->as_file.pMethods = c->real->pMethods->iVersion >= 2 && c->real->pMethods->xShmMap
-                              ? &methods
-                              : &methods_without_shm;
     return SQLITE_OK;
 }

@@ -2,22 +2,17 @@
 /*
  * The methods that SQLite calls on an open database. Each of them takes the connection's mutex, and does its work by the other
  * modules.
+ *
+ * SQLite's handle is the one of the VFS below, with other methods: what needs no work here (shared memory, the size of a sector)
+ * goes to that VFS at once.
  */
 #ifndef ATO_SQLITE_METHODS_H
 #define ATO_SQLITE_METHODS_H
 
 #include "api.h"
 
-struct connection;
-
-/* SQLite's handle. It is no larger than one of the VFS below, since SQLite counts the memory of handles as a database's. */
-struct connection_file {
-    sqlite3_file as_file; /* first */
-    struct connection *connection;
-};
-
 /* xOpen of a database. */
-int methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                  int *out_flags);
 
 #endif

@@ -35,7 +35,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     (void)vfs;
     file->pMethods = NULL;
     if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name))
-        return methods_open((struct connection_file *)file, below, name, flags, out_flags);
+        return methods_open(below, name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open(below, name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
@@ -64,12 +64,6 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
 
 /* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
 static sqlite3_vfs ato;
-
-/* The handles of this VFS. */
-union handle {
-    struct connection_file connection;
-    struct memory_file journal;
-};
 
 static void before_fork(void)
 {
@@ -101,7 +95,7 @@ static int begin(void)
 {
     sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
     if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
-        (size_t)unix_vfs->szOsFile < sizeof(union handle))
+        (size_t)unix_vfs->szOsFile < sizeof(struct memory_file))
         return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
     /* libato registers its fork handlers first. Handlers that are registered last run first before a fork, so that the locks of
      * this VFS are taken before libato's, as in all other calls. */

@@ -47,7 +47,7 @@ static struct shown **find_file(const sqlite3_file *file)
 
 static struct connection *connection_of(const struct shown *s)
 {
-    return ((const struct connection_file *)s->file)->connection;
+    return (struct connection *)s->file->pMethods;
 }
 
 /* With a journal on the disk, and without a view, the file of a database is up to date itself. */
@@ -96,7 +96,7 @@ static sqlite3_int64 length_of(const struct shown *s)
 {
     sqlite3_int64 size = -1;
     if (!s->is_database)
-        (void)s->methods->xFileSize(s->file, &size);
+        (void)s->methods.xFileSize(s->file, &size);
     else if (connection_of(s)->pending.tx)
         size = connection_of(s)->pending.size;
     else if (connection_of(s)->pending.view)
@@ -107,7 +107,7 @@ static sqlite3_int64 length_of(const struct shown *s)
 static bool read_all(const struct shown *s, void *to, int n)
 {
     if (!s->is_database)
-        return s->methods->xRead(s->file, to, n, 0) == SQLITE_OK;
+        return s->methods.xRead(s->file, to, n, 0) == SQLITE_OK;
     struct pending *pending = &connection_of(s)->pending;
     return pending->tx ? __real_pending_read(pending, to, n, 0) == 0
                        : __real_ato_memcpy(to, pending->view, (size_t)n) != NULL;
@@ -147,7 +147,7 @@ static int shown_close(sqlite3_file *file)
     struct bytes kept;
     pthread_mutex_lock(&shown_lock);
     struct shown **s = find_file(file);
-    const sqlite3_io_methods *methods = (*s)->methods;
+    const sqlite3_io_methods methods = (*s)->methods;
     const bool is_database = (*s)->is_database;
     const bool is_kept = !is_database && !(*s)->nameless && shown_copy(*s, &kept);
     if (is_kept) {
@@ -159,13 +159,13 @@ static int shown_close(sqlite3_file *file)
     if (!is_database)
         count_open(-1);
     pthread_mutex_unlock(&shown_lock);
-    return methods->xClose(file);
+    return methods.xClose(file);
 }
 
 static int shown_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     pthread_mutex_lock(&shown_lock);
-    const int r = (*find_file(file))->methods->xWrite(file, from, n, offset);
+    const int r = (*find_file(file))->methods.xWrite(file, from, n, offset);
     pthread_mutex_unlock(&shown_lock);
     return r;
 }
@@ -173,7 +173,7 @@ static int shown_write(sqlite3_file *file, const void *from, int n, sqlite3_int6
 static int shown_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     pthread_mutex_lock(&shown_lock);
-    const int r = (*find_file(file))->methods->xTruncate(file, size);
+    const int r = (*find_file(file))->methods.xTruncate(file, size);
     pthread_mutex_unlock(&shown_lock);
     return r;
 }
@@ -185,21 +185,22 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     if (!s)
         return;
     *s = (struct shown){.file = file,
-                        .methods = file->pMethods,
+                        .methods = *file->pMethods,
                         .heard = *file->pMethods,
                         .is_database = is_database};
-    if (is_database)
-        (void)REAL(stat)(name, &s->was);
     strcpy(s->name, name);
-    s->heard.xClose = shown_close;
     pthread_mutex_lock(&shown_lock);
-    if (!is_database) {
+    if (is_database) {
+        (void)REAL(stat)(name, &s->was);
+        connection_of(s)->methods.xClose = shown_close; /* the methods lead to the connection */
+    } else {
+        s->heard.xClose = shown_close;
         s->heard.xWrite = shown_write;
         s->heard.xTruncate = shown_truncate;
+        file->pMethods = &s->heard;
         shown_forget(name);
         count_open(1);
     }
-    file->pMethods = &s->heard;
     s->next = shown_all;
     shown_all = s;
     pthread_mutex_unlock(&shown_lock);
@@ -238,20 +239,20 @@ int __wrap_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, 
     return r;
 }
 
-int __real_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __real_methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                         int *out_flags);
-int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __wrap_methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                         int *out_flags);
 
-int __wrap_methods_open(struct connection_file *f, sqlite3_vfs *below, const char *name, int flags,
+int __wrap_methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                         int *out_flags)
 {
-    const int r = __real_methods_open(f, below, name, flags, out_flags);
+    const int r = __real_methods_open(below, name, file, flags, out_flags);
     if (r != SQLITE_OK)
         return r;
     /* Scripts copy open databases, and open the copy: it needs ?prefer=file. */
-    f->connection->wants.prefer = ATO_PREFER_FILE;
-    show(&f->as_file, name, true);
+    ((struct connection *)file->pMethods)->wants.prefer = ATO_PREFER_FILE;
+    show(file, name, true);
     return r;
 }
 

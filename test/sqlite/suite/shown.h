@@ -24,8 +24,8 @@ struct shown {
     struct shown *next;
     sqlite3_file *file; /* NULL: closed, with the content `kept` */
     struct bytes kept;
-    const sqlite3_io_methods *methods; /* the methods of the file itself */
-    sqlite3_io_methods heard;          /* the methods that SQLite calls, which keep this list */
+    sqlite3_io_methods methods; /* the methods of the file itself */
+    sqlite3_io_methods heard;   /* a journal: the methods that SQLite calls, which keep this list */
     bool is_database;
     struct stat was; /* a database: the file at the time of opening */
     bool nameless;   /* deleted while it is open */
