@@ -21,7 +21,6 @@
 #include <pthread.h>
 
 struct database;
-struct super;
 
 /* The part of a database around a page that xFetch gave out. */
 enum { NEIGHBOURHOOD = 1 << 20 };
@@ -37,8 +36,9 @@ struct connection {
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
-    struct super *super;     /* the super-journal that it is a member of; NULL */
+    char *super;             /* the name of the super-journal that it is a member of; NULL */
     struct connection *next_member;
+    bool prepared; /* the deletion of the super-journal commits what is staged */
     struct parameters wants;
     struct pending pending;
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */

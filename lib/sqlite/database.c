@@ -76,16 +76,19 @@ void database_before_fork(void)
     pthread_mutex_lock(&lock);
 }
 
-void database_after_fork(bool in_child)
+void database_after_fork(void)
 {
-    if (in_child) {
-        /* An open file description lock (mask_lock()) lives as long as a descriptor of it, in any process. */
-        for (struct database *db = databases; db; db = db->next)
-            close_all(db);
-        databases = NULL;
-        idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
-        forks++;
-    }
+    pthread_mutex_unlock(&lock);
+}
+
+void database_after_fork_in_child(void)
+{
+    /* An open file description lock (mask_lock()) lives as long as a descriptor of it, in any process. */
+    for (struct database *db = databases; db; db = db->next)
+        close_all(db);
+    databases = NULL;
+    idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
+    forks++;
     pthread_mutex_unlock(&lock);
 }
 

@@ -85,6 +85,7 @@ void database_at_exit(void);
 
 /* To be called around fork(), so that no thread is in this module. The child forgets its parent's connections. */
 void database_before_fork(void);
-void database_after_fork(bool in_child);
+void database_after_fork(void);
+void database_after_fork_in_child(void);
 
 #endif

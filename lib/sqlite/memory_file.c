@@ -20,10 +20,7 @@ static void drop(struct memory_file *f)
 
 static int file_close(sqlite3_file *file)
 {
-    struct memory_file *f = of(file);
-    if (f->at_close)
-        f->at_close(f->owner);
-    drop(f);
+    drop(of(file));
     return SQLITE_OK;
 }
 
@@ -57,7 +54,7 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
 {
     struct memory_file *f = of(file);
     const sqlite3_int64 end = offset + n;
-    int r = f->before_write ? f->before_write(f->owner, from, n) : SQLITE_OK;
+    int r = f->before_write ? f->before_write(f->name, from, n) : SQLITE_OK;
     if (r == SQLITE_OK)
         r = make_room(f, end);
     if (r != SQLITE_OK)

@@ -14,18 +14,19 @@ struct memory_file {
     sqlite3_file as_file; /* first */
     char *at;
     sqlite3_int64 size, room;
-    /* If set, called with `owner` before each write, which fails with its result, and at the close. */
-    int (*before_write)(void *owner, const void *from, int n);
-    void (*at_close)(void *owner);
-    void *owner;
+    const char *name; /* SQLite's, which stays until the file is closed */
+    /* If set, called with the name before each write, which fails with its result. */
+    int (*before_write)(const char *name, const void *from, int n);
 };
 
 extern const sqlite3_io_methods memory_file_methods;
 
 /* Opens an empty file. */
-static inline void memory_file_open(sqlite3_file *file)
+static inline void memory_file_open(sqlite3_file *file, const char *name,
+                                    int (*before_write)(const char *, const void *, int))
 {
-    *(struct memory_file *)file = (struct memory_file){.as_file.pMethods = &memory_file_methods};
+    *(struct memory_file *)file = (struct memory_file){
+        .as_file.pMethods = &memory_file_methods, .name = name, .before_write = before_write};
 }
 
 #endif

@@ -10,7 +10,6 @@
 #include "length.h"
 #include "parameters.h"
 #include "pragma.h"
-#include "super_journal.h"
 #include "transaction.h"
 
 #include <errno.h>
@@ -211,7 +210,7 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    int r = super_holds(c) ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    int r = c->prepared ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
     if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
         r = c->below->xSync(c->file, flags);
     return leave(c, r);

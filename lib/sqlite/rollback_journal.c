@@ -55,7 +55,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
         *out_flags = flags;
     const int r = delete_left(below, name);
     if (r == SQLITE_OK)
-        memory_file_open(file);
+        memory_file_open(file, name, NULL);
     return r;
 }
 

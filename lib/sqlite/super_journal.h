@@ -4,13 +4,13 @@
  *
  * SQLite writes the names of all rollback journals of the transaction to the super-journal, prepares each database
  * (FCNTL_SYNC with the super-journal's name), and deletes the super-journal: that is the commit. Here the super-journal is in
- * memory, and a database that it names, or that is prepared, is its member. The deletion joins what the members have staged to
- * one transaction of libato, and commits that.
+ * memory, and a database that it names is its member. The deletion joins what the members have staged to one transaction of
+ * libato, and commits that.
  *
  * If SQLite rolls back instead, it does so database by database. For each it looks whether the super-journal still
  * exists: if not, it treats the transaction as committed. The last one deletes the super-journal, when SQLite finds no
- * journal that names it. So a super-journal that was given up exists for as long as it has members, even if it was deleted. For
- * SQLite, which then reads it, it is empty.
+ * journal that names it. So a super-journal exists for as long as it has members, even if it was deleted. For SQLite, which then
+ * reads it, it is empty.
  *
  * A main database with its rollback journal on the disk has its super-journal there, where recovery looks for it. A database
  * whose journal is in memory cannot be prepared then.
@@ -34,11 +34,8 @@ bool super_exists(const char *name);
  * prepared. */
 int super_delete(const char *name, bool *mine);
 
-/* Prepares a database. SQLITE_IOERR_FSYNC if it cannot take part: no super-journal of this name is in memory. */
+/* Prepares a database. SQLITE_IOERR_FSYNC if it cannot take part: it is no member of this super-journal. */
 int super_prepare(struct connection *c, const char *name);
-
-/* Returns whether the deletion of a super-journal is going to commit what the connection has staged. */
-bool super_holds(const struct connection *c);
 
 /* If c is a member, its transaction is not going to be committed, nor that of any other member. */
 void super_give_up(struct connection *c);
@@ -46,8 +43,8 @@ void super_give_up(struct connection *c);
 /* The same, and c is no member any more: its part is rolled back. */
 void super_leave(struct connection *c);
 
-/* To be called around fork(). The child has no super-journals. */
+/* To be called around fork(), so that no thread is in this module. */
 void super_before_fork(void);
-void super_after_fork(bool in_child);
+void super_after_fork(void);
 
 #endif

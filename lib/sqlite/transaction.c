@@ -62,7 +62,7 @@ int transaction_sync(struct connection *c, const char *super)
  * file is truncated later. */
 int transaction_end(struct connection *c)
 {
-    if (super_holds(c))
+    if (c->prepared)
         return SQLITE_OK;
     if (c->pending.tx && c->pending.writes) {
         int r = transaction_commit(c, SQLITE_IOERR_FSYNC);

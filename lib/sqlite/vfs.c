@@ -65,24 +65,6 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
 /* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
 static sqlite3_vfs ato;
 
-static void before_fork(void)
-{
-    super_before_fork();
-    database_before_fork();
-}
-
-static void after_fork_in_parent(void)
-{
-    database_after_fork(false);
-    super_after_fork(false);
-}
-
-static void after_fork_in_child(void)
-{
-    database_after_fork(true);
-    super_after_fork(true);
-}
-
 /* For a program that ends without closing its databases, as SQLite's shell does after an error. A destructor runs after the
  * handlers of atexit(3), which may close them. */
 static void __attribute__((destructor)) at_exit(void)
@@ -103,7 +85,9 @@ static int begin(void)
     if (!nothing)
         return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
     (void)ato_tx_abort(nothing);
-    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+    if (pthread_atfork(super_before_fork, super_after_fork, super_after_fork) != 0 ||
+        pthread_atfork(database_before_fork, database_after_fork, database_after_fork_in_child) !=
+            0)
         return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
     below = unix_vfs;
     ato = *below;
