@@ -61,7 +61,6 @@ struct connection {
     struct neighbours neighbours[64];
     char
         counter[16]; /* SQLite's change counter and the bytes behind it, when they were read last */
-    sqlite3_int64 reach; /* bytes of the view, which the file may grow to */
     sqlite3_int64
         looked_at; /* the last length of the file that differed from the view's and was dealt with */
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */

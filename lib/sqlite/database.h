@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A database file in this process: its connections, one mapping for those that write, and one for those that may only read.
+ * A database file in this process: its connections, and the mapping that they share. It is one for writing if the process may
+ * write to the file, also for connections that only read.
  *
  * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its
  * locks on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is
@@ -25,24 +26,24 @@ struct database {
     struct database *next;
     unsigned
         process; /* the number of forks when it was made: of a parent's process, if smaller than now */
-    int lost;    /* 1 + the index of a view that could not be mapped again; 0: none */
     bool busy; /* a thread maps or unmaps it, without holding the lock */
     dev_t device;
     ino_t inode;
-    struct view views[2]; /* [may write] */
-    int fds[2];           /* [may write]; -1 */
+    int fd;        /* for writing, if the process may write to the file */
+    bool writable; /* it may */
+    struct view view;
     struct connection *connections;
-    size_t max_size;      /* the max_size that the view was asked for */
-    char *reflection_dir; /* as given for the view, absolute; NULL */
-    int domain;           /* ATO_DOMAIN_... */
-    int policy;           /* ATO_READ_... of the view that may write; -1: it had none yet */
+    size_t max_size;      /* the max_size that the view was asked for first */
+    char *reflection_dir; /* as given for that view, absolute; NULL */
+    int domain;           /* ATO_DOMAIN_...; 0: there was no view yet */
+    int policy;           /* ATO_READ_... of the view */
     bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
     bool whole;           /* the reflection of the file without a mask was seen to hold nothing */
     bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
-/* Finds the database of the connection, maps it for writing if c->writable and if it has a reflection, and lists the connection.
- * Returns SQLITE_OK with c->db, or an error that is logged. */
+/* Finds the database of the connection, maps it if it has a reflection, and lists the connection. c->writable becomes false if
+ * the process may not write to the file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 
 /* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file gets its
@@ -53,12 +54,6 @@ int database_map(struct connection *c, enum database_need need);
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged, with `name`. */
 void database_close(struct database *db, struct connection *c, const char *name);
-
-/* Returns a descriptor for looking at the file. */
-static inline int database_fd(const struct database *db)
-{
-    return db->fds[db->fds[1] >= 0];
-}
 
 /* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
  * there is. */
@@ -71,7 +66,7 @@ sqlite3_int64 database_length(const struct database *db);
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
  * view reaches. `self` is the calling connection. `prefer_file`: other programs may have changed the length of the file; it is
  * mapped anew only if it is plain, and has no view for as long as other processes keep the old length mapped. If mapping fails
- * the connections fail from then on; that is logged, with `name`. */
+ * the connections fail until one of them maps it (database_map()); that is logged, with `name`. */
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name);
 

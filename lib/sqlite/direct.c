@@ -18,7 +18,7 @@ static bool is_eager(const struct connection *c)
 
 int direct_go(struct connection *c)
 {
-    if (!c->direct && mask_take_off(c->pending.view, database_fd(c->db)) < 0)
+    if (!c->direct && mask_take_off(c->pending.view, c->db->fd) < 0)
         return -1;
     c->direct = true;
     return 0;
@@ -58,10 +58,10 @@ static int take_copy(struct connection *c, const char *header)
 /* Makes the connection direct before it reads. The lock keeps out other connections that do so, and those that stage. */
 static int unmask(struct connection *c)
 {
-    if (mask_lock(database_fd(c->db)) < 0)
+    if (mask_lock(c->db->fd) < 0)
         return SQLITE_BUSY;
     const int r = direct_go(c);
-    mask_unlock(database_fd(c->db));
+    mask_unlock(c->db->fd);
     return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot take the mask off", c->name)
                  : SQLITE_OK;
 }
@@ -120,7 +120,7 @@ static int look_at_header(struct connection *c)
     const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
     c->direct = !is_masked && !left;
-    if (has_view && c->writable && unmasks)
+    if (has_view && c->db->writable && unmasks)
         r = unmask(c);
     else if (has_view && is_masked && mask_is_wal(header))
         r = fault(SQLITE_READONLY_ROLLBACK,

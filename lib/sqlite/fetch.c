@@ -29,7 +29,8 @@ int fetch_page(struct connection *c, sqlite3_int64 offset, int n, void **page)
     if (c->direct)
         return direct_maps_below(c) ? c->below->xFetch(c->file, offset, n, page) : SQLITE_OK;
     const sqlite3_int64 size = length_committed(c);
-    if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->writable || end > size)
+    if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->db->writable ||
+        end > size)
         return SQLITE_OK;
     sqlite3_int64 first = offset, last = end;
     if (c->db->domain == ATO_DOMAIN_MSYNC && takes_neighbours(c, offset / NEIGHBOURHOOD)) {

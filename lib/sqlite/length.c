@@ -27,7 +27,8 @@ sqlite3_int64 length_committed(const struct connection *c)
  * then. */
 static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
 {
-    return size >= c->reach && database_length(c->db) > c->reach;
+    const sqlite3_int64 reach = (sqlite3_int64)c->db->view.max_size;
+    return size >= reach && database_length(c->db) > reach;
 }
 
 int length_get(struct connection *c, sqlite3_int64 *size)

@@ -241,8 +241,8 @@ static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, voi
 static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
 {
     struct connection *c = enter(file);
-    const char *view = c->pending.view;
-    const bool is_ours = view && (char *)page >= view && (char *)page < view + c->reach;
+    const char *view = c->pending.view, *at = page;
+    const bool is_ours = view && at >= view && at < view + c->db->view.max_size;
     int r = SQLITE_OK;
     if (is_ours)
         c->fetched--;

@@ -67,43 +67,23 @@ bool view_unmap_fast(const struct view *v)
     return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
 }
 
-void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const char *name)
+void view_unmap(const struct view *v, bool makes_plain, int fd, bool is_locked, const char *name)
 {
-    const bool is_spatial = mode == ATO_UNMAP_SPATIAL;
     unsigned char plain[MASK_GUARDED] = {0};
-    const int r = is_spatial ? mask_refresh(v->at, fd, is_locked, plain) : 0;
+    const int r = makes_plain ? mask_refresh(v->at, fd, is_locked, plain) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     /* The guard is out of date, or another connection writes: the file must not be made plain. */
-    if (r != 0)
-        mode = ATO_UNMAP_FAST;
-    const struct ato_unmap_options o = {
-        .struct_size = sizeof(o), .mode = mode, .guard_plain = *plain ? plain : NULL};
+    const struct ato_unmap_options o = {.struct_size = sizeof(o),
+                                        .mode = makes_plain && r == 0 ? ATO_UNMAP_SPATIAL
+                                                                      : ATO_UNMAP_FAST,
+                                        .guard_plain = *plain ? plain : NULL};
     if (ato_munmap_opt(v->at, v->length, &o) < 0) {
         fault_ignored("cannot make plain", name);
         /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
          * mapping is gone, and the next process to map the file completes what is left. */
         (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
     }
-    if (is_spatial && !is_locked)
+    if (makes_plain && !is_locked)
         mask_unlock(fd);
-}
-
-void view_make_plain(const char *reflection_dir, const char *name)
-{
-    struct stat st;
-    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct view v = {0};
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        v = view_map(fd, &(struct view_wish){.reflection_dir = reflection_dir}, &st);
-    if (v.at)
-        view_unmap(&v, ATO_UNMAP_SPATIAL, fd, false, name);
-    else
-        (void)fault(
-            SQLITE_WARNING,
-            "%s was closed by a process that may not write to it or cannot map it: it is not an "
-            "ordinary file until a process that may write opens and closes it through ato",
-            name);
-    if (fd >= 0)
-        close(fd);
 }

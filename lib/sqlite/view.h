@@ -33,11 +33,8 @@ struct ato_status view_status(void *view, bool all);
 /* Unmaps it with ATO_UNMAP_FAST. Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
 bool view_unmap_fast(const struct view *v);
 
-/* Unmaps it. mode: ATO_UNMAP_... `fd`: the file, open for writing; only needed for ATO_UNMAP_SPATIAL. is_locked: this
- * process has SQLite's PENDING lock. A failure is logged, with `name`. */
-void view_unmap(const struct view *v, int mode, int fd, bool is_locked, const char *name);
-
-/* Makes a file plain whose last connection could only read: this process may be allowed to write to it all the same. */
-void view_make_plain(const char *reflection_dir, const char *name);
+/* Unmaps it. makes_plain: by ATO_UNMAP_SPATIAL, else by ATO_UNMAP_FAST. `fd`: the file, open for writing; only needed to make
+ * it plain. is_locked: this process has SQLite's PENDING lock. A failure is logged, with `name`. */
+void view_unmap(const struct view *v, bool makes_plain, int fd, bool is_locked, const char *name);
 
 #endif

@@ -414,9 +414,9 @@ TEST_F(SqliteTakeover, InterruptedCommitWithPolicyEagerIsNeverAMixture)
     EXPECT_GT(refused, 3);
 }
 
-/* A read-only connection cannot finish the commit. */
-TEST_F(SqliteTakeover, ReadOnlyConnectionGetsAnErrorAfterAKill)
+TEST_F(SqliteTakeover, AReaderFinishesTheCommitIfItsProcessMayWriteElseGetsAnError)
 {
+    ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
     make();
     support::Peer idle([&](const std::function<void()> &wait) {
         const Db db(path());
@@ -426,9 +426,18 @@ TEST_F(SqliteTakeover, ReadOnlyConnectionGetsAnErrorAfterAKill)
     });
     ASSERT_TRUE(idle.is_ready());
     ASSERT_EQ(die_in_commit("UPDATE t SET b=a; INSERT INTO t VALUES(4, 4)", 0), CUT);
+    ASSERT_EQ(chmod(path().c_str(), 0444), 0);
+    {
+        const Nobody nobody;
+        ASSERT_TRUE(nobody.is);
+        const Db reader(path());
+        EXPECT_EQ(reader.run("SELECT count(*) FROM t"), SQLITE_READONLY) << reader.error();
+    }
+    ASSERT_EQ(chmod(path().c_str(), 0644), 0);
     {
         const Db reader(path(), "mode=ro");
-        EXPECT_EQ(reader.run("SELECT count(*) FROM t"), SQLITE_READONLY) << reader.error();
+        EXPECT_EQ(reader.number("SELECT count(*) FROM t"), 4) << reader.error();
+        EXPECT_EQ(reader.run("DELETE FROM t"), SQLITE_READONLY);
     }
     idle.go_on();
     EXPECT_EQ(idle.end(), 0);
