@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 static struct database *databases;
-static unsigned forks; /* from the first process to this one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* a database is no longer busy */
 
@@ -78,10 +77,10 @@ void database_after_fork_in_child(void)
     for (struct database *db = databases; db; db = db->next) {
         close(db->fd);
         db->fd = -1;
+        db->busy = false;
     }
     databases = NULL;
     idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
-    forks++;
     pthread_mutex_unlock(&lock);
 }
 
@@ -129,14 +128,21 @@ static struct database *open_file(const char *path)
         close(fd);
         return NULL;
     }
-    *db = (struct database){.device = st.st_dev,
-                            .inode = st.st_ino,
-                            .fd = fd,
-                            .writable = writable,
-                            .process = forks,
-                            .next = databases};
+    *db = (struct database){
+        .device = st.st_dev, .inode = st.st_ino, .fd = fd, .writable = writable, .next = databases};
     databases = db;
     return db;
+}
+
+bool database_read_header(const struct database *db, void *to, size_t n)
+{
+    return pread(db->fd, to, n, 0) == (ssize_t)n;
+}
+
+sqlite3_int64 database_length(const struct database *db)
+{
+    struct stat st;
+    return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
 /* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
@@ -151,19 +157,20 @@ static bool needs_view(const struct database *db)
  * process made the file larger. */
 static void map(struct database *db, const struct connection *c, bool masks)
 {
-    struct view_wish wish = {.max_size = db->max_size, .reflection_dir = db->reflection_dir};
-    struct stat st;
+    unsigned char headers[2][MASK_HEADER];
+    struct ato_options o = {.struct_size = sizeof(o)};
+    const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
-    if (fstat(db->fd, &st) < 0)
+    if (length < 0)
         return;
-    if (is_first)
-        wish = (struct view_wish){.max_size = c->wants.max_size,
-                                  .flags = c->writable ? c->wants.prefer : 0,
-                                  .reflection_dir = c->wants.reflection_dir,
-                                  .masks = masks};
-    else if (wish.max_size < (size_t)st.st_size)
-        wish.max_size = 0;
-    db->view = view_map(db->fd, &wish, &st);
+    if (is_first) {
+        db->max_size = c->wants.max_size;
+        o.flags = c->writable ? c->wants.prefer : 0;
+    }
+    o.max_size = is_first || (sqlite3_int64)db->max_size >= length ? db->max_size : 0;
+    o.reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir;
+    mask_expect(db->fd, headers, masks, &o);
+    db->view = view_map(db->fd, (size_t)length, &o);
     if (!db->view.at)
         return;
     if (!is_first) {
@@ -173,8 +180,7 @@ static void map(struct database *db, const struct connection *c, bool masks)
     const struct ato_status status = view_status(db->view.at, false);
     db->domain = status.domain;
     db->policy = status.read_policy;
-    db->max_size = wish.max_size;
-    db->reflection_dir = wish.reflection_dir ? realpath(wish.reflection_dir, NULL) : NULL;
+    db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
 }
 
 /* The caller holds the lock. */
@@ -213,17 +219,6 @@ int database_open(struct connection *c)
     const int r = open_and_map(c);
     pthread_mutex_unlock(&lock);
     return r;
-}
-
-bool database_read_header(const struct database *db, void *to, size_t n)
-{
-    return pread(db->fd, to, n, 0) == (ssize_t)n;
-}
-
-sqlite3_int64 database_length(const struct database *db)
-{
-    struct stat st;
-    return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
 static void let_in(struct database *db, const struct connection *self, const struct connection *end)
@@ -275,28 +270,21 @@ static void renew(struct database *db, const struct connection *self, bool prefe
         db->view.at = NULL;
 }
 
-/* The caller holds the lock. Changes nothing if another connection cannot be kept out. */
-static void try_renew(struct database *db, const struct connection *self, bool prefer_file,
-                      const char *name)
-{
-    if (!keep_out(db, self, false))
-        return;
-    begin_long_work(db);
-    renew(db, self, prefer_file, name);
-    end_long_work(db);
-    for (struct connection *c = db->connections; c; c = c->next)
-        c->pending.view = db->view.at;
-    let_in(db, self, NULL);
-}
-
 void database_renew(struct database *db, const struct connection *self, bool prefer_file,
                     const char *name)
 {
+    if (db->fd < 0) /* the parent's */
+        return;
     pthread_mutex_lock(&lock);
-    if (db->process == forks)
-        wait_until_idle(db);
-    if (db->process == forks && db->view.at)
-        try_renew(db, self, prefer_file, name);
+    wait_until_idle(db);
+    if (db->view.at && keep_out(db, self, false)) {
+        begin_long_work(db);
+        renew(db, self, prefer_file, name);
+        end_long_work(db);
+        for (struct connection *c = db->connections; c; c = c->next)
+            c->pending.view = db->view.at;
+        let_in(db, self, NULL);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -307,15 +295,13 @@ int database_map(struct connection *c, enum database_need need)
     if (c->pending.view)
         return 0;
     pthread_mutex_lock(&lock);
-    if (db->process == forks) {
-        wait_until_idle(db);
-        if (!db->view.at && (needed = need != IF_PAIRED || needs_view(db))) {
-            begin_long_work(db);
-            map(db, c, need == TO_WRITE);
-            end_long_work(db);
-        }
-        c->pending.view = db->view.at;
+    wait_until_idle(db);
+    if (!db->view.at && (needed = need != IF_PAIRED || needs_view(db))) {
+        begin_long_work(db);
+        map(db, c, need == TO_WRITE);
+        end_long_work(db);
     }
+    c->pending.view = db->view.at;
     const int saved = errno;
     pthread_mutex_unlock(&lock);
     errno = saved;
@@ -336,11 +322,9 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
 
 void database_close(struct database *db, struct connection *c, const char *name)
 {
-    pthread_mutex_lock(&lock);
-    if (db->process != forks) { /* the parent's */
-        pthread_mutex_unlock(&lock);
+    if (db->fd < 0) /* the parent's */
         return;
-    }
+    pthread_mutex_lock(&lock);
     wait_until_idle(db);
     struct connection **at = &db->connections;
     while (*at != c)
@@ -387,7 +371,7 @@ void database_at_exit(void)
     if (pthread_mutex_timedlock(&lock, &end) != 0)
         return;
     for (struct database *db = databases; db; db = db->next)
-        if (db->process == forks && !db->busy && db->connections)
+        if (!db->busy && db->connections)
             leave(db);
     pthread_mutex_unlock(&lock);
 }

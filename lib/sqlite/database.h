@@ -24,12 +24,10 @@ struct connection;
 
 struct database {
     struct database *next;
-    unsigned
-        process; /* the number of forks when it was made: of a parent's process, if smaller than now */
     bool busy; /* a thread maps or unmaps it, without holding the lock */
     dev_t device;
     ino_t inode;
-    int fd;        /* for writing, if the process may write to the file */
+    int fd; /* for writing, if the process may write to the file; -1: of a parent's process */
     bool writable; /* it may */
     struct view view;
     struct connection *connections;

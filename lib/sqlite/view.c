@@ -30,35 +30,30 @@ struct ato_status view_status(void *view, bool all)
     return ato_stat(view, &st) < 0 ? unknown : st;
 }
 
-struct view view_map(int fd, const struct view_wish *wish, const struct stat *st)
+struct view view_map(int fd, size_t length, struct ato_options *o)
 {
-    unsigned char headers[2][MASK_HEADER];
-    struct view v = {.length = st->st_size ? (size_t)st->st_size : LEAST_LENGTH};
-    struct ato_options o = {.struct_size = sizeof(o),
-                            .max_size = wish->max_size,
-                            .flags = wish->flags,
-                            .reflection_dir = wish->reflection_dir};
-    const size_t wanted = (size_t)st->st_size * LEAST_GROWTH;
+    const size_t wanted = length * LEAST_GROWTH;
     const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
+    const bool may_shrink = !o->max_size;
+    struct view v = {.length = length ? length : LEAST_LENGTH};
     /* No descriptor of the file may be closed (database.h). */
-    o.flags |= ATO_BORROW_FD;
-    mask_expect(fd, headers, wish->masks, &o);
+    o->flags |= ATO_BORROW_FD;
     /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
     const char *policy =
         secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
-    o.read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
-    if (!o.max_size)
-        o.max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
-    v.at = ato_mmap_opt(v.length, fd, 0, &o);
+    o->read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
+    if (!o->max_size)
+        o->max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
+    v.at = ato_mmap_opt(v.length, fd, 0, o);
     /* EFBIG: other processes have mapped it with a smaller max_size. */
-    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !wish->max_size)) &&
-           o.max_size / 4 > least) {
-        o.max_size /= 4;
-        v.at = ato_mmap_opt(v.length, fd, 0, &o);
+    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && may_shrink)) &&
+           o->max_size / 4 > least) {
+        o->max_size /= 4;
+        v.at = ato_mmap_opt(v.length, fd, 0, o);
     }
     if (v.at == MAP_FAILED)
         v.at = NULL;
-    v.max_size = o.max_size > v.length ? o.max_size : v.length;
+    v.max_size = o->max_size > v.length ? o->max_size : v.length;
     return v;
 }
 

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/stat.h>
 
 /* A mapping. */
 struct view {
@@ -16,15 +15,9 @@ struct view {
     size_t max_size; /* bytes that the file may grow to */
 };
 
-struct view_wish {
-    size_t max_size;            /* bytes that the file may grow to; 0: the default */
-    unsigned flags;             /* ato_options.flags */
-    const char *reflection_dir; /* ato_options.reflection_dir */
-    bool masks;                 /* a file without a reflection gets its mask, too */
-};
-
-/* Maps all of the file, so that it can grow. If that fails, `at` is NULL, and errno is set. */
-struct view view_map(int fd, const struct view_wish *wish, const struct stat *st);
+/* Maps all of a file of this length with these options, so that it can grow. If that fails, `at` is NULL, and errno is set.
+ * `o->max_size` of 0: the default. */
+struct view view_map(int fd, size_t length, struct ato_options *o);
 
 /* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known the
  * policy is -1, and there is an endless number of slices. */
