@@ -17,29 +17,26 @@ static const char *const known[] = {
     "mode",         "cache",     "psow",   "nolock",         "immutable", "modeof",
     "readonly_shm", "8_3_names", "key",    "hexkey",         "textkey"};
 static const char *const journals[] = {"memory", "file", NULL};
-static const char *const modes[] = {"plain", "fast", NULL};
 static const char *const sides[] = {"file", "reflection", NULL};
-static const char *const variable = "ATO_SQLITE_JOURNAL";
+const char *const parameters_unmap[] = {"plain", "fast", NULL};
+
+int parameters_find(const char *word, const char *const *words)
+{
+    int i = 0;
+    while (words[i] && sqlite3_stricmp(word, words[i]) != 0)
+        i++;
+    return words[i] ? i : -1;
+}
 
 /* Sets *which to the index of `value` in `words`; -1 if it is NULL. */
 static int choose(const char *name, const char *parameter, const char *value,
                   const char *const *words, int *which)
 {
-    *which = -1;
-    if (!value)
-        return SQLITE_OK;
-    for (int i = 0; words[i]; i++)
-        if (strcmp(value, words[i]) == 0)
-            *which = i;
-    if (*which >= 0)
+    *which = value ? parameters_find(value, words) : -1;
+    if (!value || *which >= 0)
         return SQLITE_OK;
     return fault(SQLITE_CANTOPEN, "%s: %s=%s is not possible: it must be %s or %s", name, parameter,
                  value, words[0], words[1]);
-}
-
-static int read_word(const char *name, const char *parameter, const char *const *words, int *which)
-{
-    return choose(name, parameter, sqlite3_uri_parameter(name, parameter), words, which);
 }
 
 static int read_max_size(const char *name, size_t *bytes)
@@ -74,22 +71,26 @@ static void name_unknown(const char *name)
 
 int parameters_read(struct parameters *p, const char *name)
 {
-    int journal = -1, mode = -1, side = -1;
-    *p = (struct parameters){0};
+    const char *source = "journal", *value = sqlite3_uri_parameter(name, source);
+    const char *variable = secure_getenv("ATO_SQLITE_JOURNAL");
+    int journal, mode, side;
+    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir")};
     name_unknown(name);
+    if (!value && variable && *variable) {
+        source = "ATO_SQLITE_JOURNAL";
+        value = variable;
+    }
     int r = read_max_size(name, &p->max_size);
     if (r == SQLITE_OK)
-        r = read_word(name, "unmap", modes, &mode);
+        r = choose(name, source, value, journals, &journal);
     if (r == SQLITE_OK)
-        r = read_word(name, "prefer", sides, &side);
+        r = choose(name, "unmap", sqlite3_uri_parameter(name, "unmap"), parameters_unmap, &mode);
     if (r == SQLITE_OK)
-        r = read_word(name, "journal", journals, &journal);
-    const char *word = secure_getenv(variable);
-    if (r == SQLITE_OK && journal < 0 && word && *word)
-        r = choose(name, variable, word, journals, &journal);
+        r = choose(name, "prefer", sqlite3_uri_parameter(name, "prefer"), sides, &side);
+    if (r != SQLITE_OK)
+        return r;
     p->journal_file = journal == 1;
     p->unmap_fast = mode == 1;
-    p->reflection_dir = sqlite3_uri_parameter(name, "reflection_dir");
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
-    return r;
+    return SQLITE_OK;
 }

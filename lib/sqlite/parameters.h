@@ -18,4 +18,10 @@ struct parameters {
  * that are possible. A parameter that is not known is only logged. */
 int parameters_read(struct parameters *p, const char *name);
 
+/* Returns the index of `word` in `words`, which end with NULL; -1 if it is none of them. */
+int parameters_find(const char *word, const char *const *words);
+
+/* The words for unmap_fast: false, true. */
+extern const char *const parameters_unmap[];
+
 #endif

@@ -30,14 +30,9 @@ static int begin(struct pending *s)
 }
 
 /* Always asks libato whose the transaction is: pthread_self() may be that of a thread that has ended. */
-static int take(struct pending *s)
-{
-    return ato_tx_adopt(s->tx);
-}
-
 static int have(struct pending *s)
 {
-    return s->tx ? take(s) : begin(s);
+    return s->tx ? ato_tx_adopt(s->tx) : begin(s);
 }
 
 static int set_size(struct pending *s, sqlite3_int64 size, sqlite3_int64 room)
@@ -71,7 +66,9 @@ int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offs
 
 int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 {
-    return take(s) == 0 && ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0) ? 0 : -1;
+    return ato_tx_adopt(s->tx) == 0 && ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0)
+               ? 0
+               : -1;
 }
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
@@ -90,7 +87,7 @@ int pending_commit_all(struct pending *const *all, int n)
 {
     ato_tx *tx[PENDING_MOST] = {NULL};
     for (int i = 0; i < n; i++) {
-        if (take(all[i]) < 0)
+        if (ato_tx_adopt(all[i]->tx) < 0)
             return -1;
         tx[i] = all[i]->tx;
     }
@@ -108,8 +105,8 @@ int pending_commit(struct pending *s)
 
 void pending_abort(struct pending *s)
 {
-    /* take() cannot fail because another thread is in a call: SQLite makes one call on a connection at a time. */
-    if (s->tx && take(s) == 0)
+    /* This cannot fail because another thread is in a call: SQLite makes one call on a connection at a time. */
+    if (s->tx && ato_tx_adopt(s->tx) == 0)
         (void)ato_tx_abort(s->tx);
     s->tx = NULL;
 }

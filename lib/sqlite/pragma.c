@@ -12,6 +12,7 @@ static const char *const policies[] = {
     [ATO_READ_GATHER] = "gather",
     [ATO_READ_ADAPTIVE] = "adaptive",
     [ATO_READ_EAGER] = "eager",
+    NULL,
 };
 static const char *const domains[] = {
     [ATO_DOMAIN_PMEM] = "pmem",
@@ -19,9 +20,6 @@ static const char *const domains[] = {
     [ATO_DOMAIN_MSYNC] = "msync",
     [ATO_DOMAIN_PROCESS] = "process",
 };
-static const char *const modes[] = {"plain", "fast"};
-
-enum { POLICIES = sizeof(policies) / sizeof(*policies), MODES = 2 };
 
 /* words[0] is the answer, or the sentence of the error. */
 static int answer(char **words, const char *text)
@@ -35,15 +33,6 @@ static int refuse(const struct connection *c, char **words, const char *why)
     words[0] = words[2] ? sqlite3_mprintf("%s=%s of %s: %s", words[1], words[2], c->name, why)
                         : sqlite3_mprintf("%s of %s: %s", words[1], c->name, why);
     return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
-}
-
-/* Returns the index of the word; -1 if it is not known. */
-static int find(const char *word, const char *const *known, int n)
-{
-    while (n-- > 0)
-        if (sqlite3_stricmp(word, known[n]) == 0)
-            return n;
-    return -1;
 }
 
 static int show(struct connection *c, char **words)
@@ -67,28 +56,25 @@ static int show(struct connection *c, char **words)
 static int read_policy(struct connection *c, char **words)
 {
     if (words[2]) {
-        int policy = find(words[2], policies, POLICIES);
+        int policy = parameters_find(words[2], policies);
         if (policy < 0)
             return refuse(c, words, "it must be lazy, gather, adaptive or eager");
         if (ato_set_read_policy(c->pending.view, policy) < 0)
             return refuse(c, words, ato_errormsg());
         c->db->policy = policy;
     }
-    struct ato_status st = {.struct_size = sizeof(st)};
-    if (ato_stat(c->pending.view, &st) < 0)
-        return refuse(c, words, ato_errormsg());
-    return answer(words, policies[st.read_policy]);
+    return answer(words, policies[c->db->policy]);
 }
 
 static int unmap(struct connection *c, char **words)
 {
     if (words[2]) {
-        int mode = find(words[2], modes, MODES);
+        int mode = parameters_find(words[2], parameters_unmap);
         if (mode < 0)
             return refuse(c, words, "it must be plain or fast");
         c->wants.unmap_fast = mode;
     }
-    return answer(words, modes[c->wants.unmap_fast]);
+    return answer(words, parameters_unmap[c->wants.unmap_fast]);
 }
 
 int pragma(struct connection *c, char **words)

@@ -22,8 +22,9 @@ enum { LEAST_LENGTH = 4096 };
 
 struct ato_status view_status(void *view, bool all)
 {
-    const struct ato_status unknown = {
-        .domain = ATO_DOMAIN_PROCESS, .read_policy = -1, .slices_in_reflection = UINT64_MAX};
+    const struct ato_status unknown = {.domain = ATO_DOMAIN_PROCESS,
+                                       .read_policy = ATO_READ_GATHER,
+                                       .slices_in_reflection = UINT64_MAX};
     /* The short struct_size saves counting slices. */
     struct ato_status st = {.struct_size = all ? sizeof(st)
                                                : offsetof(struct ato_status, slices_in_reflection)};
