@@ -68,6 +68,5 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
     /* The transaction of a journal in memory is committed or rolled back by now. */
     if (in_memory)
         return SQLITE_OK;
-    const int r = below->xDelete(below, name, sync);
-    return r == SQLITE_IOERR_DELETE_NOENT && c && connection_journals_in_memory(c) ? SQLITE_OK : r;
+    return below->xDelete(below, name, sync);
 }
