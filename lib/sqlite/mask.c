@@ -3,7 +3,6 @@
 
 #include "ato.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,11 +45,6 @@ bool mask_is_plain(const void *header)
     return begins_with(header, PLAIN);
 }
 
-static bool has_versions(const unsigned char *h, unsigned char version)
-{
-    return h[VERSIONS] == version && h[VERSIONS + 1] == version;
-}
-
 bool mask_is_wal(const void *header)
 {
     return mask_is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
@@ -66,8 +60,9 @@ void mask_cover(void *header)
     unsigned char *h = header;
     if (!mask_is_plain(h))
         return;
-    h[FRACTION] = has_versions(h, 2) ? MASKED_WAL : MASKED;
-    if (h[FRACTION] == MASKED_WAL)
+    const bool is_wal = h[VERSIONS] == 2 && h[VERSIONS + 1] == 2;
+    h[FRACTION] = is_wal ? MASKED_WAL : MASKED;
+    if (is_wal)
         h[VERSIONS] = h[VERSIONS + 1] = 1;
     if (!counter_is_masked(h))
         h[COUNTER] ^= 0x80;
@@ -101,15 +96,19 @@ static int read_guard(char *view, struct ato_status *st)
 }
 
 /* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */
+static int write_part(char *view, const unsigned char *h, size_t begin, size_t end)
+{
+    return ato_memcpy_opt(view + begin, h + begin, end - begin, ATO_EAGER) ? 0 : -1;
+}
+
 static int write_fraction(char *view, const unsigned char *h)
 {
-    return ato_memcpy_opt(view + VERSIONS, h + VERSIONS, FRACTION + 1 - VERSIONS, ATO_EAGER) ? 0
-                                                                                             : -1;
+    return write_part(view, h, VERSIONS, FRACTION + 1);
 }
 
 static int write_counter(char *view, const unsigned char *h)
 {
-    return ato_memcpy_opt(view + COUNTER, h + COUNTER, 4, ATO_EAGER) ? 0 : -1;
+    return write_part(view, h, COUNTER, COUNTER + 4);
 }
 
 static void count_on(unsigned char *at, unsigned long by)
@@ -169,8 +168,7 @@ static int mask_counter(char *view, unsigned char *h)
     count_on(h + COUNTER, 1);
     memcpy(h + VALID_FOR, h + COUNTER, 4);
     h[COUNTER] ^= 0x80;
-    const size_t n = MASK_HEADER - COUNTER;
-    return ato_memcpy_opt(view + COUNTER, h + COUNTER, n, ATO_EAGER) ? 0 : -1;
+    return write_part(view, h, COUNTER, MASK_HEADER);
 }
 
 int mask_put_on(char *view, off_t length, bool *guarded)
@@ -204,9 +202,7 @@ int mask_lock(int fd)
 
 void mask_unlock(int fd)
 {
-    const int saved = errno;
     (void)control_lock(fd, F_OFD_SETLK, F_UNLCK, PENDING_BYTE);
-    errno = saved;
 }
 
 static bool is_reserved(int fd)

@@ -6,10 +6,8 @@
 #include "mask.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
 #define DEFAULT_MAX_SIZE (64ull << 30)
