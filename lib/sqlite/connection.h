@@ -48,14 +48,13 @@ struct connection {
     bool checkpoint; /* a checkpoint is under way */
     bool
         checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
-    bool journaled;  /* a rollback journal is open in memory */
-    bool plays_back; /* a rollback journal is open that another process left on the disk */
-    bool refused;    /* could not be prepared: what is staged must not be committed */
-    bool direct;     /* the VFS below reads and writes the file, which is complete (direct.h) */
-    bool unguarded;  /* the header of a new file is staged, and its guard is not set yet (mask.h) */
-    bool becomes_wal;          /* what is staged switches to WAL mode */
-    bool shorter;              /* the database got shorter than its file */
-    int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
+    bool journaled;   /* a rollback journal is open in memory */
+    bool plays_back;  /* a rollback journal is open that another process left on the disk */
+    bool refused;     /* could not be prepared: what is staged must not be committed */
+    bool direct;      /* the VFS below reads and writes the file, which is complete (direct.h) */
+    bool becomes_wal; /* what is staged switches to WAL mode */
+    bool shorter;     /* the database got shorter than its file */
+    int chunk;        /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
     struct neighbours neighbours[64];

@@ -114,7 +114,6 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
         return pending_write(&c->pending, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
-    c->unguarded = !c->db->guarded;
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)

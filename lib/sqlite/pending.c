@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pending.h"
 
-#include <errno.h>
-
 /* SQLite's locks keep writers apart, so that pages are not reserved by others for long, unless another program writes to the
  * file by libato itself. */
 enum { WAIT_MS = 60000 };

@@ -2,6 +2,7 @@
 #include "transaction.h"
 
 #include "connection.h"
+#include "database.h"
 #include "direct.h"
 #include "fault.h"
 #include "length.h"
@@ -12,13 +13,11 @@
 static int guard_new_file(struct connection *c)
 {
     char header[MASK_HEADER];
-    if (!c->unguarded)
+    if (c->db->guarded || !c->pending.tx || !c->pending.writes)
         return 0;
-    if (pending_read(&c->pending, header, sizeof(header), 0) < 0 ||
-        mask_set_plain(c->pending.view, header) < 0)
+    if (pending_read(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
-    c->unguarded = false;
-    return 0;
+    return mask_set_plain(c->pending.view, header);
 }
 
 int transaction_commit(struct connection *c, int code)
@@ -32,7 +31,7 @@ void transaction_abandon(struct connection *c)
 {
     super_leave(c);
     pending_abort(&c->pending);
-    c->refused = c->unguarded = c->becomes_wal = false;
+    c->refused = c->becomes_wal = false;
 }
 
 /* The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
