@@ -58,8 +58,6 @@ struct connection {
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
     struct neighbours neighbours[64];
-    char
-        counter[16]; /* SQLite's change counter and the bytes behind it, when they were read last */
     sqlite3_int64
         looked_at; /* the last length of the file that differed from the view's and was dealt with */
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */

@@ -90,6 +90,7 @@ static int begin_to_stage(struct connection *c, int code)
 {
     if (c->pending.tx)
         return SQLITE_OK;
+    memset(c->neighbours, 0, sizeof(c->neighbours)); /* what is written will not be home */
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
     if (database_map(c, TO_WRITE) < 0)
         return fault_of_libato(code, "cannot map", c->name);

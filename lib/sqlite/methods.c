@@ -169,28 +169,13 @@ static int connection_close(sqlite3_file *file)
 
 /* ---- as a file ---- */
 
-/* SQLite reads its change counter when it begins a transaction. A checkpoint does not change the counter: until the next
- * transaction pages are deployed one by one after it. */
-static void look_at_counter(struct connection *c, const void *bytes, int n, sqlite3_int64 offset)
-{
-    enum { COUNTER_AT = 24 };
-    if (offset != COUNTER_AT || n != (int)sizeof(c->counter) ||
-        memcmp(c->counter, bytes, sizeof(c->counter)) == 0)
-        return;
-    memcpy(c->counter, bytes, sizeof(c->counter));
-    memset(c->neighbours, 0, sizeof(c->neighbours));
-}
-
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
     /* SQLite reads the header before it has a lock; other programs may have cut the file. */
     if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
         length_look(c);
-    const int r = data_read(c, to, n, offset);
-    if (r == SQLITE_OK)
-        look_at_counter(c, to, n, offset);
-    return leave(c, r);
+    return leave(c, data_read(c, to, n, offset));
 }
 
 static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
@@ -237,13 +222,15 @@ static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, voi
     return leave(c, fetch_page(c, offset, n, page));
 }
 
-/* `page` is NULL when SQLite wants the mapping to be dropped, and has no page in use. */
+/* `page` is NULL when SQLite wants the mapping to be dropped, since others have changed the database, and has no page in use. */
 static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
 {
     struct connection *c = enter(file);
     const char *view = c->pending.view, *at = page;
     const bool is_ours = view && at >= view && at < view + c->db->view.max_size;
     int r = SQLITE_OK;
+    if (!page)
+        memset(c->neighbours, 0, sizeof(c->neighbours));
     if (is_ours)
         c->fetched--;
     else if (direct_maps_below(c))
