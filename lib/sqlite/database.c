@@ -319,8 +319,9 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
     view_unmap(&db->view, db->writable && !db->unmap_fast, db->fd, is_locked, name);
 }
 
-void database_close(struct database *db, struct connection *c, const char *name)
+void database_close(struct connection *c)
 {
+    struct database *db = c->db;
     if (db->fd < 0) /* the parent's */
         return;
     pthread_mutex_lock(&lock);
@@ -332,7 +333,7 @@ void database_close(struct database *db, struct connection *c, const char *name)
     db->unmap_fast = c->wants.unmap_fast;
     if (!db->connections) {
         begin_long_work(db);
-        unmap(db, false, name);
+        unmap(db, false, c->name);
         end_long_work(db);
     }
     forget_unused(db);
@@ -345,7 +346,6 @@ enum { MOST_AT_EXIT = 1 << 24 };
 /* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
-    const char *name = db->connections->name;
     bool is_locked = false;
     if (!keep_out(db, NULL, true))
         return;
@@ -355,7 +355,7 @@ static void leave(struct database *db)
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
     if (view_status(db->view.at, true).slices_in_reflection <= MOST_AT_EXIT)
-        unmap(db, is_locked, name);
+        unmap(db, is_locked, db->connections->name);
     db->view.at = NULL;
     for (struct connection *c = db->connections; c; c = c->next)
         c->pending.view = NULL;

@@ -50,8 +50,8 @@ enum database_need { IF_PAIRED, ALWAYS, TO_WRITE };
 int database_map(struct connection *c, enum database_need need);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
- * logged, with `name`. */
-void database_close(struct database *db, struct connection *c, const char *name);
+ * logged. */
+void database_close(struct connection *c);
 
 /* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
  * there is. */

@@ -162,7 +162,7 @@ static int connection_close(sqlite3_file *file)
     transaction_abandon(c);
     length_find(c);
     const int r = leave(c, c->below->xClose(c->file));
-    database_close(c->db, c, c->name);
+    database_close(c);
     free(c);
     return r;
 }
