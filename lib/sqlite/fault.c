@@ -18,6 +18,7 @@ static int code_of(int code, int error)
     case ENOSPC:
     case EDQUOT:
     case E2BIG:
+        return SQLITE_FULL;
     case EFBIG:
         return code == SQLITE_CANTOPEN ? code : SQLITE_FULL;
     case ENOMEM:

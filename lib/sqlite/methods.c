@@ -42,22 +42,6 @@ static int leave(struct connection *c, int result)
 
 /* ---- locks ---- */
 
-/* Returns the error of a write to a database for which no reflection can be made, but which can be read. */
-static int why_only_read(int error)
-{
-    switch (error) {
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return SQLITE_READONLY_DIRECTORY;
-    case ENOSPC:
-    case EDQUOT:
-        return SQLITE_FULL;
-    default:
-        return SQLITE_CANTOPEN;
-    }
-}
-
 /* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
  * RESERVED, where SQLITE_BUSY makes SQLite try again. */
 static int settle(struct connection *c, int level)
@@ -68,10 +52,13 @@ static int settle(struct connection *c, int level)
                           (level == SQLITE_LOCK_RESERVED || c->pending.view);
     int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
     if (r == SQLITE_OK && reserves && !c->pending.view) {
-        if (database_map(c, TO_WRITE) == 0)
+        if (database_map(c, TO_WRITE) == 0) {
             r = direct_settle(c);
-        else
-            r = fault_of_libato(why_only_read(errno), "cannot map", c->name);
+        } else {
+            const bool is_forbidden = errno == EACCES || errno == EPERM || errno == EROFS;
+            r = fault_of_libato(is_forbidden ? SQLITE_READONLY_DIRECTORY : SQLITE_CANTOPEN,
+                                "cannot map", c->name);
+        }
     }
     if (r == SQLITE_OK && reserves && c->direct)
         r = length_require(c, SQLITE_BUSY);
