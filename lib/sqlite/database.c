@@ -3,8 +3,6 @@
 
 #include "connection.h"
 #include "fault.h"
-#include "mask.h"
-#include "view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,9 +131,9 @@ static struct database *open_file(const char *path)
     return db;
 }
 
-bool database_read_header(const struct database *db, void *to, size_t n)
+bool database_read_header(const struct database *db, char header[MASK_HEADER])
 {
-    return pread(db->fd, to, n, 0) == (ssize_t)n;
+    return pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER;
 }
 
 sqlite3_int64 database_length(const struct database *db)
@@ -144,12 +142,16 @@ sqlite3_int64 database_length(const struct database *db)
     return fstat(db->fd, &st) == 0 ? (sqlite3_int64)st.st_size : -1;
 }
 
+static bool is_masked(const struct database *db)
+{
+    char header[MASK_HEADER];
+    return database_read_header(db, header) && mask_is_on(header);
+}
+
 /* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
 static bool needs_view(const struct database *db)
 {
-    char header[MASK_HEADER];
-    return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA ||
-           (database_read_header(db, header, sizeof(header)) && mask_is_on(header));
+    return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA || is_masked(db);
 }
 
 /* Maps the file in long work. Sets errno if there is no view then. Later views are as the first one, but larger if another
@@ -244,21 +246,13 @@ static bool keep_out(struct database *db, const struct connection *self, bool st
     return true;
 }
 
-/* Returns whether the file is complete without its reflection, and not masked: a guard that a killed process left does not
- * count (mask.h). */
-static bool is_home(const struct database *db)
-{
-    char in_file[MASK_HEADER];
-    const struct ato_status st = view_status(db->view.at, true);
-    return !st.slices_in_reflection &&
-           (!st.guard_bytes ||
-            (database_read_header(db, in_file, sizeof(in_file)) && !mask_is_on(in_file)));
-}
-
 static void renew(struct database *db, const struct connection *self, bool prefer_file,
                   const char *name)
 {
-    if ((prefer_file && !is_home(db)) || !view_unmap_fast(&db->view))
+    /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
+    if (prefer_file && (is_masked(db) || view_status(db->view.at, true).slices_in_reflection))
+        return;
+    if (!view_unmap_fast(&db->view))
         return;
     map(db, self, false);
     if (!db->view.at)

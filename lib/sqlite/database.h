@@ -13,7 +13,7 @@
 #define ATO_SQLITE_DATABASE_H
 
 #include "api.h"
-#include "ato.h"
+#include "mask.h"
 #include "view.h"
 
 #include <stdbool.h>
@@ -53,9 +53,9 @@ int database_map(struct connection *c, enum database_need need);
  * logged. */
 void database_close(struct connection *c);
 
-/* Reads the first n bytes of the file itself, without its reflection. Returns false if the file is shorter: then `to` has what
+/* Reads the header of the file itself, without its reflection. Returns false if the file is shorter: then `header` has what
  * there is. */
-bool database_read_header(const struct database *db, void *to, size_t n);
+bool database_read_header(const struct database *db, char header[MASK_HEADER]);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);

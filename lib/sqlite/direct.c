@@ -42,7 +42,7 @@ static int take_copy(struct connection *c, const char *header)
 {
     char in_file[MASK_HEADER];
     /* Another connection may have taken mask and guard off since the header was read: SQLite tries again. */
-    if (database_read_header(c->db, in_file, MASK_HEADER) && !mask_is_on(in_file))
+    if (database_read_header(c->db, in_file) && !mask_is_on(in_file))
         return SQLITE_BUSY;
     if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
         return fault(SQLITE_CANTOPEN,
@@ -92,8 +92,7 @@ static int read_header(struct connection *c, char header[MASK_HEADER])
     char *view = c->pending.view;
     memset(header, 0, MASK_HEADER);
     /* Only a file that is known to be masked is not cut by other programs: a load behind its end would raise SIGBUS. */
-    if ((!view || c->direct || !c->db->guarded) &&
-        !database_read_header(c->db, header, MASK_HEADER)) {
+    if ((!view || c->direct || !c->db->guarded) && !database_read_header(c->db, header)) {
         memset(header, 0, MASK_HEADER);
         return SQLITE_OK;
     }
