@@ -182,9 +182,9 @@ int data_resize(struct connection *c, sqlite3_int64 size)
 
 int data_expect(struct connection *c, sqlite3_int64 size)
 {
-    sqlite3_int64 now = 0;
-    int r = c->writable ? length_get(c, &now) : SQLITE_OK;
-    if (r != SQLITE_OK || size <= now || !c->writable)
+    sqlite3_int64 now;
+    int r = length_get(c, &now);
+    if (r != SQLITE_OK || size <= now)
         return r;
     if (c->chunk || !data_stages(c))
         return c->chunk ? data_resize(c, size) : SQLITE_OK;

@@ -47,23 +47,22 @@ bool super_exists(const char *name)
     return exists;
 }
 
-static void give_up(const char *name)
+void super_give_up(const char *name)
 {
+    if (!name)
+        return;
     pthread_mutex_lock(&lock);
     for (struct connection *c = member(members, name); c; c = member(c->next_member, name))
         c->prepared = false;
     pthread_mutex_unlock(&lock);
 }
 
-void super_give_up(struct connection *c)
-{
-    if (c->super)
-        give_up(c->super);
-}
-
-static void leave(struct connection *c)
+void super_leave(struct connection *c)
 {
     struct connection **at = &members;
+    if (!c->super)
+        return;
+    super_give_up(c->super);
     pthread_mutex_lock(&lock);
     while (*at != c)
         at = &(*at)->next_member;
@@ -71,13 +70,6 @@ static void leave(struct connection *c)
     pthread_mutex_unlock(&lock);
     free(c->super);
     c->super = NULL;
-}
-
-void super_leave(struct connection *c)
-{
-    super_give_up(c);
-    if (c->super)
-        leave(c);
 }
 
 static int join(struct connection *c, const char *name)
@@ -126,7 +118,7 @@ static int commit(struct connection *const *all, int n)
         all[i]->prepared = false;
         pthread_mutex_unlock(&all[i]->in_call);
         if (r == SQLITE_OK)
-            leave(all[i]);
+            super_leave(all[i]);
     }
     return r;
 }
@@ -199,6 +191,6 @@ int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int fla
     if (out_flags)
         *out_flags = flags;
     memory_file_open(file, name, is_new ? before_write : NULL);
-    give_up(name); /* SQLite reads one only to find out whether a rollback needs it */
+    super_give_up(name); /* SQLite reads one only to find out whether a rollback needs it */
     return SQLITE_OK;
 }

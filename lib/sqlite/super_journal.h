@@ -37,10 +37,10 @@ int super_delete(const char *name, bool *mine);
 /* Prepares a database. SQLITE_IOERR_FSYNC if it cannot take part: it is no member of this super-journal. */
 int super_prepare(struct connection *c, const char *name);
 
-/* If c is a member, its transaction is not going to be committed, nor that of any other member. */
-void super_give_up(struct connection *c);
+/* The transaction of the members of this super-journal (NULL: of none) is not going to be committed. */
+void super_give_up(const char *name);
 
-/* The same, and c is no member any more: its part is rolled back. */
+/* The same if c is a member, and it is none any more: its part is rolled back. */
 void super_leave(struct connection *c);
 
 /* To be called around fork(), so that no thread is in this module. */

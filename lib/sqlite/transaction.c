@@ -53,7 +53,7 @@ int transaction_sync(struct connection *c, const char *super)
         transaction_abandon(c);
         return SQLITE_IOERR_FSYNC;
     }
-    super_give_up(c);
+    super_give_up(c->super);
     return transaction_commit(c, SQLITE_IOERR_FSYNC);
 }
 
