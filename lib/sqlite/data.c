@@ -64,7 +64,7 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
      * is shorter than a header has no mask. */
     if (!has_mask || has_header || read_bytes(c, header, MASK_HEADER, 0) != SQLITE_OK) {
         const int r = read_bytes(c, to, n, offset);
-        if (has_mask && has_header && is_read(r))
+        if (has_header && is_read(r))
             mask_uncover(to);
         return r;
     }
@@ -111,7 +111,7 @@ static int begin_to_stage(struct connection *c, int code)
 static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
     char header[128];
-    if (offset != 0 || n < (int)sizeof(header))
+    if (offset != 0 || n <= (int)sizeof(header)) /* no page */
         return pending_write(&c->pending, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
@@ -119,9 +119,8 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     mask_cover(header);
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
-    return n == sizeof(header) ? 0
-                               : pending_write(&c->pending, (const char *)from + sizeof(header),
-                                               n - (int)sizeof(header), sizeof(header));
+    return pending_write(&c->pending, (const char *)from + sizeof(header), n - (int)sizeof(header),
+                         sizeof(header));
 }
 
 /* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. */
@@ -191,5 +190,58 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+    return r;
+}
+
+/* ---- pages that SQLite reads without a copy ---- */
+
+/* In domain msync, where a flush is a system call, the second page that is fetched from a neighbourhood deploys all of it, once:
+ * deploying page by page would take longer than reading. */
+static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
+{
+    struct neighbours *known =
+        &c->neighbours[neighbourhood % (sqlite3_int64)(sizeof(c->neighbours) / sizeof(*known))];
+    if (known->which != neighbourhood + 1) {
+        *known = (struct neighbours){.which = neighbourhood + 1};
+        return false;
+    }
+    const bool first = !known->home;
+    known->home = true;
+    return first;
+}
+
+int data_fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
+{
+    const sqlite3_int64 end = offset + n;
+    *page = NULL;
+    if (c->direct)
+        return direct_maps_below(c) ? c->below->xFetch(c->file, offset, n, page) : SQLITE_OK;
+    const sqlite3_int64 size = length_committed(c);
+    if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->db->writable ||
+        end > size)
+        return SQLITE_OK;
+    sqlite3_int64 first = offset, last = end;
+    if (c->db->domain == ATO_DOMAIN_MSYNC && takes_neighbours(c, offset / NEIGHBOURHOOD)) {
+        first -= first % NEIGHBOURHOOD;
+        last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
+        last = last < size ? last : size;
+    }
+    if (ato_deploy(c->pending.view + first, (size_t)(last - first)) == 0) {
+        *page = c->pending.view + offset;
+        c->fetched++;
+    }
+    return SQLITE_OK;
+}
+
+int data_fetch_limit(struct connection *c, sqlite3_int64 *limit)
+{
+    sqlite3_int64 now = -1;
+    if (c->fetched)
+        *limit = -1;
+    int r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, limit);
+    if (r == SQLITE_OK)
+        r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, &now);
+    if (r == SQLITE_OK)
+        c->fetch_limit = now;
     return r;
 }

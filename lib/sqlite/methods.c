@@ -6,7 +6,6 @@
 #include "database.h"
 #include "direct.h"
 #include "fault.h"
-#include "fetch.h"
 #include "length.h"
 #include "parameters.h"
 #include "pragma.h"
@@ -122,7 +121,7 @@ static int control(struct connection *c, int what, void *arg)
         c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
         return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE:
-        return fetch_limit(c, arg);
+        return data_fetch_limit(c, arg);
     case SQLITE_FCNTL_PRAGMA:
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;
@@ -206,7 +205,7 @@ static int connection_control(sqlite3_file *file, int what, void *arg)
 static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
 {
     struct connection *c = enter(file);
-    return leave(c, fetch_page(c, offset, n, page));
+    return leave(c, data_fetch(c, offset, n, page));
 }
 
 /* `page` is NULL when SQLite wants the mapping to be dropped, since others have changed the database, and has no page in use. */
