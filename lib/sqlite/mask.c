@@ -233,8 +233,6 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         mask_uncover(h);
         memcpy(plain, h + AT, BYTES);
     }
-    if (r < 0 && !is_locked)
-        mask_unlock(fd);
     return r < 0 ? -1 : 0;
 }
 

@@ -89,8 +89,9 @@ int mask_lock(int fd);
 void mask_unlock(int fd);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
- * then (ato_unmap_options.guard_plain), else leaves it as it is. plain[0] is not 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock. Returns 0;
- * 1 if another connection writes: the file must not be made plain then; -1 as above. After 0 it may hold mask_lock(): the caller calls mask_unlock() when the file is plain.
+ * then (ato_unmap_options.guard_plain), else leaves it as it is. plain[0] is not 0 once it is set. `fd` is the file, open for
+ * writing. is_locked: this process has SQLite's PENDING lock. Returns 0; 1 if another connection writes: the file must not be
+ * made plain then; -1 as above. Unless is_locked it may hold mask_lock(): the caller calls mask_unlock() when the file is unmapped.
  * Meanwhile SQLite's own VFS reads nothing: it could cache byte 21 beside the counter that stays, and would not look again. And
  * no other process commits what the guard does not know. */
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
