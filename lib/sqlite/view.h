@@ -19,8 +19,8 @@ struct view {
  * `o->max_size` of 0: the default. */
 struct view view_map(int fd, size_t length, struct ato_options *o);
 
-/* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known there
- * is an endless number of slices, and the rest is the default. */
+/* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known
+ * there is an endless number of slices, and the rest is the default. */
 struct ato_status view_status(void *view, bool all);
 
 /* Unmaps it with ATO_UNMAP_FAST. Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
