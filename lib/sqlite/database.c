@@ -156,8 +156,9 @@ static bool needs_view(const struct database *db)
 
 /* Maps the file in long work. Sets errno if there is no view then. Later views are as the first one, but larger if another
  * process made the file larger. */
-static void map(struct database *db, const struct connection *c, bool masks)
+static void map(const struct connection *c, bool masks)
 {
+    struct database *db = c->db;
     unsigned char headers[2][MASK_HEADER];
     struct ato_options o = {.struct_size = sizeof(o)};
     const sqlite3_int64 length = database_length(db);
@@ -195,9 +196,10 @@ static int open_and_map(struct connection *c)
     if (!db)
         return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
                      c->name, strerror(errno));
+    c->db = db;
     if (!db->view.at && needs_view(db)) {
         begin_long_work(db);
-        map(db, c, false);
+        map(c, false);
         end_long_work(db);
         if (!db->view.at) {
             const int r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
@@ -205,7 +207,6 @@ static int open_and_map(struct connection *c)
             return r;
         }
     }
-    c->db = db;
     c->writable &= db->writable;
     c->pending.view = db->view.at;
     c->direct = !db->view.at;
@@ -246,33 +247,33 @@ static bool keep_out(struct database *db, const struct connection *self, bool st
     return true;
 }
 
-static void renew(struct database *db, const struct connection *self, bool prefer_file,
-                  const char *name)
+static void renew(const struct connection *self, bool prefer_file)
 {
+    struct database *db = self->db;
     /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
     if (prefer_file && (is_masked(db) || view_status(db->view.at, true).slices_in_reflection))
         return;
     if (!view_unmap_fast(&db->view))
         return;
-    map(db, self, false);
+    map(self, false);
     if (!db->view.at)
-        (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", name);
+        (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", self->name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     else if (prefer_file && (sqlite3_int64)ato_size(db->view.at) != database_length(db) &&
              view_unmap_fast(&db->view))
         db->view.at = NULL;
 }
 
-void database_renew(struct database *db, const struct connection *self, bool prefer_file,
-                    const char *name)
+void database_renew(struct connection *self, bool prefer_file)
 {
+    struct database *db = self->db;
     if (db->fd < 0) /* the parent's */
         return;
     pthread_mutex_lock(&lock);
     wait_until_idle(db);
     if (db->view.at && keep_out(db, self, false)) {
         begin_long_work(db);
-        renew(db, self, prefer_file, name);
+        renew(self, prefer_file);
         end_long_work(db);
         for (struct connection *c = db->connections; c; c = c->next)
             c->pending.view = db->view.at;
@@ -291,7 +292,7 @@ int database_map(struct connection *c, enum database_need need)
     wait_until_idle(db);
     if (!db->view.at && (needed = need != IF_PAIRED || needs_view(db))) {
         begin_long_work(db);
-        map(db, c, need == TO_WRITE);
+        map(c, need == TO_WRITE);
         end_long_work(db);
     }
     c->pending.view = db->view.at;

@@ -131,7 +131,7 @@ static int look_at_header(struct connection *c)
     if (c->direct)
         c->cut_to = 0;
     if (c->direct && has_view && database_length(c->db) != length_of_view(c))
-        database_renew(c->db, c, true, c->name);
+        database_renew(c, true);
     return r;
 }
 
@@ -140,8 +140,7 @@ static int look_at_header(struct connection *c)
 int direct_settle(struct connection *c)
 {
     if (database_map(c, IF_PAIRED) < 0)
-        return fault_of_libato(errno == EAGAIN ? SQLITE_READONLY_ROLLBACK : SQLITE_CANTOPEN,
-                               "cannot map", c->name);
+        return fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
     if (!c->pending.view || ato_settle(c->pending.view) == 0)
         return look_at_header(c);
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY

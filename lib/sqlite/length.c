@@ -13,7 +13,7 @@ sqlite3_int64 length_of_view(const struct connection *c)
 void length_cut(struct connection *c)
 {
     if (c->shorter && database_length(c->db) > length_of_view(c))
-        database_renew(c->db, c, false, c->name);
+        database_renew(c, false);
     c->shorter = false;
 }
 
@@ -37,7 +37,7 @@ int length_get(struct connection *c, sqlite3_int64 *size)
         return c->below->xFileSize(c->file, size);
     *size = c->pending.tx ? c->pending.size : length_committed(c);
     if (!c->pending.tx && is_outgrown(c, *size)) {
-        database_renew(c->db, c, false, c->name);
+        database_renew(c, false);
         *size = length_committed(c);
         if (is_outgrown(c, *size))
             return fault(SQLITE_IOERR_FSTAT,
@@ -62,7 +62,7 @@ void length_find(struct connection *c)
     /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
     if (c->pending.view && length_look(c)) {
         c->looked_at = database_length(c->db);
-        database_renew(c->db, c, true, c->name);
+        database_renew(c, true);
         (void)length_look(c);
     }
 }
