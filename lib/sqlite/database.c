@@ -296,9 +296,7 @@ int database_map(struct connection *c, enum database_need need)
         end_long_work(db);
     }
     c->pending.view = db->view.at;
-    const int saved = errno;
-    pthread_mutex_unlock(&lock);
-    errno = saved;
+    pthread_mutex_unlock(&lock); /* leaves errno */
     return c->pending.view || !needed ? 0 : -1;
 }
 
