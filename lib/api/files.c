@@ -70,7 +70,7 @@ void files_exit(void)
     /* Does not wait: if another process has the attach lock, the object stays, and the next map
      * removes it. */
     for (struct file *f = all; f; f = f->next) {
-        if (f->reader || locks_try(f->pairing.lock, 0, 1) != LOCKS_MINE)
+        if (f->reader || locks_try(f->pairing.lock, F_WRLCK, 0, 1) != LOCKS_MINE)
             continue;
         if (pairing_others(&f->pairing) == 0)
             (void)fsops->shm_unlink(f->shared.name);
@@ -88,7 +88,9 @@ void files_forget(void)
         } else { /* the child did not inherit the views: there is nothing to unmap */
             close(f->shared.fd);
             free(f->shared.ready);
-            pairing_forget(&f->pairing);
+            f->pairing.manifest = NULL;
+            f->pairing.lock = -1; /* closed by locks_forget() */
+            pairing_close(&f->pairing);
             free(f->chunks);
         }
         free(f);

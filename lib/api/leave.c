@@ -6,11 +6,11 @@
 #include "lib/commit/journals.h"
 #include "lib/commit/plain.h"
 #include "lib/file/attach.h"
+#include "lib/file/clock.h"
 #include "lib/file/shared_places.h"
 #include "lib/file/views.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/fsops.h"
-#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
@@ -176,7 +176,7 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
     for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
         if (attach_unlock(f) < 0 || r < 0)
             return -1;
-        locks_let_others();
+        clock_nap(5 * 1000 * 1000); /* long enough for a process in locks_wait() to get the lock */
         last = lock_and_look(f, &l);
     }
     if (last < 0)

@@ -430,7 +430,6 @@ void journals_forget_all(void)
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
-        pool_forget(&j->pool);
         free(j);
     }
     all = NULL;

@@ -33,7 +33,7 @@ static int choose_slot(struct pairing *pr, const struct shared_slot *all)
     for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++) {
         if (__atomic_load_n(&all[slot].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
             continue;
-        enum locks_answer answer = locks_try(pr->lock, 1 + (off_t)slot, 1);
+        enum locks_answer answer = locks_try(pr->lock, F_WRLCK, 1 + (off_t)slot, 1);
         if (answer == LOCKS_FAILED)
             return report_errno(errno, "cannot lock a slot of the manifest of %s", pr->path);
         if (answer == LOCKS_MINE) {

@@ -32,14 +32,10 @@ void reader_state_close(struct file *f)
 
 static int open_in(const struct pairing *pr, const char *name)
 {
-    int fd = openat(pr->folder.fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return report_errno(errno, "cannot open %s/%s for reading", pr->folder.path, name);
-    if (ownership_check(&pr->identity.trust, fd, pr->folder.path, name) == 0)
-        return fd;
-    KEEP_ERRNO();
-    close(fd);
-    return -1;
+    const int fd =
+        folder_open_file(&pr->folder, name, O_RDONLY, &pr->identity.trust, "for reading");
+    return fd < 0 && errno == ENOENT ? folder_error(&pr->folder, name, "cannot open for reading")
+                                     : fd;
 }
 
 static int due(const struct pairing *pr)
@@ -101,7 +97,7 @@ static int watch(struct file *f)
         return writers == LOCKS_FAILED
                    ? report_errno(errno, "cannot ask for the locks of %s", pr->path)
                    : due(pr);
-    if (locks_share(pr->lock, PAIRING_READERS, 1) != LOCKS_MINE)
+    if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
     if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
@@ -198,7 +194,7 @@ static int look_once(struct file *f)
     if (pr->lock < 0)
         return errno == ENOENT ? 0 : -1;
     /* A process that maps or unmaps the file is done with it in a moment. */
-    enum locks_answer locked = locks_share(pr->lock, 0, 1);
+    enum locks_answer locked = locks_try(pr->lock, F_RDLCK, 0, 1);
     if (locked != LOCKS_MINE)
         return locked == LOCKS_TAKEN
                    ? 0

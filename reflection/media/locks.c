@@ -2,7 +2,6 @@
 #include "reflection/media/locks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,16 +16,9 @@ static int apply(int fd, int command, short type, off_t start, off_t n)
     return r;
 }
 
-enum locks_answer locks_try(int fd, off_t start, off_t n)
+enum locks_answer locks_try(int fd, short type, off_t start, off_t n)
 {
-    if (apply(fd, F_OFD_SETLK, F_WRLCK, start, n) == 0)
-        return LOCKS_MINE;
-    return errno == EAGAIN || errno == EACCES ? LOCKS_TAKEN : LOCKS_FAILED;
-}
-
-enum locks_answer locks_share(int fd, off_t start, off_t n)
-{
-    if (apply(fd, F_OFD_SETLK, F_RDLCK, start, n) == 0)
+    if (apply(fd, F_OFD_SETLK, type, start, n) == 0)
         return LOCKS_MINE;
     return errno == EAGAIN || errno == EACCES ? LOCKS_TAKEN : LOCKS_FAILED;
 }
@@ -61,11 +53,6 @@ int locks_wait(int fd, off_t start, off_t n)
     }
 }
 
-void locks_let_others(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
-}
-
 /* The kernel may need memory to keep the rest of a range. So a failed call is tried once more: without
  * the lock no operation could go on. */
 int locks_drop(int fd, off_t start, off_t n)
@@ -75,7 +62,7 @@ int locks_drop(int fd, off_t start, off_t n)
 }
 
 /* Descriptors + 1; 0: free. When the table is full, further ones are not closed in a child. */
-enum { KEPT = 256 };
+enum { KEPT = 4096 };
 static int kept[KEPT];
 
 static void replace_kept(int from, int to)

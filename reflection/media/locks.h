@@ -14,7 +14,7 @@
 #ifndef ATO_REFLECTION_MEDIA_LOCKS_H
 #define ATO_REFLECTION_MEDIA_LOCKS_H
 
-#include <sys/types.h>
+#include <fcntl.h>
 
 #ifdef ATO_SEAM
 extern unsigned locks_patience_ms; /* of locks_wait() */
@@ -22,15 +22,13 @@ extern unsigned locks_patience_ms; /* of locks_wait() */
 
 enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
 
-/* Exclusive locks on [start, start + n). */
-enum locks_answer locks_try(int fd, off_t start, off_t n);   /* MINE, TAKEN or FAILED */
-enum locks_answer locks_share(int fd, off_t start, off_t n); /* as locks_try(), but a shared lock */
-enum locks_answer locks_ask(int fd, off_t start, off_t n);   /* FREE, TAKEN or FAILED */
+/* Locks on [start, start + n), exclusive ones except by locks_try() with F_RDLCK instead of F_WRLCK. */
+enum locks_answer locks_try(int fd, short type, off_t start, off_t n); /* MINE, TAKEN or FAILED */
+enum locks_answer locks_ask(int fd, off_t start, off_t n);             /* FREE, TAKEN or FAILED */
 int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
 int locks_drop(int fd, off_t start, off_t n);
-void locks_let_others(void); /* sleeps long enough for a process in locks_wait() to get the lock */
-/* To be called before a lock is taken through a descriptor that no list holds. Until locks_close() a forked
- * child closes it (locks_forget()); else the child would keep the locks when its parent is killed. */
+/* To be called before a lock is taken that outlives the call. Until locks_close() a forked child closes the descriptor
+ * (locks_forget()); else the child would keep the locks when its parent is killed. */
 void locks_keep(int fd);
 void locks_forget(void);
 

@@ -38,18 +38,14 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
 
 static int check_reflection(struct pairing *pr, uint64_t size)
 {
-    if (pr->reflection < 0)
-        pr->reflection =
-            openat(pr->folder.fd, pr->names.reflection, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (pr->reflection < 0)
-        return report_errno(errno == ENOENT ? ESTALE : errno,
-                            "cannot open the reflection %s/%s of "
-                            "%s",
-                            pr->folder.path, pr->names.reflection, pr->path);
     struct stat st, own;
-    if (ownership_check(&pr->identity.trust, pr->reflection, pr->folder.path,
-                        pr->names.reflection) < 0)
-        return -1;
+    if (pr->reflection < 0)
+        pr->reflection = folder_open_file(&pr->folder, pr->names.reflection, O_RDWR,
+                                          &pr->identity.trust, "the reflection");
+    if (pr->reflection < 0)
+        return errno != ENOENT ? -1
+                               : report_errno(ESTALE, "cannot open the reflection %s/%s of %s",
+                                              pr->folder.path, pr->names.reflection, pr->path);
     if (fstat(pr->reflection, &st) < 0 || fstat(pr->lock, &own) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as

@@ -3,6 +3,7 @@
 
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/identity.h"
 
@@ -176,6 +177,38 @@ int folder_names(const struct folder *f, const char *name, int fd)
     if (fstatat(f->fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : folder_error(f, name, "cannot stat");
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
+                     const char *what)
+{
+    /* O_NONBLOCK: opening a named pipe of that name would block. */
+    const int fd = openat(f->fd, name, access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT)
+        report_errno(errno, "cannot open %s %s/%s", what, f->path, name);
+    if (fd < 0 || ownership_check(file, fd, f->path, name) == 0)
+        return fd;
+    KEEP_ERRNO();
+    close(fd);
+    return -1;
+}
+
+int folder_lock_file(const struct folder *f, const char *name, off_t byte, const struct trust *file,
+                     const char *what)
+{
+    const int fd = folder_open_file(f, name, O_RDWR, file, what);
+    if (fd < 0)
+        return -1;
+    locks_keep(fd);
+    int named = locks_wait(fd, byte, 1);
+    named = named == 0 ? folder_names(f, name, fd)
+                       : report_errno(errno, "cannot lock %s %s/%s", what, f->path, name);
+    if (named == 1)
+        return fd;
+    if (named == 0) /* removed or set aside meanwhile: its lock has no meaning any more */
+        errno = ENOENT;
+    locks_close(fd);
+    return -1;
 }
 
 int folder_reopen(int fd)

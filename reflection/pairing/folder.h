@@ -39,6 +39,16 @@ int folder_error(const struct folder *f, const char *name, const char *what);
  * sentence on error. */
 int folder_names(const struct folder *f, const char *name, int fd);
 
+/* Opens a file of the folder (`access`: O_RDWR, ...) that must be trusted for a file with these writers (ownership.h). Returns
+ * a descriptor; -1 with errno and, unless that is ENOENT, a sentence in which `what` is before the path. */
+int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
+                     const char *what);
+
+/* The same, for reading and writing; and locks a byte, and checks that the file still has its name. Locks on a file that
+ * is not trusted do not count. */
+int folder_lock_file(const struct folder *f, const char *name, off_t byte, const struct trust *file,
+                     const char *what);
+
 /* Opens the file that is open as `fd` once more, for reading and writing, independently of its name. Returns
  * a descriptor, or -1 and errno. */
 int folder_reopen(int fd);

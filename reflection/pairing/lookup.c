@@ -22,12 +22,9 @@ static int peek(const struct folder *f, const struct pairing_names *n, const str
 {
     _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
     int result = 1, which;
-    /* O_NONBLOCK: opening a named pipe of that name would block. */
-    int fd = openat(f->fd, n->manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = folder_open_file(f, n->manifest, O_RDONLY, &whose->trust, "the manifest");
     if (fd < 0)
-        return errno == ENOENT ? 0 : folder_error(f, n->manifest, "cannot open the manifest");
-    if (ownership_check(&whose->trust, fd, f->path, n->manifest) < 0)
-        result = -1;
+        return errno == ENOENT ? 0 : -1;
     /* Without a lock, both copies may have been written, one after the other, while they were
      * read. */
     *found = MANIFEST_DAMAGED;

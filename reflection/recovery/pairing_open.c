@@ -43,27 +43,17 @@ static int make_manifest(struct pairing *pr)
 static int take_manifest(struct pairing *pr)
 {
     for (;;) {
-        pr->lock = openat(pr->folder.fd, pr->names.manifest, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-        if (pr->lock < 0 && errno == ENOENT) {
-            if (make_manifest(pr) < 0)
-                return report_errno(
-                    errno,
-                    "cannot make the manifest %s/%s (for a file without a reflection, "
-                    "ATO_REFLECTION_DIR or reflection_dir names another folder)",
-                    pr->folder.path, pr->names.manifest);
-            continue;
-        }
-        if (pr->lock < 0)
-            return folder_error(&pr->folder, pr->names.manifest, "cannot open the manifest");
-        /* Before waiting for the lock: locks on a file that is not trusted do not count. */
-        if (ownership_check(&pr->identity.trust, pr->lock, pr->folder.path, pr->names.manifest) < 0)
+        pr->lock = folder_lock_file(&pr->folder, pr->names.manifest, 0, &pr->identity.trust,
+                                    "the manifest");
+        if (pr->lock >= 0)
+            return 0;
+        if (errno != ENOENT)
             return -1;
-        if (locks_wait(pr->lock, 0, 1) < 0)
-            return folder_error(&pr->folder, pr->names.manifest, "cannot lock the manifest");
-        int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-        if (named != 0)
-            return named < 0 ? -1 : 0;
-        close(pr->lock); /* removed or set aside meanwhile: its lock has no meaning any more */
+        if (make_manifest(pr) < 0)
+            return report_errno(errno,
+                                "cannot make the manifest %s/%s (for a file without a reflection, "
+                                "ATO_REFLECTION_DIR or reflection_dir names another folder)",
+                                pr->folder.path, pr->names.manifest);
     }
 }
 
@@ -75,7 +65,7 @@ enum { NAPS = 500 };
  * if a process has it mapped; -1. */
 static int take_slots(struct pairing *pr)
 {
-    const enum locks_answer all = locks_try(pr->lock, 1, PAIRING_LIVES);
+    const enum locks_answer all = locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
     if (all == LOCKS_TAKEN)
         return 0;
     if (all != LOCKS_MINE || locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)

@@ -100,14 +100,15 @@ static int map_reflection(const struct participants *n, struct participant *p)
 {
     const char *name = p->path + strlen(n->folder->path) + 1;
     struct stat st;
-    p->reflection = openat(n->folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (p->reflection < 0 && errno == ENOENT)
-        return report_error(ESTALE, "the reflection %s, which has to be recovered, is missing",
-                            p->path);
-    if (p->reflection < 0 || fstat(p->reflection, &st) < 0)
-        return report_errno(errno, "cannot open the reflection %s", p->path);
-    if (ownership_check(&n->trust, p->reflection, n->folder->path, name) < 0)
-        return -1;
+    p->reflection = folder_open_file(n->folder, name, O_RDWR, &n->trust, "the reflection");
+    if (p->reflection < 0)
+        return errno != ENOENT
+                   ? -1
+                   : report_error(ESTALE,
+                                  "the reflection %s, which has to be recovered, is missing",
+                                  p->path);
+    if (fstat(p->reflection, &st) < 0)
+        return report_errno(errno, "cannot stat the reflection %s", p->path);
     p->bytes = (uint64_t)st.st_size;
     if (p->bytes == 0) /* of a file without pages */
         return 0;
@@ -185,21 +186,11 @@ static int acquire_file(struct participants *n, struct participant *p)
      * manifest file: waiting for its lock would be a deadlock. */
     if (is_held(n, p->file.inode))
         return 0;
-    p->lock = openat(n->folder->fd, names.manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    p->lock = folder_lock_file(n->folder, names.manifest, 0, &n->trust,
+                               "the manifest of a file of a dead process's commit,");
     if (p->lock < 0)
-        return errno == ENOENT ? 0
-                               : report_errno(errno,
-                                              "cannot open the manifest of %s, to which a dead "
-                                              "process committed together with other files",
-                                              p->path);
-    locks_keep(p->lock);
-    if (ownership_check(&n->trust, p->lock, n->folder->path, names.manifest) < 0)
-        return -1;
-    if (locks_wait(p->lock, 0, 1) < 0)
-        return report_errno(errno, "cannot lock the manifest of %s", p->path);
-    int r = folder_names(n->folder, names.manifest, p->lock);
-    if (r == 1)
-        r = read_manifest(p);
+        return errno == ENOENT ? 0 : -1;
+    int r = read_manifest(p);
     if (r == 1 && n->journal)
         r = find_slot(n, p);
     if (r == 1 && p->file.inode != n->inode &&

@@ -77,7 +77,10 @@ static int make_file(struct pool *pool, const struct folder *f, const char *unfi
     while (named == 0) {
         locks_close(pool->lock);
         pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
-        if (pool->lock < 0 || locks_wait(pool->lock, 0, 1) < 0)
+        if (pool->lock < 0)
+            return -1;
+        locks_keep(pool->lock);
+        if (locks_wait(pool->lock, 0, 1) < 0)
             return -1;
         named = folder_names(f, unfinished, pool->lock);
     }
@@ -185,18 +188,10 @@ int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const 
     pool->number = number;
     pool_name(pool->name, number);
     snprintf(full, sizeof(full), "%s/%s", f->path, pool->name);
-    /* O_NONBLOCK: any user may make a named pipe of that name. */
-    pool->lock = openat(f->fd, pool->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    pool->lock = folder_lock_file(f, pool->name, 1, file, "the journal");
     if (pool->lock < 0)
-        return report_errno(errno, "cannot open the journal %s", full);
-    locks_keep(pool->lock);
-    int r = ownership_check(file, pool->lock, f->path, pool->name);
-    if (r == 0 && locks_wait(pool->lock, 1, 1) < 0)
-        r = report_errno(errno, "cannot lock the journal %s", full);
-    if (r == 0 && (r = folder_names(f, pool->name, pool->lock)) >= 0) /* not removed meanwhile? */
-        r = r ? 0 : report_error(ENOENT, "the journal %s is gone", full);
-    if (r == 0)
-        r = open_locked(pool, full);
+        return -1;
+    const int r = open_locked(pool, full);
     if (r < 0)
         (void)pool_close(pool, f, false);
     return r;
@@ -215,11 +210,4 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove)
     pool->map = NULL;
     pool->lock = -1;
     return result;
-}
-
-void pool_forget(struct pool *pool)
-{
-    close(pool->lock);
-    pool->lock = -1;
-    pool->map = NULL; /* not inherited */
 }

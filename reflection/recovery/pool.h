@@ -61,7 +61,7 @@ int pool_create(struct pool *pool, const struct folder *f, const struct persist 
                 const struct trust *like);
 
 /* Opens the journal `number` of a dead process and locks it for recovery. Its maker must be trusted for `file`. Returns
- * 0; -1 with a sentence: ENOENT if there is none, EUCLEAN if it is damaged. */
+ * 0; -1 with a sentence: EUCLEAN if it is damaged, ...; ENOENT without one if there is none. */
 int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file);
 
 /* Unmaps, unlocks and closes a journal. `remove`: removes its file first; the caller has checked that no lane
@@ -71,8 +71,5 @@ int pool_close(struct pool *pool, const struct folder *f, bool remove);
 /* Finds the journal `number` in a pool whose file has `length` bytes. `bytes` are the first POOL_HEAD_BYTES of them, if it
  * has so many. Returns 0; -1 with EUCLEAN and a sentence, in which `full` names the file. */
 int pool_find(struct journal *j, char *bytes, uint64_t length, uint64_t number, const char *full);
-
-/* In a forked child: closes the descriptor and touches nothing else. */
-void pool_forget(struct pool *pool);
 
 #endif

@@ -48,7 +48,7 @@ static int sweep(void *arg, const char *name)
     if (fd < 0)
         return 0;
     locks_keep(fd);
-    if (locks_try(fd, 0, 1) == LOCKS_MINE && folder_names(w.folder, name, fd) == 1 &&
+    if (locks_try(fd, F_WRLCK, 0, 1) == LOCKS_MINE && folder_names(w.folder, name, fd) == 1 &&
         (kind == POOL_NAME_UNFINISHED || folder_each_name(w.folder, is_named_in, &w) == 0) &&
         fsops->unlinkat(w.folder->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the journal %s/%s, which no file needs", w.folder->path,

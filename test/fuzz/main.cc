@@ -30,7 +30,7 @@ int __wrap_nanosleep(const timespec * /*wanted*/, timespec * /*left*/)
 
 int __wrap_locks_wait(int fd, off_t start, off_t n)
 {
-    switch (locks_try(fd, start, n)) {
+    switch (locks_try(fd, F_WRLCK, start, n)) {
     case LOCKS_MINE:
         return 0;
     case LOCKS_TAKEN:

@@ -243,7 +243,7 @@ TEST_F(Planted, LocksOnUntrustedFilesAreNotWaitedFor)
         make(manifest, Bytes(100));
         make(journal, Bytes(100));
         Fd a(manifest), b(journal);
-        if (locks_try(a, 0, 2) != LOCKS_MINE || locks_try(b, 0, 2) != LOCKS_MINE)
+        if (locks_try(a, F_WRLCK, 0, 2) != LOCKS_MINE || locks_try(b, F_WRLCK, 0, 2) != LOCKS_MINE)
             return 2;
         ready.tell();
         pause();

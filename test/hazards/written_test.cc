@@ -122,7 +122,7 @@ TEST_F(Pairing, UnmapByAnotherProcessDuringTheWaitIsNotAWriteByOthers)
 {
     leave_slices();
     Fd lock(manifest_of(path)); // as an unmapping process holds it
-    ASSERT_EQ(locks_try(lock, 0, 1), LOCKS_MINE);
+    ASSERT_EQ(locks_try(lock, F_WRLCK, 0, 1), LOCKS_MINE);
     hazards::Child child(0, [&] {
         expect_maps(path);
         return static_cast<int>(HasFailure());

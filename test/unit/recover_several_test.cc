@@ -67,7 +67,7 @@ TEST_P(RecoverSeveral, JournalsThatNoManifestNamesAreSweptUpWhenOneIsMade)
     for (const std::string &path : {left, half, locked})
         write_file(path, Bytes(100));
     Fd maker(locked);
-    ASSERT_EQ(locks_try(maker, 0, 1), LOCKS_MINE);
+    ASSERT_EQ(locks_try(maker, F_WRLCK, 0, 1), LOCKS_MINE);
     int status = in_child([&] {
         All all = map(3);
         Commit c;
