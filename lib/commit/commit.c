@@ -23,12 +23,6 @@ static uint64_t new_bitmap(const struct held_page *at)
     return at->state->bitmap ^ at->pending;
 }
 
-/* Returns true if the commit changes the part's file. */
-static bool changes(const struct part *part)
-{
-    return part->pages || part->resizes;
-}
-
 /* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
 static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
 {
@@ -247,16 +241,16 @@ static int resize_one(struct commit *c, struct part *part)
 /* What a commit consists of. */
 struct sum {
     uint64_t pages, sizes;
-    unsigned files;
     struct held_page *one; /* one of the pages */
-    struct part *first;    /* first of the files that change */
+    struct part *first;    /* of the files that change, by `next` */
+    unsigned files;        /* in that list */
     bool no_rtm, rtm_only;
 };
 
 static struct sum sum_up(struct commit *c)
 {
     struct sum sum = {0};
-    struct part *part = NULL;
+    struct part *part = NULL, **end = &sum.first;
     for (unsigned i = 0; i < c->nparts; i++) {
         c->parts[i].pages = c->parts[i].slices = 0;
         sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
@@ -278,9 +272,10 @@ static struct sum sum_up(struct commit *c)
         if (!part->pages && !part->resizes)
             continue;
         part->index = sum.files++;
-        if (!sum.first)
-            sum.first = part;
+        *end = part;
+        end = &part->next;
     }
+    *end = NULL;
     return sum;
 }
 
@@ -325,22 +320,16 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     return done;
 }
 
-static void name_files(const struct commit *c, struct file **files)
-{
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (changes(&c->parts[i]))
-            files[c->parts[i].index] = c->parts[i].mapping->file;
-}
-
 static void begin_lane(struct journal_writer *w, const struct commit *c, const struct sum *sum,
-                       const struct journal_lane *lane, struct file *const *files,
-                       struct journal_file *names)
+                       const struct journal_lane *lane)
 {
     struct part *part = NULL;
-    for (unsigned i = 0; i < sum->files; i++)
-        names[i] = pairing_in_journals(&files[i]->pairing);
-    journal_begin(w, lane->journal, &files[0]->persist, lane->lane, names, sum->files,
+    journal_begin(w, lane->journal, &sum->first->mapping->file->persist, lane->lane, sum->files,
                   sum->pages + sum->sizes);
+    for (part = sum->first; part; part = part->next) {
+        const struct journal_file name = pairing_in_journals(&part->mapping->file->pairing);
+        journal_name(w, &name);
+    }
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (!at->pending)
@@ -351,32 +340,19 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
             journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
+    journal_finish(w);
 }
 
 static int commit_journal(struct commit *c, const struct sum *sum)
 {
-    enum { FEW = 8 };
-    struct file *few_files[FEW], **files = few_files, *first = sum->first->mapping->file;
-    struct journal_file few[FEW], *names = few;
-    const struct persist *p = &first->persist;
+    const struct persist *p = &sum->first->mapping->file->persist;
     struct journal_lane lane = c->set->lane;
     uint64_t words = sum->pages + sum->sizes;
     struct journal_writer w;
-    int r = -1;
     c->set->lane.journal = NULL; /* the commit gives it back */
-    if (sum->files > FEW) {
-        files = malloc(sum->files * sizeof(struct file *));
-        names = malloc(sum->files * sizeof(*names));
-        if (!files || !names) {
-            report_error(ENOMEM, "no memory to commit to %u files", sum->files);
-            goto out;
-        }
-    }
-    name_files(c, files);
-    if (!lane.journal && journals_take_lane(files, sum->files, words, &lane) < 0)
-        goto out;
-    begin_lane(&w, c, sum, &lane, files, names);
-    journal_finish(&w);
+    if (!lane.journal && journals_take_lane(sum->first, words, &lane) < 0)
+        return -1;
+    begin_lane(&w, c, sum, &lane);
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) are durable before the commit line that makes them
      * count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
@@ -394,20 +370,14 @@ static int commit_journal(struct commit *c, const struct sum *sum)
         goto doubt;
     journals_give_lane(&lane);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
-          sizeof(struct journal_commit) + sum->files * sizeof(*names) +
+          sizeof(struct journal_commit) + sum->files * sizeof(struct journal_file) +
               words * sizeof(struct journal_word) + 8);
-    r = 0;
-    goto out;
+    return 0;
 doubt:
-    journals_leave_lane(files, sum->files, &lane);
-    for (unsigned i = 0; i < sum->files; i++)
-        r = file_in_doubt(files[i], "a commit");
-out:
-    if (files != few_files)
-        free(files);
-    if (names != few)
-        free(names);
-    return r;
+    for (struct part *part = sum->first; part; part = part->next)
+        (void)file_in_doubt(part->mapping->file, "a commit");
+    journals_leave_lane(&lane);
+    return -1;
 }
 
 int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
@@ -415,7 +385,8 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
     if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
         may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
         return 0;
-    return journals_take_lane(&m->file, 1, pages, &h->lane);
+    const struct part part = {.mapping = m};
+    return journals_take_lane(&part, pages, &h->lane);
 }
 
 static int commit(struct commit *c, const struct sum *sum)
@@ -436,24 +407,20 @@ static int commit(struct commit *c, const struct sum *sum)
     }
     if (r < 0)
         return -1;
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (c->parts[i].pages)
-            account(c->parts[i].mapping, path, c->parts[i].slices, c->parts[i].pages);
+    for (const struct part *part = sum->first; part; part = part->next)
+        if (part->pages)
+            account(part->mapping, path, part->slices, part->pages);
     return 0;
 }
 
 int commit_run(struct commit *c)
 {
     const struct sum sum = sum_up(c);
-    if (sum.files == 0)
-        return 0;
-    for (unsigned i = 0; i < c->nparts; i++)
-        if ((c->parts[i].under_way = changes(&c->parts[i])))
-            under_way_begin(c->parts[i].mapping->file);
-    int r = commit(c, &sum);
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (c->parts[i].under_way)
-            under_way_end(c->parts[i].mapping->file);
+    for (const struct part *part = sum.first; part; part = part->next)
+        under_way_begin(part->mapping->file);
+    const int r = sum.first ? commit(c, &sum) : 0;
+    for (const struct part *part = sum.first; part; part = part->next)
+        under_way_end(part->mapping->file);
     return r;
 }
 

@@ -27,7 +27,7 @@ struct journals {
     struct file *users; /* by next_user: their manifests name the journal */
     pthread_mutex_t medium;
     bool failed; /* its medium failed */
-    bool over;   /* takes no new commits: failed, replaced, or with a commit in doubt */
+    bool over;   /* takes no new commits: replaced, or with a commit in doubt */
     bool named;  /* a manifest may go on naming it, so it stays */
 };
 
@@ -107,9 +107,10 @@ static void wake_waiters(void)
  * its maker could set them.) */
 static struct trust like_of(const struct file *f)
 {
-    const struct identity *identity = &f->pairing.identity;
-    const struct trust *t = &identity->trust;
-    return (struct trust){t->owner, t->group, ownership_writers(t->mode & 0666)};
+    const struct trust *t = &f->pairing.identity.trust;
+    const mode_t writers = t->mode & 0222;
+    /* None for users that may only read: they could lock the journal. */
+    return (struct trust){t->owner, t->group, t->mode & (0600 | writers | writers << 1)};
 }
 
 /* Returns true if a process that may recover the one may recover the other. */
@@ -186,9 +187,14 @@ static void drop(struct journals *j, const struct file *f)
     free(j);
 }
 
-/* Stores the journal word of the file's slot, as journals_step(). With f->medium, which is released. */
-static int name_locked(struct file *f, uint64_t number)
+/* Stores the journal word of the file's slot, as journals_step(). Returns 0; -1, also at exit if another thread is at it, or
+ * this one was when it called exit(). */
+static int name_journal(struct file *f, uint64_t number)
 {
+    if (!exiting)
+        pthread_mutex_lock(&f->medium);
+    else if (pthread_mutex_trylock(&f->medium) != 0)
+        return -1;
     int r = file_check(f);
     if (r == 0 && (r = area_set_journal(&f->persist, f->area, number, f->pairing.path)) < 0)
         file_poison(f);
@@ -196,19 +202,14 @@ static int name_locked(struct file *f, uint64_t number)
     return r;
 }
 
-static int name_journal(struct file *f, uint64_t number)
-{
-    pthread_mutex_lock(&f->medium);
-    return name_locked(f, number);
-}
-
-/* Ends the file's use of its journal: no commit of it is under way there. Returns 0; -1 with EIO. */
+/* Ends the file's use of its journal: no commit of it is under way there. Returns 0; -1 with EIO: it is poisoned, and a lane may
+ * hold its commit in doubt, so its manifest goes on naming the journal. */
 static int leave_journal(struct file *f)
 {
     struct journals *j = f->journal;
     struct file **at = &j->users;
-    const int r = f->stuck ? 0 : name_journal(f, 0);
-    j->named |= f->stuck || r < 0;
+    const int r = name_journal(f, 0);
+    j->named |= r < 0;
     while (*at != f)
         at = &(*at)->next_user;
     *at = f->next_user;
@@ -232,18 +233,22 @@ static int use(struct file *f, struct journals *j)
     return 0;
 }
 
-/* Finds the journal for files like `f` with room for such a commit; makes one, in place of one that is too small, if
+/* Finds the journal for files like the first one with room for such a commit; makes one, in place of one that is too small, if
  * need be. NULL with errno. */
-static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
+static struct journals *find_or_make(const struct part *first, uint64_t words, unsigned *files)
 {
-    if (n > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
+    struct file *f = first->mapping->file;
+    struct journals *j = f->journal;
+    *files = 0;
+    for (const struct part *part = first; part; part = part->next)
+        ++*files;
+    if (*files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
         return report_null(E2BIG,
                            "a commit of %llu words of %u files is more than a journal can hold",
-                           (unsigned long long)words, n);
-    struct journals *j = f->journal;
+                           (unsigned long long)words, *files);
     if (!j || j->over)
         j = find(f);
-    if (j && pick(j, n, words) != LANE_NONE)
+    if (j && pick(j, *files, words) != LANE_NONE)
         return j;
     struct journals *larger = make(f, words);
     if (larger && j)
@@ -252,18 +257,16 @@ static struct journals *find_or_make(struct file *f, unsigned n, uint64_t words)
 }
 
 /* Makes all files use the journal. Returns 1; 0 after a wait, when anything may have changed; -1. */
-static int use_for_all(struct file *const *files, unsigned n, struct journals *j)
+static int use_for_all(const struct part *first, struct journals *j)
 {
-    for (unsigned i = 0; i < n; i++) {
-        struct file *f = files[i];
+    for (const struct part *part = first; part; part = part->next) {
+        struct file *f = part->mapping->file;
         if (f->journal == j)
             continue;
         if (f->journal && f->journal->busy) { /* perhaps with a commit of this file */
             pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
             return 0;
         }
-        if (f->stuck)
-            return file_check(f) < 0 ? -1 : file_in_doubt(f, "a commit");
         if ((f->journal && leave_journal(f) < 0) || use(f, j) < 0)
             return -1;
     }
@@ -298,22 +301,22 @@ int journals_alike(const struct file *a, const struct file *b)
 }
 
 /* Takes a lane in a journal. With the lock. Returns 1; 0: try again; -1. */
-static int take_in_journal(struct file *const *files, unsigned n, uint64_t words,
-                           struct journal_lane *lane)
+static int take_in_journal(const struct part *first, uint64_t words, struct journal_lane *lane)
 {
+    unsigned files;
     if (exiting)
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
-    struct journals *j = find_or_make(files[0], n, words);
-    const int r = j ? use_for_all(files, n, j) : -1;
+    struct journals *j = find_or_make(first, words, &files);
+    const int r = j ? use_for_all(first, j) : -1;
     if (r == 0) /* another thread may have removed the journal during the wait */
         return 0;
     if (r < 0) {
         KEEP_ERRNO();
         if (j)
-            drop(j, files[0]); /* a new one that no file uses */
+            drop(j, first->mapping->file); /* a new one that no file uses */
         return -1;
     }
-    const int idle = pick(j, n, words);
+    const int idle = pick(j, files, words);
     if (idle < 0) {
         pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         return 0;
@@ -323,15 +326,15 @@ static int take_in_journal(struct file *const *files, unsigned n, uint64_t words
     return 1;
 }
 
-int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
-                       struct journal_lane *lane)
+int journals_take_lane(const struct part *first, uint64_t words, struct journal_lane *lane)
 {
-    if (n == 1 && words <= JOURNAL_SLOT_WORDS)
-        return try_own(files[0], lane) ? 0 : wait_own(files[0], lane);
+    struct file *f = first->mapping->file;
+    if (!first->next && words <= JOURNAL_SLOT_WORDS)
+        return try_own(f, lane) ? 0 : wait_own(f, lane);
     int r = 0;
     mutex_lock(MUTEX_JOURNALS);
     while (r == 0)
-        r = take_in_journal(files, n, words, lane);
+        r = take_in_journal(first, words, lane);
     mutex_unlock(MUTEX_JOURNALS);
     return r < 0 ? -1 : 0;
 }
@@ -370,32 +373,27 @@ void journals_give_lane(const struct journal_lane *lane)
     }
     mutex_lock(MUTEX_JOURNALS);
     j->busy &= ~(1ull << lane->lane);
-    j->over |= j->failed;
     pthread_cond_broadcast(&lane_free);
     mutex_unlock(MUTEX_JOURNALS);
 }
 
-void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane)
+void journals_leave_lane(const struct journal_lane *lane)
 {
     if (!lane->in) {
-        file_poison(file_of(lane));
         wake_waiters();
         return;
     }
     mutex_lock(MUTEX_JOURNALS);
     lane->in->over = true;
-    lane->in->busy &= ~(1ull << lane->lane);
-    for (unsigned i = 0; i < n; i++)
-        files[i]->stuck = true;
-    pthread_cond_broadcast(&lane_free);
     mutex_unlock(MUTEX_JOURNALS);
+    journals_give_lane(lane);
 }
 
 void journals_detach(struct file *f)
 {
     mutex_lock(MUTEX_JOURNALS);
     if (f->journal) {
-        while (f->stuck && f->journal->busy)
+        while (file_is_poisoned(f) && f->journal->busy)
             pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
         (void)leave_journal(f);
     }
@@ -416,7 +414,7 @@ void journals_close_all(void)
         /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
          * mapped, since these threads go on until the process ends. */
         for (struct file *f = j->users; f && !j->busy; f = f->next_user)
-            named |= f->stuck || pthread_mutex_trylock(&f->medium) != 0 || name_locked(f, 0) < 0;
+            named |= name_journal(f, 0) < 0;
         if (j->users && !j->busy && !named)
             (void)fsops->unlinkat(j->users->pairing.folder.fd, j->pool.name, 0);
     }

@@ -25,10 +25,9 @@
  * folders differ, or their owner, group or mode: not every process that may recover the one could recover the other. */
 int journals_alike(const struct file *a, const struct file *b);
 
-/* Takes a lane for a commit of `words` words to `n` files, which are alike. Waits while all lanes are busy. Returns 0;
- * -1 with E2BIG, ENOSPC, EIO, ... and no lane. */
-int journals_take_lane(struct file *const *files, unsigned n, uint64_t words,
-                       struct journal_lane *lane);
+/* Takes a lane for a commit of `words` words to the files of a list of parts, which are alike. Waits while all lanes are
+ * busy. Returns 0; -1 with E2BIG, ENOSPC, EIO, ... and no lane. */
+int journals_take_lane(const struct part *first, uint64_t words, struct journal_lane *lane);
 
 /* Runs journal_commit() or journal_retire(), as file_msync() does flushes: in domain msync
  * one at a time, and none succeeds after one has failed. Returns 0; -1 with errno. */
@@ -38,8 +37,8 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
 /* Gives a lane back: its commit is retired, or was never made. */
 void journals_give_lane(const struct journal_lane *lane);
 
-/* Keeps a lane as it is: its commit to these files is in doubt. */
-void journals_leave_lane(struct file *const *files, unsigned n, const struct journal_lane *lane);
+/* Keeps a lane as it is: its commit is in doubt. Its files are poisoned. */
+void journals_leave_lane(const struct journal_lane *lane);
 
 /* Ends the file's use of its lanes: it is being unmapped. */
 void journals_detach(struct file *f);

@@ -60,7 +60,6 @@ struct file {
     uint32_t idle_lanes;  /* one bit per lane */
     struct journals *journal;
     struct file *next_user; /* of that journal */
-    bool stuck;             /* a lane of that journal holds a commit in doubt of the file */
     pthread_mutex_t medium; /* held around each flush in domain msync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. */

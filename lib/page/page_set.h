@@ -52,8 +52,8 @@ struct part {
     uint64_t low;  /* the smallest in between: others are kept from whole pages behind it */
     /* For the commit itself: */
     uint64_t pages, slices; /* that flip */
-    unsigned index;         /* of the file in a lane */
-    bool under_way;         /* under_way_begin() was called */
+    struct part *next;      /* of those that change their file */
+    unsigned index;         /* of the file in a lane: its place in that list */
 };
 
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */

@@ -106,26 +106,32 @@ static uint64_t line_checksum(const struct journal_commit *line)
 }
 
 void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
-                   unsigned lane, const struct journal_file *files, unsigned nfiles, uint64_t words)
+                   unsigned lane, unsigned files, uint64_t words)
 {
     w->persist = p;
     w->lane = lane_at(j, lane);
-    w->line = (struct journal_commit){.sequence = *(uint64_t *)(w->lane + RETIRED) + 1,
-                                      .files = nfiles,
-                                      .words = (uint32_t)words};
-    w->checksum = checksum_add(line_checksum(&w->line), files, nfiles * sizeof(*files));
+    w->line = (struct journal_commit){
+        .sequence = *(uint64_t *)(w->lane + RETIRED) + 1, .files = files, .words = (uint32_t)words};
+    w->checksum = line_checksum(&w->line);
     w->at = w->lane + FILES;
     w->buffered = 0;
-    persist_copy(p, w->at, files, nfiles * sizeof(*files));
-    w->at += nfiles * sizeof(*files);
+}
+
+static void append(struct journal_writer *w, const void *bytes, size_t n)
+{
+    w->checksum = checksum_add(w->checksum, bytes, n);
+    persist_copy(w->persist, w->at, bytes, n);
+    w->at += n;
+}
+
+void journal_name(struct journal_writer *w, const struct journal_file *file)
+{
+    append(w, file, sizeof(*file));
 }
 
 static void drain(struct journal_writer *w)
 {
-    size_t n = w->buffered * sizeof(w->buffer[0]);
-    w->checksum = checksum_add(w->checksum, w->buffer, n);
-    persist_copy(w->persist, w->at, w->buffer, n);
-    w->at += n;
+    append(w, w->buffer, w->buffered * sizeof(w->buffer[0]));
     w->buffered = 0;
 }
 

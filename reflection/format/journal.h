@@ -156,10 +156,11 @@ struct journal_writer {
 /* The number of words that lane `lane` holds beside `files` files. */
 uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files);
 
-/* Starts a commit of `words` words in an idle lane. nfiles: 1 to JOURNAL_MAX_FILES. */
+/* Starts a commit of `words` words to `files` files, 1 to JOURNAL_MAX_FILES, in an idle lane. Each of them is named before the
+ * first word is added. */
 void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
-                   unsigned lane, const struct journal_file *files, unsigned nfiles,
-                   uint64_t words);
+                   unsigned lane, unsigned files, uint64_t words);
+void journal_name(struct journal_writer *w, const struct journal_file *file);
 void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value);
 
 /* Adds the file's size word; `value` is manifest_encode_size()'s. It counts as one of the words. */

@@ -15,15 +15,6 @@ mode_t ownership_mode(int fd, mode_t mode)
     return has_list ? mode & ~(mode_t)S_IRWXG : mode;
 }
 
-mode_t ownership_writers(mode_t mode)
-{
-    if (!(mode & S_IWGRP))
-        mode &= ~(mode_t)S_IRGRP;
-    if (!(mode & S_IWOTH))
-        mode &= ~(mode_t)S_IROTH;
-    return mode;
-}
-
 /* The mode of what is made with this group; `made`: what it is. */
 static mode_t mode_for(const struct trust *file, const struct stat *made)
 {

@@ -27,9 +27,6 @@ struct trust {
  * mask, wider than the group's own permissions. */
 mode_t ownership_mode(int fd, mode_t mode);
 
-/* Returns `mode` without permissions for users that may only read: they could lock the file. */
-mode_t ownership_writers(mode_t mode);
-
 /* Gives `fd`, a new file or folder, the owner, group and mode of `file`, as far as the caller may. Without that group it gets no
  * group permissions, and for all users no more than the group had. Meanwhile the permissions are never
  * wider than that. Returns 0; -1 and errno if its mode could not be set. */

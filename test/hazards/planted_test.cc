@@ -115,8 +115,10 @@ class Planted : public Users
             files.push_back(named);
         }
         journal_writer w;
-        journal_begin(&w, &pool.journal, &p, 0, files.data(), static_cast<unsigned>(files.size()),
+        journal_begin(&w, &pool.journal, &p, 0, static_cast<unsigned>(files.size()),
                       files.size() * SIZE / 4096);
+        for (const journal_file &file : files)
+            journal_name(&w, &file);
         for (unsigned i = 0; i < files.size(); i++)
             for (uint64_t page = 0; page < SIZE / 4096; page++)
                 journal_add(&w, i, layout_word(page), value);

@@ -147,14 +147,18 @@ TEST(Golden, JournalIsWrittenByteForByte)
     journal_file a = JournalLab::file(1, 111), b = JournalLab::file(2, 222), both[] = {a, b};
     journal_writer w = lab.write(3, {a}, {{0, 0}, {8, 1}, {16, 4}});
     ASSERT_EQ(journal_retire(&w), 0);
-    journal_begin(&w, &lab.j, &lab.p, 5, both, 2, 40);
+    journal_begin(&w, &lab.j, &lab.p, 5, 2, 40);
+    for (const journal_file &name : both)
+        journal_name(&w, &name);
     for (unsigned i = 0; i < 40; i++)
         journal_add(&w, i % 2, layout_word(i * 100), ~0ull - i);
     journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
     both[1] = JournalLab::file(3, 333);
-    journal_begin(&w, &lab.j, &lab.p, 6, both, 2, 3);
+    journal_begin(&w, &lab.j, &lab.p, 6, 2, 3);
+    for (const journal_file &name : both)
+        journal_name(&w, &name);
     journal_add(&w, 0, 16, 5);
     journal_add_size(&w, 1, manifest_encode_size(20580));
     journal_add(&w, 1, 24, 6);
@@ -214,13 +218,15 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
     const journal_file a = JournalLab::file(1, 111);
     ASSERT_EQ(area_set_journal(&area.p, area.bytes, NUMBER, "NAME"), 0);
     journal_writer w;
-    journal_begin(&w, &area.lanes, &area.p, 0, &a, 1, 2);
+    journal_begin(&w, &area.lanes, &area.p, 0, 1, 2);
+    journal_name(&w, &a);
     journal_add(&w, 0, 0, 0);
     journal_add(&w, 0, 8, 1);
     journal_finish(&w);
     ASSERT_EQ(journal_commit(&w) | journal_retire(&w), 0);
     ASSERT_EQ(journal_capacity(&area.lanes, 2, 1), 242u);
-    journal_begin(&w, &area.lanes, &area.p, 2, &a, 1, 242);
+    journal_begin(&w, &area.lanes, &area.p, 2, 1, 242);
+    journal_name(&w, &a);
     for (unsigned i = 0; i < 241; i++)
         journal_add(&w, 0, layout_word(i * 100), ~0ull - i);
     journal_add_size(&w, 0, manifest_encode_size(20580));

@@ -52,8 +52,9 @@ class JournalLab
                          bool commit = true, unsigned file = 0)
     {
         journal_writer w;
-        journal_begin(&w, &j, &p, lane, files.data(), static_cast<unsigned>(files.size()),
-                      words.size());
+        journal_begin(&w, &j, &p, lane, static_cast<unsigned>(files.size()), words.size());
+        for (const journal_file &name : files)
+            journal_name(&w, &name);
         for (const auto &word : words)
             journal_add(&w, file, word.first, word.second);
         journal_finish(&w);

@@ -205,7 +205,9 @@ TEST(Journal, SizeIsAWordLikeTheOthers)
     JournalLab lab;
     journal_file files[] = {JournalLab::file(1, 10), JournalLab::file(2, 20)};
     journal_writer w;
-    journal_begin(&w, &lab.j, &lab.p, 0, files, 2, 2);
+    journal_begin(&w, &lab.j, &lab.p, 0, 2, 2);
+    for (const journal_file &name : files)
+        journal_name(&w, &name);
     journal_add(&w, 0, 8, 7);
     journal_add_size(&w, 1, manifest_encode_size(12345));
     journal_finish(&w);
@@ -262,7 +264,8 @@ TEST(Journal, LanesOfASlotHoldWritesOf242Pages)
         ASSERT_EQ(journal_capacity(&j, lane, 1), 242u);
         EXPECT_EQ(JOURNAL_SLOT_WORDS, 242u);
         journal_writer w;
-        journal_begin(&w, &j, &p, lane, &file, 1, 242);
+        journal_begin(&w, &j, &p, lane, 1, 242);
+        journal_name(&w, &file);
         for (uint64_t i = 0; i < 242; i++)
             journal_add(&w, 0, 8 * i, ~i);
         journal_finish(&w);

@@ -126,11 +126,10 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
     ASSERT_TRUE(m) << m.sentence;
     struct file *f = table_find(m.base)->file;
     journal_lane lane;
-    EXPECT_EQ(journals_take_lane(&f, 1, (1ull << 18) + 1, &lane), 0)
-        << ato_errormsg(); // an odd GiB
+    EXPECT_EQ(take_lane({f}, (1ull << 18) + 1, &lane), 0) << ato_errormsg(); // an odd GiB
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
     journals_give_lane(&lane);
-    EXPECT_EQ(journals_take_lane(&f, 1, (1ull << 28) + 1, &lane), -1);
+    EXPECT_EQ(take_lane({f}, (1ull << 28) + 1, &lane), -1);
     EXPECT_EQ(errno, E2BIG);
     EXPECT_NE(std::string(ato_errormsg()).find("268435457"), std::string::npos) << ato_errormsg();
 }
@@ -150,20 +149,19 @@ TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
         const auto first = journals_of(path);
         struct file *f = table_find(m.base)->file;
         journal_lane large;
-        ASSERT_EQ(journals_take_lane(&f, 1, WORDS, &large), 0) << ato_errormsg();
+        ASSERT_EQ(take_lane({f}, WORDS, &large), 0) << ato_errormsg();
         EXPECT_EQ(journals_of(path).size(), 1u);
         EXPECT_NE(journals_of(path), first);
-        journal_file entry_of_file = {};
+        const journal_file name = pairing_in_journals(&f->pairing);
         journal_writer w;
-        memcpy(entry_of_file.id, f->pairing.record.id, 16);
-        entry_of_file.inode = f->pairing.record.inode;
-        journal_begin(&w, large.journal, &f->persist, large.lane, &entry_of_file, 1, WORDS);
+        journal_begin(&w, large.journal, &f->persist, large.lane, 1, WORDS);
+        journal_name(&w, &name);
         for (uint64_t i = 0; i < WORDS; i++)
             journal_add(&w, 0, layout_word(i), i << 8);
         journal_finish(&w);
         ASSERT_EQ(journal_commit(&w), 0);
-        journals_leave_lane(&f, 1, &large); // as if the medium had failed
-        file_poison(f);
+        file_poison(f); // as if the medium had failed
+        journals_leave_lane(&large);
     }
     EXPECT_EQ(journals_of(path).size(), 1u) << "the journal to replay";
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -182,12 +180,12 @@ TEST_F(Journals, SmallerJournalStaysUntilNoFileUsesIt)
     Mapped a(file("a"), options(ATO_DOMAIN_PMEM)), b(file("b"), options(ATO_DOMAIN_PMEM));
     struct file *first = table_find(a.base)->file, *second = table_find(b.base)->file;
     journal_lane under_way, lane;
-    ASSERT_EQ(journals_take_lane(&first, 1, 1000, &under_way), 0) << ato_errormsg();
-    ASSERT_EQ(journals_take_lane(&second, 1, 2 * JOURNAL_WORDS, &lane), 0) << ato_errormsg();
+    ASSERT_EQ(take_lane({first}, 1000, &under_way), 0) << ato_errormsg();
+    ASSERT_EQ(take_lane({second}, 2 * JOURNAL_WORDS, &lane), 0) << ato_errormsg();
     journals_give_lane(&lane);
     EXPECT_EQ(journals_of(dir / "a").size(), 2u);
     journals_give_lane(&under_way);
-    ASSERT_EQ(journals_take_lane(&first, 1, 1000, &lane), 0) << ato_errormsg();
+    ASSERT_EQ(take_lane({first}, 1000, &lane), 0) << ato_errormsg();
     journals_give_lane(&lane);
     EXPECT_EQ(journals_of(dir / "a").size(), 1u) << "both use the larger one";
 }
@@ -200,13 +198,13 @@ TEST_F(Journals, ThreadsThatWaitForALargerJournalAllGetALane)
     for (int round = 0; round < 5; round++) {
         const uint64_t words = JOURNAL_WORDS << (round + 1);
         journal_lane under_way;
-        ASSERT_EQ(journals_take_lane(&f, 1, 1000, &under_way), 0) << ato_errormsg();
+        ASSERT_EQ(take_lane({f}, 1000, &under_way), 0) << ato_errormsg();
         std::vector<std::thread> threads;
         std::atomic<int> failed{0};
         for (int t = 0; t < 3; t++)
             threads.emplace_back([&] {
                 journal_lane lane;
-                if (journals_take_lane(&f, 1, words, &lane) < 0)
+                if (take_lane({f}, words, &lane) < 0)
                     failed++;
                 else
                     journals_give_lane(&lane);
@@ -273,7 +271,7 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
         {
             FsFaults faults;
             faults.fail_at(k, ENOSPC);
-            int r = journals_take_lane(files.data(), 2, 2, &lane);
+            int r = take_lane(files, 2, &lane);
             total = static_cast<long>(faults.calls.size());
             if (r == 0) { // fchown may fail
                 journals_give_lane(&lane);
@@ -285,7 +283,7 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
             EXPECT_EQ(journals_of(paths[0]).size(), file_of(*all[0])->journal ? 1u : 0u)
                 << faults.calls[static_cast<size_t>(k)];
         }
-        ASSERT_EQ(journals_take_lane(files.data(), 2, 2, &lane), 0) << ato_errormsg();
+        ASSERT_EQ(take_lane(files, 2, &lane), 0) << ato_errormsg();
         journals_give_lane(&lane);
     }
     EXPECT_GT(total, 2);
@@ -295,12 +293,13 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
 TEST_F(SeveralFiles, MoreFilesThanALaneNamesAreE2big)
 {
     Mapped m(paths[0], wish());
-    std::vector<struct file *> files(JOURNAL_MAX_FILES + 1, file_of(m));
+    const std::vector<struct file *> files(JOURNAL_MAX_FILES, file_of(m));
+    auto one_more = files;
+    one_more.push_back(files[0]);
     journal_lane lane;
-    EXPECT_EQ(journals_take_lane(files.data(), JOURNAL_MAX_FILES + 1, 2, &lane), -1);
+    EXPECT_EQ(take_lane(one_more, 2, &lane), -1);
     EXPECT_EQ(errno, E2BIG);
-    ASSERT_EQ(journals_take_lane(files.data(), JOURNAL_MAX_FILES, JOURNAL_WORDS, &lane), 0)
-        << ato_errormsg();
+    ASSERT_EQ(take_lane(files, JOURNAL_WORDS, &lane), 0) << ato_errormsg();
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
     journals_give_lane(&lane);
 }
@@ -312,9 +311,9 @@ TEST_F(SeveralFiles, CommitInDoubtIsFinishedByTheNextMapOfEitherFile)
         All all = map(2);
         Commit c;
         ASSERT_TRUE(commit(c, files_of(all))) << ato_errormsg();
-        journals_leave_lane(c.files.data(), 2, &c.lane);
         for (struct file *f : c.files)
             file_poison(f);
+        journals_leave_lane(&c.lane);
         all[first].reset();
         EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "the journal is closed, not removed";
         {
@@ -339,9 +338,9 @@ TEST_F(SeveralFiles, FilesNotInDoubtContinueWithANewJournal)
     Commit before, c, after;
     ASSERT_TRUE(commit(before, files_of(all)) && complete(before)) << ato_errormsg();
     ASSERT_TRUE(commit(c, {file_of(*all[0]), file_of(*all[1])})) << ato_errormsg();
-    journals_leave_lane(c.files.data(), 2, &c.lane);
     for (struct file *f : c.files)
         file_poison(f);
+    journals_leave_lane(&c.lane);
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
     add("other");

@@ -99,7 +99,8 @@ TEST_F(Pool, HoldsAJournalThatAnotherProcessCanRead)
         journal_file file = {};
         file.inode = 7;
         journal_writer w;
-        journal_begin(&w, &made.journal, &p, 2, &file, 1, 1);
+        journal_begin(&w, &made.journal, &p, 2, 1, 1);
+        journal_name(&w, &file);
         journal_add(&w, 0, 8, 99);
         journal_finish(&w);
         return journal_commit(&w) < 0 ? 2 : 0; // and dies

@@ -32,6 +32,26 @@ extern "C" {
 using namespace support;
 namespace fs = std::filesystem;
 
+// What these files are to a commit that changes all of them.
+struct Parts {
+    std::vector<mapping> mappings;
+    std::vector<part> parts;
+    explicit Parts(const std::vector<struct file *> &files)
+        : mappings(files.size()), parts(files.size())
+    {
+        for (size_t i = 0; i < files.size(); i++) {
+            mappings[i].file = files[i];
+            parts[i].mapping = &mappings[i];
+            parts[i].next = i + 1 < files.size() ? &parts[i + 1] : nullptr;
+        }
+    }
+};
+
+inline int take_lane(const std::vector<struct file *> &files, uint64_t words, journal_lane *lane)
+{
+    return journals_take_lane(Parts(files).parts.data(), words, lane);
+}
+
 // Files x, y and z of 8 pages each. A commit changes a word of each.
 class Several : public testing::Test
 {
@@ -96,14 +116,13 @@ class Several : public testing::Test
         const uint64_t words = n + (size ? 1 : 0);
         const struct persist *p = &files[0]->persist;
         c.files = files;
-        if (journals_take_lane(files.data(), n, words, &c.lane) < 0)
+        if (take_lane(files, words, &c.lane) < 0)
             return false;
-        std::vector<journal_file> named(n);
-        for (unsigned i = 0; i < n; i++) {
-            memcpy(named[i].id, files[i]->pairing.record.id, 16);
-            named[i].inode = files[i]->pairing.record.inode;
+        journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, n, words);
+        for (const struct file *f : files) {
+            const journal_file name = pairing_in_journals(&f->pairing);
+            journal_name(&c.writer, &name);
         }
-        journal_begin(&c.writer, c.lane.journal, p, c.lane.lane, named.data(), n, words);
         for (unsigned i = 0; i < n; i++)
             journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
         if (size)
