@@ -102,23 +102,14 @@ int dead_find(struct dead *d, const struct trust *trust, uint32_t holder)
     } else if (await_death(p) < 0) {
         return -1;
     }
-    d->size = __atomic_load_n(&d->shared.header->size, __ATOMIC_RELAXED);
-    d->sizing = has(d, &d->shared.header->sizing);
     for (struct page_state *s; (s = shared_next_state(&d->shared, &page, UINT64_MAX));)
         if (has(d, s) && add(d, s, page - 1) < 0)
             return -1;
-    return 0;
+    struct page_state *sizing = &d->shared.header->sizing;
+    return has(d, sizing) ? add(d, sizing, DEAD_SIZE) : 0;
 }
 
 /* Version 0: not loaded, so no reader uses the page. */
-static bool mark(struct page_state *s)
-{
-    if (!(s->version & 1))
-        return false;
-    page_mark_flipping(s);
-    return true;
-}
-
 static void unmark(struct page_state *s)
 {
     if (s->version && !(s->version & 1))
@@ -127,21 +118,18 @@ static void unmark(struct page_state *s)
 
 void dead_mark(struct dead *d)
 {
-    if (d->sizing)
-        d->marked = mark(&d->shared.header->sizing);
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIP, d);
-        d->pages[i].marked |= mark(d->pages[i].state);
+        if (d->pages[i].state->version & 1)
+            page_mark_flipping(d->pages[i].state);
     }
 }
 
 void dead_take_marks_off(struct dead *d)
 {
     for (uint64_t i = 0; i < d->n; i++)
-        if (d->pages[i].marked)
+        if (!d->pages[i].showed)
             unmark(d->pages[i].state);
-    if (d->marked)
-        unmark(&d->shared.header->sizing);
 }
 
 /* ---- the size ---- */
@@ -198,7 +186,7 @@ static int note_bitmaps(struct dead *d)
     const struct participant *p = d->file;
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < d->n; i++)
-        r = note_bitmap(d, &d->pages[i]);
+        r = d->pages[i].page == DEAD_SIZE ? reload_size(d) : note_bitmap(d, &d->pages[i]);
     if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
@@ -213,10 +201,7 @@ static int note_bitmaps(struct dead *d)
 void dead_reload(struct dead *d)
 {
     struct shared_header *h = d->shared.header;
-    int r = d->sizing ? reload_size(d) : 0;
-    if (r == 0)
-        r = note_bitmaps(d);
-    if (r < 0) {
+    if (note_bitmaps(d) < 0) {
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }
@@ -224,32 +209,24 @@ void dead_reload(struct dead *d)
      * become durable before they become visible in memory (I4): otherwise a power cut could take back what was read. */
     persist_fence(&d->file->persist);
     for (uint64_t i = 0; i < d->n; i++) {
+        const struct dead_page *p = &d->pages[i];
         seam_point(SEAM_FLIPPING, d);
-        if (d->pages[i].state->version && !d->pages[i].left)
-            page_set_bitmap(d->pages[i].state, d->pages[i].bitmap);
+        if (p->page == DEAD_SIZE)
+            __atomic_store_n(&h->size, d->size, __ATOMIC_RELEASE);
+        else if (p->state->version && !p->left)
+            page_set_bitmap(p->state, p->bitmap);
     }
-    if (d->sizing)
-        __atomic_store_n(&h->size, d->size, __ATOMIC_RELEASE);
 }
 
 void dead_show(struct dead *d)
 {
-    struct shared_header *h = d->shared.header;
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIPPED, d);
         if (!d->pages[i].left)
             unmark(d->pages[i].state);
     }
-    if (d->sizing)
-        unmark(&h->sizing);
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
-    __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
-}
-
-static void give_back(struct page_state *s)
-{
-    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-    page_release(s);
+    __atomic_store_n(&d->shared.header->written, 1, __ATOMIC_RELAXED);
 }
 
 void dead_release(struct dead *d)
@@ -258,14 +235,15 @@ void dead_release(struct dead *d)
     const uint64_t size = __atomic_load_n(&h->size, __ATOMIC_RELAXED),
                    shrunk = manifest_shrunk(d->file->manifest, size);
     for (uint64_t i = 0; i < d->n; i++) {
-        if (d->pages[i].left)
+        const struct dead_page *p = &d->pages[i];
+        if (p->left)
             continue;
-        space_forget_behind(size, shrunk, true, d->pages[i].page, d->pages[i].state);
-        give_back(d->pages[i].state);
-    }
-    if (d->sizing) {
-        __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
-        give_back(&h->sizing);
+        if (p->page == DEAD_SIZE)
+            __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
+        else
+            space_forget_behind(size, shrunk, true, p->page, p->state);
+        __atomic_store_n(&p->state->tx, 0, __ATOMIC_RELAXED);
+        page_release(p->state);
     }
     report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
                d->file->path);

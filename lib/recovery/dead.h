@@ -9,12 +9,13 @@
 #include "lib/file/shared.h"
 #include "reflection/recovery/participants.h"
 
+#define DEAD_SIZE UINT64_MAX
+
 struct dead_page {
     struct page_state *state;
-    uint64_t page;
+    uint64_t page;   /* DEAD_SIZE: this is `sizing`, the state of the size */
     uint64_t bitmap; /* as on the media */
     bool showed;     /* marked as flipping when its holder died */
-    bool marked;     /* by this process */
     bool left;       /* stays with the dead process */
 };
 
@@ -26,11 +27,10 @@ struct dead {
     uint32_t holder;
     struct dead_page *pages;
     uint64_t n, room;
-    bool sizing, marked;
     bool unsettled; /* some words must be made durable */
     bool in_place;  /* a word of the original, too */
     bool left;      /* some pages are */
-    uint64_t size;  /* as on the media */
+    uint64_t size;  /* as on the media, if `sizing` is among the pages */
 };
 
 /* Opens the shared memory of a file, and finds what the dead process holds there. `holder`: as in page_state.holder; 0 if

@@ -8,19 +8,9 @@
 
 #include <errno.h>
 
-static struct takeover takeover_of(const struct pairing *pr)
-{
-    return (struct takeover){.folder = &pr->folder,
-                             .file = pairing_in_journals(pr),
-                             .trust = pr->identity.trust,
-                             .original = pr->original};
-}
-
 int peers_recover_journal(const struct pairing *pr, uint64_t journal)
 {
-    struct takeover t = takeover_of(pr);
-    t.journal = journal;
-    return takeover(&t);
+    return takeover(&(struct takeover){.own = pr, .journal = journal});
 }
 
 int peers_recover(struct file *f, uint32_t holder)
@@ -34,9 +24,7 @@ int peers_recover(struct file *f, uint32_t holder)
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
                             pr->path);
-    struct takeover t = takeover_of(pr);
-    t.slot = slot;
-    t.holder = holder;
+    struct takeover t = {.own = pr, .slot = slot, .holder = holder};
     /* If the slot is given to another process by now, what its journal word says is about that one. */
     if (shared_holder_of(&f->shared, slot) == holder &&
         area_journal(pr->lock, slot, pr->path, &t.journal) < 0)

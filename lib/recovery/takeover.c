@@ -15,6 +15,7 @@
 struct set {
     const struct takeover *t;
     struct participants files;
+    struct participant *own;
     struct pool pool;                      /* .map NULL: there is no journal */
     char path[PATH_MAX + POOL_NAME_BYTES]; /* of the journal */
     struct dead *dead;
@@ -24,10 +25,10 @@ struct set {
 /* Opens the journal and notes the files of its commits. Returns 1; 0 if it was recovered meanwhile; -1. */
 static int open_journal(struct set *s)
 {
-    const struct takeover *t = s->t;
-    if (pool_open(&s->pool, t->folder, t->journal, &t->trust) < 0)
+    const struct pairing *pr = s->t->own;
+    if (pool_open(&s->pool, &pr->folder, s->t->journal, &pr->identity.trust) < 0)
         return errno == ENOENT ? 0 : -1;
-    snprintf(s->path, sizeof(s->path), "%s/%s", t->folder->path, s->pool.name);
+    snprintf(s->path, sizeof(s->path), "%s/%s", pr->folder.path, s->pool.name);
     return replay_lanes(&s->pool.journal, REPLAY_COLLECT, &s->files, s->path) < 0 ? -1 : 1;
 }
 
@@ -35,21 +36,22 @@ static int open_journal(struct set *s)
 static int lock_all(struct set *s)
 {
     const struct takeover *t = s->t;
+    const struct journal_file file = pairing_in_journals(t->own);
     int there = 1;
-    if (participants_add(&s->files, &t->file) < 0 ||
-        (t->journal && (there = open_journal(s)) < 0) || participants_acquire(&s->files) < 0)
+    if (participants_add(&s->files, &file) < 0 || (t->journal && (there = open_journal(s)) < 0) ||
+        participants_acquire(&s->files) < 0)
         return -1;
-    struct participant *own = participants_find(&s->files, &t->file);
-    if (!own->held)
+    s->own = participants_find(&s->files, &file);
+    if (!s->own->held)
         return 0;
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
     if (!there)
         return report_error(EUCLEAN,
                             "the manifest of %s names the journal %s/%s of a dead process, which "
                             "is missing: put it back",
-                            own->path, t->folder->path, s->pool.name);
+                            s->own->path, t->own->folder.path, s->pool.name);
     if (!t->journal)
-        own->slot = t->slot;
+        s->own->slot = t->slot;
     return 1;
 }
 
@@ -61,15 +63,14 @@ static int find_all(struct set *s)
         return report_error(ENOMEM, "no memory to recover a file");
     for (size_t i = 0; i < s->files.nfiles; i++) {
         struct participant *p = &s->files.files[i];
-        const bool own = p == participants_find(&s->files, &t->file);
         struct dead *d = &s->dead[s->n];
         if (!p->held)
             continue;
         s->n++;
         d->file = p;
         d->shared.fd = -1;
-        d->original = own ? t->original : -1;
-        if (dead_find(d, &t->trust, own ? t->holder : 0) < 0)
+        d->original = p == s->own ? t->own->original : -1;
+        if (dead_find(d, &t->own->identity.trust, p == s->own ? t->holder : 0) < 0)
             return -1;
     }
     return 0;
@@ -128,12 +129,7 @@ static int run(struct set *s)
 
 int takeover(const struct takeover *t)
 {
-    struct set s = {.t = t,
-                    .files = {.folder = t->folder,
-                              .trust = t->trust,
-                              .inode = t->file.inode,
-                              .journal = t->journal},
-                    .pool = {.lock = -1}};
+    struct set s = {.t = t, .files = {.own = t->own, .journal = t->journal}, .pool = {.lock = -1}};
     int r = run(&s);
     KEEP_ERRNO();
     for (size_t i = 0; i < s.n; i++) {
@@ -144,9 +140,9 @@ int takeover(const struct takeover *t)
     free(s.dead);
     participants_end(&s.files);
     if (s.pool.map) {
-        (void)pool_close(&s.pool, t->folder, false);
+        (void)pool_close(&s.pool, &t->own->folder, false);
         if (r == 0)
-            sweep_journals(t->folder);
+            sweep_journals(&t->own->folder);
     }
     return r;
 }

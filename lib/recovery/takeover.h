@@ -22,18 +22,13 @@
 #ifndef ATO_LIB_RECOVERY_TAKEOVER_H
 #define ATO_LIB_RECOVERY_TAKEOVER_H
 
-#include "reflection/format/journal.h"
-#include "reflection/pairing/folder.h"
-#include "reflection/pairing/ownership.h"
+#include "reflection/pairing/pairing.h"
 
 struct takeover {
-    const struct folder *folder; /* of the reflections */
-    struct journal_file file;    /* which is recovered */
-    struct trust trust;          /* the file's */
-    uint64_t journal;            /* that the dead process's slot names; 0: none */
-    unsigned slot;               /* of the dead process, if there is no journal */
-    uint32_t holder;             /* the same as in page_state.holder; 0: not known */
-    int original;                /* the file */
+    const struct pairing *own; /* of the file that is recovered */
+    uint64_t journal;          /* that the dead process's slot names; 0: none */
+    unsigned slot;             /* of the dead process, if there is no journal */
+    uint32_t holder;           /* the same as in page_state.holder; 0: not known */
 };
 
 /* Returns 0, also if another process has done it already; -1 with a sentence: nothing is lost, and the pages stay with

@@ -67,13 +67,6 @@ struct journal journal_of_slot(void *bytes, enum persist_domain domain)
                             .lanes = JOURNAL_SLOT_LANES};
 }
 
-bool journal_is_at(const void *bytes)
-{
-    uint64_t magic;
-    memcpy(&magic, bytes, sizeof(magic));
-    return magic == JOURNAL_MAGIC;
-}
-
 int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name)
 {
     struct journal_header h;

@@ -138,9 +138,6 @@ struct journal journal_of_slot(void *bytes, enum persist_domain domain);
  * damaged, or another one. */
 int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name);
 
-/* Returns true if this looks like the beginning of a journal. */
-bool journal_is_at(const void *bytes);
-
 /* ---- writing ---- */
 
 struct journal_writer {

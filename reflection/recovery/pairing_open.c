@@ -83,7 +83,7 @@ enum { DUE = 2, NOT_YET = 3 };
 /* Replays the lanes in the manifest, of all slots. */
 static int replay_all_slots(struct pairing *pr)
 {
-    struct participants n = {.folder = &pr->folder, .trust = pr->identity.trust};
+    struct participants n = {.own = pr};
     const struct journal_file file = pairing_in_journals(pr);
     const int slot = area_next(pr->lock, 0, pr->path);
     if (slot < 0 || slot == MANIFEST_SLOTS)

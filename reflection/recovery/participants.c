@@ -65,6 +65,7 @@ int participants_add(struct participants *n, const struct journal_file *file)
     memset(p, 0, sizeof(*p));
     p->file = *file;
     p->lock = p->reflection = -1;
+    snprintf(p->path, sizeof(p->path), "%s/%" PRIu64, n->own->folder.path, file->inode);
     return 0;
 }
 
@@ -98,9 +99,10 @@ static int map_manifest(struct participant *p)
 
 static int map_reflection(const struct participants *n, struct participant *p)
 {
-    const char *name = p->path + strlen(n->folder->path) + 1;
+    const struct pairing_names names = pairing_names(p->file.inode);
     struct stat st;
-    p->reflection = folder_open_file(n->folder, name, O_RDWR, &n->trust, "the reflection");
+    p->reflection = folder_open_file(&n->own->folder, names.reflection, O_RDWR,
+                                     &n->own->identity.trust, "the reflection");
     if (p->reflection < 0)
         return errno != ENOENT
                    ? -1
@@ -122,16 +124,10 @@ static int map_file(const struct participants *n, struct participant *p)
     return map_reflection(n, p) < 0 || map_manifest(p) < 0 ? -1 : 0;
 }
 
-static void name_file(const struct participants *n, struct participant *p)
-{
-    snprintf(p->path, sizeof(p->path), "%s/%" PRIu64, n->folder->path, p->file.inode);
-}
-
 int participants_acquire_locked(struct participants *n, const struct manifest_record *record,
                                 int lock)
 {
     struct participant *p = &n->files[0];
-    name_file(n, p);
     p->lock = lock;
     p->record = *record;
     p->held = p->borrowed = true;
@@ -158,17 +154,6 @@ static int read_manifest(struct participant *p)
     }
 }
 
-/* Finds the slot that names the journal. Returns 1; 0 if there is none; -1. */
-static int find_slot(const struct participants *n, struct participant *p)
-{
-    uint64_t number = n->journal;
-    const int slot = area_find_journal(p->lock, &number, p->path);
-    if (slot < 0 || slot == MANIFEST_SLOTS)
-        return slot < 0 ? -1 : 0;
-    p->slot = (unsigned)slot;
-    return 1;
-}
-
 static bool is_held(const struct participants *n, uint64_t inode)
 {
     for (size_t k = 0; k < n->nfiles; k++)
@@ -181,24 +166,29 @@ static bool is_held(const struct participants *n, uint64_t inode)
 static int acquire_file(struct participants *n, struct participant *p)
 {
     const struct pairing_names names = pairing_names(p->file.inode);
-    name_file(n, p);
+    const struct folder *folder = &n->own->folder;
+    uint64_t number = n->journal;
     /* A journal may name several pairings of one inode, of which all but one are gone. They have the same
      * manifest file: waiting for its lock would be a deadlock. */
     if (is_held(n, p->file.inode))
         return 0;
-    p->lock = folder_lock_file(n->folder, names.manifest, 0, &n->trust,
+    p->lock = folder_lock_file(folder, names.manifest, 0, &n->own->identity.trust,
                                "the manifest of a file of a dead process's commit,");
     if (p->lock < 0)
         return errno == ENOENT ? 0 : -1;
-    int r = read_manifest(p);
-    if (r == 1 && n->journal)
-        r = find_slot(n, p);
-    if (r == 1 && p->file.inode != n->inode &&
-        removal_is_set_aside(n->folder, &p->record)) /* and that was interrupted */
-        r = 0;
-    if (r == 1 && map_file(n, p) < 0)
-        r = -1;
-    return r;
+    const int meant = read_manifest(p);
+    if (meant != 1)
+        return meant;
+    if (number) {
+        const int slot = area_find_journal(p->lock, &number, p->path);
+        if (slot < 0 || slot == MANIFEST_SLOTS)
+            return slot < 0 ? -1 : 0;
+        p->slot = (unsigned)slot;
+    }
+    if (p->file.inode != n->own->record.inode &&
+        removal_is_set_aside(folder, &p->record)) /* and that was interrupted */
+        return 0;
+    return map_file(n, p) < 0 ? -1 : 1;
 }
 
 int participants_acquire(struct participants *n)
@@ -216,7 +206,7 @@ int participants_acquire(struct participants *n)
         report_log(REPORT_WARNING,
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",
-                   n->folder->path, p->file.inode);
+                   n->own->folder.path, p->file.inode);
     }
     return 0;
 }

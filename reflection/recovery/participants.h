@@ -10,10 +10,7 @@
 #ifndef ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 #define ATO_REFLECTION_RECOVERY_PARTICIPANTS_H
 
-#include "reflection/format/journal.h"
-#include "reflection/format/manifest.h"
-#include "reflection/pairing/folder.h"
-#include "reflection/pairing/ownership.h"
+#include "reflection/pairing/pairing.h"
 
 struct participant {
     struct journal_file file;
@@ -32,9 +29,8 @@ struct participant {
 };
 
 struct participants {
-    const struct folder *folder;
-    struct trust trust;        /* of the file that is recovered; the others are like it */
-    uint64_t inode;            /* of that file */
+    const struct pairing *
+        own; /* of the file that is recovered; the others have the same folder, and writers like it */
     uint64_t journal;          /* number of the dead process's journal; 0: none */
     struct participant *files; /* sorted by id */
     size_t nfiles, room;

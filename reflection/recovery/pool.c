@@ -137,7 +137,7 @@ int pool_find(struct journal *j, char *bytes, uint64_t length, uint64_t number, 
 {
     bool broken = false;
     for (uint64_t at = 4096; at < POOL_HEAD_BYTES && at + 4096 <= length; at += 4096) {
-        if (!journal_is_at(bytes + at))
+        if (memcmp(bytes + at, &(uint64_t){JOURNAL_MAGIC}, sizeof(uint64_t)) != 0)
             continue;
         if (journal_take(j, bytes + at, length - at, number, full) == 0)
             return 0;

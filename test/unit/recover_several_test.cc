@@ -197,16 +197,16 @@ TEST_P(RecoverSeveral, UnfinishedBirthInPlaceOfTheFileIsSkipped)
 TEST_P(RecoverSeveral, TwoPairingsOfOneInodeInAJournalAreDistinguished)
 {
     die_committed(2);
-    struct folder folder;
-    ASSERT_EQ(folder_open(&folder, folder_of(paths[0]).c_str(), false), 0);
+    auto own = std::make_unique<pairing>();
+    ASSERT_EQ(folder_open(&own->folder, folder_of(paths[0]).c_str(), false), 0);
+    own->identity.trust = {0, 0, 0666};
     uint64_t number;
     ASSERT_EQ(pool_name_of(fs::path(journal()).filename().c_str(), &number), POOL_NAME);
     Bytes id = read_at(manifest_of(paths[0]), 32, 16);
     alarm(60);
     for (int gone : {-1, 1}) { // the missing pairing's id is smaller, then larger
         participants n = {};
-        n.folder = &folder;
-        n.trust = {0, 0, 0666};
+        n.own = own.get();
         n.journal = number;
         journal_file there = {{}, inode_of(paths[0]), 0}, missing;
         memcpy(there.id, id.data(), 16);
@@ -219,7 +219,7 @@ TEST_P(RecoverSeveral, TwoPairingsOfOneInodeInAJournalAreDistinguished)
         participants_end(&n);
     }
     alarm(0);
-    folder_close(&folder);
+    folder_close(&own->folder);
     expect_maps(paths[0]);
 }
 
