@@ -90,10 +90,8 @@ static int watch(struct file *f)
 {
     struct pairing *pr = &f->pairing;
     struct shared shared;
-    uint8_t boot[16];
-    identity_boot(boot);
     enum locks_answer writers = locks_ask(pr->lock, 1, MANIFEST_SLOTS);
-    if (writers != LOCKS_TAKEN || memcmp(boot, pr->record.boot_id, sizeof(boot)) != 0)
+    if (writers != LOCKS_TAKEN || identity_restarted(&pr->record))
         return writers == LOCKS_FAILED
                    ? report_errno(errno, "cannot ask for the locks of %s", pr->path)
                    : due(pr);

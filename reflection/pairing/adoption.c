@@ -2,8 +2,10 @@
 #include "reflection/pairing/adoption.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
@@ -50,7 +52,7 @@ static int check_reflection(struct pairing *pr, uint64_t size)
         return folder_error(&pr->folder, pr->names.reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
      * the owner of that file, would then open it to all users of the original, and write to it. So it must
-     * have owner, group and mode of its manifest; or those of the original, if birth_follow() was
+     * have owner, group and mode of its manifest; or those of the original, if follow() was
      * interrupted, or if the makers of manifest and reflection were two users that may both write to the
      * original: then it is open to these users already. */
     const struct identity *identity = &pr->identity;
@@ -85,10 +87,17 @@ static int look_for_attribute(const struct pairing *pr)
                         pr->path, pr->folder.path, pr->names.reflection);
 }
 
-static void follow(struct pairing *pr)
+/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
+ * reflection holds content of the original. If the caller has no permission for that, logs a warning. */
+static void follow(const struct pairing *pr, int fd, const char *name)
 {
-    birth_follow(pr, pr->reflection, pr->names.reflection);
-    birth_follow(pr, pr->lock, pr->names.manifest);
+    struct stat st;
+    if (ownership_give(&pr->identity.trust, fd) < 0 && fstat(fd, &st) == 0 &&
+        (st.st_mode & 0666 & ~pr->identity.trust.mode))
+        report_log(REPORT_WARNING,
+                   "%s/%s has mode %03o, which permits more than the mode of %s: its owner has to "
+                   "change it",
+                   pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
 }
 
 /* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
@@ -103,27 +112,32 @@ static int settle_manifest(const struct pairing *pr)
 
 int adopt_used(struct pairing *pr, const struct pairing_wish *wish)
 {
-    uint8_t boot[16];
-    identity_boot(boot);
-    if (pr->record.state != MANIFEST_IN_USE || memcmp(boot, pr->record.boot_id, 16) != 0) {
+    if (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record)) {
         report_error(EBUSY,
                      "the manifest of %s is locked by another process, which does not have the "
                      "file mapped; end that process, or try again",
                      pr->path);
         return PAIRING_NOT_YET;
     }
+    const enum persist_domain domain = pr->record.domain;
+    if (wish->domain != PERSIST_AUTO && wish->domain != domain)
+        return report_error(EXDEV,
+                            "%s is mapped in domain %s by another process; it cannot be mapped in "
+                            "domain %s at the same time",
+                            pr->path, domain_name(domain), domain_name(wish->domain));
+    persist_init(&pr->persist, domain);
     /* The size may change at any time: it is read from the mapping, as one word. */
-    if (birth_take_domain(pr, wish) < 0 || birth_map_manifest(pr) < 0 ||
-        pairing_refresh_size(pr) < 0 || check_reflection(pr, pr->size) < 0)
+    if (birth_map_manifest(pr) < 0 || pairing_refresh_size(pr) < 0 ||
+        check_reflection(pr, pr->size) < 0)
         return -1;
-    follow(pr);
+    follow(pr, pr->reflection, pr->names.reflection);
+    follow(pr, pr->lock, pr->names.manifest);
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
 int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish)
 {
     struct manifest_sizes sizes;
-    uint8_t boot[16];
     const int unfinished = look_for_attribute(pr);
     if (unfinished < 0)
         return -1;
@@ -143,10 +157,9 @@ int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish
     birth_choose_domain(pr, wish);
     if (birth_map_manifest(pr) < 0)
         return -1;
-    follow(pr);
-    identity_boot(boot);
-    if (pr->record.state == MANIFEST_IN_USE && pr->record.domain == PERSIST_PROCESS &&
-        memcmp(boot, pr->record.boot_id, 16) != 0)
+    follow(pr, pr->reflection, pr->names.reflection);
+    follow(pr, pr->lock, pr->names.manifest);
+    if (pr->record.state == MANIFEST_IN_USE && area_are_lost(&pr->record))
         report_log(REPORT_WARNING,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",

@@ -53,12 +53,7 @@ void area_unmap(char *area)
 
 bool area_are_lost(const struct manifest_record *record)
 {
-    static const uint8_t unknown[16];
-    uint8_t boot[16];
-    if (record->domain != PERSIST_PROCESS)
-        return false;
-    identity_boot(boot);
-    return memcmp(boot, unknown, 16) != 0 && memcmp(boot, record->boot_id, 16) != 0;
+    return record->domain == PERSIST_PROCESS && identity_restarted(record);
 }
 
 int area_next(int lock, unsigned slot, const char *path)

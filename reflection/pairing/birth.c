@@ -25,17 +25,6 @@ static int dress(const struct pairing *pr, int fd, const char *name)
     return 0;
 }
 
-void birth_follow(const struct pairing *pr, int fd, const char *name)
-{
-    struct stat st;
-    if (ownership_give(&pr->identity.trust, fd) < 0 && fstat(fd, &st) == 0 &&
-        (st.st_mode & 0666 & ~pr->identity.trust.mode))
-        report_log(REPORT_WARNING,
-                   "%s/%s has mode %03o, which permits more than the mode of %s: its owner has to "
-                   "change it",
-                   pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
-}
-
 /* ---- birth ---- */
 
 static int make_reflection(struct pairing *pr)
@@ -64,18 +53,6 @@ void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
                    "%s is mapped in domain %s, as asked, but its medium offers only %s", pr->path,
                    domain_name(domain), domain_name(medium));
     persist_init(&pr->persist, domain);
-}
-
-int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish)
-{
-    const enum persist_domain domain = pr->record.domain;
-    if (wish->domain != PERSIST_AUTO && wish->domain != domain)
-        return report_error(EXDEV,
-                            "%s is mapped in domain %s by another process; it cannot be mapped in "
-                            "domain %s at the same time",
-                            pr->path, domain_name(domain), domain_name(wish->domain));
-    persist_init(&pr->persist, domain);
-    return 0;
 }
 
 int birth_map_manifest(struct pairing *pr)

@@ -24,16 +24,8 @@ int birth_end(struct pairing *pr);
  * open. */
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
-/* Sets pr->persist to the domain of a file that other processes have mapped. EXDEV: another one was wished
- * for. */
-int birth_take_domain(struct pairing *pr, const struct pairing_wish *wish);
-
 /* Maps the manifest, with space allocated for it and for the area of slot 0. pr->persist is set. */
 int birth_map_manifest(struct pairing *pr);
-
-/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
- * reflection holds content of the original. If the caller has no permission for that, logs a warning. */
-void birth_follow(const struct pairing *pr, int fd, const char *name);
 
 /* Writes the next version of pr->record, durably. */
 int birth_write_record(struct pairing *pr);

@@ -18,6 +18,7 @@
 #include "reflection/pairing/ownership.h"
 
 #include <limits.h>
+#include <string.h>
 
 struct identity {
     uint64_t inode, device, size, links;
@@ -73,5 +74,14 @@ int identity_random(void *bytes, size_t n);
 
 /* The kernel's boot id; zeros if it cannot be read. */
 void identity_boot(uint8_t boot_id[16]);
+
+/* Returns true if the machine was restarted since the record was written. */
+static inline bool identity_restarted(const struct manifest_record *record)
+{
+    static const uint8_t unknown[16] = {0};
+    uint8_t boot[16];
+    identity_boot(boot);
+    return memcmp(boot, unknown, 16) != 0 && memcmp(boot, record->boot_id, 16) != 0;
+}
 
 #endif

@@ -60,11 +60,9 @@ int removal_start_over(struct pairing *pr)
     /* P4: if the attribute is gone, the bytes were put back before, and another program may have
      * written to them since; but after a restart of the machine they may be lost. */
     struct attribute a;
-    uint8_t boot[16];
-    identity_boot(boot);
     bool carried = pr->record.known & MANIFEST_KNOWS_ATTRIBUTE;
     if (pr->record.state == MANIFEST_DEPLOYED &&
-        (!carried || memcmp(boot, pr->record.boot_id, 16) != 0 ||
+        (!carried || identity_restarted(&pr->record) ||
          attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
         guard_put_back(pr) < 0)
         return -1;
