@@ -76,7 +76,7 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     r = load_page(f, page, s);
     uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n)) : 0;
     if (__builtin_expect(need, 0))
-        r = space_make(f, page, s, need);
+        r = space_make(f, page, need);
     if (r == 0) {
         struct held_page at = {.file = f, .state = s, .page = page};
         store_begin(s);
@@ -103,7 +103,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     int r = 0;
     memcpy((char *)&value + begin % 8, bytes, n);
     under_way_begin(f);
-    page_mark_flipping(at->state);
+    page_turn_mark(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
         r = file_in_doubt(f, "a write");
@@ -129,7 +129,7 @@ static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char
     if (r == 0 && (at.state->bitmap & bitmap_touched(begin, n)))
         r = 1;
     if (r == 0 && !(at.state->flags & PAGE_O_ALLOCATED))
-        r = space_make(f, at.page, at.state, PAGE_O_ALLOCATED);
+        r = space_make(f, at.page, PAGE_O_ALLOCATED);
     if (r == 0) {
         store_begin(at.state);
         r = store_in_place(m, &at, begin, n, bytes);

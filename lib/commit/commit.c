@@ -123,7 +123,7 @@ static inline void show_one(struct held_page *at, bool changed)
 {
     const uint64_t bitmap = new_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
-    page_mark_flipping(at->state);
+    page_turn_mark(at->state);
     seam_point(SEAM_FLIPPING, at->state);
     page_set_bitmap(at->state, bitmap);
     at->pending = 0;
@@ -131,7 +131,7 @@ static inline void show_one(struct held_page *at, bool changed)
     if (changed)
         page_unmark_changed(at->state);
     else
-        page_unmark_flipping(at->state);
+        page_turn_mark(at->state);
 }
 
 static int commit_one(struct mapping *m, struct held_page *at)
@@ -169,7 +169,7 @@ static void mark_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
-            page_mark_flipping(&c->parts[i].mapping->file->shared.header->sizing);
+            page_turn_mark(&c->parts[i].mapping->file->shared.header->sizing);
 }
 
 static void unmark_sizes(const struct commit *c)
@@ -182,7 +182,7 @@ static void unmark_sizes(const struct commit *c)
         /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
         __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
         f->pairing.size = part->size;
-        page_unmark_flipping(&f->shared.header->sizing);
+        page_turn_mark(&f->shared.header->sizing);
         part->resizes = false;
     }
 }
@@ -201,7 +201,7 @@ static void show_all(struct commit *c)
         if (!h->pages[i].pending)
             continue;
         seam_point(SEAM_FLIP, h);
-        page_mark_flipping(h->pages[i].state);
+        page_turn_mark(h->pages[i].state);
     }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
@@ -284,7 +284,7 @@ static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
     return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
 }
 
-/* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with errno. */
+/* Returns 1 if done; 0 if a hardware transaction cannot do it. */
 static int commit_rtm(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
@@ -292,9 +292,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     /* Without a lane, a process that finds the words of one file after a kill could not tell that there are others. */
     if (sum->files > 1 || !may_use_rtm(p, sum->no_rtm, words))
         return 0;
-    struct persist_flip small[PAGE_SET_SMALL], *flips = small;
-    if (words > PAGE_SET_SMALL && !(flips = malloc(words * sizeof(*flips))))
-        return report_error(ENOMEM, "no memory to commit %llu words", (unsigned long long)words);
+    struct persist_flip flips[PERSIST_RTM_MAX];
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
@@ -313,8 +311,6 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
         if (!done)
             count(sum->first->mapping, COUNT_RTM_ABORTS, 1);
     }
-    if (flips != small)
-        free(flips);
     if (done)
         show_all(c);
     return done;

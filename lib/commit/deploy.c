@@ -30,7 +30,7 @@ static int copy_home(struct mapping *m, struct held_page *at)
      * (domain_make_storable()). */
     if (!(s->flags & PAGE_R_ALLOCATED) && space_make_meta(f, at->page / CHUNK_PAGES) < 0)
         return -1;
-    if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, s, PAGE_O_ALLOCATED) < 0)
+    if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
     at->pending = mask;

@@ -45,31 +45,11 @@ struct turn {
     pthread_mutex_t progress;
 };
 
-static bool is_full(int error)
-{
-    return error == ENOSPC || error == EDQUOT;
-}
-
 static bool is_short(const struct file *f)
 {
     struct statfs fs;
     return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
            (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
-}
-
-/* Returns the first chunk from `chunk` on whose meta page has data; t->chunks if there is none; `chunk` if the file
- * system cannot tell. */
-static uint64_t chunk_from(const struct turn *t, uint64_t chunk)
-{
-    const uint64_t found = meta_next(t->m->file->pairing.reflection, chunk, t->chunks);
-    return found == UINT64_MAX ? chunk : found;
-}
-
-/* Returns how many of the file's pages lie in a chunk. */
-static uint64_t pages_of(const struct turn *t, uint64_t chunk)
-{
-    const uint64_t rest = t->pages - chunk * CHUNK_PAGES;
-    return rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
 }
 
 /* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
@@ -152,7 +132,8 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
     struct file *f = t->m->file;
     const bool gives_back = t->job->gives_back;
-    const uint64_t first = chunk * CHUNK_PAGES, n = pages_of(t, chunk);
+    const uint64_t first = chunk * CHUNK_PAGES, rest = t->pages - first,
+                   n = rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
     uint64_t words[CHUNK_PAGES], end = n;
     if (file_read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
         return -1;
@@ -172,11 +153,14 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     return 0;
 }
 
+/* Takes the next chunk whose meta page has data; t->chunks if there is none. */
 static uint64_t next_chunk(struct turn *t)
 {
     uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
     do {
-        found = chunk_from(t, chunk);
+        found = meta_next(t->m->file->pairing.reflection, chunk, t->chunks);
+        if (found == UINT64_MAX) /* the file system cannot tell */
+            found = chunk;
     } while (!__atomic_compare_exchange_n(next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;
@@ -279,7 +263,7 @@ int plain_make(struct file *f, struct plain_job *job)
         fail(&t, errno);
     f->words_wait = false;
     free(whole.counters);
-    if (is_full(t.error) && !job->gives_back && !f->r_holes_fault) {
+    if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && !f->r_holes_fault) {
         /* From the next turn on. */
         job->gives_back = true;
         job->next = 0;

@@ -104,7 +104,7 @@ static int is_left(int fd, const char *name, const struct manifest_record *recor
 
 /* Removes such an object. Returns 1; 0: it is not one, or cannot be removed; -1 with a sentence. In /dev/shm a user
  * can remove only its own objects. Another user's is emptied; if it can then be given owner, group and mode for all
- * writers of the file, *again (may be NULL) is its descriptor, to be used anew. */
+ * writers of the file, *again is its descriptor, to be used anew. */
 static int remove_left(const char *name, const struct manifest_record *record,
                        const struct trust *file, int *again)
 {
@@ -115,8 +115,7 @@ static int remove_left(const char *name, const struct manifest_record *record,
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     int left = is_left(fd, name, record, file);
     bool removed = left > 0 && fsops->shm_unlink(name) == 0;
-    if (left == 1 && !removed && fsops->ftruncate(fd, 0) == 0 && again &&
-        ownership_give(file, fd) == 0) {
+    if (left == 1 && !removed && fsops->ftruncate(fd, 0) == 0 && ownership_give(file, fd) == 0) {
         *again = fd;
         return 0;
     }
@@ -168,17 +167,12 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     char old[sizeof(s->name)];
     shared_name(old, record->id, *generation);
     s->fd = -1;
-    int removed = remove_left(old, record, file, &s->fd);
-    if (removed < 0)
+    if (remove_left(old, record, file, &s->fd) < 0)
         return -1;
-    if (s->fd >= 0) {
+    if (s->fd >= 0)
         memcpy(s->name, old, sizeof(old));
-    } else {
-        if (open_next(s, record, file, generation) < 0)
-            return -1;
-        if (!removed) /* try again: afterwards no process knows the name */
-            (void)remove_left(old, record, file, NULL);
-    }
+    else if (open_next(s, record, file, generation) < 0)
+        return -1;
     if (capacity < CAPACITY_MIN)
         capacity = CAPACITY_MIN;
     uint64_t pages = GROUP_PAGES * SHARED_BATCH;

@@ -172,33 +172,23 @@ int space_make_meta(struct file *f, uint64_t chunk)
     return 0;
 }
 
-static int make(struct file *f, uint64_t page, uint64_t n, uint8_t need)
-{
-    if ((need & PAGE_O_ALLOCATED) && allocate_o(f, page, n) < 0)
-        return -1;
-    while ((need & PAGE_R_ALLOCATED) && n) {
-        uint64_t here = min(n, CHUNK_PAGES - page % CHUNK_PAGES);
-        if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
-            allocate(f, f->r, layout_reflected(page * PAGE_BYTES), here * PAGE_BYTES,
-                     "the reflection of") < 0)
-            return -1;
-        page += here;
-        n -= here;
-    }
-    return 0;
-}
-
-static void note(struct page_state *s, uint8_t made)
-{
-    __atomic_store_n(&s->flags, s->flags | made, __ATOMIC_RELEASE);
-}
-
 int space_run_end(struct space_run *r)
 {
-    if (r->n && make(r->file, r->page, r->n, r->need) < 0)
+    struct file *f = r->file;
+    const uint64_t end = r->page + r->n;
+    if (r->n && (r->need & PAGE_O_ALLOCATED) && allocate_o(f, r->page, r->n) < 0)
         return -1;
-    for (; r->n; r->n--)
-        note(shared_peek(&r->file->shared, r->page++), r->need);
+    for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
+        next = min((page / CHUNK_PAGES + 1) * CHUNK_PAGES, end);
+        if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
+            allocate(f, f->r, layout_reflected(page * PAGE_BYTES), (next - page) * PAGE_BYTES,
+                     "the reflection of") < 0)
+            return -1;
+    }
+    for (; r->n; r->n--) {
+        struct page_state *s = shared_peek(&f->shared, r->page++);
+        __atomic_store_n(&s->flags, s->flags | r->need, __ATOMIC_RELEASE);
+    }
     return 0;
 }
 
@@ -214,12 +204,10 @@ int space_run_add(struct space_run *r, uint64_t page, uint8_t need)
     return 0;
 }
 
-int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need)
+int space_make(struct file *f, uint64_t page, uint8_t need)
 {
-    if (make(f, page, 1, need) < 0)
-        return -1;
-    note(s, need);
-    return 0;
+    struct space_run r = {.file = f, .page = page, .n = 1, .need = need};
+    return space_run_end(&r);
 }
 
 void space_give_back(struct file *f, uint64_t page, uint64_t n)

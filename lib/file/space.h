@@ -28,7 +28,7 @@ static inline bool space_has_word(const struct file *f, uint64_t page)
 
 /* Allocates the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page, so that stores to them are
  * possible. Returns 0; -1 with ENOSPC: nothing changed, but some space may be allocated. */
-int space_make(struct file *f, uint64_t page, struct page_state *s, uint8_t need);
+int space_make(struct file *f, uint64_t page, uint8_t need);
 
 /* The same for the meta page of a chunk alone. */
 int space_make_meta(struct file *f, uint64_t chunk);

@@ -121,7 +121,7 @@ void dead_mark(struct dead *d)
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIP, d);
         if (d->pages[i].state->version & 1)
-            page_mark_flipping(d->pages[i].state);
+            page_turn_mark(d->pages[i].state);
     }
 }
 

@@ -229,7 +229,7 @@ static int fill_last_page(struct tx *t, struct file *f)
     if (claim_range(t, f, page, page) < 0)
         return -1;
     forget_space(f);
-    return space_make(f, page, claim_find(t, f, page)->state, PAGE_O_ALLOCATED);
+    return space_make(f, page, PAGE_O_ALLOCATED);
 }
 
 /* Gives both files the new length on the media. */

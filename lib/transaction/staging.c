@@ -138,7 +138,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         return -1;
     uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
-        (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0)) {
+        (__builtin_expect(need, 0) && space_make(f, page, need) < 0)) {
         claim_give_back(t, before);
         return -1;
     }

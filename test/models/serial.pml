@@ -2,7 +2,7 @@
 /*
  * Is what a transaction reads one moment, and can two transactions commit that each read what the other one
  * writes? Reading, notes and the check at the commit: notes_add(), notes_hold(), notes_hold_for_commit() (notes.c),
- * read_bytes() (read.c), page_unmark_changed(), page_unmark_flipping() (page.h), under_way_begin() (under_way.h).
+ * read_bytes() (read.c), page_unmark_changed(), page_turn_mark() (page.h), under_way_begin() (under_way.h).
  *
  * Pages 0 and 1. A plain writer writes the same value to both, in one commit; somebody deploys page 0. A transaction
  * reads both pages, twice, and what it reads must be equal. With SKEW two transactions read both pages, which
