@@ -3,14 +3,14 @@
 #include "reflection/media/copy.h"
 
 #include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
 
 typedef struct {
     __m256i v[2];
 } LINE;
 
 #define KERNEL(name) name##_avx2
+#define NAME         "avx2"
+#define FEATURE      "avx2"
 
 static inline LINE load_line(const char *src)
 {
@@ -37,18 +37,3 @@ static inline int lines_differ(LINE a, LINE b)
 }
 
 #include "reflection/media/copy_kernel.inc"
-
-static int usable(void)
-{
-    return __builtin_cpu_supports("avx2") != 0;
-}
-
-const struct copy_kernel copy_avx2 = {
-    .name = "avx2",
-    .usable = usable,
-    .scatter = scatter_avx2,
-    .scatter_nt = scatter_nt_avx2,
-    .plain = plain_avx2,
-    .gather = gather_avx2,
-    .differing = differing_avx2,
-};

@@ -3,14 +3,14 @@
 #include "reflection/media/copy.h"
 
 #include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
 
 typedef struct {
     __m512i v;
 } LINE;
 
 #define KERNEL(name) name##_avx512
+#define NAME         "avx512"
+#define FEATURE      "avx512f"
 
 static inline LINE load_line(const char *src)
 {
@@ -33,18 +33,3 @@ static inline int lines_differ(LINE a, LINE b)
 }
 
 #include "reflection/media/copy_kernel.inc"
-
-static int usable(void)
-{
-    return __builtin_cpu_supports("avx512f") != 0;
-}
-
-const struct copy_kernel copy_avx512 = {
-    .name = "avx512",
-    .usable = usable,
-    .scatter = scatter_avx512,
-    .scatter_nt = scatter_nt_avx512,
-    .plain = plain_avx512,
-    .gather = gather_avx512,
-    .differing = differing_avx512,
-};

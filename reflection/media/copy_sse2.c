@@ -3,14 +3,14 @@
 #include "reflection/media/copy.h"
 
 #include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
 
 typedef struct {
     __m128i v[4];
 } LINE;
 
 #define KERNEL(name) name##_sse2
+#define NAME         "sse2"
+#define FEATURE      "sse2"
 
 static inline LINE load_line(const char *src)
 {
@@ -42,18 +42,3 @@ static inline int lines_differ(LINE a, LINE b)
 }
 
 #include "reflection/media/copy_kernel.inc"
-
-static int usable(void)
-{
-    return __builtin_cpu_supports("sse2") != 0;
-}
-
-const struct copy_kernel copy_sse2 = {
-    .name = "sse2",
-    .usable = usable,
-    .scatter = scatter_sse2,
-    .scatter_nt = scatter_nt_sse2,
-    .plain = plain_sse2,
-    .gather = gather_sse2,
-    .differing = differing_sse2,
-};
