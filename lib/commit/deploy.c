@@ -47,12 +47,8 @@ static int deploy_held(struct mapping *m, struct page_set *h)
     for (uint64_t i = 0; i < h->n && r == 0; i++)
         if (h->pages[i].file == m->file)
             r = copy_home(m, &h->pages[i]);
-    if (commit_flush(h->pages, h->n) < 0) {
-        for (uint64_t i = 0; i < h->n; i++)
-            h->pages[i].pending = 0;
-        h->forgotten = &m->file->persist; /* W4 */
-        return -1;
-    }
+    if (commit_flush(h->pages, h->n) < 0)
+        return -1; /* with pending masks: W4 when they are released */
     /* The pages that were copied may flip even if others failed. */
     int flips = commit_each_page(m, h);
     return r < 0 ? r : flips;
