@@ -10,11 +10,12 @@
 
 int attach_lock(struct file *f)
 {
+    const struct pairing *pr = &f->pairing;
     pthread_mutex_lock(&f->attach);
-    if (pairing_lock_attach(&f->pairing) == 0)
+    if (locks_wait(pr->lock, 0, 1) == 0)
         return 0;
     pthread_mutex_unlock(&f->attach);
-    return -1;
+    return folder_error(&pr->folder, pr->names.manifest, "cannot lock the manifest");
 }
 
 int attach_unlock(struct file *f)

@@ -11,7 +11,8 @@
 
 #include "lib/file/file.h"
 
-/* The attach lock excludes other processes, and other threads of this one. Returns 0; -1: as pairing_lock_attach(). */
+/* The attach lock excludes other processes, and other threads of this one. Return 0; -1 with a sentence. If unlocking
+ * fails, no other process can attach as long as this one has the file mapped. */
 int attach_lock(struct file *f);
 int attach_unlock(struct file *f);
 

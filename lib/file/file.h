@@ -41,7 +41,6 @@ struct file {
     char *o, *r;
     uint64_t limit;    /* bytes that the original may grow to */
     uint64_t max_size; /* the same in whole pages: the size of `o` */
-    uint64_t r_bytes;
     struct shared shared;
     uint32_t holder;    /* this process, as in page_state.holder */
     bool settled;       /* words on the media are durable as they are visible */

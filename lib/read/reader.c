@@ -236,6 +236,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     pr->identity = *identity;
     pr->names = pairing_names(identity->inode);
     f->reader = r;
+    r->wish.only_looks = true;
     f->shared.header = &r->own;
     r->own.cut = UINT64_MAX;
     if (folder) {

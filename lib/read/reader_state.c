@@ -6,6 +6,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/lookup.h"
 
 #include <errno.h>
@@ -48,37 +49,14 @@ static int due(const struct pairing *pr)
 
 static int map_reflection(struct file *f)
 {
-    f->r_bytes = layout_reflection_bytes(f->max_size);
+    const uint64_t n = layout_reflection_bytes(f->max_size);
     if (f->r)
-        munmap(f->r, f->r_bytes);
-    void *r = domain_map(f->persist.domain, NULL, f->r_bytes, PROT_READ, f->pairing.reflection, 0);
+        munmap(f->r, n);
+    void *r = domain_map(f->persist.domain, NULL, n, PROT_READ, f->pairing.reflection, 0);
     f->r = r == MAP_FAILED ? NULL : r;
     if (!f->r)
         return report_errno(errno, "cannot map the reflection of %s", f->pairing.path);
-    madvise(f->r, f->r_bytes, MADV_DONTFORK);
-    return 0;
-}
-
-/* Maps the manifest through a descriptor of its own: a mapping of the locked one would keep the locks in a forked
- * child. The attach lock is held, so the name is still that of the locked manifest. No process that uses the library makes a
- * manifest shorter once its state was `clean`; another program that does so raises SIGBUS here, as it does with the file
- * itself in its mapping. */
-static int map_manifest(struct file *f, const char *name)
-{
-    struct pairing *pr = &f->pairing;
-    struct stat st;
-    const int fd = open_in(pr, name);
-    if (fd < 0)
-        return -1;
-    void *map = MAP_FAILED;
-    if (fstat(fd, &st) == 0 && st.st_size >= MANIFEST_BYTES)
-        map = domain_map(pr->record.domain, NULL, MANIFEST_BYTES, PROT_READ, fd, 0);
-    const int saved = errno;
-    close(fd);
-    if (map == MAP_FAILED)
-        return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, name);
-    madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
-    f->reader->manifest = map;
+    madvise(f->r, n, MADV_DONTFORK);
     return 0;
 }
 
@@ -159,7 +137,11 @@ static int look_locked(struct file *f)
                             "%s was written by other means since it was unmapped, while its "
                             "reflection may hold parts of it",
                             pr->path);
-    if (map_manifest(f, pr->names.manifest) < 0)
+    /* The attach lock is held, so this is the manifest of that name. No process that uses the library makes a manifest shorter
+     * once its state was `clean`; another program that does so raises SIGBUS here, as it does with the file itself in its
+     * mapping. */
+    r->manifest = area_map_manifest(pr->lock, O_RDONLY, pr->record.domain, pr->path);
+    if (!r->manifest)
         return -1;
     f->settled = true;
     r->record = pr->record;
@@ -175,7 +157,7 @@ static int look_once(struct file *f)
     reader_state_close(f);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
-    int there = lookup_find(pr, r->name, &r->wish);
+    int there = lookup(pr, r->name, &r->wish);
     if (there < 0)
         return -1;
     if (there == 0 && !pr->has_attributes)

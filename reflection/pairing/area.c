@@ -8,11 +8,24 @@
 #include "reflection/pairing/identity.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+char *area_map_manifest(int lock, int access, enum persist_domain domain, const char *path)
+{
+    struct stat st;
+    char *manifest = NULL;
+    errno = EUCLEAN; /* if it is too short: a load would be SIGBUS */
+    if (fstat(lock, &st) == 0 && st.st_size >= MANIFEST_BYTES)
+        manifest = folder_map(lock, access, domain, MANIFEST_BYTES, 0);
+    if (!manifest)
+        report_errno(errno, "cannot map the manifest of %s", path);
+    return manifest;
+}
 
 /* The first area is within the length that a manifest is born with, and may have zeros since then. For the others the length
  * must be durable, since recovery looks no further. Never shortens the file: other processes may use areas behind this one. */
@@ -36,7 +49,7 @@ char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *
 {
     const off_t at = (off_t)manifest_area(slot);
     char *area =
-        make_space(lock, at) < 0 ? NULL : folder_map(lock, domain, MANIFEST_AREA_BYTES, at);
+        make_space(lock, at) < 0 ? NULL : folder_map(lock, O_RDWR, domain, MANIFEST_AREA_BYTES, at);
     if (area && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) == 0)
         return area;
     report_errno(errno, "no space for commits of several pages in the manifest of %s", path);

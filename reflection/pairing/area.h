@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The area of a slot in a manifest (manifest.h): the journal word and the lanes of the process in that slot. */
+/* The parts of a manifest (manifest.h). The area of a slot: the journal word and the lanes of the process in that slot. */
 #ifndef ATO_REFLECTION_PAIRING_AREA_H
 #define ATO_REFLECTION_PAIRING_AREA_H
 
 #include "reflection/format/manifest.h"
+
+/* Maps the records and words, for an access (folder_map()). Returns NULL with errno and a sentence: EUCLEAN if the manifest is
+ * too short, ... */
+char *area_map_manifest(int lock, int access, enum persist_domain domain, const char *path);
 
 /* Maps the area of a slot, with space for stores. `lock`: the manifest; `path`: its name in sentences. Returns NULL
  * with errno and a sentence: ENOSPC, ... */

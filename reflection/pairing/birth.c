@@ -66,7 +66,7 @@ int birth_map_manifest(struct pairing *pr)
                 pr->folder.path);
         return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
     }
-    pr->manifest = folder_map(pr->lock, pr->persist.domain, MANIFEST_BYTES, 0);
+    pr->manifest = folder_map(pr->lock, O_RDWR, pr->persist.domain, MANIFEST_BYTES, 0);
     return pr->manifest ? 0
                         : folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
 }
@@ -118,7 +118,7 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     return 0;
 }
 
-/* persist-order P1 (readers: adopt(), in a later pairing_open; lookup_open()): reflection and names are durable before the
+/* persist-order P1 (readers: adopt(), in a later pairing_open; lookup()): reflection and names are durable before the
  * record, which says `in use`; that before the attribute; and that before anything is stored. So if a birth is cut, a manifest
  * without the attribute holds nothing, and an attribute has all that it needs. */
 int birth_finish(struct pairing *pr)

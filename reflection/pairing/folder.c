@@ -211,19 +211,20 @@ int folder_lock_file(const struct folder *f, const char *name, off_t byte, const
     return -1;
 }
 
-int folder_reopen(int fd)
+int folder_reopen(int fd, int access)
 {
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    return open(link, O_RDWR | O_CLOEXEC);
+    return open(link, access | O_CLOEXEC);
 }
 
-void *folder_map(int fd, enum persist_domain domain, size_t n, off_t at)
+void *folder_map(int fd, int access, enum persist_domain domain, size_t n, off_t at)
 {
-    const int own = folder_reopen(fd);
+    const int own = folder_reopen(fd, access);
     if (own < 0)
         return NULL;
-    void *map = domain_map(domain, NULL, n, PROT_READ | PROT_WRITE, own, at);
+    void *map =
+        domain_map(domain, NULL, n, access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ, own, at);
     KEEP_ERRNO();
     close(own);
     if (map == MAP_FAILED)

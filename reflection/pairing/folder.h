@@ -49,13 +49,13 @@ int folder_open_file(const struct folder *f, const char *name, int access, const
 int folder_lock_file(const struct folder *f, const char *name, off_t byte, const struct trust *file,
                      const char *what);
 
-/* Opens the file that is open as `fd` once more, for reading and writing, independently of its name. Returns
+/* Opens the file that is open as `fd` once more, independently of its name. `access`: O_RDWR or O_RDONLY. Returns
  * a descriptor, or -1 and errno. */
-int folder_reopen(int fd);
+int folder_reopen(int fd, int access);
 
-/* Maps n bytes of a file for reading and writing, through a descriptor of its own: a mapping of a locked one would keep
+/* Maps n bytes of a file for such an access, through a descriptor of its own: a mapping of a locked one would keep
  * its locks in a child that is being forked. The child does not inherit the mapping. Returns NULL with errno. */
-void *folder_map(int fd, enum persist_domain domain, size_t n, off_t at);
+void *folder_map(int fd, int access, enum persist_domain domain, size_t n, off_t at);
 
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);

@@ -148,10 +148,10 @@ static bool still_says(const struct pairing *pr, const struct attribute *a)
            now.inode == a->inode && memcmp(now.id, a->id, sizeof(now.id)) == 0;
 }
 
-/* Finds the folder with the file's pairing. `sibling`: the one beside the file. Changes nothing if it `only_looks`. Returns
+/* Finds the folder with the file's pairing. `sibling`: the one beside the file. Returns
  * 1, with pr->folder open; 0 if there is none; -1. */
 static int find(struct pairing *pr, const char *name, const char *sibling,
-                const struct pairing_wish *wish, bool only_looks)
+                const struct pairing_wish *wish)
 {
     char told[PATH_MAX];
     struct attribute a;
@@ -163,7 +163,7 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     if (found == ATTRIBUTE_BAD || (named && place(pr, name, a.folder, told) < 0))
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
-    if (named && a.inode != pr->identity.inode && only_looks)
+    if (named && a.inode != pr->identity.inode && wish->only_looks)
         return report_error(
             EAGAIN,
             "%s carries the attribute user.ato of the file that it was copied from: a process has "
@@ -172,7 +172,7 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     if (named && a.inode != pr->identity.inode)
         return drop_copied(pr, told, &a, wish);
     /* Without attributes the file does not name the folder of a reflection that a crash left. */
-    if (found == ATTRIBUTE_NONE && !only_looks)
+    if (found == ATTRIBUTE_NONE && !wish->only_looks)
         return 0;
     for (int i = 0; i < 3 && there == 0; i++)
         if (places[i])
@@ -180,8 +180,8 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     if (there != 0 || !named)
         return there;
     if (!still_says(pr, &a))
-        return find(pr, name, sibling, wish, only_looks);
-    if (only_looks || !wish->prefer_file)
+        return find(pr, name, sibling, wish);
+    if (wish->only_looks || !wish->prefer_file)
         return report_error(ESTALE,
                             "the reflection of %s is missing: it is neither in %s, which the "
                             "attribute user.ato names, nor in %s. Bring it back; to keep the bytes "
@@ -196,19 +196,13 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     return 0;
 }
 
-int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish *wish)
-{
-    char sibling[PATH_MAX];
-    return place(pr, name, FOLDER_NAME, sibling) < 0 ? -1 : find(pr, name, sibling, wish, true);
-}
-
-int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish *wish)
+int lookup(struct pairing *pr, const char *name, const struct pairing_wish *wish)
 {
     char sibling[PATH_MAX];
     int there = place(pr, name, FOLDER_NAME, sibling);
     if (there == 0)
-        there = find(pr, name, sibling, wish, false);
-    if (there == 0)
+        there = find(pr, name, sibling, wish);
+    if (there == 0 && !wish->only_looks)
         return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
-    return there < 0 ? -1 : 0;
+    return there;
 }

@@ -15,13 +15,10 @@
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);
 
-/* Opens pr->folder, making it if needed, and sets pr->has_attributes. `name` points into pr->path, behind its
- * last slash. Returns 0; -1 with those errors of ato_mmap() that concern folders, attributes and missing
- * reflections. */
-int lookup_open(struct pairing *pr, const char *name, const struct pairing_wish *wish);
-
-/* The same without changing anything, for readers. Returns 1, with pr->folder open, if there is a manifest of
- * this file; 0 if there is none; -1 as lookup_open(), and with EAGAIN for a copied attribute. */
-int lookup_find(struct pairing *pr, const char *name, const struct pairing_wish *wish);
+/* Opens the folder with the file's pairing as pr->folder, and sets pr->has_attributes. `name` points into pr->path, behind its
+ * last slash. If there is no pairing, makes a folder for one; if wish->only_looks, returns 0. Returns 1 or 0 with pr->folder
+ * open; -1 with those errors of ato_mmap() that concern folders, attributes and missing reflections; and, if wish->only_looks,
+ * with EAGAIN for a copied attribute. */
+int lookup(struct pairing *pr, const char *name, const struct pairing_wish *wish);
 
 #endif

@@ -54,14 +54,6 @@ int pairing_others(struct pairing *pr)
     return others == LOCKS_TAKEN;
 }
 
-int pairing_lock_attach(struct pairing *pr)
-{
-    if (locks_wait(pr->lock, 0, 1) < 0)
-        return report_errno(errno, "cannot lock the manifest of %s in %s", pr->path,
-                            pr->folder.path);
-    return 0;
-}
-
 int pairing_unlock_attach(struct pairing *pr)
 {
     if (locks_drop(pr->lock, 0, 1) < 0)

@@ -80,6 +80,7 @@ struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
     enum persist_domain domain; /* auto: detected */
     bool borrow;                /* open and close no descriptor of the original */
+    bool only_looks;            /* change nothing (lookup.h) */
     /* Instead of ESTALE: */
     bool prefer_file;       /* set the reflection aside */
     bool prefer_reflection; /* use it, if another program wrote to the file and kept its size */
@@ -95,10 +96,8 @@ struct pairing_wish {
 
 struct pairing_names pairing_names(uint64_t inode);
 
-/* Return 0; -1 with a sentence: if unlocking fails, no other process can attach as long as this one has the
- * file mapped. The lock does not exclude threads of the same process. */
+/* Returns 0; -1 with a sentence: no other process can attach as long as this one has the file mapped. */
 int pairing_unlock_attach(struct pairing *pr);
-int pairing_lock_attach(struct pairing *pr);
 
 /* Updates pr->record from the manifest, which other processes may have written. The caller holds the attach
  * lock. Returns 0; -1 with EUCLEAN. */

@@ -199,11 +199,11 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     pr->borrowed = wish->borrow;
     /* Opened once more: the kernel reports a failed write-back once for each open file, and the caller's fsync() must not use up
      * the report that libato needs. If the user may not open the file any more, the descriptor is duplicated. */
-    pr->original = wish->borrow ? fd : folder_reopen(fd);
+    pr->original = wish->borrow ? fd : folder_reopen(fd, O_RDWR);
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     pr->names = pairing_names(identity->inode);
-    if (identity_path(fd, identity, pr->path, &name) < 0 || lookup_open(pr, name, wish) < 0)
+    if (identity_path(fd, identity, pr->path, &name) < 0 || lookup(pr, name, wish) < 0)
         goto fail;
     for (int naps = 0, dues = 0;;) {
         uint64_t journal = 0;

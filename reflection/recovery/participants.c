@@ -88,15 +88,6 @@ struct participant *participants_find(const struct participants *n, const struct
 
 /* ---- one file ---- */
 
-static int map_manifest(struct participant *p)
-{
-    struct stat st;
-    errno = EUCLEAN; /* if it is too short */
-    if (fstat(p->lock, &st) == 0 && st.st_size >= MANIFEST_BYTES)
-        p->manifest = folder_map(p->lock, p->persist.domain, MANIFEST_BYTES, 0);
-    return p->manifest ? 0 : report_errno(errno, "cannot map the manifest of %s", p->path);
-}
-
 static int map_reflection(const struct participants *n, struct participant *p)
 {
     const struct pairing_names names = pairing_names(p->file.inode);
@@ -114,14 +105,17 @@ static int map_reflection(const struct participants *n, struct participant *p)
     p->bytes = (uint64_t)st.st_size;
     if (p->bytes == 0) /* of a file without pages */
         return 0;
-    p->map = folder_map(p->reflection, p->persist.domain, p->bytes, 0);
+    p->map = folder_map(p->reflection, O_RDWR, p->persist.domain, p->bytes, 0);
     return p->map ? 0 : report_errno(errno, "cannot map the reflection %s", p->path);
 }
 
 static int map_file(const struct participants *n, struct participant *p)
 {
     persist_init(&p->persist, p->record.domain);
-    return map_reflection(n, p) < 0 || map_manifest(p) < 0 ? -1 : 0;
+    if (map_reflection(n, p) < 0)
+        return -1;
+    p->manifest = area_map_manifest(p->lock, O_RDWR, p->persist.domain, p->path);
+    return p->manifest ? 0 : -1;
 }
 
 int participants_acquire_locked(struct participants *n, const struct manifest_record *record,

@@ -92,7 +92,7 @@ static int fill(struct pool *pool, const struct folder *f, const struct persist 
                 const struct trust *like, char *unfinished)
 {
     const uint64_t at = make_pool(pool->lock, words);
-    if (!at || !(pool->map = folder_map(pool->lock, p->domain, pool->bytes, 0)))
+    if (!at || !(pool->map = folder_map(pool->lock, O_RDWR, p->domain, pool->bytes, 0)))
         return -1;
     journal_make(p, &pool->journal, (char *)pool->map + at, pool->number, words);
     /* The owner only now: libpmemobj, which was used until here, trusts the bytes that it reads.
@@ -158,7 +158,7 @@ static int map_found(struct pool *pool, const struct stat *st, uint64_t n, const
     if ((uint64_t)st->st_blocks * 512 < n &&
         fsops->fallocate(pool->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
         return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, n);
-    pool->map = folder_map(pool->lock, PERSIST_PMEM, n, 0);
+    pool->map = folder_map(pool->lock, O_RDWR, PERSIST_PMEM, n, 0);
     return pool->map ? 0 : report_errno(errno, "cannot map the journal %s", full);
 }
 
