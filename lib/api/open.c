@@ -15,16 +15,8 @@
 #include "reflection/recovery/pairing_open.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
-
-static bool holes_fault(int fd)
-{
-    struct statfs fs;
-    return fstatfs(fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
-}
 
 int open_flush_words(struct file *f)
 {
@@ -145,8 +137,8 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->persist = f->pairing.persist;
     f->limit = file_limit(f->pairing.size, wish);
     f->max_size = layout_pages(f->limit) * PAGE_BYTES;
-    f->holes_fault = holes_fault(f->pairing.original);
-    f->r_holes_fault = holes_fault(f->pairing.reflection);
+    f->holes_fault = domain_is_memory(f->pairing.original) != 0;
+    f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
     if (check_not_mapped_twice(f) == 0 && fit_others(f) == 0 && views_map(f) == 0 &&
         (f->pairing.joined || attach_first(f, wish->options) == 0) && file_check(f) == 0 &&
         pairing_unlock_attach(&f->pairing) == 0) {

@@ -18,8 +18,7 @@ struct set {
     struct participant *own;
     struct pool pool;                      /* .map NULL: there is no journal */
     char path[PATH_MAX + POOL_NAME_BYTES]; /* of the journal */
-    struct dead *dead;
-    size_t n;
+    struct dead *dead;                     /* of each of the files */
 };
 
 /* Opens the journal and notes the files of its commits. Returns 1; 0 if it was recovered meanwhile; -1. */
@@ -42,7 +41,7 @@ static int lock_all(struct set *s)
         participants_acquire(&s->files) < 0)
         return -1;
     s->own = participants_find(&s->files, &file);
-    if (!s->own->held)
+    if (!s->own)
         return 0;
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
     if (!there)
@@ -63,10 +62,7 @@ static int find_all(struct set *s)
         return report_error(ENOMEM, "no memory to recover a file");
     for (size_t i = 0; i < s->files.nfiles; i++) {
         struct participant *p = &s->files.files[i];
-        struct dead *d = &s->dead[s->n];
-        if (!p->held)
-            continue;
-        s->n++;
+        struct dead *d = &s->dead[i];
         d->file = p;
         d->shared.fd = -1;
         d->original = p == s->own ? t->own->original : -1;
@@ -78,8 +74,8 @@ static int find_all(struct set *s)
 
 static int replay_all(struct set *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        struct participant *p = s->dead[i].file;
+    for (size_t i = 0; i < s->files.nfiles; i++) {
+        struct participant *p = &s->files.files[i];
         if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p, p->slot, p->slot + 1) < 0)
             return -1;
     }
@@ -89,8 +85,8 @@ static int replay_all(struct set *s)
 /* The manifests no longer name the journal. */
 static int forget_journal(const struct set *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const struct participant *p = s->dead[i].file;
+    for (size_t i = 0; i < s->files.nfiles; i++) {
+        const struct participant *p = &s->files.files[i];
         if (s->t->journal && p->area && area_set_journal(&p->persist, p->area, 0, p->path) < 0)
             return -1;
     }
@@ -99,7 +95,7 @@ static int forget_journal(const struct set *s)
 
 static void in_memory(struct set *s, void (*what)(struct dead *d))
 {
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->files.nfiles; i++)
         if (s->dead[i].shared.header)
             what(&s->dead[i]);
 }
@@ -132,7 +128,7 @@ int takeover(const struct takeover *t)
     struct set s = {.t = t, .files = {.own = t->own, .journal = t->journal}, .pool = {.lock = -1}};
     int r = run(&s);
     KEEP_ERRNO();
-    for (size_t i = 0; i < s.n; i++) {
+    for (size_t i = 0; s.dead && i < s.files.nfiles; i++) {
         if (s.dead[i].shared.header)
             shared_close(&s.dead[i].shared, false);
         free(s.dead[i].pages);

@@ -19,10 +19,15 @@ enum persist_domain domain_of(int fd)
         munmap(try, 4096);
         return pmem_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
     }
+    return domain_is_memory(fd) == 1 ? PERSIST_PROCESS : PERSIST_MSYNC;
+}
+
+int domain_is_memory(int fd)
+{
     struct statfs fs;
-    if (fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
-        return PERSIST_PROCESS;
-    return PERSIST_MSYNC;
+    if (fstatfs(fd, &fs) < 0)
+        return -1;
+    return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b)

@@ -16,6 +16,9 @@
  *   msync    everything else */
 enum persist_domain domain_of(int fd);
 
+/* Returns 1 if the file is on tmpfs or ramfs, where reading a hole may be SIGBUS; 0 if not; -1 if that cannot be found out. */
+int domain_is_memory(int fd);
+
 /* Returns the domain that promises less; of pmem and eadr, pmem. */
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
 

@@ -124,7 +124,7 @@ int participants_acquire_locked(struct participants *n, const struct manifest_re
     struct participant *p = &n->files[0];
     p->lock = lock;
     p->record = *record;
-    p->held = p->borrowed = true;
+    p->borrowed = true;
     return map_file(n, p);
 }
 
@@ -148,14 +148,6 @@ static int read_manifest(struct participant *p)
     }
 }
 
-static bool is_held(const struct participants *n, uint64_t inode)
-{
-    for (size_t k = 0; k < n->nfiles; k++)
-        if (n->files[k].held && n->files[k].file.inode == inode)
-            return true;
-    return false;
-}
-
 /* Locks and maps a file. Returns 1; 0 if it does not take part; -1. */
 static int acquire_file(struct participants *n, struct participant *p)
 {
@@ -164,8 +156,9 @@ static int acquire_file(struct participants *n, struct participant *p)
     uint64_t number = n->journal;
     /* A journal may name several pairings of one inode, of which all but one are gone. They have the same
      * manifest file: waiting for its lock would be a deadlock. */
-    if (is_held(n, p->file.inode))
-        return 0;
+    for (const struct participant *held = n->files; held < p; held++)
+        if (held->file.inode == p->file.inode)
+            return 0;
     p->lock = folder_lock_file(folder, names.manifest, 0, &n->own->identity.trust,
                                "the manifest of a file of a dead process's commit,");
     if (p->lock < 0)
@@ -188,19 +181,21 @@ static int acquire_file(struct participants *n, struct participant *p)
 int participants_acquire(struct participants *n)
 {
     sort_files(n);
-    for (size_t k = 0; k < n->nfiles; k++) {
+    for (size_t k = 0; k < n->nfiles;) {
         struct participant *p = &n->files[k];
         const int got = acquire_file(n, p);
         if (got < 0)
             return -1;
-        p->held = got;
-        if (got)
+        if (got) {
+            k++;
             continue;
-        release_file(p);
+        }
         report_log(REPORT_WARNING,
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",
                    n->own->folder.path, p->file.inode);
+        release_file(p);
+        memmove(p, p + 1, (--n->nfiles - k) * sizeof(*p));
     }
     return 0;
 }

@@ -14,7 +14,6 @@
 
 struct participant {
     struct journal_file file;
-    bool held;     /* locked and mapped; if not, its words are skipped */
     bool borrowed; /* the caller keeps `lock` */
     unsigned slot; /* of the dead process */
     char *area;    /* of that slot, if it was used and its lanes were replayed */
@@ -39,15 +38,15 @@ struct participants {
 /* Adds a file. Returns 0; -1 with ENOMEM. */
 int participants_add(struct participants *n, const struct journal_file *file);
 
-/* Locks and maps all added files. Those that do not take part are not `held`, with a warning. Returns 0; -1 with a
- * sentence if one may take part and cannot be opened: then nothing may be retired. */
+/* Locks and maps all added files. Those that do not take part are dropped, with a warning: their words are skipped. Returns 0;
+ * -1 with a sentence if one may take part and cannot be opened: then nothing may be retired. */
 int participants_acquire(struct participants *n);
 
 /* The same for one file, of whose manifest the caller has the attach lock, by `lock`, and the record. */
 int participants_acquire_locked(struct participants *n, const struct manifest_record *record,
                                 int lock);
 
-/* Returns NULL if the file was not added. */
+/* Returns NULL if the file does not take part. */
 struct participant *participants_find(const struct participants *n,
                                       const struct journal_file *file);
 

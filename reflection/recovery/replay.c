@@ -107,10 +107,8 @@ static int replay_lane(const struct participants *n, const struct journal_view *
     struct participant **targets = calloc(v->nfiles, sizeof(struct participant *));
     if (!targets)
         return report_error(ENOMEM, "no memory to replay a journal");
-    for (unsigned i = 0; i < v->nfiles; i++) {
-        struct participant *file = participants_find(n, &v->files[i]);
-        targets[i] = file && file->held ? file : NULL;
-    }
+    for (unsigned i = 0; i < v->nfiles; i++)
+        targets[i] = participants_find(n, &v->files[i]);
     int r = replay_apply(v, targets);
     free(targets);
     return r;

@@ -214,8 +214,8 @@ TEST_P(RecoverSeveral, TwoPairingsOfOneInodeInAJournalAreDistinguished)
         missing.id[0] = static_cast<uint8_t>(missing.id[0] + gone);
         ASSERT_EQ(participants_add(&n, &there) | participants_add(&n, &missing), 0);
         EXPECT_EQ(participants_acquire(&n), 0) << report_sentence();
-        EXPECT_TRUE(participants_find(&n, &there)->held);
-        EXPECT_FALSE(participants_find(&n, &missing)->held);
+        EXPECT_TRUE(participants_find(&n, &there));
+        EXPECT_FALSE(participants_find(&n, &missing));
         participants_end(&n);
     }
     alarm(0);
