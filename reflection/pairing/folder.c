@@ -35,19 +35,6 @@ static int open_parent(const char *path, const char **name)
     return fd;
 }
 
-char *folder_unfinished(char to[NAME_MAX + 1], const char *name)
-{
-    uint64_t random;
-    if (identity_random(&random, sizeof(random)) < 0)
-        return NULL;
-    if (snprintf(to, NAME_MAX + 1, "%s.%016" PRIx64 UNFINISHED, name, random) > NAME_MAX) {
-        report_error(ENAMETOOLONG, "the name %s is too long for libato to add a suffix to it",
-                     name);
-        return NULL;
-    }
-    return to;
-}
-
 bool folder_is_unfinished(const char *found, const char *name)
 {
     const size_t n = strlen(name);
@@ -56,40 +43,31 @@ bool folder_is_unfinished(const char *found, const char *name)
            strcmp(found + n + 17, UNFINISHED) == 0;
 }
 
-int folder_finish(int around, const char *unfinished, const char *name, const struct trust *like,
-                  int fd, int remove_flags)
+int folder_make(int around, const char *name, const struct trust *like, bool is_folder)
 {
+    char unfinished[NAME_MAX + 1];
+    uint64_t random;
+    int fd = -1;
+    if (identity_random(&random, sizeof(random)) < 0)
+        return -1;
+    if (snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 UNFINISHED, name, random) >
+        NAME_MAX)
+        return report_error(ENAMETOOLONG,
+                            "the name %s is too long for libato to add a suffix to it", name);
+    if (!is_folder)
+        fd = fsops->create(around, unfinished, O_RDWR | O_EXCL, 0600);
+    else if (fsops->mkdirat(around, unfinished, 0700) == 0)
+        fd = openat(around, unfinished, OPEN_FLAGS);
     int r = fd < 0 ? -1 : ownership_give(like, fd);
-    if (r == 0)
-        r = fsops->renameat(around, unfinished, name);
+    if (r == 0 && (r = fsops->renameat(around, unfinished, name)) < 0 &&
+        (errno == EEXIST || errno == ENOTEMPTY || errno == ENOENT))
+        r = 0;
     KEEP_ERRNO();
     if (fd >= 0)
         close(fd);
-    (void)fsops->unlinkat(around, unfinished, remove_flags); /* there only if it was not renamed */
+    (void)fsops->unlinkat(around, unfinished,
+                          is_folder ? AT_REMOVEDIR : 0); /* if it has that name yet */
     return r;
-}
-
-/* Makes the folder under another name first, so that other processes find it only when it is
- * complete. It is for the users that may write beside the file. Without privileges its maker stays the owner, which is
- * trusted too. */
-static int make_folder(int around, const struct stat *st, const char *name)
-{
-    const struct trust like = {st->st_uid, st->st_gid, ownership_mode(around, st->st_mode)};
-    char unfinished[NAME_MAX + 1];
-    if (!folder_unfinished(unfinished, name) || fsops->mkdirat(around, unfinished, 0700) < 0)
-        return -1;
-    int fd = openat(around, unfinished, OPEN_FLAGS);
-    if (folder_finish(around, unfinished, name, &like, fd, AT_REMOVEDIR) == 0)
-        return 0;
-    return errno == EEXIST || errno == ENOTEMPTY ? 0 : -1;
-}
-
-/* Returns true if the maker of the folder is a member of the group that may rename names around it: only
- * members can give a folder that group. */
-static bool is_of_the_group(const struct stat *folder, const struct stat *parent)
-{
-    return (parent->st_mode & S_IWGRP) && !(parent->st_mode & S_ISVTX) &&
-           folder->st_gid == parent->st_gid;
 }
 
 static int check_trust(struct folder *f, const struct stat *parent)
@@ -99,8 +77,9 @@ static int check_trust(struct folder *f, const struct stat *parent)
         return report_errno(errno, "cannot stat %s", f->path);
     f->device = st.st_dev;
     f->inode = st.st_ino;
-    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != parent->st_uid &&
-        !is_of_the_group(&st, parent))
+    /* Of its group, if that may rename names around the folder: only members can give a folder that group. */
+    const mode_t group = parent->st_mode & S_ISVTX ? 0 : parent->st_mode & S_IWGRP;
+    if (!ownership_maker(&(struct trust){parent->st_uid, parent->st_gid, group}, &st))
         return report_error(
             EACCES,
             "the reflection folder %s belongs to user %u, and is refused: it must belong to the "
@@ -117,8 +96,13 @@ static int open_in(struct folder *f, int parent, const char *name, bool make)
     if (fstat(parent, &around) < 0)
         return report_errno(errno, "cannot stat the folder around %s", f->path);
     f->fd = openat(parent, name, OPEN_FLAGS);
-    if (f->fd < 0 && errno == ENOENT && make && make_folder(parent, &around, name) == 0)
-        f->fd = openat(parent, name, OPEN_FLAGS);
+    if (f->fd < 0 && errno == ENOENT && make) {
+        /* For the users that may write beside the file. Without privileges its maker stays the owner, which is trusted too. */
+        const struct trust like = {around.st_uid, around.st_gid,
+                                   ownership_mode(parent, around.st_mode)};
+        if (folder_make(parent, name, &like, true) == 0)
+            f->fd = openat(parent, name, OPEN_FLAGS);
+    }
     if (f->fd >= 0)
         return check_trust(f, &around);
     if (errno == ELOOP || errno == ENOTDIR)

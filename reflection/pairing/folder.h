@@ -64,17 +64,12 @@ bool folder_has(const struct folder *f, const char *name);
  * sentence also if the folder cannot be read. */
 int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
 
-/* Makes the name NAME.R.tmp under which `name` is made (R: 16 random hex digits). NULL if there is no
- * randomness, or it is too long. */
-char *folder_unfinished(char to[NAME_MAX + 1], const char *name);
+/* Makes a file or folder `name` in the folder open as `around`, with owner, group and mode of `like`. It is made as NAME.R.tmp
+ * (R: 16 random hex digits) and renamed when it is complete: even if its maker dies, no user finds a name that it cannot open.
+ * Returns 0, also if the name is taken, or another process removed the unfinished one; -1 and errno. */
+int folder_make(int around, const char *name, const struct trust *like, bool is_folder);
 
-/* Gives what was made as `unfinished` in the folder open as `around`, and is open as `fd` (-1: opening failed), its owner, group and mode, then
- * its name: even if its maker dies, no user finds a name that it cannot open. Closes it; removes what got no name, with
- * these flags of unlinkat(). Returns 0; -1 and errno: EEXIST if the name is taken, ... */
-int folder_finish(int around, const char *unfinished, const char *name, const struct trust *like,
-                  int fd, int remove_flags);
-
-/* Returns true if `found` is such a name for `name`, of any process. */
+/* Returns true if `found` is such an unfinished name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);
 
 /* Makes the folder's own name durable. The maker may have died before that: so each process that relies

@@ -96,19 +96,19 @@ static int store(struct pairing *pr, const uint8_t *bytes)
     return 0;
 }
 
-static bool has_mask(const struct manifest_record *rec)
+/* The same as read_guarded(), if the record has a mask for these bytes; else 0. */
+static int read_maskable(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
 {
-    return rec->guard.bytes && rec->guarded[0] != rec->guard.plain[0];
+    const struct manifest_record *rec = &pr->record;
+    return rec->guard.bytes && rec->guarded[0] != rec->guard.plain[0] ? read_guarded(pr, bytes) : 0;
 }
 
 int guard_put_back(struct pairing *pr)
 {
     const struct manifest_record *rec = &pr->record;
     uint8_t now[MANIFEST_GUARD_MAX];
-    if (!has_mask(rec))
-        return 0;
-    int there = read_guarded(pr, now);
-    if (there <= 0) /* the file does not have these bytes */
+    const int there = read_maskable(pr, now);
+    if (there <= 0) /* the file does not have these bytes, or no mask */
         return there;
     bool is_known = true;
     for (uint32_t i = 0; is_known && i < rec->guard.bytes; i++)
@@ -128,10 +128,7 @@ int guard_put_back(struct pairing *pr)
 
 int guard_put_on(struct pairing *pr)
 {
-    const struct manifest_record *rec = &pr->record;
     uint8_t now[MANIFEST_GUARD_MAX];
-    if (!has_mask(rec))
-        return 0;
-    const int there = read_guarded(pr, now);
-    return there <= 0 ? there : store(pr, rec->guarded);
+    const int there = read_maskable(pr, now);
+    return there <= 0 ? there : store(pr, pr->record.guarded);
 }

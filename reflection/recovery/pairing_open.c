@@ -24,21 +24,6 @@
 
 /* ---- taking the manifest ---- */
 
-/* Makes an empty manifest under its name, unless there is one already. */
-static int make_manifest(struct pairing *pr)
-{
-    const int around = pr->folder.fd;
-    char unfinished[NAME_MAX + 1];
-    if (!folder_unfinished(unfinished, pr->names.manifest))
-        return -1;
-    int fd = fsops->create(around, unfinished, O_RDWR | O_EXCL, 0600);
-    if (fd >= 0 &&
-        folder_finish(around, unfinished, pr->names.manifest, &pr->identity.trust, fd, 0) == 0)
-        return 0;
-    /* The random name is taken; or another process has made the manifest, or removed this one. */
-    return errno == EEXIST || errno == ENOENT ? 0 : -1;
-}
-
 /* Opens the manifest, making it if need be, and takes the attach lock. */
 static int take_manifest(struct pairing *pr)
 {
@@ -49,7 +34,7 @@ static int take_manifest(struct pairing *pr)
             return 0;
         if (errno != ENOENT)
             return -1;
-        if (make_manifest(pr) < 0)
+        if (folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
             return report_errno(errno,
                                 "cannot make the manifest %s/%s (for a file without a reflection, "
                                 "ATO_REFLECTION_DIR or reflection_dir names another folder)",
