@@ -7,7 +7,6 @@
 #include "lib/commit/plain.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
-#include "lib/file/shared_places.h"
 #include "lib/file/views.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/fsops.h"
@@ -115,7 +114,7 @@ static int detach(struct file *f)
     files_remove(f);
     journals_detach(f);
     views_unmap(f);
-    shared_places_forget_holder(&f->shared, f->holder);
+    shared_forget_holder(&f->shared, f->holder);
     attach_leave(f);
     files_destroy(f, false); /* closing its descriptor drops the locks */
     return 0;

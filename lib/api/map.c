@@ -8,7 +8,6 @@
 #include "lib/api/process.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
-#include "lib/file/shared_places.h"
 #include "lib/file/table.h"
 #include "lib/transaction/epoch.h"
 #include "reflection/media/domain.h"
@@ -39,14 +38,13 @@ static void release_mapping(struct mapping *m)
 static void hide_counters(struct mapping *m)
 {
     if (m->shows)
-        shared_places_give_block(&m->file->shared, m->counters);
+        shared_give_block(&m->file->shared, m->counters);
 }
 
 static int make_counters(struct mapping *m)
 {
     void *block = NULL;
-    int shows =
-        m->file->reader ? 0 : shared_places_take_block(&m->file->shared, m->file->holder, &block);
+    int shows = m->file->reader ? 0 : shared_take_block(&m->file->shared, m->file->holder, &block);
     if (shows < 0)
         return -1;
     m->shows = shows;

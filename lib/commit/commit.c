@@ -7,11 +7,8 @@
 #include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/length.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { RTM_TRIES = 6 };
 

@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 

@@ -220,6 +220,14 @@ int shared_clear_threads(struct shared *s, unsigned slot);
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
+/* Takes a block of zeros for counters, for the process `holder`. Returns 1; 0: none is free, and the caller counts
+ * elsewhere; -1 with ENOSPC. */
+int shared_take_block(struct shared *s, uint32_t holder, void **block);
+void shared_give_block(struct shared *s, const void *block);
+
+/* Gives back a process's blocks. */
+void shared_forget_holder(struct shared *s, uint32_t holder);
+
 /* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user; returns false if that failed. */
 bool shared_close(struct shared *s, bool remove);
 

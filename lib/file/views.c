@@ -8,25 +8,31 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+char *views_map_one(const struct file *f, int fd, uint64_t n, int prot, const char *which)
+{
+    char *at = domain_map(f->persist.domain, NULL, n, prot, fd, 0);
+    if (at != MAP_FAILED) {
+        madvise(at, n, MADV_DONTFORK);
+        return at;
+    }
+    report_errno(errno, "cannot map %s%s for %s", which, f->pairing.path,
+                 prot & PROT_WRITE ? "writing" : "reading");
+    return NULL;
+}
+
 int views_map(struct file *f)
 {
-    const struct pairing *pr = &f->pairing;
-    const uint64_t r_bytes = layout_reflection_bytes(f->max_size);
-    void *o =
-        domain_map(f->persist.domain, NULL, f->max_size, PROT_READ | PROT_WRITE, pr->original, 0);
-    if (o == MAP_FAILED)
-        return report_errno(errno, "cannot map %s for writing", pr->path);
-    f->o = o;
-    void *r =
-        domain_map(f->persist.domain, NULL, r_bytes, PROT_READ | PROT_WRITE, pr->reflection, 0);
-    if (r == MAP_FAILED)
-        return report_errno(errno, "cannot map the reflection of %s", pr->path);
-    f->r = r;
-    madvise(f->o, f->max_size, MADV_DONTFORK);
-    madvise(f->r, r_bytes, MADV_DONTFORK);
+    const int prot = PROT_READ | PROT_WRITE;
+    f->o = views_map_one(f, f->pairing.original, f->max_size, prot, "");
+    if (!f->o)
+        return -1;
+    f->r = views_map_one(f, f->pairing.reflection, layout_reflection_bytes(f->max_size), prot,
+                         "the reflection of ");
+    if (!f->r)
+        return -1;
     f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));
     if (!f->chunks)
-        return report_error(ENOMEM, "no memory to map %s", pr->path);
+        return report_error(ENOMEM, "no memory to map %s", f->pairing.path);
     return 0;
 }
 

@@ -264,13 +264,9 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
                      domain_name(f->persist.domain), domain_name(wish->options->domain));
         goto fail;
     }
-    void *o = domain_map(f->persist.domain, NULL, f->max_size, PROT_READ, pr->original, 0);
-    if (o == MAP_FAILED) {
-        report_errno(errno, "cannot map %s for reading", pr->path);
+    f->o = views_map_one(f, pr->original, f->max_size, PROT_READ, "");
+    if (!f->o)
         goto fail;
-    }
-    f->o = o;
-    madvise(f->o, f->max_size, MADV_DONTFORK);
     return 0;
 fail:;
     KEEP_ERRNO();

@@ -3,7 +3,7 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
-#include "reflection/media/domain.h"
+#include "lib/file/views.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -52,12 +52,8 @@ static int map_reflection(struct file *f)
     const uint64_t n = layout_reflection_bytes(f->max_size);
     if (f->r)
         munmap(f->r, n);
-    void *r = domain_map(f->persist.domain, NULL, n, PROT_READ, f->pairing.reflection, 0);
-    f->r = r == MAP_FAILED ? NULL : r;
-    if (!f->r)
-        return report_errno(errno, "cannot map the reflection of %s", f->pairing.path);
-    madvise(f->r, n, MADV_DONTFORK);
-    return 0;
+    f->r = views_map_one(f, f->pairing.reflection, n, PROT_READ, "the reflection of ");
+    return f->r ? 0 : -1;
 }
 
 /* Begins to watch: a writer has the file mapped, or had a moment ago. Returns 1; NOT_THERE, with a sentence: the

@@ -11,7 +11,6 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
-#include "lib/file/shared_places.h"
 #include "lib/file/space.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -253,6 +252,6 @@ void dead_free_slot(struct dead *d)
 {
     if (d->left || d->file->slot == MANIFEST_SLOTS)
         return;
-    shared_places_forget_holder(&d->shared, d->holder);
+    shared_forget_holder(&d->shared, d->holder);
     __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
 }

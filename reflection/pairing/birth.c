@@ -13,19 +13,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* ---- owner, group and mode follow the original ---- */
-
-static int dress(const struct pairing *pr, int fd, const char *name)
-{
-    if (ownership_give(&pr->identity.trust, fd) < 0)
-        return folder_error(&pr->folder, name, "cannot set the mode of");
-    return 0;
-}
-
-/* ---- birth ---- */
 
 static int make_reflection(struct pairing *pr)
 {
@@ -41,7 +28,9 @@ static int make_reflection(struct pairing *pr)
     if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
         return report_errno(errno, "cannot make the reflection %s/%s %" PRIu64 " bytes long",
                             pr->folder.path, pr->names.reflection, bytes);
-    return dress(pr, pr->reflection, pr->names.reflection);
+    if (ownership_give(&pr->identity.trust, pr->reflection) < 0)
+        return folder_error(&pr->folder, pr->names.reflection, "cannot set the mode of");
+    return 0;
 }
 
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
@@ -105,8 +94,10 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot clear the manifest");
-    if (birth_map_manifest(pr) < 0 || dress(pr, pr->lock, pr->names.manifest) < 0)
+    if (birth_map_manifest(pr) < 0)
         return -1;
+    if (ownership_give(&pr->identity.trust, pr->lock) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot set the mode of");
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.slots = MANIFEST_SLOTS;
     pr->copy = 1;
