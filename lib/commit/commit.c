@@ -162,13 +162,6 @@ int commit_page(struct mapping *m, struct held_page *at)
 
 /* ---- showing ---- */
 
-static void mark_sizes(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++)
-        if (c->parts[i].resizes)
-            page_turn_mark(&c->parts[i].mapping->file->shared.header->sizing);
-}
-
 static void unmark_sizes(const struct commit *c)
 {
     for (unsigned i = 0; i < c->nparts; i++) {
@@ -193,7 +186,9 @@ static void show_all(struct commit *c)
     struct page_set *h = c->set;
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
-    mark_sizes(c);
+    for (unsigned i = 0; i < c->nparts; i++)
+        if (c->parts[i].resizes)
+            page_turn_mark(&c->parts[i].mapping->file->shared.header->sizing);
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
             continue;

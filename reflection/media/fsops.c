@@ -21,11 +21,6 @@ static int rename_within(int dir, const char *from, const char *to)
     return r < 0 && errno == EINVAL ? renameat(dir, from, dir, to) : r;
 }
 
-static int set_attribute(int fd, const char *name, const void *value, size_t n)
-{
-    return fsetxattr(fd, name, value, n, 0);
-}
-
 static int allocate(int fd, int mode, off_t offset, off_t n)
 {
     int r;
@@ -48,7 +43,7 @@ const struct fsops fsops_real = {
     .unlinkat = unlinkat,
     .ftruncate = ftruncate,
     .fallocate = allocate,
-    .fsetxattr = set_attribute,
+    .fsetxattr = fsetxattr,
     .fremovexattr = fremovexattr,
     .fchown = fchown,
     .fchmod = fchmod,

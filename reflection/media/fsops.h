@@ -23,7 +23,7 @@ struct fsops {
     int (*unlinkat)(int dir, const char *name, int flags);
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t offset, off_t n);
-    int (*fsetxattr)(int fd, const char *name, const void *value, size_t n);
+    int (*fsetxattr)(int fd, const char *name, const void *value, size_t n, int flags);
     int (*fremovexattr)(int fd, const char *name);
     int (*fchown)(int fd, uid_t owner, gid_t group);
     int (*fchmod)(int fd, mode_t mode);

@@ -38,61 +38,45 @@ int guard_note(struct pairing *pr)
     return read_guarded(pr, pr->record.guarded) < 0 ? -1 : 0;
 }
 
-/* The whole words around the guarded bytes; they lie in at most two pages. */
-struct window {
-    uint64_t page;     /* the first one, in the original */
-    uint64_t bytes;    /* of the whole pages */
-    unsigned at, n;    /* of the words: offset in the pages, bytes */
-    unsigned at_guard; /* of the guarded bytes: offset in the words */
-};
-
-static struct window window_of(const struct manifest_guard *g)
-{
-    struct window w = {.page = g->offset / PAGE_BYTES};
-    uint64_t end = g->offset + g->bytes;
-    w.bytes = layout_pages(end) * PAGE_BYTES - w.page * PAGE_BYTES;
-    w.at_guard = (unsigned)(g->offset % 8);
-    w.at = (unsigned)(g->offset % PAGE_BYTES) - w.at_guard;
-    w.n = (w.at_guard + g->bytes + 7) / 8 * 8;
-    return w;
-}
-
 static int store(struct pairing *pr, const uint8_t *bytes)
 {
     const struct manifest_guard *g = &pr->record.guard;
-    const struct window whole = window_of(g), *w = &whole;
+    /* The whole words around the bytes: `n` from `at` on, in the whole pages around them, at most two. */
+    const uint64_t page = g->offset / PAGE_BYTES * PAGE_BYTES,
+                   pages = layout_pages(g->offset + g->bytes) * PAGE_BYTES - page;
+    const unsigned before = (unsigned)(g->offset % 8), at = (unsigned)(g->offset - page) - before,
+                   n = (before + g->bytes + 7) / 8 * 8;
     uint64_t words[MANIFEST_GUARD_MAX / 8 + 2];
     struct persist p;
     persist_init(&p, pr->record.domain);
     /* On tmpfs a store into a hole is SIGBUS if there is no space. */
-    if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)(w->page * PAGE_BYTES),
-                         (off_t)w->bytes) < 0)
+    if (fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, (off_t)page, (off_t)pages) < 0)
         return report_errno(errno, "cannot allocate space for the guarded bytes of %s", pr->path);
-    char *map = domain_map(p.domain, NULL, w->bytes, PROT_READ | PROT_WRITE, pr->original,
-                           (off_t)(w->page * PAGE_BYTES));
+    char *map =
+        domain_map(p.domain, NULL, pages, PROT_READ | PROT_WRITE, pr->original, (off_t)page);
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map %s to change its guarded bytes", pr->path);
-    memcpy(words, map + w->at, w->n);
-    memcpy((char *)words + w->at_guard, bytes, g->bytes);
+    memcpy(words, map + at, n);
+    memcpy((char *)words + before, bytes, g->bytes);
     /* persist-order P4 (reader: removal_start_over): the bytes are visible before the attribute is removed, and durable
      * together with that. */
-    if (w->n == 16 && w->at % 16 == 0) {
+    if (n == 16 && at % 16 == 0) {
         /* Other processes must see both words together: of a masked header (lib/sqlite/mask.h) they would remember the plain
          * counter beside the mask. */
-        persist_store_pair(&p, (uint64_t *)(map + w->at), words);
+        persist_store_pair(&p, (uint64_t *)(map + at), words);
     } else {
         /* The word of the first byte comes last, since guard_is_off() looks at that byte.
          * explorer: drop fence survives: it orders what other programs see; the sync that follows makes all durable.
          * explorer: delay fence survives: for the same reason. */
-        if (w->n > 8)
-            persist_copy(&p, map + w->at + 8, words + 1, w->n - 8);
+        if (n > 8)
+            persist_copy(&p, map + at + 8, words + 1, n - 8);
         persist_fence(&p);
-        persist_copy(&p, map + w->at, words, 8);
+        persist_copy(&p, map + at, words, 8);
     }
     /* explorer: drop fence survives: as above.
      * explorer: delay fence survives: as above. */
     persist_fence(&p);
-    munmap(map, w->bytes);
+    munmap(map, pages);
     return 0;
 }
 

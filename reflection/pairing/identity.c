@@ -162,7 +162,7 @@ int attribute_write(int fd, const char *path, const struct attribute *a)
 {
     char value[ATTRIBUTE_MAX];
     const int n = text_of(a, value);
-    if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n) < 0)
+    if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n, 0) < 0)
         return report_errno(errno, "cannot set the attribute " ATTRIBUTE_NAME " of %s", path);
     return 0;
 }

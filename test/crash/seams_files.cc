@@ -157,12 +157,12 @@ int attribute_changed(int fd, int r)
     return r;
 }
 
-int f_fsetxattr(int fd, const char *name, const void *value, size_t n)
+int f_fsetxattr(int fd, const char *name, const void *value, size_t n, int flags)
 {
     if (Seams::dead())
         return 0;
     Seams::pause();
-    return attribute_changed(fd, fsops_real.fsetxattr(fd, name, value, n));
+    return attribute_changed(fd, fsops_real.fsetxattr(fd, name, value, n, flags));
 }
 
 int f_fremovexattr(int fd, const char *name)

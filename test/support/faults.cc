@@ -55,9 +55,9 @@ static int fs_fallocate(int fd, int mode, off_t offset, off_t n)
 {
     return refused("fallocate") ? -1 : fsops_real.fallocate(fd, mode, offset, n);
 }
-static int fs_fsetxattr(int fd, const char *name, const void *value, size_t n)
+static int fs_fsetxattr(int fd, const char *name, const void *value, size_t n, int flags)
 {
-    return refused("fsetxattr", name) ? -1 : fsops_real.fsetxattr(fd, name, value, n);
+    return refused("fsetxattr", name) ? -1 : fsops_real.fsetxattr(fd, name, value, n, flags);
 }
 static int fs_fremovexattr(int fd, const char *name)
 {
