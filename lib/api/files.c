@@ -89,7 +89,8 @@ void files_forget(void)
             close(f->shared.fd);
             free(f->shared.ready);
             f->pairing.manifest = NULL;
-            f->pairing.lock = -1; /* closed by locks_forget() */
+            close(f->pairing.lock); /* again, unless locks_forget() did not know it */
+            f->pairing.lock = -1;
             pairing_close(&f->pairing);
             free(f->chunks);
         }

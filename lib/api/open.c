@@ -135,8 +135,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
         return -1;
     }
     f->persist = f->pairing.persist;
-    f->limit = file_limit(f->pairing.size, wish);
-    f->max_size = layout_pages(f->limit) * PAGE_BYTES;
+    file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
     if (check_not_mapped_twice(f) == 0 && fit_others(f) == 0 && views_map(f) == 0 &&

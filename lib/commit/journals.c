@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct journals {
     struct journals *next;
@@ -427,6 +428,7 @@ void journals_forget_all(void)
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
+        close(j->pool.lock); /* again, unless locks_forget() did not know it */
         free(j);
     }
     all = NULL;

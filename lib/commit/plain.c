@@ -132,8 +132,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
     struct file *f = t->m->file;
     const bool gives_back = t->job->gives_back;
-    const uint64_t first = chunk * CHUNK_PAGES, rest = t->pages - first,
-                   n = rest < CHUNK_PAGES ? rest : CHUNK_PAGES;
+    const uint64_t first = chunk * CHUNK_PAGES, n = lesser(t->pages - first, CHUNK_PAGES);
     uint64_t words[CHUNK_PAGES], end = n;
     if (file_read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
         return -1;

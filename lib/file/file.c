@@ -7,14 +7,13 @@
 
 #include <unistd.h>
 
-uint64_t file_limit(uint64_t size, const struct file_wish *wish)
+void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
 {
-    uint64_t n = wish->options->max_size;
-    if (n == 0)
-        n = 1ull << 30;
-    if (n < size)
-        n = size;
-    return n < wish->end ? wish->end : n;
+    const uint64_t n = wish->options->max_size ? wish->options->max_size : 1ull << 30;
+    f->limit = n < size ? size : n;
+    if (f->limit < wish->end)
+        f->limit = wish->end;
+    f->max_size = layout_pages(f->limit) * PAGE_BYTES;
 }
 
 int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site)

@@ -202,12 +202,17 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
     return (uint64_t *)(f->r + layout_word(page));
 }
 
+static inline uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Returns the logical size. At most the size of the views: shared memory is not trusted. */
 static inline uint64_t file_size(const struct file *f)
 {
     const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
     uint64_t size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
-    return size < f->max_size ? size : f->max_size;
+    return lesser(size, f->max_size);
 }
 
 /* Returns the same, or the larger size that an open transaction is about to give the file. */
@@ -279,7 +284,7 @@ struct file_wish {
     uint64_t end;                      /* last byte asked for + 1 */
 };
 
-/* Returns the bytes that a file of `size` bytes may grow to. */
-uint64_t file_limit(uint64_t size, const struct file_wish *wish);
+/* Sets limit and max_size of a file that has `size` bytes. */
+void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish);
 
 #endif

@@ -88,9 +88,9 @@ static inline void page_release(struct page_state *s)
         page_wake(s);
 }
 
-/* Makes n adjacent words on the media durable as they are visible: after a process died they may be visible and not
- * durable. `path`: of the file, for the sentence. Returns 0; -1 with EIO. */
-int page_flush_words(const struct persist *p, const uint64_t *words, uint64_t n, const char *path);
+/* Makes a page's word on the media durable as it is visible: after a process died it may be visible and not
+ * durable. Returns 0; -1 with EIO. */
+int page_flush_word(const struct file *f, uint64_t page);
 
 /* Pauses in iteration i of a loop that waits for a few stores of another thread of this process. */
 void page_pause(unsigned i);

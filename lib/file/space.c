@@ -12,11 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
  * none. Returns 0; -1 on error: the caller must not assume a result, since a meta page without space means that
  * its words are 0. Space that was never stored to may be reported as none: then an unnecessary, harmless
@@ -51,7 +46,7 @@ static uint16_t o_pages(const struct file *f, uint64_t chunk)
     /* Whole pages only: if the last one is partly beyond the end, that part may have no space, and the file may
      * soon reach it. */
     uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
-    uint64_t pages = all > first ? min(all - first, CHUNK_PAGES) : 0;
+    uint64_t pages = all > first ? lesser(all - first, CHUNK_PAGES) : 0;
     /* In a page cache a store may need space beside the page too (domain_make_storable()), at most as far as a
      * chunk. */
     if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
@@ -110,7 +105,7 @@ static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const c
 static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t from = page * PAGE_BYTES;
-    uint64_t to = min(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
+    uint64_t to = lesser(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
     return allocate(f, f->o, from, to - from, "the file");
 }
 
@@ -179,7 +174,7 @@ int space_run_end(struct space_run *r)
     if (r->n && (r->need & PAGE_O_ALLOCATED) && allocate_o(f, r->page, r->n) < 0)
         return -1;
     for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
-        next = min((page / CHUNK_PAGES + 1) * CHUNK_PAGES, end);
+        next = lesser((page / CHUNK_PAGES + 1) * CHUNK_PAGES, end);
         if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
             allocate(f, f->r, layout_reflected(page * PAGE_BYTES), (next - page) * PAGE_BYTES,
                      "the reflection of") < 0)

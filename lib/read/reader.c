@@ -254,8 +254,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
         goto fail;
     }
     persist_init(&f->persist, domain_of(pr->original));
-    f->max_size = f->limit = file_limit(identity->size, wish);
-    f->max_size = (f->max_size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    file_set_limit(f, identity->size, wish);
     if (identity_path(fd, identity, pr->path, &r->name) < 0 || reader_state_find(f) < 0)
         goto fail;
     if (wish->options->domain != ATO_DOMAIN_AUTO && r->state != READER_PLAIN &&

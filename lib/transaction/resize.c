@@ -25,11 +25,6 @@
 
 static const char zeros[PAGE_BYTES];
 
-static uint64_t min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- begin and end ---- */
 
 /* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
@@ -255,7 +250,7 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
         const uint64_t chunk = *page / CHUNK_PAGES,
                        meta = meta_next(f->pairing.reflection, chunk, chunks);
         uint64_t next = meta == UINT64_MAX ? end : meta * CHUNK_PAGES,
-                 last = min((chunk + 1) * CHUNK_PAGES, end);
+                 last = lesser((chunk + 1) * CHUNK_PAGES, end);
         /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
          * original before the word becomes 0. */
         if (meta == chunk)
@@ -266,7 +261,7 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
         if (meta == UINT64_MAX || (data < 0 && errno != ENXIO))
             return report_errno(errno, "cannot find out which parts of %s have space",
                                 f->pairing.path);
-        *page = min(next, data < 0 ? end : (uint64_t)data / PAGE_BYTES);
+        *page = lesser(next, data < 0 ? end : (uint64_t)data / PAGE_BYTES);
         if (*page < last)
             return 0;
     }
@@ -288,7 +283,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
     const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
-                   end = min(layout_pages(once) * PAGE_BYTES, size);
+                   end = lesser(layout_pages(once) * PAGE_BYTES, size);
     for (uint64_t at = part->size; at < end;) {
         uint64_t page = at / PAGE_BYTES, before = t->set.n;
         if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end)) < 0)
@@ -297,7 +292,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
             at = page * PAGE_BYTES;
         if (at >= end)
             break;
-        const uint64_t n = min(PAGE_BYTES - at % PAGE_BYTES, end - at);
+        const uint64_t n = lesser(PAGE_BYTES - at % PAGE_BYTES, end - at);
         const struct staging_write w = {.m = part->mapping, .offset = at, .n = n, .bytes = zeros};
         if (claim_range(t, f, page, page) < 0)
             return -1;

@@ -102,8 +102,6 @@ const char *report_sentence(void)
 
 void report_keep(struct report_kept *k)
 {
-    if (k->error)
-        return;
     k->error = errno;
     memcpy(k->sentence, sentence, sizeof(k->sentence));
 }

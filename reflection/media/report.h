@@ -47,7 +47,7 @@ struct report_kept {
     char sentence[REPORT_SENTENCE];
 };
 
-/* Keeps errno and the sentence, unless `k` holds a failure already. */
+/* Keeps errno and the sentence. */
 void report_keep(struct report_kept *k);
 
 /* Restores errno and the sentence; logs nothing. Returns -1. */

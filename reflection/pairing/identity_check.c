@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* After ESTALE: file and reflection do not belong together as they are. */
 static enum verdict stale(const struct pairing_wish *wish)
@@ -108,14 +107,4 @@ enum verdict identity_check_of(struct pairing *pr, enum manifest_finding found,
     if (same)
         return of_same_inode(pr, wish);
     return of_another(pr, wish);
-}
-
-int identity_check_may_be_unborn(const struct pairing *pr, const char *bytes)
-{
-    static const char zeros[MANIFEST_BYTES];
-    struct stat st;
-    if (fstat(pr->lock, &st) < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot look at the manifest");
-    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
-           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }

@@ -24,9 +24,4 @@ enum verdict {
 enum verdict identity_check_of(struct pairing *pr, enum manifest_finding found,
                                const struct pairing_wish *wish);
 
-/* Looks whether a manifest without a valid copy may be one that was never used. A manifest gets its length before its
- * bytes. Any other file is not libato's: it may be a user's file that was renamed, and must not be
- * overwritten. Returns 1, 0; -1 with a sentence. */
-int identity_check_may_be_unborn(const struct pairing *pr, const char *bytes);
-
 #endif

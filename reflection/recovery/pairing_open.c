@@ -153,6 +153,19 @@ static int open_others(struct pairing *pr, enum manifest_finding found,
     return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
+/* Looks whether a manifest without a valid copy may be one that was never used. A manifest gets its length before its
+ * bytes. Any other file is not libato's: it may be a user's file that was renamed, and must not be
+ * overwritten. Returns 1, 0; -1 with a sentence. */
+static int may_be_unborn(const struct pairing *pr, const char *bytes)
+{
+    static const char zeros[MANIFEST_BYTES];
+    struct stat st;
+    if (fstat(pr->lock, &st) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot look at the manifest");
+    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
+           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+}
+
 static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
@@ -162,7 +175,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    const int unborn = found == MANIFEST_UNBORN ? identity_check_may_be_unborn(pr, bytes) : 1;
+    const int unborn = found == MANIFEST_UNBORN ? may_be_unborn(pr, bytes) : 1;
     if (unborn < 0)
         return -1;
     if (!unborn)
