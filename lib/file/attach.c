@@ -5,6 +5,7 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,8 +53,11 @@ int attach_enter(struct file *f)
 {
     struct pairing *pr = &f->pairing;
     struct stat st;
-    if (choose_slot(pr, f->shared.slots) < 0 || shared_clear_threads(&f->shared, pr->slot) < 0)
+    const uint64_t n = SHARED_THREADS_BYTES;
+    if (choose_slot(pr, f->shared.slots) < 0 ||
+        shared_allocate(&f->shared, SHARED_THREADS_AT + pr->slot * n, n, "a process") < 0)
         return -1;
+    memset(shared_thread_of(&f->shared, pr->slot, 0), 0, n);
     struct shared_slot *s = &f->shared.slots[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->threads = 0;

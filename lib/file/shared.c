@@ -21,17 +21,11 @@ enum { GROUPS_IN_BATCH = 256 };
 /* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
 #define CAPACITY_MIN (1ull << 40)
 
-/* Returns false if RLIMIT_FSIZE forbids files of that size: the kernel counts shared memory as files, and kills
- * with SIGXFSZ. */
-static bool is_within_limit(uint64_t end)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) < 0 || end <= limit.rlim_cur;
-}
-
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
 {
-    if (!is_within_limit(at + n))
+    struct rlimit limit;
+    /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && at + n > limit.rlim_cur)
         return report_error(EFBIG,
                             "no shared memory for %s (/dev/shm%s): it ends at %llu bytes, which "
                             "this process's limit on the size of files (RLIMIT_FSIZE) forbids",
@@ -371,15 +365,6 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
         *page = ((*page - 1) / GROUP_PAGES + 1) * GROUP_PAGES;
     }
     return NULL;
-}
-
-int shared_clear_threads(struct shared *s, unsigned slot)
-{
-    const uint64_t bytes = SHARED_THREADS_BYTES;
-    if (shared_allocate(s, SHARED_THREADS_AT + slot * bytes, bytes, "a process") < 0)
-        return -1;
-    memset(shared_thread_of(s, slot, 0), 0, bytes);
-    return 0;
 }
 
 /* ---- blocks of counters ---- */

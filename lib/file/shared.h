@@ -213,9 +213,6 @@ static inline struct shared_thread *shared_thread_of(const struct shared *s, uns
     return &s->threads[slot * SHARED_THREADS + thread];
 }
 
-/* Allocates a slot's entries and sets them to zeros. Returns 0; -1 with ENOSPC. */
-int shared_clear_threads(struct shared *s, unsigned slot);
-
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);

@@ -46,17 +46,15 @@ static int take_manifest(struct pairing *pr)
  * this many naps, one second. */
 enum { NAPS = 500 };
 
-/* Takes all bytes but byte 0: possible only if no process has the file mapped. Returns 1, with slot 0 kept; 0
- * if a process has it mapped; -1. */
+/* Takes all bytes but byte 0: possible only if no process has the file mapped. Then keeps that of slot 0; else pr->joined is
+ * set. Returns 0; -1. */
 static int take_slots(struct pairing *pr)
 {
     const enum locks_answer all = locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
-    if (all == LOCKS_TAKEN)
+    pr->joined = all == LOCKS_TAKEN;
+    if (pr->joined || (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) == 0))
         return 0;
-    if (all != LOCKS_MINE || locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
-    pr->slot = 0;
-    return 1;
+    return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
 }
 
 /* ---- what dead processes committed ---- */
@@ -205,12 +203,8 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
         goto fail;
     for (int naps = 0, dues = 0;;) {
         uint64_t journal = 0;
-        if (take_manifest(pr) < 0)
+        if (take_manifest(pr) < 0 || take_slots(pr) < 0)
             goto fail;
-        int alone = take_slots(pr);
-        if (alone < 0)
-            goto fail;
-        pr->joined = !alone;
         int r = open_locked(pr, wish, &journal);
         if (r == 1)
             return 0;
