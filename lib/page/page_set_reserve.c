@@ -101,16 +101,14 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     uint64_t page, pages = 0;
     for (unsigned i = 0; i < n; i++)
         pages += spans[i].last - spans[i].first + 1;
-    int r = page_set_make_room(h, pages);
-    if (r == 0)
-        r = try_spans(h, spans, n, &f, &page);
-    while (r > 0) {
+    if (page_set_make_room(h, pages) < 0)
+        return -1;
+    for (int r; (r = try_spans(h, spans, n, &f, &page)) != 0;) {
         page_set_release_from(h, 0);
-        r = page_set_await(f, page, r, 0);
-        if (r == 0)
-            r = try_spans(h, spans, n, &f, &page);
+        if (r < 0 || page_set_await(f, page, r, 0) < 0)
+            return -1;
     }
-    return r;
+    return 0;
 }
 
 int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last)

@@ -11,7 +11,7 @@ int page_set_make_room(struct page_set *h, uint64_t more);
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
  * overlap. The set is empty before. If a transaction has one of the pages, or makes the file shorter, all
  * others are released until it ends. Returns 0; -1 with ENOMEM, ENOSPC, EIO, EDEADLK, ETIMEDOUT (reservation_wait()), EFAULT:
- * some pages may be held, and the caller releases them. */
+ * no page is held. */
 int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n);
 
 /* The same for whole pages of one file, but skips those that a transaction has, or is about to cut off. */
