@@ -247,30 +247,19 @@ static int lengthen(struct tx *t, struct part *part, uint64_t size)
 }
 
 /* Moves *page to the next one before `end` that has space in the original or a bitmap other than 0; or to `end`. Others are
- * zeros. Returns 0; -1 with errno. */
-static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
+ * zeros. *word is the next page with such a bitmap, unless it is before *page; UINT64_MAX: not looked for yet. Returns 0; -1
+ * with errno. */
+static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word)
 {
-    const uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    while (*page < end) {
-        const uint64_t chunk = *page / CHUNK_PAGES,
-                       meta = meta_next(f->pairing.reflection, chunk, chunks);
-        uint64_t next = meta == UINT64_MAX ? end : meta * CHUNK_PAGES,
-                 last = min((chunk + 1) * CHUNK_PAGES, end);
-        /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
-         * original before the word becomes 0. */
-        if (meta == chunk)
-            for (next = *page;
-                 next < last && !__atomic_load_n(file_word(f, next), __ATOMIC_ACQUIRE);)
-                next++;
-        const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
-        if (meta == UINT64_MAX || (data < 0 && errno != ENXIO))
-            return report_errno(errno, "cannot find out which parts of %s have space",
-                                f->pairing.path);
-        *page = min(next, data < 0 ? end : (uint64_t)data / PAGE_BYTES);
-        if (*page < last)
-            return 0;
-    }
-    *page = end;
+    /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
+     * original before the word becomes 0. */
+    const int found = *word + 1 <= *page ? meta_find(f->pairing.reflection, *page, end, word) : 1;
+    if (found == 0)
+        *word = end;
+    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+    if (found < 0 || (data < 0 && errno != ENXIO))
+        return report_errno(errno, "cannot find out which parts of %s have space", f->pairing.path);
+    *page = min(end, min(*word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
     return 0;
 }
 
@@ -289,9 +278,9 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
     struct file *f = part->mapping->file;
     const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
                    end = min(layout_pages(once) * PAGE_BYTES, size);
-    for (uint64_t at = part->size; at < end;) {
+    for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
         uint64_t page = at / PAGE_BYTES, before = t->set.n;
-        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end)) < 0)
+        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end), &word) < 0)
             return -1;
         if (at < page * PAGE_BYTES)
             at = page * PAGE_BYTES;
