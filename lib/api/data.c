@@ -30,13 +30,12 @@ static int write_side(const struct range *to, const void *src, uint64_t n, unsig
 {
     if (__builtin_expect(!to->m->epoch, 1))
         return write_bytes(to->m, to->offset, src, n, false, flags);
-    const struct staging_write w = {.m = to->m, .offset = to->offset, .n = n, .bytes = src};
+    const struct staging_write w = {.to = *to, .n = n, .bytes = src};
     return epoch_write(&w, 1, flags);
 }
 
-/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
- * be held because this process may only read its file. Reads a consistent copy of the whole source, then
- * writes that from memory. */
+/* Copies from mapping to mapping where one of them has an epoch. Reads a consistent copy of the whole source, then writes that
+ * from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = range_copy_buffer(n);
@@ -48,9 +47,8 @@ static int write_copy(const struct range *to, const struct range *from, uint64_t
 static int write_across(const struct range *to, const struct range *from, uint64_t n,
                         unsigned flags)
 {
-    int r = to->m->epoch || from->m->epoch || from->m->file->reader
-                ? write_copy(to, from, n, flags)
-                : writev_across(to, from, n, flags);
+    int r = to->m->epoch || from->m->epoch ? write_copy(to, from, n, flags)
+                                           : writev_across(to, from, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;
@@ -113,8 +111,7 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 static int fill_side(const struct range *to, int c, uint64_t n)
 {
     char page[PAGE_BYTES];
-    const struct staging_write w = {
-        .m = to->m, .offset = to->offset, .n = n, .bytes = page, .repeats = true};
+    const struct staging_write w = {.to = *to, .n = n, .bytes = page, .repeats = true};
     memset(page, c, n < sizeof(page) ? n : sizeof(page));
     return to->m->epoch ? epoch_write(&w, 1, 0) : write_bytes(to->m, to->offset, page, n, true, 0);
 }

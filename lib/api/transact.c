@@ -97,43 +97,35 @@ static struct tx *enter(const ato_tx *tx)
 /* How long a transaction waits for a page by default. */
 enum { TX_WAIT_MS = 1 };
 
-static ato_tx *begin(unsigned flags, uint64_t wait_ms, uint64_t max_pages)
+static ato_tx *begin(const struct ato_tx_options *o)
 {
-    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), flags);
-    if (!t)
-        return NULL;
-    t->wait_ms = wait_ms ? wait_ms : TX_WAIT_MS;
-    t->max_pages = max_pages;
-    again_begin(t);
-    return (ato_tx *)(uintptr_t)t->handle;
-}
-
-static int check_flags(unsigned flags)
-{
-    if (__builtin_expect(flags & ~ATO_TX_READ_COMMITTED, 0))
-        return report_error(EINVAL, "transaction flags 0x%x are not known", flags);
-    return 0;
-}
-
-ato_tx *ato_tx_begin(unsigned flags)
-{
-    return check_flags(flags) < 0 ? NULL : begin(flags, 0, TX_PAGES);
-}
-
-static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
-{
-    *o = (struct ato_tx_options){0};
-    if ((opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0) ||
-        check_flags(o->flags) < 0)
-        return NULL;
-    uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
+    const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
+    if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0))
+        return report_null(EINVAL, "transaction flags 0x%x are not known", o->flags);
     if (pages > TX_MOST_PAGES)
         return report_null(EINVAL, "max_bytes is more than 1 TiB");
     /* A larger value would overflow a deadline, which would then lie in the past. */
     if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX)
         return report_null(EINVAL, "%s is more than 2^32 - 1",
                            o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
-    return begin(o->flags, o->wait_ms, pages ? pages : TX_PAGES);
+    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), o->flags);
+    if (!t)
+        return NULL;
+    t->wait_ms = o->wait_ms ? o->wait_ms : TX_WAIT_MS;
+    t->max_pages = pages ? pages : TX_PAGES;
+    again_begin(t);
+    return (ato_tx *)(uintptr_t)t->handle;
+}
+
+ato_tx *ato_tx_begin(unsigned flags)
+{
+    return begin(&(struct ato_tx_options){.flags = flags});
+}
+
+static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
+{
+    *o = (struct ato_tx_options){0};
+    return opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0 ? NULL : begin(o);
 }
 
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
@@ -202,12 +194,7 @@ static int write_to(struct tx *t, const struct range *to, const struct range *fr
 {
     struct mapping *m = to->m;
     struct part *part = parts_add(t, m, true);
-    const struct staging_write w = {.m = m,
-                                    .offset = to->offset,
-                                    .n = n,
-                                    .bytes = src,
-                                    .from = from->m,
-                                    .from_offset = from->offset};
+    const struct staging_write w = {.to = *to, .from = *from, .n = n, .bytes = src};
     if (!part || staging_write(t, &w, flags) < 0)
         return -1;
     part->written = true;
@@ -280,6 +267,8 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 static int change_size(struct tx *t, struct mapping *m, off_t size)
 {
     unsigned parts = t->nparts;
+    if (size < 0)
+        return report_error(EINVAL, "%lld bytes is not a valid size", (long long)size);
     struct part *part = parts_add(t, m, true);
     if (!part)
         return -1;
@@ -291,21 +280,12 @@ static int change_size(struct tx *t, struct mapping *m, off_t size)
     return 0;
 }
 
-static struct mapping *find_to_resize(void *addr, off_t size)
-{
-    struct mapping *m = table_find_to_change(addr);
-    if (!m || size >= 0)
-        return m;
-    report_error(EINVAL, "%lld bytes is not a valid size", (long long)size);
-    return NULL;
-}
-
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
 {
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    struct mapping *m = find_to_resize(addr, size);
+    struct mapping *m = table_find_to_change(addr);
     CALL_ON(call, m);
     int r = m ? change_size(t, m, size) : -1;
     leave(t);
@@ -314,7 +294,7 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
 
 int ato_ftruncate(void *addr, off_t size)
 {
-    struct mapping *m = find_to_resize(addr, size);
+    struct mapping *m = table_find_to_change(addr);
     struct tx *t = m ? handle_make(thread_id(), 0) : NULL;
     if (!t)
         return -1;
@@ -329,10 +309,8 @@ int ato_ftruncate(void *addr, off_t size)
 
 /* ---- commit and abort ---- */
 
-/* The transaction has been committed. */
 static void end(struct tx *t)
 {
-    tx_bring_home(t);
     again_end(t);
     tx_unmake(t);
 }
@@ -342,9 +320,7 @@ int ato_tx_commit(ato_tx *tx)
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    int r = parts_check(t);
-    if (r == 0)
-        r = tx_make_durable(t);
+    int r = tx_make_durable(t);
     if (r == 0)
         end(t);
     else
@@ -360,10 +336,8 @@ static int enter_all(ato_tx *const tx[], unsigned count, struct tx **t, unsigned
             if (tx[i] == tx[*n])
                 return report_error(EINVAL, "the same transaction twice");
         t[*n] = enter(tx[*n]);
-        if (!t[*n] || parts_check(t[*n]) < 0) {
-            *n += t[*n] != NULL;
+        if (!t[*n])
             return -1;
-        }
     }
     return 0;
 }
@@ -395,8 +369,7 @@ int ato_tx_abort(ato_tx *tx)
     struct tx *t = enter_any(tx);
     if (!t)
         return -1;
-    again_end(t);
-    tx_unmake(t);
+    end(t);
     return 0;
 }
 

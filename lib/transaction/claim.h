@@ -30,20 +30,21 @@ static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_
     return at ? at : claim_new_page(t, f, page);
 }
 
-/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
+/* Reserves those pages of first..last that the transaction does not have yet. Returns 0. On failure none is reserved: -1; or,
+ * for an epoch, which does not wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked
+ * (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
-/* The same; but on failure some pages may be reserved, and with `not_for_tx` it does not wait for transactions: it
- * returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *page (page_set_await()). */
-int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, bool not_for_tx,
-                  uint64_t *page);
-
 /* Reserves all pages of spans, which are in order (page_set.h), as a plain operation does. The transaction has no pages
- * yet and will need no others. Returns 0; -1: some pages may be reserved. */
+ * yet and will need no others. Returns 0; -1: none is reserved. */
 int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n);
 
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void claim_give_back(struct tx *t, uint64_t n);
+
+/* Before a release of the pages from the n-th on: forgets the space of those beyond the end of the file. That may be the old end
+ * again, or before the planned one. */
+void claim_forget_space(struct tx *t, uint64_t n);
 
 /* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);

@@ -53,13 +53,13 @@ static int get_ready(struct epoch *e, const struct staging_write *writes, unsign
                      unsigned flags)
 {
     struct tx *t = e->t;
-    struct mapping *m = writes->m;
+    struct mapping *m = writes->to.m;
     int r;
     do {
-        uint64_t before = t->set.n, blocked = 0;
+        uint64_t before = t->set.n;
         r = parts_add(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, &writes[i], &blocked);
+            r = staging_ready(t, &writes[i]);
         if (r == 0) {
             t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
             return 0;
@@ -68,6 +68,7 @@ static int get_ready(struct epoch *e, const struct staging_write *writes, unsign
         if (!before)
             parts_drop(t, 0);
         if (r > 0) {
+            const uint64_t blocked = t->blocked; /* others write it when the lock is free */
             pthread_mutex_unlock(&e->lock);
             r = page_set_await(m->file, blocked, r, t->slot);
             pthread_mutex_lock(&e->lock);
@@ -78,7 +79,7 @@ static int get_ready(struct epoch *e, const struct staging_write *writes, unsign
 
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags)
 {
-    struct epoch *e = writes->m->epoch;
+    struct epoch *e = writes->to.m->epoch;
     pthread_mutex_lock(&e->lock);
     int r = get_ready(e, writes, count, flags);
     for (unsigned i = 0; r == 0 && i < count; i++)
@@ -86,7 +87,7 @@ int epoch_write(const struct staging_write *writes, unsigned count, unsigned fla
     /* persist-order E1 (reader: the commit by another thread): what was stored is durable before another thread
      * commits it (W1). */
     if (r == 0)
-        persist_fence(&writes->m->file->persist);
+        persist_fence(&writes->to.m->file->persist);
     pthread_mutex_unlock(&e->lock);
     return r;
 }
@@ -126,15 +127,12 @@ void epoch_give_up(struct mapping *m)
 int epoch_commit(struct mapping *m)
 {
     struct epoch *e = m->epoch;
-    struct tx *t = e->t;
     pthread_mutex_lock(&e->lock);
-    int r = file_check(m->file);
+    int r = file_check(m->file); /* also without a write */
     if (r == 0)
-        r = tx_make_durable(t);
-    if (r == 0) {
-        tx_bring_home(t);
-        tx_empty(t);
-    }
+        r = tx_make_durable(e->t);
+    if (r == 0)
+        tx_empty(e->t);
     pthread_mutex_unlock(&e->lock);
     return r;
 }

@@ -68,11 +68,3 @@ struct part *parts_of_file(struct tx *t, const struct file *f)
         part++;
     return part;
 }
-
-int parts_check(const struct tx *t)
-{
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (file_check(t->parts[i].mapping->file) < 0)
-            return -1;
-    return 0;
-}

@@ -54,7 +54,4 @@ static inline uint64_t parts_size(const struct tx *t, const struct file *f)
     return part ? part->size : file_size(f);
 }
 
-/* Returns 0; -1 with EIO if one of its files is poisoned. */
-int parts_check(const struct tx *t);
-
 #endif

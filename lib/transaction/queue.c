@@ -3,8 +3,8 @@
 
 #include "lib/transaction/staged.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 bool queue_is_for_several(const struct tx *t)
 {
@@ -79,9 +79,10 @@ bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned be
 {
     struct queue *q = t->queue;
     if (__builtin_expect(!q, 0)) {
-        q = mmap(NULL, sizeof(*q), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (q == MAP_FAILED)
+        q = aligned_alloc(_Alignof(struct queue), sizeof(*q));
+        if (!q)
             return false;
+        q->n = q->used = 0;
         t->queue = q;
     }
     unsigned from = q->used + begin % SLICE_BYTES;

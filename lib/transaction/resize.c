@@ -88,8 +88,6 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
 void resize_end(struct part *part)
 {
     struct file *f = part->mapping->file;
-    if (!part->sized)
-        return;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
@@ -287,7 +285,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
         if (at >= end)
             break;
         const uint64_t n = min(PAGE_BYTES - at % PAGE_BYTES, end - at);
-        const struct staging_write w = {.m = part->mapping, .offset = at, .n = n, .bytes = zeros};
+        const struct staging_write w = {.to = {part->mapping, at}, .n = n, .bytes = zeros};
         if (claim_range(t, f, page, page) < 0)
             return -1;
         if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))

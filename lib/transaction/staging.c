@@ -6,7 +6,6 @@
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
-#include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
@@ -114,9 +113,9 @@ static int write_copy(struct tx *t, const struct staging_write *w, unsigned flag
     char *copy = range_copy_buffer(w->n);
     if (!copy)
         return -1;
-    const struct staging_write plain = {.m = w->m, .offset = w->offset, .n = w->n, .bytes = copy};
+    const struct staging_write plain = {.to = w->to, .n = w->n, .bytes = copy};
     uint64_t before = t->set.n, noted = t->notes.n;
-    int r = staging_read(t, w->from, w->from_offset, copy, w->n);
+    int r = staging_read(t, w->from.m, w->from.offset, copy, w->n);
     if (r == 0)
         r = staging_write(t, &plain, flags);
     if (r < 0) {
@@ -154,22 +153,21 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     return 0;
 }
 
-int staging_ready(struct tx *t, const struct staging_write *w, uint64_t *blocked)
+int staging_ready(struct tx *t, const struct staging_write *w)
 {
-    struct file *f = w->m->file;
-    const struct page_span span = page_span_of(f, w->offset, w->n);
-    uint64_t page;
-    int r = claim_missing(t, f, span.first, span.last, blocked, blocked ? blocked : &page);
+    struct file *f = w->to.m->file;
+    const struct page_span span = page_span_of(f, w->to.offset, w->n);
+    int r = claim_range(t, f, span.first, span.last);
     if (r != 0)
         return r;
-    return check_end(t, f, span.end) < 0 || store_make_space(f, w->offset, w->n) < 0 ? -1 : 0;
+    return check_end(t, f, span.end) < 0 || store_make_space(f, w->to.offset, w->n) < 0 ? -1 : 0;
 }
 
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    struct file *f = w->m->file;
+    struct file *f = w->to.m->file;
     const char *from = w->bytes;
-    FOR_EACH_PAGE(page, begin, bytes, w->offset, w->n)
+    FOR_EACH_PAGE(page, begin, bytes, w->to.offset, w->n)
     {
         struct held_page *at = claim_find(t, f, page);
         at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
@@ -181,12 +179,12 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
     uint64_t before = t->set.n;
-    if (w->from)
+    if (w->from.m)
         return write_copy(t, w, flags);
-    if (w->offset % PAGE_BYTES + w->n <= PAGE_BYTES)
-        return write_page(t, w->m->file, w->offset, (unsigned)w->n, w->bytes, flags);
+    if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES)
+        return write_page(t, w->to.m->file, w->to.offset, (unsigned)w->n, w->bytes, flags);
     queue_drain(t);
-    if (staging_ready(t, w, NULL) < 0) {
+    if (staging_ready(t, w) < 0) {
         claim_give_back(t, before);
         return -1;
     }
